@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 import typing as t
 
 import pytest
@@ -374,12 +375,22 @@ def test_a_leftover_lock_is_not_deleted_while_its_start_lives(world: World) -> N
     mine = taken(me, "r1/n1")
     (seen,) = other.run(lambda ctx: life.left_locks(ctx, Run("r1", "n2"), ["a"], names.NAMESPACE))
     world.machine.run_for(keeping.RENEW_EVERY + 1.0)
-    other.run(lambda ctx: life.drop(ctx, seen))
+    other.run(lambda ctx: life.drop(ctx, seen, set()))
     assert leases(world) == {"node-a", BEAT}
     (seen,) = other.run(lambda ctx: life.left_locks(ctx, Run("r1", "n2"), ["a"], names.NAMESPACE))
-    other.run(lambda ctx: life.drop(ctx, seen))
+    other.run(lambda ctx: life.drop(ctx, seen, set()))
     world.machine.run_for(keeping.RENEW_EVERY + 1.0)
     assert mine.lost() == {"a": "its lease was deleted"}
+
+
+def test_two_leftover_locks_of_one_start_go_with_its_heartbeat(world: World) -> None:
+    held(world, "r1/n1", "a", "b")
+    other = world.process("other")
+    found = other.run(lambda ctx: life.left_locks(ctx, Run("r1", "n2"), ["a", "b"], names.NAMESPACE))
+    ended: set[str] = set()
+    for seen in found:
+        other.run(functools.partial(life.drop, seen=seen, ended=ended))
+    assert leases(world) == set()
 
 
 def test_locks_of_a_silent_start_are_told_from_those_of_a_living_one(world: World) -> None:

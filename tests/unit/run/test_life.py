@@ -257,7 +257,7 @@ def test_a_leftover_lock_goes_with_its_entry_unless_it_was_written_since(
     if written:
         rewrite(world)
     me = world.process("me")
-    me.run(functools.partial(life.drop, seen=seen))
+    me.run(functools.partial(life.drop, seen=seen, ended=set()))
     assert (there(world, "node-a") is None) is gone
     assert bool(fenced(world)) is entry
     assert [change.sentence for ctx in me.contexts for change in ctx.changes] == (
@@ -269,7 +269,7 @@ def test_check_mode_drops_no_lock_and_tells_so(world: World) -> None:
     world.apply(a_lease("node-a"))
     install(world, **{"node-a": "r1/n1"})
     seen = lock_leases.Seen(t.cast("Raw", there(world, "node-a")))
-    in_check_mode(world, functools.partial(life.drop, seen=seen))
+    in_check_mode(world, functools.partial(life.drop, seen=seen, ended=set()))
     assert there(world, "node-a") is not None
     assert fenced(world) == {"node-a": "r1/n1"}
     assert max(len(ctx.changes) for ctx in world.process("me").contexts) == 1

@@ -168,6 +168,22 @@ def end(ctx: context.Context, heartbeat: objects.Raw, patience: float = act.PATI
     return written.change is not None and not gone
 
 
+def end_once(ctx: context.Context, heartbeat: objects.Raw | None, ended: set[str]) -> bool:
+    """Delete a heartbeat before the first lease that names it is taken or deleted; whether nobody has renewed it.
+
+    ``ended`` has the UIDs of those that were deleted so. ``None``: no heartbeat is named, or it is gone.
+
+    Raises:
+        ClusterError: it may not be deleted, or the server could not be reached.
+    """
+    if heartbeat is None or (uid := heartbeat["metadata"]["uid"]) in ended:
+        return True
+    if not end(ctx, heartbeat):
+        return False
+    ended.add(uid)
+    return True
+
+
 def sweep(ctx: context.Context, run_id: str = "", patience: float = act.PATIENCE) -> None:
     """Delete the heartbeats of a run (of all runs, if none is named) that no lease names; a failure is only reported.
 

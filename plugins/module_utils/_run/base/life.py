@@ -162,17 +162,18 @@ def node_of(lock: objects.Raw) -> str:
     return str(lock["metadata"]["name"]).removeprefix(names.NODE_LEASE_PREFIX)
 
 
-def drop(ctx: context.Context, seen: lock_leases.Seen, what: str = "") -> None:
+def drop(ctx: context.Context, seen: lock_leases.Seen, ended: set[str], what: str = "") -> None:
     """Delete the leftover lock of a node (or of ``what``), unless it was renewed since, and its entry in the fence.
 
     The heartbeat of another start goes first, which makes that start look at all its leases before its next change.
+    ``ended`` has the UIDs of those that went with an earlier lock.
 
     Raises:
         ClusterError: it may not be deleted, or the server could not be reached.
     """
     lock = seen.lease
     is_own = ctx.run is not None and context.Run.parse(lock["spec"].get("holderIdentity")) == ctx.run
-    if seen.heartbeat and not is_own and not heartbeats.end(ctx, seen.heartbeat):
+    if not is_own and not heartbeats.end_once(ctx, seen.heartbeat, ended):
         return
     name, version = lock["metadata"]["name"], lock["metadata"]["resourceVersion"]
     sentence = f"Delete the leftover lock of {what or f'node {node_of(lock)}'}"

@@ -50,7 +50,7 @@ def outwait(
         for node, seen in list(waiting.items()):
             now = ctx.clock.now()
             if now - silent_since[node] >= seen.duration:
-                if _ended(ctx, seen, ended):
+                if heartbeats.end_once(ctx, seen.heartbeat, ended):
                     take(node, seen.lease, now)
             elif seen.duration > lock_leases.IDLE or (node in alive and (not patient or now >= start + DYING)):
                 refused[node] = holders.held(locks[node].what, seen.lease)
@@ -67,19 +67,6 @@ def outwait(
                 waiting[node], silent_since[node] = fresh, ctx.clock.now()
                 if fresh.shows_life(seen):
                     alive.add(node)
-
-
-def _ended(ctx: context.Context, seen: lock_leases.Seen, ended: set[str]) -> bool:
-    """Delete the heartbeat that was watched, before the first lease that names it is taken; whether nobody renewed it.
-
-    ``ended`` has the UIDs of those that were deleted so.
-    """
-    if seen.heartbeat is None or (uid := seen.heartbeat["metadata"]["uid"]) in ended:
-        return True
-    if not heartbeats.end(ctx, seen.heartbeat):
-        return False
-    ended.add(uid)
-    return True
 
 
 def as_now(lease: objects.Raw, seen: lock_leases.Seen | None) -> lock_leases.Seen:

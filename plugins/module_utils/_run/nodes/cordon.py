@@ -84,9 +84,10 @@ def cordon(ctx: context.Context, options: node_steps.CordonOptions) -> context.R
     free = [task.name for task in tasks if not task.raw or task.outcome is outcomes.CordonOutcome.NOT_IN_MAINTENANCE]
     if free and ctx.run and options.state == "uncordoned":
         left = life.left_locks(ctx, ctx.run, free, locking.lease_namespace(ctx, options.lease_namespace))
+        ended: set[str] = set()
         for lock in left:
             handshakes.take_back_on(ctx, life.node_of(lock.lease))
-            life.drop(ctx, lock)
+            life.drop(ctx, lock, ended)
         if left:
             heartbeats.sweep(ctx, ctx.run.id)
     return reading.result([task.to_dict() for task in tasks])

@@ -291,6 +291,7 @@ def _loose_locks(
     done: _Recovery,
 ) -> None:
     """Delete locks of nodes without a record and of deschedulers, unless somebody renews them."""
+    ended: set[str] = set()
     for lease in locks:
         node = _node_of(lease)
         what = f"node {node}" if node else f"a descheduler (Lease {lease['metadata']['name']})"
@@ -298,7 +299,7 @@ def _loose_locks(
             with done.telling(f"The lock of {what}"):
                 if node:
                     handshakes.take_back_on(ctx, node)
-                life.drop(ctx, seen, what)
+                life.drop(ctx, seen, ended, what)
         elif not node:
             text = f"the lock of {what} is still renewed by run {holders.holder_of(lease)}"
             ctx.tell(phases.What.WAITING, f"{text}, so it stays")

@@ -275,10 +275,11 @@ def _drop_left_locks(ctx: context.Context, run: state.StoredRun, out: t.Collecti
     back = [name for name in run.finished if name not in out]
     if not back:
         return
+    ended: set[str] = set()
     try:
         for place in dict.fromkeys((names.NAMESPACE, locking.lease_namespace(ctx, None))):
             for lock in life.left_locks(ctx, context.Run(run.id), back, place):
-                life.drop(ctx, lock)
+                life.drop(ctx, lock, ended)
     except errors.ClusterError as error:
         # The nodes are back in service: the run does not fail, and whoever locks them next waits for a minute.
         ctx.tell(phases.What.NOTE, f"a leftover lock of {', '.join(back)} may remain; recover removes it: {error}")
