@@ -393,6 +393,20 @@ def test_two_leftover_locks_of_one_start_go_with_its_heartbeat(world: World) -> 
     assert leases(world) == set()
 
 
+def test_a_heartbeat_made_anew_while_its_call_ends_goes_with_the_locks_that_are_lost(world: World) -> None:
+    me, other = world.process("me"), world.process("other")
+    mine = taken(me, "r1/n1")
+    me.faults.when(of_leases("PATCH"), Fault("frozen", 120.0))
+    world.machine.run_for(keeping.RENEW_EVERY + 1.0)
+    theirs = taken(other, "r1/n2", "a")
+    done(other, lambda: theirs.leave(drop=["a"]))
+    assert leases(world) == set()
+    world.machine.run_until(lambda: not me.process.frozen, within=300.0)
+    done(me, mine.leave)
+    world.settle()
+    assert leases(world) == set()
+
+
 def test_locks_of_a_silent_start_are_told_from_those_of_a_living_one(world: World) -> None:
     held(world, "r1/n1", "a", "b")
     taken(world.process("me"), "r2/n2", "c")

@@ -90,7 +90,7 @@ class Keeper:
             named = {lock.heartbeat for lock in held if lock.heartbeat}
             jobs: list[t.Callable[[], object]] = [lock.renew for lock in held if not lock.heartbeat]
             at_once(self._ctx, [*jobs, *(heartbeat.renew for heartbeat in named)], until)
-            behind = [lock for lock in held if lock.heartbeat and not lock.named]
+            behind = [lock for lock in held if lock.behind]
             if named and rounds % LOOK_AT_LEASES == 0:
                 behind += self._vanished([lock for lock in held if lock.named])
             at_once(self._ctx, [lock.look for lock in behind], until)

@@ -191,8 +191,11 @@ class Locks:
             left = [partial(self._keeper.heartbeats[me].leave, int(seconds)) for me in beating]
             keeping.at_once(self._ctx, [*renewals, *left], until)
         dropped.result()
+        # A renewal that was under way may have made a heartbeat anew: its leases name it now, or are another run's.
+        keeping.at_once(self._ctx, [lock.look for lock in staying if lock.behind], until)
         if left_over := keeping.left(self._ctx, until):
-            over = [me.id for me in self._keeper.heartbeats if me not in beating]
+            needed = beating & {lock.me for lock in staying if lock.held}
+            over = [me.id for me in self._keeper.heartbeats if me not in needed]
             keeping.at_once(self._ctx, [partial(heartbeats.sweep, self._ctx, run, left_over) for run in over], until)
 
     def _hold(self, hold: t.Callable[[t.Mapping[str, str], act.Fence], None], nodes: t.Collection[str]) -> None:

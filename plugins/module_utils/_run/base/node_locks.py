@@ -89,6 +89,11 @@ class NodeLock(heartbeats.HeldLease):
         """Whether its lease names the heartbeat as it is now, as far as is known."""
         return self.names(self._raw)
 
+    @property
+    def behind(self) -> bool:
+        """Whether it was taken, and its lease has yet to name the heartbeat as it is now."""
+        return self.held and self.heartbeat is not None and not self.named
+
     def take(self, may: t.Callable[[objects.Raw], bool], known: objects.Raw | None) -> objects.Raw | None:
         """Take it if it is free or ``may`` allows it; ``None`` if it is ours, else the lease as it is.
 
