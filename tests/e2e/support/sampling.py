@@ -6,6 +6,7 @@
 
 Marked `whole`, and so left to the second, is a test whose rule is shown too: by the sample for another version of
 Koordinator, another spelling of the same mistake, another number, or, deterministically, in the simulated cluster.
+So is a test of what a version of Koordinator does by itself, which no change here can alter.
 """
 
 from __future__ import annotations
