@@ -168,18 +168,21 @@ def test_a_budget_that_comes_later_counts_the_pods_that_nobody_asked_for_yet() -
 
 
 @pytest.mark.parametrize(
-    ("wanted", "large", "asked", "whole"),
+    ("wanted", "large", "worth", "asked", "whole"),
     [
-        pytest.param(["n1"], 3, ["", "metadata.name=n1"], False, id="few of many"),
-        pytest.param(["n1", "nobody"], 3, ["", "metadata.name=n1", "metadata.name=nobody"], False, id="unknown"),
-        pytest.param(["n1"], 4, [""], True, id="one page"),
-        pytest.param([f"n{x}" for x in range(scopes.FEW + 1)], 3, [""], True, id="many"),
+        pytest.param(["n1"], 1, 2, ["", "metadata.name=n1"], False, id="few of many"),
+        pytest.param(["n1", "nobody"], 1, 1, ["", "metadata.name=n1", "metadata.name=nobody"], False, id="unknown"),
+        pytest.param(["n1"], 4, 1, [""], True, id="one page"),
+        pytest.param(["n1"], 1, 3, ["", ""], True, id="few others"),
+        pytest.param(["n1", "n2"], 1, 2, ["", ""], True, id="few others for each"),
+        pytest.param([f"n{x}" for x in range(scopes.FEW + 1)], 3, 1, [""], True, id="many"),
     ],
 )
 def test_few_nodes_of_many_are_read_by_their_names(
-    monkeypatch: pytest.MonkeyPatch, wanted: list[str], large: int, asked: list[str], whole: bool
+    monkeypatch: pytest.MonkeyPatch, wanted: list[str], large: int, worth: int, asked: list[str], whole: bool
 ) -> None:
     monkeypatch.setattr(scopes, "LARGE", large)
+    monkeypatch.setattr(by_name, "WORTH", worth)
     with world_of() as world:
         world.log.clear()
         found, is_whole = world.process("me").run(lambda ctx: by_name.nodes_of(ctx.cluster, wanted))

@@ -280,6 +280,8 @@ class ApiServer:
             self._pages[more] = (version, items[limit:])
             items = items[:limit]
         meta: Raw = {"resourceVersion": version} | ({"continue": more} if more else {})
+        if more and not {"labelSelector", "fieldSelector"}.intersection(query):
+            meta["remainingItemCount"] = len(self._pages[more][1])
         head = {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": meta}
         return b'%s,"items":[%s]}' % (encoded(head)[:-1], b",".join(map(self.store.encoded, items)))
 

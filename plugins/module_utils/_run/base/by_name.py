@@ -12,6 +12,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import scheduling
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act
 
+WORTH = 25
+"""How many nodes more are rather read than one is asked for by its name: a request costs about as much."""
+
 
 def claims_of(cluster: client.Cluster, pods: t.Iterable[objects.Pod]) -> dict[str, list[t.Any]]:
     """The claims of these pods, and the volumes that are bound to them, each asked for by its name."""
@@ -52,15 +55,18 @@ def nodes_for(cluster: client.Cluster, volumes: t.Iterable[objects.Raw]) -> list
 def nodes_of(cluster: client.Cluster, wanted: t.Iterable[str]) -> tuple[dict[str, objects.Raw], bool]:
     """These nodes as the API server sends them, by name, and whether all others of the cluster are among them.
 
-    Of a cluster that does not fit in a small page, few nodes are asked for by their names.
+    Of a cluster that does not fit in a small page, few nodes are asked for by their names, unless few others are left.
     """
     asked = tuple(dict.fromkeys(wanted))
     if len(asked) <= scopes.FEW:
         page = cluster.send(verbs.list_page(kinds.NODES, limit=scopes.LARGE), patience=act.PATIENCE)
-        if (page.get("metadata") or {}).get("continue"):
-            found = [raw for name in asked for raw in named(cluster, kinds.NODES, name)]
-            return {raw["metadata"]["name"]: raw for raw in found}, False
-        found = page.get("items") or []
-    else:
-        found = cluster.items(kinds.NODES, patience=act.PATIENCE).items
-    return {raw["metadata"]["name"]: raw for raw in found}, True
+        meta = page.get("metadata") or {}
+        if not meta.get("continue"):
+            return _keyed(page.get("items") or ()), True
+        if not 0 < int(meta.get("remainingItemCount") or 0) <= WORTH * len(asked):
+            return _keyed(raw for name in asked for raw in named(cluster, kinds.NODES, name)), False
+    return _keyed(cluster.items(kinds.NODES, patience=act.PATIENCE).items), True
+
+
+def _keyed(raws: t.Iterable[objects.Raw]) -> dict[str, objects.Raw]:
+    return {raw["metadata"]["name"]: raw for raw in raws}
