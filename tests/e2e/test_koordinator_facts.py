@@ -26,8 +26,6 @@ from support.plays import Player
 from support.waiting import steadily, until
 from witness.log import Json
 
-pytestmark = pytest.mark.whole
-
 
 @pytest.fixture(scope="module")
 def lab(koord: Lab) -> Lab:
@@ -97,6 +95,7 @@ def _release(arena: Arena, name: str) -> None:
     arena.api.patch(f"{JOBS}/{name}/status", {"status": {"phase": "Failed", "reason": "TestIsOver"}})
 
 
+@pytest.mark.whole
 def test_a_restart(lab: Lab, arena: Arena, jobs: Jobs, play: Player) -> None:
     arena.nodes(3)
     web, late = jobs.deployment("web", budget={"maxUnavailable": 0}), jobs.deployment("late")
@@ -144,6 +143,7 @@ def test_parts_that_are_away(lab: Lab, arena: Arena, jobs: Jobs, play: Player) -
     assert pod["uid"] in {found["metadata"]["uid"] for found in web.pods()}
 
 
+@pytest.mark.whole
 def test_two_profiles(lab: Lab, arena: Arena, jobs: Jobs, play: Player) -> None:
     """Both have a MigrationController: each works on every job, and one that refuses is enough."""
     here, _there, _other = arena.nodes(3)

@@ -21,8 +21,6 @@ from support.waiting import steadily, until
 from witness import objects as o
 from witness.log import Json
 
-pytestmark = pytest.mark.whole
-
 SOFT = "scheduling.koordinator.sh/soft-eviction"
 POLICY = "koordinator.sh/evict-policy"
 ANYWAY = {"descheduler.alpha.kubernetes.io/evict": "true"}
@@ -78,6 +76,7 @@ def test_skip_check_expected_replicas_holds_a_batch_jobs_pod_for_ever(
     assert job_of(run)["phase"] == "Succeeded", "its pod is evicted, which ends this batch Job without a successor"
 
 
+@pytest.mark.whole
 def test_eviction_policy_soft_eviction_waits_for_a_taker_and_evict_local_storage_pods(
     lab: Lab, arena: Arena, jobs: Jobs, play: Player
 ) -> None:
@@ -124,6 +123,7 @@ def taken(arena: Arena, workload: Workload) -> Json:
     return asked
 
 
+@pytest.mark.whole
 def test_eviction_policy_delete_ignores_budgets_and_delete_options_grace_period_seconds(
     lab: Lab, arena: Arena, jobs: Jobs, play: Player
 ) -> None:
@@ -153,6 +153,7 @@ def graces(arena: Arena, app: str) -> list[int]:
     return [pod["metadata"].get("deletionGracePeriodSeconds", 0) for pod in found]
 
 
+@pytest.mark.whole
 def test_max_migrating_per_namespace_and_max_migrating_globally(
     lab: Lab, arena: Arena, jobs: Jobs, play: Player
 ) -> None:
@@ -182,6 +183,7 @@ def test_max_migrating_per_namespace_and_max_migrating_globally(
     assert arena.api.get(f"{JOBS}/{holders[1]}")["spec"]["paused"], "the other one still holds its place"
 
 
+@pytest.mark.whole
 def test_replication_controllers_pods_move_by_hand_made_jobs_and_drains_evict_them(
     lab: Lab, arena: Arena, jobs: Jobs, play: Player
 ) -> None:

@@ -33,11 +33,16 @@ def named(cluster: client.Cluster, kind: kinds.Kind, name: str, namespace: str =
 
 def nodes_page(cluster: client.Cluster) -> tuple[int, client.Listing | None]:
     """How many nodes the cluster has, and all of them if they fit in a small page; else there are at least so many."""
+    page, left = _page(cluster)
+    return len(page.items) + (1 if left is None else left), None if left != 0 else page
+
+
+def _page(cluster: client.Cluster) -> tuple[client.Listing, int | None]:
+    """A small page of the nodes, and how many others there are: ``None`` if there are some, and nobody tells."""
     page = cluster.send(verbs.list_page(kinds.NODES, limit=scopes.LARGE), patience=act.PATIENCE)
-    meta, found = page.get("metadata") or {}, page.get("items") or []
-    if meta.get("continue"):
-        return len(found) + int(meta.get("remainingItemCount") or 1), None
-    return len(found), client.Listing(found, str(meta.get("resourceVersion") or ""))
+    meta = page.get("metadata") or {}
+    left = (int(meta.get("remainingItemCount") or 0) or None) if meta.get("continue") else 0
+    return client.Listing(page.get("items") or [], str(meta.get("resourceVersion") or "")), left
 
 
 def nodes_for(cluster: client.Cluster, volumes: t.Iterable[objects.Raw]) -> list[objects.Node] | None:
@@ -59,11 +64,10 @@ def nodes_of(cluster: client.Cluster, wanted: t.Iterable[str]) -> tuple[dict[str
     """
     asked = tuple(dict.fromkeys(wanted))
     if len(asked) <= scopes.FEW:
-        page = cluster.send(verbs.list_page(kinds.NODES, limit=scopes.LARGE), patience=act.PATIENCE)
-        meta = page.get("metadata") or {}
-        if not meta.get("continue"):
-            return _keyed(page.get("items") or ()), True
-        if not 0 < int(meta.get("remainingItemCount") or 0) <= WORTH * len(asked):
+        page, left = _page(cluster)
+        if left == 0:
+            return _keyed(page.items), True
+        if left is None or left > WORTH * len(asked):
             return _keyed(raw for name in asked for raw in named(cluster, kinds.NODES, name)), False
     return _keyed(cluster.items(kinds.NODES, patience=act.PATIENCE).items), True
 
