@@ -41,6 +41,7 @@ def jobs(arena: Arena) -> Iterator[Jobs]:
         made.clear()
 
 
+@pytest.mark.whole
 def test_arbitration(lab: Lab, arena: Arena, jobs: Jobs) -> None:
     arena.nodes(3)
     names = ("timed", "touched", "dropped", "odd")
@@ -176,6 +177,7 @@ def test_two_profiles(lab: Lab, arena: Arena, jobs: Jobs, play: Player) -> None:
     assert {"koord-descheduler", "second"} in told.values(), "both worked on one job"
 
 
+@pytest.mark.whole
 def test_a_job_that_cannot_be_decoded(lab: Lab, arena: Arena, jobs: Jobs) -> None:
     arena.nodes(3)
     web = jobs.deployment("web")
@@ -189,6 +191,7 @@ def test_a_job_that_cannot_be_decoded(lab: Lab, arena: Arena, jobs: Jobs) -> Non
     assert jobs.ended(name, 60)["phase"] == "Succeeded", "it goes on once the bad one is gone"
 
 
+@pytest.mark.whole
 def test_jobs_that_nobody_tends(lab: Lab, arena: Arena, jobs: Jobs) -> None:
     """One is over, one belongs to another descheduler, one is refused by its budget for a while."""
     arena.nodes(4)
