@@ -122,7 +122,7 @@ test-awx:
 	@python -m nox --session awx $(call tagged,awx)
 test-lint:
 	@python -m nox --session lint $(call tagged,lint)
-# pylint takes more than half of the time, so it reads what is installed, on one ansible-core; `make lint` lets it read all.
+# pylint takes more than half of the time, so the first of them, which has it, reads what is installed; `make lint` reads all.
 INSTALLED := --exclude tests/ --exclude bench/
 test-sanity-%:
 	@python -m nox --session 'sanity($*)' $(if $(WHOLE),,-- $(if $(filter $(firstword $(SANITY)),$*),$(INSTALLED),--skip-test pylint)) \
