@@ -51,12 +51,11 @@ class Fleet:
         """Seconds from the eviction of a pod until it is gone and its replacement ready."""
         return max(self.start, self.stop)
 
-    @property
-    def bound(self) -> float:
-        """Seconds that the budgets demand of whoever evicts all pods at once."""
+    def bound(self, nodes: int) -> float:
+        """Seconds that the budgets demand of whoever evicts all pods of so many full nodes at once."""
         text = str(self.budget)
         at_once = math.ceil(self.replicas * int(text[:-1]) / 100) if text.endswith("%") else int(text)
-        return math.ceil(self.replicas / at_once) * self.turn
+        return math.ceil(self.replicas * nodes / self.leaving / at_once) * self.turn
 
     def settled(self, arena: Arena) -> tuple[list[str], list[str]]:
         """Make everything; returns the nodes that are full, and those that are empty, once nothing moves any more."""
@@ -76,18 +75,19 @@ class Fleet:
         return leaving, staying
 
 
-def drain(lab: Lab, scene: str, fleet: Fleet, name: str, act: Act, repetition: int) -> Trial:
-    """The full nodes are drained onto the empty ones."""
+def drain(lab: Lab, scene: str, fleet: Fleet, name: str, act: Act, repetition: int, only: int | None = None) -> Trial:
+    """The full nodes, or the first `only` of them, are drained onto the others."""
     arena = Arena(lab.api, arena_name("drain"))
     try:
-        leaving, _staying = fleet.settled(arena)
+        leaving = fleet.settled(arena)[0][:only]
+        pods = sum(pod["spec"].get("nodeName") in leaving for pod in arena.all("Pod"))
         ended, start, spent, busy = _measured(lab, act, leaving)
         # One that gave up leaves pods behind.
         until(lambda: not _ending(arena, leaving), 120, "all evicted pods are gone")
         known = scenes.logged(lab, start)
         found = measure.drained(known, len(leaving))
-        numbers = {"pods": fleet.pods, **scenes.drain_numbers(ended, found), "cpu_seconds": round(spent, 2)}
-        numbers |= {"bound_seconds": fleet.bound, **_evictions(known)}
+        numbers = {"pods": pods, **scenes.drain_numbers(ended, found), "cpu_seconds": round(spent, 2)}
+        numbers |= {"bound_seconds": fleet.bound(len(leaving)), **_evictions(known)}
         return Trial(scene, name, repetition, ended.outcome, numbers, dict(found.requests), busy)
     finally:
         arena.clear()
@@ -107,11 +107,13 @@ def roll(lab: Lab, scene: str, fleet: Fleet, name: str, act: Act, repetition: in
         client = [request for request in known if not request.by_the_system]
         found = measure.drained(known, len(leaving))
         seconds = max(r.ended for r in client) - min(r.at for r in client if r.writes)
+        waves = math.ceil(fleet.leaving / at_once)
         numbers = {
             "pods": fleet.pods,
             "moves_per_pod": round(found.gone / fleet.pods, 3),
             "seconds": round(seconds, 1),
-            "turns_seconds": math.ceil(fleet.leaving / at_once) * fleet.turn,
+            "waves": waves,
+            "turns_seconds": waves * fleet.turn,
             "pods_per_second": round(fleet.pods / seconds, 2),
             "requests": len(client),
             "requests_per_pod": round(len(client) / fleet.pods, 3),
@@ -119,7 +121,7 @@ def roll(lab: Lab, scene: str, fleet: Fleet, name: str, act: Act, repetition: in
             "wall_seconds": round(ended.wall, 1),
             "cpu_seconds": round(spent, 1),
             **ended.memory,
-            **_beside(ended, math.ceil(fleet.leaving / at_once)),
+            **_beside(ended, waves),
         }
         return Trial(scene, name, repetition, ended.outcome, numbers, measure.by_kind(client), busy)
     finally:

@@ -105,7 +105,7 @@ BY_BEGINNING = {"plan of all": PLANS, targets.FLEET: FLEETS}
 
 
 def _columns(scene: str) -> tuple[Column, ...]:
-    if scene in (targets.ONE_NODE, targets.FIVE_NODES, targets.SLOW, targets.ONE_BUDGET, targets.MANY_NODES):
+    if scene in targets.DRAINS:
         return DRAINS
     if scene in (targets.ROLL, targets.ROLL_WAVES, targets.ROLL_LARGE):
         return ROLLS

@@ -148,15 +148,11 @@ def drains(bench: Bench, lab: Lab) -> Iterator[Trial]:
     """One node and five nodes of a cluster of 20, whose pods stop and start at once; then calls with nothing to do."""
     ours = tools.Ours(lab, bench.folder)
     workload.deploy(lab.api)
-
-    def nothing(_nodes: object) -> None:
-        """The cordon goes with those of all nodes."""
-
     contestants = [
-        tools.Kubectl(lab, bench.folder).tool(nothing),
-        tools.Drain(lab, bench.folder, bench.home).tool(nothing),
+        tools.Kubectl(lab, bench.folder).tool(),
+        tools.Drain(lab, bench.folder, bench.home).tool(),
         ours.tool(),
-        *(tools.BareLoop(lab, threads).tool(nothing) for threads in THREADS),
+        *(tools.BareLoop(lab, threads).tool() for threads in THREADS),
     ]
     for scene, count in {targets.ONE_NODE: 1, targets.FIVE_NODES: 5}.items():
         for repetition, tool in in_turn(bench.rounds, contestants):
@@ -192,13 +188,17 @@ def large_rolls(bench: Bench, lab: Lab) -> Iterator[Trial]:
     ours = tools.Ours(lab, bench.folder)
     for repetition in range(bench.rounds):
         yield arenas.roll(lab, targets.ROLL_LARGE, ROLL_LARGE, ours.name, ours.roll(10), repetition, at_once=10)
+    bare = tools.BareLoop(lab, THREADS[1]).tool()
+    acts = {ours.name: ours.drain, bare.name: bare.drain}
+    for repetition, name in in_turn(bench.rounds, list(acts)):
+        yield arenas.drain(lab, targets.WAVE_LARGE, ROLL_LARGE, name, acts[name], repetition, only=10)
     for repetition in range(bench.rounds):
         yield arenas.evacuated_again(lab, EVACUATED, ours, repetition)
 
 
 def many_nodes(bench: Bench, lab: Lab) -> Iterator[Trial]:
     """The scene for which NVSentinel's node drainer published figures: 500 nodes of five pods at once."""
-    ours, bare = tools.Ours(lab, bench.folder), tools.BareLoop(lab, THREADS[-1]).tool(lambda _nodes: None)
+    ours, bare = tools.Ours(lab, bench.folder), tools.BareLoop(lab, THREADS[-1]).tool()
     acts = {ours.name: ours.drain, bare.name: bare.drain}
     for repetition, name in in_turn(bench.rounds, list(acts)):
         yield arenas.drain(lab, targets.MANY_NODES, MANY_NODES, name, acts[name], repetition)
@@ -230,12 +230,8 @@ WITHOUT_LAB: dict[str, Callable[[Bench], Iterator[Trial]]] = {
 
 def drainers(bench: Bench, lab: Lab) -> dict[str, arenas.Act]:
     """The tools that are compared where pods take time."""
-
-    def nothing(_nodes: object) -> None:
-        """The nodes go with their arena."""
-
-    peers = [tools.Kubectl(lab, bench.folder).tool(nothing), tools.Drain(lab, bench.folder, bench.home).tool(nothing)]
-    every = [*peers, tools.Ours(lab, bench.folder).tool(), tools.BareLoop(lab, THREADS[0]).tool(nothing)]
+    peers = [tools.Kubectl(lab, bench.folder).tool(), tools.Drain(lab, bench.folder, bench.home).tool()]
+    every = [*peers, tools.Ours(lab, bench.folder).tool(), tools.BareLoop(lab, THREADS[0]).tool()]
     return {tool.name: tool.drain for tool in every}
 
 

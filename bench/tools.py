@@ -59,6 +59,10 @@ class Tool:
     give_back: Callable[[Sequence[str]], None]
 
 
+def nothing(_nodes: Sequence[str]) -> None:
+    """What a tool gives back that only cordons: its nodes are uncordoned with all others, or go with their scene."""
+
+
 class Playbooks:
     """Runs small playbooks on localhost with the commands of one environment."""
 
@@ -210,8 +214,8 @@ class Drain:
         alone = {"ANSIBLE_COLLECTIONS_PATH": str(home), "PYTHONPATH": ""}
         self._plays = Playbooks(lab, folder, str(home / "bin" / "ansible-playbook"), alone)
 
-    def tool(self, give_back: Callable[[Sequence[str]], None]) -> Tool:
-        return Tool(self.name, self.drain, give_back)
+    def tool(self) -> Tool:
+        return Tool(self.name, self.drain, nothing)
 
     def drain(self, nodes: Sequence[str]) -> Ended:
         return self._plays.run(
@@ -259,8 +263,8 @@ class Kubectl:
     def __init__(self, lab: Lab, folder: Path) -> None:
         self._lab, self._peak = lab, folder / "kubectl-peak"
 
-    def tool(self, give_back: Callable[[Sequence[str]], None]) -> Tool:
-        return Tool(self.name, self.drain, give_back)
+    def tool(self) -> Tool:
+        return Tool(self.name, self.drain, nothing)
 
     def drain(self, nodes: Sequence[str]) -> Ended:
         return self._run("drain", "--ignore-daemonsets", "--delete-emptydir-data", "--force", *nodes)
@@ -300,8 +304,8 @@ class BareLoop:
         self._lab, self._threads = lab, threads
         self._api = Api(lab.kubeconfig, "bare-loop")
 
-    def tool(self, give_back: Callable[[Sequence[str]], None]) -> Tool:
-        return Tool(f"{BARE}, {self._threads} threads", self.drain, give_back)
+    def tool(self) -> Tool:
+        return Tool(f"{BARE}, {self._threads} threads", self.drain, nothing)
 
     def drain(self, nodes: Sequence[str]) -> Ended:
         for node in nodes:

@@ -54,10 +54,17 @@ def test_medians_are_compared_not_single_measurements() -> None:
     assert verdict("swap: requests", *known) == ("8.00", "reached")
 
 
-def test_the_bound_of_the_large_roll_is_its_turns_and_its_pods_at_the_rate_of_the_bare_loop() -> None:
+def test_the_large_roll_is_compared_with_its_turns_and_its_pods_at_the_rate_of_the_bare_loop() -> None:
     bare = trial(targets.FIVE_NODES, f"{BARE}, 8 threads", pods_per_second=40)
     roll = trial(targets.ROLL_LARGE, seconds=77, turns_seconds=20, pods=2000)
     assert verdict("waves of 10", roll, bare) == ("1.10", "reached")
+    assert verdict("waves of 10", roll) is None
+
+
+def test_the_large_roll_is_compared_with_as_many_waves_of_the_bare_loop() -> None:
+    bare = [trial(targets.WAVE_LARGE, f"{BARE}, 16 threads", n, seconds=seconds) for n, seconds in enumerate((9, 7, 8))]
+    roll = trial(targets.ROLL_LARGE, seconds=100, waves=10)
+    assert verdict("waves of 10", roll, *bare) == ("1.25", "missed")
     assert verdict("waves of 10", roll) is None
 
 
@@ -104,6 +111,7 @@ def test_the_table_begins_with_the_targets_and_compares_with_the_best_bare_loop_
     ("scene", "column"),
     [
         (targets.ROLL_LARGE, "s/wave beside drain"),
+        (targets.WAVE_LARGE, "moved"),
         (targets.PLAN_LARGE, "lists, processor"),
         (targets.DRAIN_LARGE, "objects read"),
         (f"{targets.FLEET} 4 clusters", "each more"),
