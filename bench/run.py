@@ -199,7 +199,7 @@ def large_rolls(bench: Bench, lab: Lab) -> Iterator[Trial]:
 def many_nodes(bench: Bench, lab: Lab) -> Iterator[Trial]:
     """The scene for which NVSentinel's node drainer published figures: 500 nodes of five pods at once."""
     ours, bare = tools.Ours(lab, bench.folder), tools.BareLoop(lab, THREADS[-1]).tool()
-    acts = {ours.name: ours.drain, bare.name: bare.drain}
+    acts = {ours.name: ours.drain_in_a_run, bare.name: bare.drain}
     for repetition, name in in_turn(bench.rounds, list(acts)):
         yield arenas.drain(lab, targets.MANY_NODES, MANY_NODES, name, acts[name], repetition)
 
