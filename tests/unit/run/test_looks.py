@@ -12,7 +12,11 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import indexes, lookups
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import DrainOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import standing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import observe
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
@@ -62,6 +66,27 @@ def test_a_turn_looks_at_none_of_the_objects_that_have_not_changed() -> None:
         assert states == {"waiting"}, "the budget allows nothing"
     finally:
         bench.world.close()
+
+
+def test_whether_a_node_is_still_ours_is_judged_again_only_after_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[str] = []
+    fallen = standing.fallen
+
+    def counted(node: Node | None, taken: Record) -> standing.Fallen | None:
+        judged.append(node.name if node else "")
+        return fallen(node, taken)
+
+    monkeypatch.setattr(standing, "fallen", counted)
+    bench = Bench()
+    nodes = {name: node for name, site in bench.sites.items() if (node := site.node)}
+    for _look in range(3):
+        bench.do(lambda: bench.closing.stand(nodes))
+    assert sorted(judged) == sorted(NODES)
+    bench.world.patch(kinds.NODES, "n1", {"spec": {"unschedulable": None}})
+    nodes |= objects.snapshot(nodes=[bench.world.get(kinds.NODES, "n1")]).nodes
+    bench.do(lambda: bench.closing.stand(nodes))
+    assert judged[len(NODES) :] == ["n1"]
+    assert bench.site.outcome is DrainOutcome.UNCORDONED
 
 
 @pytest.mark.parametrize("many", [3, 30])

@@ -103,6 +103,19 @@ def test_a_snapshot_shows_what_was_added_changed_and_deleted_since(world: World)
     assert watching(world, loop) == [[("n1", "")], [("n1", "yes"), ("n2", "")], after, after]
 
 
+@pytest.mark.parametrize(("took", "pause"), [(0.0, observe.BURST), (0.05, 0.15), (20.0, observe.REST)])
+def test_looks_leave_most_of_the_time_to_those_who_send_requests(world: World, took: float, pause: float) -> None:
+    def loop(ctx: Context, live: observe.Live) -> float:
+        live.snapshot()
+        label(world)
+        ctx.clock.sleep(took)
+        began = ctx.clock.now()
+        assert live.wait(60.0)
+        return ctx.clock.now() - began
+
+    assert watching(world, loop) == pytest.approx(pause, abs=0.01)
+
+
 def test_what_a_list_said_already_is_not_asked_for_again(world: World) -> None:
     def run(ctx: Context) -> list[list[str]]:
         listing = ctx.cluster.items(kinds.NODES)
@@ -163,7 +176,7 @@ def test_a_reader_that_has_not_looked_yet_does_not_wait(world: World) -> None:
     assert watching(world, loop) == (True, 0.0)
 
 
-def test_what_changed_before_the_wait_is_not_waited_for(world: World) -> None:
+def test_what_changed_before_the_wait_is_told_after_the_pause_of_a_long_look(world: World) -> None:
     def loop(ctx: Context, live: observe.Live) -> tuple[bool, float]:
         live.snapshot()
         label(world)
@@ -171,7 +184,7 @@ def test_what_changed_before_the_wait_is_not_waited_for(world: World) -> None:
         began = ctx.clock.now()
         return live.wait(10.0), ctx.clock.now() - began
 
-    assert watching(world, loop) == (True, 0.0)
+    assert watching(world, loop) == (True, observe.REST)
 
 
 def test_a_nudge_wakes_the_reader_once(world: World) -> None:

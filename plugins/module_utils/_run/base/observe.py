@@ -76,6 +76,8 @@ SOON = 0.01
 """Seconds that a wait for changes lasts at least, if there is none."""
 BURST = 0.02
 """Seconds at least between two snapshots: changes come in bursts."""
+RESTS, REST = 3, 0.25
+"""How much longer than a look the pause after it is, and its most seconds: looks take a quarter of the time."""
 LOOK_EVERY = 1.0
 """Seconds at most between two looks at watches that begin."""
 
@@ -225,6 +227,16 @@ def raise_errors(reflectors: t.Mapping[str, watch.Reflector]) -> None:
             ) from reflector.error
 
 
+def _next_look(looked: float | None, ended: float) -> float:
+    """When the next look may begin, after one from ``looked`` (``None``: there was none) to ``ended``.
+
+    The threads that send requests and read watches need the interpreter, and perhaps the API server this machine.
+    """
+    if looked is None:
+        return ended
+    return max(looked + BURST, ended + min(RESTS * (ended - looked), REST))
+
+
 class Live:
     """A snapshot that stays fresh: a reflector for each watched kind, plain lists for others. A context manager.
 
@@ -246,7 +258,7 @@ class Live:
         self._view = views.View()
         self._view.follow(watched)
         self._seen: int | None = None
-        self._looked = float("-inf")
+        self._looked: float | None = None
         self.scope = scope
         self._changed: dict[str, dict[views.Place, t.Any]] = {name: {} for name in watched}
         self._reflectors: dict[str, watch.Reflector] = {}
@@ -355,7 +367,8 @@ class Live:
 
         It takes ``SOON`` at least: what is left of a time may be too little for the clock to move on.
         """
-        deadline = self._ctx.clock.now() + max(seconds, SOON)
+        began = self._ctx.clock.now()
+        deadline = began + max(seconds, SOON)
         with self._wake:
             while self._version() == self._seen:
                 left = deadline - self._ctx.clock.now()
@@ -363,7 +376,7 @@ class Live:
                     return False
                 raise_errors(self._reflectors)
                 self._wake.wait(left)
-        early = self._looked + BURST - self._ctx.clock.now()
+        early = _next_look(self._looked, began) - self._ctx.clock.now()
         if early > 0:
             self._ctx.clock.sleep(early)
         return True

@@ -123,10 +123,15 @@ class Closing:
         for name, why in self.locks.lost().items():
             self.taken_over(name, why)
         for site in self._sites.values():
-            if site.open:
-                site.node = nodes.get(site.name)
-                if fallen := standing.fallen(site.node, site.taken):
-                    self._close(site, fallen.outcome, fallen.message)
+            if not site.open:
+                continue
+            site.node = nodes.get(site.name)
+            # Nodes and records are never changed: what stood once stands until there are others.
+            if site.stood and site.stood[0] is site.node and site.stood[1] is site.taken:
+                continue
+            if fallen := standing.fallen(site.node, site.taken):
+                self._close(site, fallen.outcome, fallen.message)
+            site.stood = site.node, site.taken
 
     def begin(self) -> None:
         """Let others know that the drain of the open nodes begins."""

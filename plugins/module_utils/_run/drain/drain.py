@@ -291,9 +291,8 @@ class Progress:
         """Tell of the open sites; ``beside`` and ``missing`` are waited for while pods are left, and after that."""
         now = self._ctx.clock.now()
         for site in (site for site in sites if site.open):
-            text = _words(site, beside, missing)
             last, at = self._told.get(site.name, ("", float("-inf")))
-            if text != last and now - at >= AT_LEAST:
+            if now - at >= AT_LEAST and (text := _words(site, beside, missing)) != last:
                 self._told[site.name] = (text, now)
                 self._ctx.tell(phases.What.PROGRESS, text, node=site.name)
 

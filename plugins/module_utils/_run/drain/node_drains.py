@@ -40,7 +40,8 @@ Wanted = t.Callable[[objects.Node, node_records.Record], "api_changes.Change | N
 class NodeDrain:
     """A node, its record, and a move for every pod; ``outcome`` is ``None`` while it is in work.
 
-    ``raw`` is the node as it was last read to be written, or written.
+    ``raw`` is the node as it was last read to be written, or written. ``stood`` is the node as it was last judged to be
+    still ours, with the record by which that was judged.
     """
 
     name: str
@@ -52,6 +53,7 @@ class NodeDrain:
     quiet_since: float = float("-inf")
     present: frozenset[str] = frozenset()
     raw: objects.Raw | None = None
+    stood: tuple[objects.Node | None, node_records.Record] | None = None
 
     @property
     def open(self) -> bool:
