@@ -64,6 +64,11 @@ def _ticks_of(marker: str) -> int:
     return found
 
 
+def boot() -> str:
+    """What tells this start of the machine from every other."""
+    return (PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
 def described() -> dict[str, Any]:
     """The machine, and its load before anything of the benchmark runs."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30

@@ -6,9 +6,9 @@
 
 Starts labs of its own, measures every tool in the same run in alternating order, and prints the tables. Each
 measurement is kept in .build/bench/ as soon as it is made. results.json, results.svg and the tables of README.md are
-written only by a run of all groups that proves something: three rounds or more, on a machine that nobody else kept
-busy. No threshold decides on the exit code. BENCH_REPEAT (3) are the rounds, BENCH_ONLY the names of groups, and
-LAB_KEEP keeps the labs.
+made of the groups that were measured since the machine was booted by a run that proves something: three rounds or more,
+on a machine that nobody else kept busy. No threshold decides on the exit code. BENCH_REPEAT (3) are the rounds,
+BENCH_ONLY the names of groups, and LAB_KEEP keeps the labs.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from bench import (  # noqa: E402
     picture,
     results,
     scenes,
+    store,
     targets,
     tools,
     trials,
@@ -86,39 +87,43 @@ def main() -> int:
     if unknown := [name for name in names if name not in every]:
         print(f"error: BENCH_ONLY names no group {', '.join(unknown)}; there are: {', '.join(every)}", file=sys.stderr)
         return 2
-    found: dict[str, Any] = {"date": f"{datetime.now(UTC):%Y-%m-%d}", "machine": machine.described()}
+    where, versions = machine.described(), dict[str, str]()
     JOURNALS.mkdir(parents=True, exist_ok=True)
     journal = JOURNALS / f"{datetime.now(UTC):%Y-%m-%dT%H%M%S}.jsonl"
-    known: list[Trial] = []
-    complete = False
+    known: dict[str, list[Trial]] = {}
     try:
         with tempfile.TemporaryDirectory(prefix="bench-") as name:
             say("environment of kubernetes.core.k8s_drain (about two minutes the first time)")
             bench = Bench(Path(name), tools.peer_environment(), int(os.environ.get("BENCH_REPEAT", "3")))
             for group in names or every:
-                for trial in measured(bench, group, found, say):
-                    known.append(trial)
+                for trial in measured(bench, group, versions, say):
+                    known.setdefault(group, []).append(trial)
                     with journal.open("a", encoding="utf-8") as file:
                         file.write(json.dumps(trial.to_dict()) + "\n")
                     say(line(trial))
-        complete = not names
+                if doubts := targets.doubts(known.get(group, ()), where["cores"], where["load_at_start"]):
+                    say(f"{group} proves nothing and is not written: {'; '.join(doubts)}")
+                    continue
+                date = f"{datetime.now(UTC):%Y-%m-%d}"
+                store.keep(JOURNALS, store.Measured(group, date, machine.boot(), where, versions, known[group]))
     finally:
         # What was measured before something failed is worth a look.
         if known:
-            report(found, known, complete=complete)
-            say(f"single measurements: {journal}")
+            print(f"\n{results.table(trials.summed_up(trial for those in known.values() for trial in those))}")
+        publish(store.kept(JOURNALS, every, machine.boot()))
+        say(f"single measurements: {journal}")
     return 0
 
 
-def measured(bench: Bench, group: str, found: dict[str, Any], say: Say) -> Iterator[Trial]:
-    """The measurements of a group; the versions of what takes part go into `found`."""
+def measured(bench: Bench, group: str, versions: dict[str, str], say: Say) -> Iterator[Trial]:
+    """The measurements of a group; what takes part goes into `versions`."""
     if group in WITHOUT_LAB:
         say(f"{group}, without a lab")
         yield from WITHOUT_LAB[group](bench)
         return
     options, measure = GROUPS[group]
     with lab_of(bench, group, options, say) as lab:
-        found.setdefault("versions", tools.versions(lab, bench.home))
+        versions.update(tools.versions(lab, bench.home))
         yield from measure(bench, lab)
 
 
@@ -263,24 +268,18 @@ def line(trial: Trial) -> str:
     return f"{trial.scene}, {trial.tool}: {told}; {trial.outcome} (others kept {trial.busy:g} cores busy)"
 
 
-def report(found: dict[str, Any], known: list[Trial], *, complete: bool) -> None:
-    """Print the tables; write them where the run is complete and proves something."""
-    summary = trials.summed_up(known)
-    rounds = max((trial.repetition for trial in known), default=-1) + 1
-    where = found["machine"]
-    caption = f"{found['date']}, {where['cores']} cores, medians of {rounds} rounds, least to most"
-    tables = f"{caption}\n\n{results.table(summary)}"
-    print(f"\n{tables}")
-    if doubts := targets.doubts(known, where["cores"], where["load_at_start"]):
-        print(f"This run proves nothing: {'; '.join(doubts)}. Nothing was written.")
+def publish(known: list[store.Measured]) -> None:
+    """Write what is published of the groups that prove something."""
+    if not known:
+        print("No group proves anything. Nothing was written.")
         return
-    if not complete:
-        print("Not all groups were measured. Nothing was written.")
-        return
-    kept = {**found, "rounds": rounds, "summary": summary, "trials": [trial.to_dict() for trial in known]}
-    (HERE / "results.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    summary = trials.summed_up(trial for one in known for trial in one.trials)
+    caption = store.caption(known)
+    content = json.dumps(store.published(known, summary), indent=1) + "\n"
+    (HERE / "results.json").write_text(content, encoding="utf-8")
     (HERE / "results.svg").write_text(picture.draw(summary, caption), encoding="utf-8")
     readme = HERE / "README.md"
+    tables = f"{caption}\n\n{results.table(summary)}"
     readme.write_text(pasted(readme.read_text(encoding="utf-8"), tables), encoding="utf-8")
     print(f"{HERE / 'results.json'}\n{HERE / 'results.svg'}")
 

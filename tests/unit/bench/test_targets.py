@@ -62,7 +62,10 @@ def test_the_large_roll_is_compared_with_its_turns_and_its_pods_at_the_rate_of_t
 
 
 def test_the_large_roll_is_compared_with_as_many_waves_of_the_bare_loop() -> None:
-    bare = [trial(targets.WAVE_LARGE, f"{BARE}, 16 threads", n, seconds=seconds) for n, seconds in enumerate((9, 7, 8))]
+    bare = [
+        trial(targets.WAVE_LARGE, f"{BARE}, 16 threads", n, seconds=seconds, pods_per_second=200 / seconds)
+        for n, seconds in enumerate((9, 7, 8))
+    ]
     roll = trial(targets.ROLL_LARGE, seconds=100, waves=10)
     assert verdict("waves of 10", roll, *bare) == ("1.25", "missed")
     assert verdict("waves of 10", roll) is None
@@ -89,6 +92,11 @@ def test_what_proves_nothing(rounds: int, busy: float, load: float, doubt: str) 
 
 def test_one_noisy_measurement_of_ten_is_no_doubt() -> None:
     known = [trial(targets.ROLL, repetition=n, busy=1.0 if n == 4 else 0.0) for n in range(10)]
+    assert targets.doubts(known, cores=2, load_at_start=0.0) == []
+
+
+def test_nor_is_a_single_one_of_a_few() -> None:
+    known = [trial(targets.SWAP, repetition=n, busy=1.0 if n == 1 else 0.0) for n in range(3)]
     assert targets.doubts(known, cores=2, load_at_start=0.0) == []
 
 
