@@ -169,12 +169,23 @@ def drains(bench: Bench, lab: Lab) -> Iterator[Trial]:
         yield scenes.no_ops(lab, name, calls[name], repetition)
 
 
-def waits(bench: Bench, lab: Lab) -> Iterator[Trial]:
-    """Pods that take 5 s to stop, and 200 pods behind one budget."""
-    for scene, fleet in {targets.SLOW: SLOW, targets.ONE_BUDGET: ONE_BUDGET}.items():
-        acts = drainers(bench, lab)
-        for repetition, name in in_turn(bench.rounds, list(acts)):
-            yield arenas.drain(lab, scene, fleet, name, acts[name], repetition)
+def slow_stops(bench: Bench, lab: Lab) -> Iterator[Trial]:
+    """Pods that take 5 s to stop."""
+    yield from contest(bench, lab, targets.SLOW, SLOW)
+
+
+def one_budget(bench: Bench, lab: Lab) -> Iterator[Trial]:
+    """200 pods behind one budget."""
+    yield from contest(bench, lab, targets.ONE_BUDGET, ONE_BUDGET)
+
+
+def contest(bench: Bench, lab: Lab, scene: str, fleet: Fleet) -> Iterator[Trial]:
+    """The tools that are compared where pods take time."""
+    peers = [tools.Kubectl(lab, bench.folder).tool(), tools.Drain(lab, bench.folder, bench.home).tool()]
+    every = [*peers, tools.Ours(lab, bench.folder).tool(), tools.BareLoop(lab, THREADS[0]).tool()]
+    acts = {tool.name: tool.drain for tool in every}
+    for repetition, name in in_turn(bench.rounds, list(acts)):
+        yield arenas.drain(lab, scene, fleet, name, acts[name], repetition)
 
 
 def rolls(bench: Bench, lab: Lab) -> Iterator[Trial]:
@@ -219,7 +230,8 @@ def backends(bench: Bench, lab: Lab) -> Iterator[Trial]:
 GROUPS: dict[str, tuple[dict[str, Any], Group]] = {
     "swap": ({"lab_nodes": 1}, swaps),
     "drains": ({"lab_nodes": workload.NODES}, drains),
-    "waits": ({"lab_nodes": 1}, waits),
+    "slow-stops": ({"lab_nodes": 1}, slow_stops),
+    "one-budget": ({"lab_nodes": 1}, one_budget),
     "rolls": ({"lab_nodes": 1}, rolls),
     "large-rolls": ({"lab_nodes": 1}, large_rolls),
     "many-nodes": ({"lab_nodes": 1}, many_nodes),
@@ -231,13 +243,6 @@ WITHOUT_LAB: dict[str, Callable[[Bench], Iterator[Trial]]] = {
     "calls": lambda bench: controller.calls(bench.rounds),
     "fleets": lambda bench: controller.fleets(bench.rounds, bench.folder),
 }
-
-
-def drainers(bench: Bench, lab: Lab) -> dict[str, arenas.Act]:
-    """The tools that are compared where pods take time."""
-    peers = [tools.Kubectl(lab, bench.folder).tool(), tools.Drain(lab, bench.folder, bench.home).tool()]
-    every = [*peers, tools.Ours(lab, bench.folder).tool(), tools.BareLoop(lab, THREADS[0]).tool()]
-    return {tool.name: tool.drain for tool in every}
 
 
 def in_turn(rounds: int, things: list[T]) -> Iterator[tuple[int, T]]:
