@@ -34,6 +34,12 @@ def busy_with_others(marker: str, seconds: float = 1.0) -> float:
     return round(max(0.0, (_all_ticks() - _ticks_of(marker) - before) / TICKS / seconds), 2)
 
 
+def own_peak() -> float:
+    """MB that this process had at most. Its `ru_maxrss` has the memory of the process that started it in it."""
+    lines = (PROC / "self" / "status").read_text(encoding="ascii").splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM:")).split()[1]) / 1024
+
+
 def memory_of(marker: str) -> float:
     """MB of all processes whose command line has `marker`; each page that they share counts once."""
     found = 0

@@ -21,13 +21,14 @@ import contextlib
 import cProfile
 import json
 import pstats
-import resource
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+from bench import machine
 
 SIZES = (500, 1000, 2000, 5000)
 PARALLEL = 10
@@ -120,7 +121,7 @@ def measured(asked: argparse.Namespace, url: str) -> dict[str, Any]:
     if profile:
         profile.disable()
     total = time.process_time() - began
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak = machine.own_peak()
     if profile:
         pstats.Stats(profile, stream=sys.stderr).sort_stats("tottime").print_stats(45)
     if asked.keep:

@@ -17,12 +17,12 @@ from __future__ import annotations
 import argparse
 import collections
 import json
-import resource
 import subprocess
 import sys
 import time
 from typing import Any
 
+from bench import machine
 from bench.planning import row, served
 
 SIZES = (500, 5000)
@@ -111,7 +111,7 @@ def measured(url: str, call: str, count: int) -> dict[str, Any]:
             result = plan.make_plan(ctx, options)
     spent = time.process_time() - began
     assert not result.failed, result.message
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak = machine.own_peak()
     writes = sum(number for what, number in sent.items() if what.split()[0] not in ("get", "list", "watch"))
     numbers = [sum(sent.values()), writes, read["objects"], round(read["bytes"] / 1e6, 1), round(spent, 2), round(peak)]
     return {"numbers": numbers, "sent": dict(sent.most_common())}
