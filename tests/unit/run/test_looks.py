@@ -19,6 +19,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import standing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import observe
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import drain
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.routed import WEB
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.sites import NODES, Bench
@@ -66,6 +67,23 @@ def test_a_turn_looks_at_none_of_the_objects_that_have_not_changed() -> None:
         assert states == {"waiting"}, "the budget allows nothing"
     finally:
         bench.world.close()
+
+
+@pytest.mark.parametrize(("took", "pause"), [(0.0, 0.0), (0.05, 0.15), (20.0, drain.REST)])
+def test_looks_leave_most_of_the_time_to_those_who_send_requests(
+    took: float, pause: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench, pauses = Bench(), list[float]()
+    monkeypatch.setattr(bench.work, "_turn", lambda _seen: bench.ctx.clock.sleep(took))
+
+    def waited(_seconds: float, pause: float) -> None:
+        pauses.append(pause)
+        for site in bench.sites.values():
+            site.outcome = DrainOutcome.DRAINED
+
+    monkeypatch.setattr(bench.live, "wait", waited)
+    bench.do(bench.work._loop)
+    assert pauses == [pytest.approx(pause, abs=0.01)]
 
 
 def test_whether_a_node_is_still_ours_is_judged_again_only_after_a_change(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,8 +76,6 @@ SOON = 0.01
 """Seconds that a wait for changes lasts at least, if there is none."""
 BURST = 0.02
 """Seconds at least between two snapshots: changes come in bursts."""
-RESTS, REST = 3, 0.25
-"""How much longer than a look the pause after it is, and its most seconds: looks take a quarter of the time."""
 LOOK_EVERY = 1.0
 """Seconds at most between two looks at watches that begin."""
 
@@ -227,16 +225,6 @@ def raise_errors(reflectors: t.Mapping[str, watch.Reflector]) -> None:
             ) from reflector.error
 
 
-def _next_look(looked: float | None, ended: float) -> float:
-    """When the next look may begin, after one from ``looked`` (``None``: there was none) to ``ended``.
-
-    The threads that send requests and read watches need the interpreter, and perhaps the API server this machine.
-    """
-    if looked is None:
-        return ended
-    return max(looked + BURST, ended + min(RESTS * (ended - looked), REST))
-
-
 class Live:
     """A snapshot that stays fresh: a reflector for each watched kind, plain lists for others. A context manager.
 
@@ -258,7 +246,7 @@ class Live:
         self._view = views.View()
         self._view.follow(watched)
         self._seen: int | None = None
-        self._looked: float | None = None
+        self._looked = float("-inf")
         self.scope = scope
         self._changed: dict[str, dict[views.Place, t.Any]] = {name: {} for name in watched}
         self._reflectors: dict[str, watch.Reflector] = {}
@@ -362,8 +350,8 @@ class Live:
             self._changed.update({name: {} for name in changed})
         return self._view.after(changed)
 
-    def wait(self, seconds: float) -> bool:
-        """Sleep until something changed since the last snapshot; ``False`` if nothing did in time.
+    def wait(self, seconds: float, pause: float = 0.0) -> bool:
+        """Sleep ``pause``, and until something changed since the last snapshot; ``False`` if nothing did in time.
 
         It takes ``SOON`` at least: what is left of a time may be too little for the clock to move on.
         """
@@ -376,7 +364,7 @@ class Live:
                     return False
                 raise_errors(self._reflectors)
                 self._wake.wait(left)
-        early = _next_look(self._looked, began) - self._ctx.clock.now()
+        early = max(self._looked + BURST, began + pause) - self._ctx.clock.now()
         if early > 0:
             self._ctx.clock.sleep(early)
         return True

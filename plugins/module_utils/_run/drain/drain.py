@@ -54,6 +54,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.prot
 
 TICK = 0.5
 """Longest pause of the loop; every change in the cluster ends it early."""
+RESTS, REST = 3, 0.25
+"""How much longer than a look the pause after it is at least, and its most seconds.
+
+The threads that send requests and read watches need the interpreter, and perhaps the API server this machine.
+"""
 AT_LEAST = 2.0
 """Seconds between two different things that are told of one node."""
 
@@ -208,13 +213,14 @@ class _Drain:
 
     def _loop(self) -> None:
         while any(site.open for site in self.sites.values()) or not (self.evictor.idle and self.hooks.idle):
+            began = self.ctx.clock.now()
             snapshot = self.live.snapshot()
             self.services.sample(snapshot)
             try:
                 self._turn(snapshot)
             except node_locks.LostLockError as lost:
                 self.closing.taken_over(lost.node, lost.why)
-            self.live.wait(TICK)
+            self.live.wait(TICK, pause=min(RESTS * (self.ctx.clock.now() - began), REST))
         self.closing.wind_up()
 
     def _turn(self, snapshot: snapshots.Snapshot) -> None:
