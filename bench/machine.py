@@ -36,8 +36,7 @@ def busy_with_others(marker: str, seconds: float = 1.0) -> float:
 
 def own_peak() -> float:
     """MB that this process had at most. Its `ru_maxrss` has the memory of the process that started it in it."""
-    lines = (PROC / "self" / "status").read_text(encoding="ascii").splitlines()
-    return int(next(line for line in lines if line.startswith("VmHWM:")).split()[1]) / 1024
+    return _kib(PROC / "self" / "status", "VmHWM:") / 1024
 
 
 def memory_of(marker: str) -> float:
@@ -46,9 +45,14 @@ def memory_of(marker: str) -> float:
     for path in PROC.glob("[0-9]*"):
         with contextlib.suppress(OSError, StopIteration):
             if marker.encode() in (path / "cmdline").read_bytes():
-                lines = (path / "smaps_rollup").read_text(encoding="ascii").splitlines()
-                found += int(next(line for line in lines if line.startswith("Pss:")).split()[1])
+                found += _kib(path / "smaps_rollup", "Pss:")
     return found / 1024
+
+
+def _kib(path: Path, name: str) -> int:
+    """The number of a file's line that begins so."""
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    return int(next(line for line in lines if line.startswith(name)).split()[1])
 
 
 def _all_ticks() -> int:

@@ -171,21 +171,27 @@ def drains(bench: Bench, lab: Lab) -> Iterator[Trial]:
 
 def slow_stops(bench: Bench, lab: Lab) -> Iterator[Trial]:
     """Pods that take 5 s to stop."""
-    yield from contest(bench, lab, targets.SLOW, SLOW)
+    yield from contest(bench, lab, targets.SLOW, SLOW, drainers(bench, lab))
 
 
 def one_budget(bench: Bench, lab: Lab) -> Iterator[Trial]:
     """200 pods behind one budget."""
-    yield from contest(bench, lab, targets.ONE_BUDGET, ONE_BUDGET)
+    yield from contest(bench, lab, targets.ONE_BUDGET, ONE_BUDGET, drainers(bench, lab))
 
 
-def contest(bench: Bench, lab: Lab, scene: str, fleet: Fleet) -> Iterator[Trial]:
+def drainers(bench: Bench, lab: Lab) -> dict[str, arenas.Act]:
     """The tools that are compared where pods take time."""
     peers = [tools.Kubectl(lab, bench.folder).tool(), tools.Drain(lab, bench.folder, bench.home).tool()]
     every = [*peers, tools.Ours(lab, bench.folder).tool(), tools.BareLoop(lab, THREADS[0]).tool()]
-    acts = {tool.name: tool.drain for tool in every}
+    return {tool.name: tool.drain for tool in every}
+
+
+def contest(
+    bench: Bench, lab: Lab, scene: str, fleet: Fleet, acts: dict[str, arenas.Act], only: int | None = None
+) -> Iterator[Trial]:
+    """Each of the tools drains a fleet, or its first nodes, in each round."""
     for repetition, name in in_turn(bench.rounds, list(acts)):
-        yield arenas.drain(lab, scene, fleet, name, acts[name], repetition)
+        yield arenas.drain(lab, scene, fleet, name, acts[name], repetition, only=only)
 
 
 def rolls(bench: Bench, lab: Lab) -> Iterator[Trial]:
@@ -206,8 +212,7 @@ def large_rolls(bench: Bench, lab: Lab) -> Iterator[Trial]:
         yield arenas.roll(lab, targets.ROLL_LARGE, ROLL_LARGE, ours.name, ours.roll(10), repetition, at_once=10)
     bare = tools.BareLoop(lab, THREADS[1]).tool()
     acts = {ours.name: ours.drain, bare.name: bare.drain}
-    for repetition, name in in_turn(bench.rounds, list(acts)):
-        yield arenas.drain(lab, targets.WAVE_LARGE, ROLL_LARGE, name, acts[name], repetition, only=10)
+    yield from contest(bench, lab, targets.WAVE_LARGE, ROLL_LARGE, acts, only=10)
     for repetition in range(bench.rounds):
         yield arenas.evacuated_again(lab, EVACUATED, ours, repetition)
 
@@ -216,8 +221,7 @@ def many_nodes(bench: Bench, lab: Lab) -> Iterator[Trial]:
     """The scene for which NVSentinel's node drainer published figures: 500 nodes of five pods at once."""
     ours, bare = tools.Ours(lab, bench.folder), tools.BareLoop(lab, THREADS[-1]).tool()
     acts = {ours.name: ours.drain_in_a_run, bare.name: bare.drain}
-    for repetition, name in in_turn(bench.rounds, list(acts)):
-        yield arenas.drain(lab, targets.MANY_NODES, MANY_NODES, name, acts[name], repetition)
+    yield from contest(bench, lab, targets.MANY_NODES, MANY_NODES, acts)
 
 
 def backends(bench: Bench, lab: Lab) -> Iterator[Trial]:

@@ -14,9 +14,11 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from bench.trials import Trial
+
+T = TypeVar("T", str, int)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +72,11 @@ def published(known: Sequence[Measured], summary: dict[str, Any]) -> dict[str, A
 
 def caption(known: Sequence[Measured]) -> str:
     """When and where the groups were measured, and how often."""
-    dates = sorted({one.date for one in known})
-    when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
-    rounds = sorted({one.rounds for one in known})
-    times = " to ".join(str(number) for number in sorted({rounds[0], rounds[-1]}))
-    return f"{when}, {known[0].machine['cores']} cores, medians of {times} rounds, least to most"
+    dates, rounds = _span({one.date for one in known}), _span({one.rounds for one in known})
+    return f"{dates}, {known[0].machine['cores']} cores, medians of {rounds} rounds, least to most"
+
+
+def _span(values: set[T]) -> str:
+    """The least and the most, or the only one."""
+    least, most = min(values), max(values)
+    return f"{least}" if least == most else f"{least} to {most}"

@@ -141,6 +141,6 @@ def doubts(trials: Iterable[Trial], cores: int, load_at_start: float) -> list[st
     if load_at_start > cores:
         found.append(f"a load of {load_at_start:g} on {cores} cores before it began")
     noisy = [trial for trial in known if trial.busy > QUIET]
-    if len(noisy) > max(1, len(known) / 10):
+    if len(noisy) * 10 > len(known):
         found.append(f"others kept more than {QUIET:g} cores busy before {len(noisy)} of {len(known)} measurements")
     return found

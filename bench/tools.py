@@ -50,17 +50,17 @@ class Ended:
         return {} if self.peak_mb is None else {"peak_mb": self.peak_mb}
 
 
+def nothing(_nodes: Sequence[str]) -> None:
+    """What a tool gives back that only cordons: its nodes are uncordoned with all others, or go with their scene."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tool:
     """One contestant: `drain` empties nodes, `give_back` undoes what it did to them."""
 
     name: str
     drain: Callable[[Sequence[str]], Ended]
-    give_back: Callable[[Sequence[str]], None]
-
-
-def nothing(_nodes: Sequence[str]) -> None:
-    """What a tool gives back that only cordons: its nodes are uncordoned with all others, or go with their scene."""
+    give_back: Callable[[Sequence[str]], None] = nothing
 
 
 class Playbooks:
@@ -221,7 +221,7 @@ class Drain:
         self._plays = Playbooks(lab, folder, str(home / "bin" / "ansible-playbook"), alone)
 
     def tool(self) -> Tool:
-        return Tool(self.name, self.drain, nothing)
+        return Tool(self.name, self.drain)
 
     def drain(self, nodes: Sequence[str]) -> Ended:
         return self._plays.run(
@@ -270,7 +270,7 @@ class Kubectl:
         self._lab, self._peak = lab, folder / "kubectl-peak"
 
     def tool(self) -> Tool:
-        return Tool(self.name, self.drain, nothing)
+        return Tool(self.name, self.drain)
 
     def drain(self, nodes: Sequence[str]) -> Ended:
         return self._run("drain", "--ignore-daemonsets", "--delete-emptydir-data", "--force", *nodes)
@@ -311,7 +311,7 @@ class BareLoop:
         self._api = Api(lab.kubeconfig, "bare-loop")
 
     def tool(self) -> Tool:
-        return Tool(f"{BARE}, {self._threads} threads", self.drain, nothing)
+        return Tool(f"{BARE}, {self._threads} threads", self.drain)
 
     def drain(self, nodes: Sequence[str]) -> Ended:
         for node in nodes:

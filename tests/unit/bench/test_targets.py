@@ -95,11 +95,6 @@ def test_one_noisy_measurement_of_ten_is_no_doubt() -> None:
     assert targets.doubts(known, cores=2, load_at_start=0.0) == []
 
 
-def test_nor_is_a_single_one_of_a_few() -> None:
-    known = [trial(targets.SWAP, repetition=n, busy=1.0 if n == 1 else 0.0) for n in range(3)]
-    assert targets.doubts(known, cores=2, load_at_start=0.0) == []
-
-
 def test_nothing_measured_proves_nothing() -> None:
     assert targets.doubts([], cores=2, load_at_start=0.0) == ["nothing was measured"]
 
