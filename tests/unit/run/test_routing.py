@@ -111,7 +111,7 @@ def test_how_a_pod_left_is_told_from_its_route_and_from_who_asked(
     assert [(event.what, event.message, event.name) for event in one.ctx.timeline] == [("gone", outcome, "p0")]
 
 
-def test_quiet_is_since_the_pods_of_the_node_were_others(bench: Make) -> None:
+def test_quiet_is_since_a_pod_came_or_one_went_that_may_come_back(bench: Make) -> None:
     one = bench()
     began = one.ctx.clock.now()
     agent = objects.pod("agent", owner=objects.owned("DaemonSet", "agent"))
@@ -121,8 +121,37 @@ def test_quiet_is_since_the_pods_of_the_node_were_others(bench: Make) -> None:
     follow(one, agent, objects.pod("p0", **ENDING), objects.pod("far", on="n9"))
     assert one.site.quiet_since == began
     follow(one, agent)
-    assert one.site.quiet_since == began + 3.0
+    assert one.site.quiet_since == began + 3.0, "nobody knows who made p0"
     assert [move.state for move in moves] == ["skipped", "gone"]
+    one.world.machine.run_for(3.0)
+    follow(one)
+    assert one.site.quiet_since == began + 3.0, "an agent belongs here"
+    follow(one, agent)
+    assert one.site.quiet_since == began + 6.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "template", "returns"),
+    [
+        pytest.param({}, {"containers": []}, False, id="the cordon keeps it off"),
+        pytest.param({"tolerant": True}, {"containers": []}, True, id="it tolerates the maintenance"),
+        pytest.param({}, {"containers": [], "nodeName": "n1"}, True, id="no scheduler is asked"),
+        pytest.param({}, {}, True, id="its template is elsewhere"),
+    ],
+)
+def test_the_end_of_a_pod_that_the_cordon_keeps_off_disturbs_nothing(
+    bench: Make, changes: Raw, template: Raw, returns: bool
+) -> None:
+    one = bench()
+    web = objects.deployment("web", 2, template={"spec": template})
+    owner = objects.owned("ReplicaSet", "web")
+    one.move("p0", "leaving", pod={"owner": owner}, **changes)
+    began = one.ctx.clock.now()
+    follow(one, objects.pod("p0", owner=owner, **ENDING), **web)
+    one.world.machine.run_for(3.0)
+    follow(one, **web)
+    assert one.site.moves["uid-p0"].state == "gone"
+    assert one.site.quiet_since == began + (3.0 if returns else 0.0)
 
 
 def test_a_pod_that_came_late_is_moved_too(bench: Make) -> None:

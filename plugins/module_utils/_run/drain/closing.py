@@ -40,10 +40,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.prot
 Proof: t.TypeAlias = "standing.Fallen | t.Literal['drained', 'not empty']"
 """What came of the proof of a node."""
 QUIET = 1.0
-"""Seconds without any change among a node's pods before it may be called drained.
+"""Seconds since a pod came to a node, or one went that may come back to it, before the node may be called drained.
 
-As long as a controller and a scheduler that are busy take to bring a pod back that belongs on this very node. Where a
-drain has to wait for replacements it costs nothing.
+As long as a controller and a scheduler that are busy take to bring a pod back that belongs on this very node.
 """
 NOT_OURS = (outcomes.DrainOutcome.ADOPTED_BY, outcomes.DrainOutcome.UNCORDONED, outcomes.DrainOutcome.UNTAINTED)
 """Outcomes of nodes that are others' now: all pods left on them stay, also those that a swap would end."""

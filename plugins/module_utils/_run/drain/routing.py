@@ -84,8 +84,10 @@ class Routing:
                     stale.add(name)
             if present.keys() - site.moves.keys():
                 stale.add(name)
-            if frozenset(present) != site.present:
-                site.present, site.quiet_since = frozenset(present), now
+            came, went = present.keys() - site.present, site.present - present.keys()
+            if came or any(_may_return(site.moves.get(uid), snapshot) for uid in went):
+                site.quiet_since = now
+            site.present = frozenset(present)
         if stale:
             self._take_up(snapshot, stale)
         if self._scales and now - self._scaled_at >= OWNERS_EVERY:
@@ -228,3 +230,16 @@ class Routing:
             if move and move.state == "leaving":
                 move.plan = dataclasses.replace(move.plan, code=plan.code, reason=plan.reason, remedy=plan.remedy)
                 move.reason = plan.reason
+
+
+def _may_return(move: pod_moves.Move | None, snapshot: snapshots.Snapshot) -> bool:
+    """Whether the successor of a pod that has gone may come to the node although that is out.
+
+    The scheduler keeps it off, unless the pod tolerates the maintenance or its template names its node itself. Of a
+    workload that is not known, or whose template is elsewhere, everything is possible.
+    """
+    if move is None or move.state == "skipped":
+        return move is None
+    workload = snapshot.workload_of(move.pod)
+    template = workload.pod_spec if workload else {}
+    return move.plan.tolerant or not template or bool(template.get("nodeName"))
