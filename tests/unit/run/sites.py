@@ -19,7 +19,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     Route,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import Live
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.live_view import Live
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.pod_moves import Move, State
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import drain
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.node_drains import NodeDrain

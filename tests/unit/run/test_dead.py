@@ -25,7 +25,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import Live
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.live_view import Live
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.pod_moves import Move, State
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.dead_nodes import (
     HOPELESS,

@@ -24,7 +24,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import Leaver, Surge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Run, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import Live
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.live_view import Live
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard_call import (
     GuardCall,
     GuardedNode,

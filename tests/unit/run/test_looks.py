@@ -17,7 +17,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import DrainOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import standing
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import observe
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import live_view
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import drain
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
@@ -125,7 +125,7 @@ def test_a_look_after_one_pod_has_changed_costs_the_same_however_many_there_are(
     monkeypatch.setattr(lookups, "keys", counted)
 
     def run(ctx: Context) -> list[int]:
-        with observe.Live(ctx, ("nodes", "pods")) as live:
+        with live_view.Live(ctx, ("nodes", "pods")) as live:
             asked = live.snapshot()
             assert len(asked.pods_on(["n1"])) == many
             assert asked.pod(asked.pods[0].uid)

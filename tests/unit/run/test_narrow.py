@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, scopes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_taints import DesiredTaint
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import observe
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import live_view, observe
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import taint
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import cordon
@@ -69,9 +69,9 @@ def test_the_pods_of_few_nodes_are_listed_node_by_node(
     assert asked(world) == sent
 
 
-def live(world: World, look: t.Callable[[Context, observe.Live], t.Any], *nodes: str) -> t.Any:
+def live(world: World, look: t.Callable[[Context, live_view.Live], t.Any], *nodes: str) -> t.Any:
     def run(ctx: Context) -> t.Any:
-        with observe.Live(ctx, ("nodes", "pods"), scopes.apart(nodes, MANY)) as watching:
+        with live_view.Live(ctx, ("nodes", "pods"), scopes.apart(nodes, MANY)) as watching:
             return look(ctx, watching)
 
     world.log.clear()
@@ -79,7 +79,7 @@ def live(world: World, look: t.Callable[[Context, observe.Live], t.Any], *nodes:
 
 
 def test_the_pods_of_few_nodes_are_watched_node_by_node(world: World) -> None:
-    def look(ctx: Context, watching: observe.Live) -> list[set[str]]:
+    def look(ctx: Context, watching: live_view.Live) -> list[set[str]]:
         before = {pod.name for pod in watching.snapshot().pods}
         for name in sorted(on(world, "n00")):
             world.delete(kinds.PODS, name, "shop", grace_seconds=0)
@@ -100,13 +100,13 @@ def test_a_pod_that_went_from_one_watched_node_to_another_is_there_once(world: W
     one = next(iter(world.pods(on="n00")))
     name = one["metadata"]["name"]
 
-    def look(ctx: Context, watching: observe.Live) -> list[str]:
+    def look(ctx: Context, watching: live_view.Live) -> list[str]:
         watching.snapshot()
         # As the watches tell it if that of the new node is the first.
         other = {**one["metadata"], "uid": "new"}
         for node, what, meta in (("n01", "ADDED", other), ("n00", "DELETED", one["metadata"])):
             raw = {**one, "metadata": dict(meta), "spec": {**one["spec"], "nodeName": node}}
-            kept = observe._kept("pods", watching._share, (), lambda _pod: True, raw)
+            kept = live_view._kept("pods", watching._share, (), lambda _pod: True, raw)
             watching._note("pods", f"pods of {node}", what, t.cast("dict[str, t.Any]", kept))
         return [pod.node for pod in watching.snapshot().pods if pod.name == name]
 
@@ -114,7 +114,7 @@ def test_a_pod_that_went_from_one_watched_node_to_another_is_there_once(world: W
 
 
 def test_how_long_several_watches_were_quiet_is_told_by_the_last_of_them(world: World) -> None:
-    def look(ctx: Context, watching: observe.Live) -> float:
+    def look(ctx: Context, watching: live_view.Live) -> float:
         ctx.clock.sleep(3.0)
         for name in sorted(on(world, "n01")):
             world.patch(kinds.PODS, name, {"metadata": {"labels": {"seen": "yes"}}}, "shop")

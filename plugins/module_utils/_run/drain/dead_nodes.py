@@ -25,7 +25,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import cordon, standing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, observe
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, live_view, observe
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import node_drains
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import surge_lease
 
@@ -115,7 +115,7 @@ class Evacuation:
     """
 
     def __init__(
-        self, ctx: context.Context, live: observe.Live, fence: surge_lease.NodesFence, deadline: float
+        self, ctx: context.Context, live: live_view.Live, fence: surge_lease.NodesFence, deadline: float
     ) -> None:
         self.ctx, self.live, self.fence, self.deadline = ctx, live, fence, deadline
         self._looked = float("-inf")

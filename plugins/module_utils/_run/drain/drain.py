@@ -32,6 +32,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
     change_writer,
     context,
     hook_calls,
+    live_view,
     locking,
     node_locks,
     observe,
@@ -97,7 +98,7 @@ def drain(ctx: context.Context, options: DrainOptions) -> context.Result:
     among, listing = (0, None) if whole else by_name.nodes_page(ctx.cluster)
     scope = scopes.narrow(wanted, among)
     known = {"nodes": listing} if listing and not scope else {}
-    with observe.Live(ctx, ("nodes",), scope, raws=wanted, known=known) as live:
+    with live_view.Live(ctx, ("nodes",), scope, raws=wanted, known=known) as live:
         live.seed({"leases": list(before.leases)})
         nodes = live.snapshot().nodes
         live.follow(("pods", "budgets", "slices", *observe.surged(surges.values())))

@@ -22,6 +22,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rou
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
     context,
+    live_view,
     observe,
     owners,
     pod_moves,
@@ -40,7 +41,7 @@ class Routing:
 
     ctx: context.Context
     choices: pod_plan.Choices
-    live: observe.Live
+    live: live_view.Live
     sites: t.Mapping[str, node_drains.NodeDrain]
     surges: t.Mapping[str, surge_records.Surge]
     replacements: replaced.Replacements

@@ -11,7 +11,7 @@ import typing as t
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, watch
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import migration_jobs, verdict
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import migration_controller
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, observe
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, live_view
 
 AROUND = ("pods", "budgets", "deployments", "replica_sets", "stateful_sets")
 """The kinds that decide whether and when a pod may migrate, see ``observe.KINDS``."""
@@ -45,7 +45,7 @@ class JobView:
             ClusterError: the API server did not answer for ``PATIENCE`` seconds.
             StopRun: jobs may not be watched.
         """
-        observe.begin(self._ctx, self._watched, self._condition)
+        live_view.begin(self._ctx, self._watched, self._condition)
 
     def stop(self) -> None:
         """Stop the watch, also one that could not be started."""
@@ -58,7 +58,7 @@ class JobView:
             StopRun: jobs can no longer be watched.
         """
         with self._condition:
-            observe.raise_errors(self._watched)
+            live_view.raise_errors(self._watched)
             if self._reflector.version != self._seen:
                 self._seen = self._reflector.version
                 self._jobs = {job.name: job for job in map(migration_jobs.Job.of, self._reflector.objects.values())}
@@ -72,7 +72,7 @@ Looks = t.Callable[[float], t.Iterator[verdict.View]]
 @contextlib.contextmanager
 def watched(ctx: context.Context, controller: migration_controller.Controller | None) -> t.Iterator[Looks]:
     """Watch the jobs and what is ``AROUND`` them; for the errors see ``JobView.start``."""
-    with observe.Live(ctx, AROUND) as live:
+    with live_view.Live(ctx, AROUND) as live:
         view = JobView(ctx, live.nudge)
 
         def looks(deadline: float) -> t.Iterator[verdict.View]:

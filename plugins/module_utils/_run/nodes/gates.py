@@ -23,7 +23,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import verify
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, life, locking, observe
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
+    context,
+    life,
+    live_view,
+    locking,
+    observe,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import reading
 
 TICK = 1.0
@@ -114,7 +120,7 @@ def _soak(ctx: context.Context, nodes: snapshots.Snapshot, asked: Asked, seconds
         seconds -= (now - since).total_seconds()
     start, every = ctx.clock.now(), min(max(seconds / SOAK_LINES, LEAST_BETWEEN_LINES), MOST_BETWEEN_LINES)
     announced = shown = start - MOST_BETWEEN_LINES
-    with observe.Live(ctx, _watched(asked), scopes.apart(names, len(nodes.nodes))) as live:
+    with live_view.Live(ctx, _watched(asked), scopes.apart(names, len(nodes.nodes))) as live:
         while True:
             found, at = _look(live.snapshot(), there, {}), ctx.clock.now()
             left = seconds - (at - start)
@@ -157,7 +163,7 @@ def _watch(ctx: context.Context, asked: Asked, among: int, lost: t.Callable[[], 
     """
     start, announced = ctx.clock.now(), ""
     holds_since: dict[str, float] = {}
-    with observe.Live(ctx, _watched(asked), scopes.apart(asked.nodes, among)) as live:
+    with live_view.Live(ctx, _watched(asked), scopes.apart(asked.nodes, among)) as live:
         while True:
             snapshot, now = live.snapshot(), ctx.clock.now()
             bare = _look(snapshot, asked, {})

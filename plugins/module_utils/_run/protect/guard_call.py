@@ -22,6 +22,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swa
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
     by_name,
     context,
+    live_view,
     locking,
     observe,
 )
@@ -176,7 +177,7 @@ class GuardCall:
         self.locks.fence(nodes)
 
     def loop(
-        self, surging: surge_machine.Surging, floors: guard_floors.Floors, live: observe.Live, limit: float | None
+        self, surging: surge_machine.Surging, floors: guard_floors.Floors, live: live_view.Live, limit: float | None
     ) -> None:
         """Step the surges and the guards until all are decided, or ``limit`` seconds of the call are over.
 

@@ -10,7 +10,12 @@ import typing as t
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, objects, scopes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import devices, volumes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards, surge_records
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import by_name, observe, owners
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
+    by_name,
+    live_view,
+    observe,
+    owners,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import guard_call
 
 FRESH = 3.0
@@ -62,10 +67,10 @@ def surges(work: guard_call.GuardCall, nodes: frozenset[str]) -> list[surge_reco
     return found + [one for one in others if surge_records.orphaned(work.snapshot, one)]
 
 
-def watching(work: guard_call.GuardCall, surges: t.Collection[surge_records.Surge], *wanted: str) -> observe.Live:
+def watching(work: guard_call.GuardCall, surges: t.Collection[surge_records.Surge], *wanted: str) -> live_view.Live:
     """What is wanted, and what shows how the workloads of these surges change; it begins with what was read."""
     pinned = ("budgets",) if any(surge.pins for surge in surges) else ()
-    live = observe.Live(work.ctx, dict.fromkeys((*wanted, *pinned, *observe.surged(surges))), work.scope)
+    live = live_view.Live(work.ctx, dict.fromkeys((*wanted, *pinned, *observe.surged(surges))), work.scope)
     if work.scope is None and work.ctx.clock.now() - work.began <= FRESH:
         live.begin_with(work.found, work.versions)
     live.seed(work.found)
