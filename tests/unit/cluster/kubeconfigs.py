@@ -6,12 +6,15 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.api import CERTS
 
 PLUGIN = """\
 import json, os, pathlib, subprocess, sys, time
@@ -44,6 +47,16 @@ def config(server: str, user: dict[str, Any] | None = None, cluster: dict[str, A
         "clusters": [{"name": "c", "cluster": {"server": server, **(cluster or {})}}],
         "users": [{"name": "u", "user": user or {}}],
     }
+
+
+def data(name: str) -> str:
+    """A file of the certificates, as a kubeconfig embeds it."""
+    return base64.b64encode((CERTS / name).read_bytes()).decode()
+
+
+def trusting(server: str, user: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    """A kubeconfig that knows the authority of the test's servers; `more` is of the cluster."""
+    return config(server, user, {"certificate-authority-data": data("ca.pem"), **more})
 
 
 def written(path: Path, content: dict[str, Any]) -> str:

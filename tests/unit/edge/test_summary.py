@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What runs start with and come to, and what release, recover and plan say."""
+"""What runs start with and come to."""
 
 from __future__ import annotations
 
@@ -13,49 +13,19 @@ import pytest
 import yaml
 
 from ansible_collections.kubeops.node_maintenance.plugins.filter import maintain_summary
-
-SUMMED = maintain_summary.FilterModule().filters()["maintain_summary"]
-BLOCKER = {
-    "code": "room",
-    "object": "Node n1",
-    "severity": "blocker",
-    "message": "There is no room.",
-    "remedy": "Add a node.",
-}
-WARNING = {"code": "gone", "severity": "warning", "message": "It goes.", "remedy": ""}
-
-
-def entry(name: str, *, failed: bool = False, outcome: str = "ok", message: str = "") -> dict[str, Any]:
-    return {"name": name, "failed": failed, "outcome": outcome, "message": message}
-
-
-def trace(what: str, run: str, *nodes: str, alive: bool = False, by: str = "", since: str = "") -> dict[str, Any]:
-    return {"object": what, "what": "left", "run": run, "nodes": nodes, "alive": alive, "by": by, "since": since}
+from ansible_collections.kubeops.node_maintenance.tests.unit.edge.summed import (
+    BLOCKER,
+    SUMMED,
+    WARNING,
+    entry,
+    start,
+    trace,
+)
 
 
 def test_the_documentation_names_every_summary() -> None:
     documented = yaml.safe_load(maintain_summary.DOCUMENTATION)["options"]["of"]["choices"]
     assert documented == list(maintain_summary.SUMMARIES)
-
-
-def start(
-    plan: dict[str, Any],
-    resumable: Any = None,
-    traces: Any = (),
-    hosts: Any = (),
-    *,
-    evacuates: bool = False,
-    **wanted: Any,
-) -> dict[str, Any]:
-    listed = {"traces": list(traces), "resumable": resumable}
-    plan = {"wave_seconds": [10] * len(plan.get("waves") or ()), **plan}
-    hooks: dict[str, Any] = {"before_node": [], "before_pod": [], "after_pod": [], "after_node": [], "fence_tasks": ""}
-    known = {
-        "hosts": list(hosts),
-        "wanted": {"run": "", "tasks": "", "reboot": False, "tasks_estimate": 900, **hooks, **wanted},
-        "evacuates": evacuates,
-    }
-    return dict(SUMMED({"listed": listed, "plan": plan}, "start", known))
 
 
 def test_a_new_run_starts_with_all_its_waves() -> None:
@@ -272,175 +242,6 @@ def test_the_last_calls_may_fail_as_well(answers: dict[str, Any], wrong: list[st
 def test_a_descheduler_that_could_not_be_rolled_out_is_a_failure() -> None:
     found = run([WELL, WELL], descheduler="It does not start.")
     assert (found["well"], found["wrong"]) == (False, ["It does not start."])
-
-
-NOTHING: dict[str, dict[str, Any]] = {
-    word: {} for word in ("returning", "verify", "verify_parked", "taint", "guards", "uncordon", "parked")
-}
-OUT = {"nodes": [{"name": "a", "record": {"run": "ab12"}}, {"name": "b", "record": {"run": "ab12"}}, {"name": "c"}]}
-
-
-def release(answers: dict[str, Any], *, check: bool = False, broken: str = "") -> dict[str, Any]:
-    return dict(SUMMED({**NOTHING, "plan": OUT, **answers}, "release", {"check": check, "broken": broken}))
-
-
-def test_a_release_knows_what_is_out() -> None:
-    found = release({})
-    assert (found["out"], found["in_service"]) == (["a", "b"], ["c"])
-    assert found["at_goal"] == [{"name": "c", "outcome": "at_goal"}]
-    assert found["ready"] == []
-    assert release({}, check=True)["ready"] == ["a", "b"]
-
-
-def test_a_release_of_nodes_that_came_back() -> None:
-    both = {"nodes": [entry("a"), entry("b")]}
-    found = release({"returning": both, "verify": both, "uncordon": both})
-    assert (found["give_back"], found["not_back"], found["failed"]) == (["a", "b"], [], [])
-
-
-def test_a_node_that_is_not_back_says_why_and_what_to_do() -> None:
-    half = {"nodes": [entry("a"), entry("b", failed=True, message="Not ready")]}
-    found = release(
-        {"returning": {"nodes": [entry("a"), entry("b")]}, "verify": half, "uncordon": {"nodes": [entry("a")]}}
-    )
-    assert (found["verified"], found["not_back"]) == (["a"], ["b"])
-    assert [each["message"] for each in found["failed"]] == [
-        "Not ready. Node b stays out of service. Run release again."
-    ]
-
-
-def test_a_node_that_cannot_be_tainted_is_not_released() -> None:
-    both = {"nodes": [entry("a"), entry("b")]}
-    found = release({"verify": both, "taint": {"nodes": [entry("a"), entry("b", failed=True, message="Refused.")]}})
-    assert (found["untainted"], found["give_back"]) == (["b"], ["a"])
-
-
-def test_what_is_somebody_elses_is_not_to_be_released_again() -> None:
-    held = {"nodes": [entry("a", failed=True, outcome="held", message="It is held."), entry("b")]}
-    found = release({"returning": held}, broken="Forbidden.")
-    assert [each["message"] for each in found["failed"]] == [
-        "It is held. Node a stays out of service.",
-        "Forbidden. Node b stays out of service. Run release again.",
-    ]
-
-
-def recovery(answers: dict[str, Any], *, check: bool = False) -> dict[str, Any]:
-    return dict(SUMMED({**NOTHING, "again": {}, **answers}, "recovery", {"check": check}))
-
-
-def test_a_recovery_verifies_what_has_to_pass_the_gates_and_tells_all() -> None:
-    recovered = {
-        "nodes": [entry("a", outcome="to_verify", message="A waits."), entry("b", message="B is back.")],
-        "actions": ["Uncordon b."],
-        "msg": "",
-    }
-    found = recovery({"recovered": recovered})
-    assert found["to_verify"] == ["a"]
-    assert found["did"] == ["Uncordon b.", "B is back."]
-    assert recovery({"recovered": recovered}, check=True)["did"] == ["Uncordon b.", "A waits.", "B is back."]
-    back = {"nodes": [entry("a", message="A is back.")], "actions": ["Uncordon a."]}
-    found = recovery({"recovered": recovered, "verify": back, "uncordon": back})
-    assert (found["verified"], found["uncordoned"]) == (["a"], ["a"])
-    assert found["did"] == ["Uncordon b.", "Uncordon a.", "B is back.", "A is back."]
-    assert found["wrong"] == []
-
-
-def test_a_node_that_does_not_come_back_is_wrong_unless_it_is_still_dead() -> None:
-    shut = {
-        "nodes": [
-            entry("a", failed=True, message="Shut."),
-            entry("b", failed=True, outcome="still_dead", message="Dead."),
-        ]
-    }
-    recovered = {"nodes": [], "msg": "One is left."}
-    found = recovery({"recovered": recovered, "verify": shut, "uncordon": shut, "again": {"msg": "One is left."}})
-    assert found["wrong"] == ["One is left.", "Shut."]
-
-
-TRACES = {
-    "traces": [
-        trace("Node a", "ab12", by="jo", since="noon"),
-        trace("Lease b", "ef56", alive=True),
-        trace("Node c", ""),
-        trace("Node d", "ab12"),
-    ]
-}
-
-
-def test_what_earlier_runs_left_is_listed_with_what_to_do_next() -> None:
-    found = SUMMED({"listed": TRACES}, "traces", {"run": "", "state": "listed"})
-    assert found["lines"] == [
-        "Node a: left, run ab12, started by jo, since noon, no live run",
-        "Lease b: left, run ef56, its run is alive",
-        "Node c: left, no live run",
-        "Node d: left, run ab12, no live run",
-        "To undo what one run left: -e recover_run=<id>. What all dead runs left: -e recover_state=undone.",
-    ]
-    assert found["runs"] == ["ab12", "ef56"]
-
-
-def test_of_a_run_that_is_named_its_own_traces_are_listed() -> None:
-    found = SUMMED({"listed": TRACES}, "traces", {"run": "ef56", "state": "undone"})
-    assert found["lines"] == ["Lease b: left, run ef56, its run is alive"]
-    none = SUMMED({"listed": TRACES}, "traces", {"run": "0000", "state": "undone"})
-    assert none["lines"] == ["Earlier runs left nothing."]
-
-
-def test_a_plan_shows_its_waves_findings_losses_time_and_fence() -> None:
-    plan = {
-        "waves": [["a", "b"], ["c"]],
-        "findings": [BLOCKER, WARNING],
-        "pods": [
-            {"namespace": "shop", "name": "db", "fate": {"reason": "It loses its volume."}},
-            {"namespace": "shop", "name": "web", "fate": None},
-        ],
-        "estimate_seconds": 40,
-        "fence": "absent",
-    }
-    found = SUMMED({"plan": plan}, "plan")
-    assert found["lines"] == [
-        "Wave 1: a, b",
-        "Wave 2: c",
-        "warning: It goes.",
-        "shop/db: It loses its volume.",
-        "Draining the nodes takes about 40 s.",
-        "The API server has no fence. Install it: ansible-playbook kubeops.node_maintenance.fence",
-    ]
-    assert found["blockers"] == ["There is no room. Add a node."]
-    assert found["says"] == start(plan)["blockers"]
-    assert "takes about 0 s" not in str(SUMMED({"plan": {**plan, "estimate_seconds": 0}}, "plan"))
-    assert "do not allow reading" in SUMMED({"plan": {"findings": []}}, "plan")["lines"][-1]
-
-
-def test_a_plan_shows_what_a_wave_takes_and_which_budgets_hold_it_up() -> None:
-    def held(wave: int, name: str, seconds: float, **more: Any) -> dict[str, Any]:
-        shown = {"namespace": "shop", "name": name, "workload": f"Deployment shop/{name}", "pods": 4, "allowed": 1}
-        return {**shown, "guard": False, "blocks": False, "wave": wave, "seconds": seconds, **more}
-
-    plan = {
-        "waves": [["a", "b"], ["c"]],
-        "wave_seconds": [43, 2],
-        "wave_parts": [{"steps": 2.0, "starts": 0.0, "stops": 10.5, "budgets": 30.0}, {"steps": 2.0, "stops": 0.0}],
-        "waits": [{"node": "c", "reason": "wave 1 is full with 2 nodes"}],
-        "findings": [],
-        "budgets": [
-            held(1, "web", 30.0),
-            held(1, "api", 2.5, allowed=0, pods=1),
-            held(2, "kubeops-guard-1", 40.0, guard=True, workload="StatefulSet shop/db"),
-            held(2, "no", 0.0, blocks=True),
-        ],
-    }
-    assert SUMMED({"plan": plan}, "plan")["lines"][:-1] == [
-        "Wave 1: a, b (about 43 s: cordon and proof 2 s, stops 10.5 s, budgets 30 s)",
-        "Wave 2: c (about 2 s: cordon and proof 2 s); wave 1 is full with 2 nodes",
-        "Wave 2 waits for the guard of StatefulSet shop/db: 4 pods, 1 at a time, 40 s.",
-        "Wave 1 waits for budget shop/web: 4 pods, 1 at a time, 30 s.",
-        "Wave 1 waits for budget shop/api: 1 pod, none allowed at the moment.",
-    ]
-    many = {**plan, "budgets": [held(1, f"b{number}", 1.0) for number in range(12)]}
-    lines = SUMMED({"plan": many}, "plan")["lines"]
-    assert lines[-2] == "It waits for budgets 2 more times, for a shorter time each."
-    assert len([line for line in lines if " waits for budget " in line]) == 10
 
 
 def test_after_a_soak_that_failed_no_wave_starts() -> None:

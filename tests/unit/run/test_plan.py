@@ -17,7 +17,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.owners import merged, scalable
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs.state import StateOptions, state
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.planned import Build, asked, building, codes, plan
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
@@ -29,7 +28,6 @@ POD_ON_N1: Raw = {
     "metadata": {"name": "p", "namespace": "shop"},
     "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "registry.example/c:1"}]},
 }
-LEASES = kinds.LEASES.resource
 
 
 @pytest.fixture
@@ -259,86 +257,6 @@ def test_a_lock_in_another_namespace_is_found(build: Build) -> None:
     assert codes(plan(found, run="r1/other")) == ["resumed"]
 
 
-EVICT = ("create", "pods/eviction")
-
-
-@pytest.mark.parametrize(
-    ("denied", "permitted", "message"),
-    [
-        (("patch", "nodes"), [], "patch nodes in the whole cluster"),
-        (EVICT, [], "create pods/eviction in namespace shop"),
-        (EVICT, [(*EVICT, "shop")], ""),
-    ],
-)
-def test_missing_permissions_are_named(
-    build: Build, denied: tuple[str, str], permitted: list[tuple[str, str, str]], message: str
-) -> None:
-    found = build(3)
-    found.server.denied.add(denied)
-    found.server.permitted.update(permitted)
-    result = plan(found)
-    assert codes(result) == (["missing_permission"] if message else [])
-    assert not message or message in result.data["findings"][0]["message"]
-    assert result.data["feasible"] == (not message)
-
-
-def test_a_refused_list_is_named_together_with_all_that_is_missing(build: Build) -> None:
-    found = build(3)
-    found.server.denied |= {("list", "pods"), ("patch", "nodes"), ("list", kinds.BUDGETS.resource)}
-    result = plan(found)
-    assert result.failed
-    assert "nodes" not in result.data
-    assert [finding["object"] for finding in result.data["findings"]] == [
-        "list pods",
-        "list poddisruptionbudgets.policy",
-        "patch nodes",
-    ]
-
-
-def test_what_every_playbook_begins_with_names_all_that_is_missing_too(build: Build) -> None:
-    """It comes before the plan: who lacks three rights does not learn of them one by one."""
-    found = build(3)
-    found.server.denied |= {("list", LEASES), ("patch", "nodes"), ("create", "configmaps")}
-    with pytest.raises(StopRun) as caught:
-        found.process("ann").run(lambda ctx: state(ctx, StateOptions("listed")))
-    assert caught.value.reason.code == "missing_permission"
-    told = str(caught.value)
-    assert "may not list leases.coordination.k8s.io: " in told
-    assert 'in the namespace "kubeops-node-maintenance". These credentials may not ' in told
-    assert "may not patch nodes in the whole cluster" in told
-    assert "may not create configmaps in namespace kubeops-node-maintenance" in told
-
-
-def test_locks_in_the_namespace_of_medik8s_are_asked_for_there(build: Build) -> None:
-    found = build(3, manifests.namespace("medik8s-leases"))
-    found.server.denied.add(("patch", LEASES))
-    (finding,) = plan(found).data["findings"]
-    assert "may not patch leases.coordination.k8s.io in namespace medik8s-leases" in finding["message"]
-
-
-def test_quotas_that_may_not_be_read_are_said_to_be_unknown(build: Build) -> None:
-    found = build(1)
-    found.server.denied.add(("list", "resourcequotas"))
-    result = plan(found)
-    assert codes(result) == ["not_checked"]
-    assert result.data["feasible"]
-
-
-def test_namespaces_that_may_not_be_read_are_no_obstacle(build: Build) -> None:
-    found = build(1, ours=False)
-    found.server.denied.add(("list", "namespaces"))
-    assert codes(plan(found)) == []
-    assert "may create namespaces" not in asked(found)
-
-
-def test_our_namespace_has_to_be_made_where_it_is_missing(build: Build) -> None:
-    there, missing = build(1), build(1, ours=False)
-    plan(there)
-    assert "may create namespaces" not in asked(there)
-    plan(missing)
-    assert "may create namespaces" in asked(missing)
-
-
 ROLLOUT = Ref("Rollout", "web", "shop", "uid-Rollout-web", "argoproj.io/v1alpha1")
 RESOURCES: list[Raw] = [
     {"name": "rollouts", "kind": "Rollout", "namespaced": True},
@@ -417,54 +335,6 @@ def test_the_pod_of_this_very_play_is_a_blocker(build: Build) -> None:
     name = found.pods(on="n1")[0]["metadata"]["name"]
     result = plan(found, choices=Choices(self_pod=Ref("Pod", name, "shop")))
     assert codes(result) == ["self_on_node"]
-
-
-def changed(result: t.Any) -> list[list[tuple[str, str]]]:
-    return [[(change["code"], change["name"]) for change in one["changes"]] for one in result.data["advice"]]
-
-
-def test_a_feasible_plan_asks_nothing_for_the_sake_of_advice(build: Build) -> None:
-    found = build(3)
-    result = plan(found)
-    assert result.data["advice"] == []
-    assert "list resourcequotas" not in asked(found)
-
-
-def test_what_would_unblock_a_plan_is_told_and_unblocks_it(build: Build) -> None:
-    found = build(2, manifests.budget("web", minAvailable=2))
-    result = plan(found)
-    assert not result.data["feasible"]
-    assert changed(result) == [[("add_replica", "web")], [("relax_budget", "web")], [("set_option", "swap_blocked")]]
-    found.patch(kinds.DEPLOYMENTS, "web", {"spec": {"replicas": 3}})
-    found.settle()
-    assert plan(found).data["feasible"]
-    found.patch(kinds.DEPLOYMENTS, "web", {"spec": {"replicas": 2}})
-    found.patch(kinds.BUDGETS, "web", {"spec": {"minAvailable": None, "maxUnavailable": 1}})
-    found.settle()
-    assert plan(found).data["feasible"]
-    assert plan(found).data["advice"] == []
-
-
-def test_advice_that_needs_a_permission_more_is_not_given(build: Build) -> None:
-    found = build(2, manifests.budget("web", minAvailable=2))
-    found.server.denied.add(("create", LEASES))
-    assert codes(plan(found)) == ["missing_permission", "budget_allows_nothing"]
-    assert plan(found).data["advice"] == []
-
-
-def test_advice_to_swap_knows_the_quotas(build: Build) -> None:
-    meta, hard = {"name": "pods", "namespace": "shop"}, {"pods": "2"}
-    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta, "status": {"hard": hard, "used": hard}}
-    found = build(2, manifests.budget("web", maxUnavailable=0), quota)
-    result = plan(found)
-    assert ("set_option", "swap_blocked") not in [change for one in changed(result) for change in one]
-    assert changed(result)[0] == [("relax_budget", "web")]
-
-
-def test_a_pod_that_fits_nowhere_gets_advice_too(build: Build) -> None:
-    result = plan(build(0, manifests.deployment("bound", 1, nodeSelector={"pool": "a"})))
-    assert result.data["feasible"]
-    assert changed(result) == [[("add_node", "n1")]]
 
 
 def test_a_started_run_looks_again_without_asking_for_rights_and_the_fence_anew(build: Build) -> None:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -16,135 +15,45 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     names,
     phases,
     pod_rules,
-    selectors,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_selectors import PodSelector
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Result
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.hook_calls import (
     AT_ONCE,
     NoAnswerError,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.drain import DrainOptions, drain
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import cordon
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.hooks import HookOptions, call_hooks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.node_steps import CordonOptions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard import GuardOptions, guard
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs import recovery
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, nodes
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Task
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor, World
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.hooked import (
+    AFTER,
+    BEFORE,
+    HANDSHAKE,
+    NODES,
+    RUN,
+    Make,
+    Scene,
+    outcome,
+    rule,
+    scenes,
+    states,
+)
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 
-RUN = "r1/first"
-PODS, NODES = kinds.PODS.resource, kinds.NODES.resource
-
-
-def pods(labels: str) -> PodSelector:
-    return PodSelector(selectors.parse(labels))
-
-
-def rule(hook: hooks.Hook, action: hooks.Action, app: str = "web", deadline: float = 60.0, **more: t.Any) -> hooks.Rule:
-    http = hooks.Http("http://{name}.example/drain", **more) if action == "http" else None
-    tasks = "/tasks.yml" if action == "tasks" else ""
-    return hooks.Rule(hook, f"{app}-{action}", action, deadline, pods(f"app={app}"), http=http, tasks=tasks)
-
-
-BEFORE, AFTER = rule("before_pod", "http"), rule("after_pod", "http")
-HANDSHAKE = rule("before_pod", "annotation")
+PODS = kinds.PODS.resource
 HOOKS: tuple[hooks.Hook, ...] = ("before_pod", "after_pod")
 
 
-@dataclass
-class Scene:
-    """A world with one node to drain, the application's side of its hooks, and what it saw."""
-
-    world: World
-    rules: hooks.Rules
-    answer: t.Callable[[int], int] = lambda count: 200
-    calls: list[tuple[float, str, t.Mapping[str, t.Any]]] = field(default_factory=list)
-    asked: set[str] = field(default_factory=set)
-
-    def send(self, http: hooks.Http, variables: t.Mapping[str, t.Any], timeout: float) -> int:
-        assert timeout > 0
-        self.calls.append((self.world.machine.now, http.url, dict(variables)))
-        return self.answer(len(self.calls))
-
-    def begin(self) -> Actor:
-        me = self.world.process("me")
-        assert not me.run(lambda ctx: cordon(ctx, CordonOptions("cordoned", ("n1",))), RUN).failed
-        assert not me.run(lambda ctx: guard(ctx, GuardOptions("present", ("n1",))), RUN).failed
-        return me
-
-    def drain(self, me: Actor, *, check: bool = False) -> Task:
-        options = DrainOptions(("n1",), Choices(), hooks=self.rules, send=self.send)
-        if check:
-            return me.spawn(lambda: drain(me.ctx(RUN, check=True), options))
-        return me.call(lambda ctx: drain(ctx, options), RUN)
-
-    def ended(self, task: Task) -> Result:
-        self.world.machine.run_until(lambda: not task.alive, within=900)
-        assert not task.alive, "the call does not end"
-        return t.cast("Result", task.value())
-
-    def record(self) -> str:
-        return str(self.world.get(kinds.NODES, "n1")["metadata"]["annotations"][names.RECORD])
-
-    def evicted(self) -> list[tuple[float, str]]:
-        found = [s for s in self.world.log if s.request.resource == "pods/eviction" and s.status == 201]
-        return [(sent.arrived, sent.request.name) for sent in found]
-
-    def agree(self, after: float) -> None:
-        """The application: it agrees so long after the announcement, with its value."""
-
-        def look() -> None:
-            for pod in self.world.pods(app="web"):
-                self._answer(pod, after)
-            self.world.machine.after(1.0, look, "look")
-
-        self.world.machine.after(1.0, look, "look")
-
-    def _answer(self, pod: t.Any, after: float) -> None:
-        notes, name = pod["metadata"].get("annotations") or {}, pod["metadata"]["name"]
-        if names.PLANNED not in notes or name in self.asked:
-            return
-        self.asked.add(name)
-        ready = {"metadata": {"annotations": {names.READY_TO_MOVE: notes[names.PLANNED]}}}
-
-        def patch() -> None:
-            if self.world.find(kinds.PODS, name):
-                self.world.patch(kinds.PODS, name, ready)
-
-        self.world.machine.after(after, patch, "agree")
-
-
 @pytest.fixture
-def scene() -> t.Iterator[t.Callable[..., Scene]]:
-    made: list[World] = []
-
-    def make(*rules: hooks.Rule, replicas: int = 2, **more: t.Any) -> Scene:
-        world = World([manifests.node("n1"), manifests.deployment("web", replicas), manifests.deployment("other", 2)])
-        world.apply(manifests.service("web"), manifests.node("n8"), manifests.node("n9"))
-        made.append(world)
-        before = tuple(one for one in rules if one.hook == "before_pod")
-        return Scene(world, hooks.Rules(before, tuple(one for one in rules if one.hook == "after_pod")), **more)
-
-    yield make
-    for world in made:
-        world.close()
+def scene() -> t.Iterator[Make]:
+    with scenes() as make:
+        yield make
 
 
-def outcome(result: Result) -> tuple[str, str]:
-    (node,) = result.data["nodes"]
-    return node["outcome"], node["message"]
-
-
-def states(result: Result) -> set[tuple[str, str]]:
-    (node,) = result.data["nodes"]
-    return {(hook["hook"], hook["state"]) for hook in node.get("hooks", [])}
-
-
-def test_a_pod_is_called_before_it_is_evicted_and_after_it_has_gone(scene: t.Callable[..., Scene]) -> None:
+def test_a_pod_is_called_before_it_is_evicted_and_after_it_has_gone(scene: Make) -> None:
     one = scene(BEFORE, AFTER)
     result = one.ended(one.drain(one.begin()))
     assert outcome(result)[0] == "drained"
@@ -169,7 +78,7 @@ def test_a_pod_is_called_before_it_is_evicted_and_after_it_has_gone(scene: t.Cal
     assert states(result) == {("before_pod", "done"), ("after_pod", "done")}
 
 
-def test_as_many_pods_are_called_at_once_as_can_be_sent_and_the_others_follow(scene: t.Callable[..., Scene]) -> None:
+def test_as_many_pods_are_called_at_once_as_can_be_sent_and_the_others_follow(scene: Make) -> None:
     one = scene(BEFORE, replicas=AT_ONCE + 2)
     me, told = one.begin(), list[int]()
 
@@ -185,7 +94,7 @@ def test_as_many_pods_are_called_at_once_as_can_be_sent_and_the_others_follow(sc
     assert told[0] == AT_ONCE, "whoever waits for a place is not said to be called"
 
 
-def test_every_call_is_in_the_record_before_it_is_made(scene: t.Callable[..., Scene]) -> None:
+def test_every_call_is_in_the_record_before_it_is_made(scene: Make) -> None:
     one = scene(BEFORE, AFTER)
     seen: list[str] = []
 
@@ -202,7 +111,7 @@ def test_every_call_is_in_the_record_before_it_is_made(scene: t.Callable[..., Sc
 
 
 def test_an_application_is_waited_for_and_its_agreement_to_an_earlier_maintenance_does_not_count(
-    scene: t.Callable[..., Scene],
+    scene: Make,
 ) -> None:
     one = scene(HANDSHAKE)
     for pod in one.world.pods(app="web"):
@@ -224,7 +133,7 @@ def test_an_application_is_waited_for_and_its_agreement_to_an_earlier_maintenanc
     assert outcome(one.ended(task))[0] == "drained"
 
 
-def test_without_an_agreement_the_pod_stays_and_nothing_of_ours_is_left_on_it(scene: t.Callable[..., Scene]) -> None:
+def test_without_an_agreement_the_pod_stays_and_nothing_of_ours_is_left_on_it(scene: Make) -> None:
     one = scene(HANDSHAKE, replicas=3)
     before = {pod["metadata"]["name"]: pod["metadata"].get("annotations") for pod in one.world.pods(app="web")}
     me = one.begin()
@@ -258,7 +167,7 @@ def announced(one: Scene) -> list[str]:
 
 
 def test_pods_of_a_node_that_is_registered_again_are_no_longer_told_of_a_maintenance(
-    scene: t.Callable[..., Scene],
+    scene: Make,
 ) -> None:
     one = scene(HANDSHAKE, replicas=3)
     task = one.drain(one.begin())
@@ -269,9 +178,7 @@ def test_pods_of_a_node_that_is_registered_again_are_no_longer_told_of_a_mainten
 
 
 @pytest.mark.parametrize("way", ["uncordoned", "recover"])
-def test_after_a_kill_too_whoever_ends_the_run_takes_its_announcements_back(
-    scene: t.Callable[..., Scene], way: str
-) -> None:
+def test_after_a_kill_too_whoever_ends_the_run_takes_its_announcements_back(scene: Make, way: str) -> None:
     one = scene(HANDSHAKE, replicas=3)
     me = one.begin()
     one.drain(me)
@@ -296,9 +203,7 @@ def test_after_a_kill_too_whoever_ends_the_run_takes_its_announcements_back(
         pytest.param([503], "failed", 14, id="never"),
     ],
 )
-def test_what_a_pod_answers(
-    scene: t.Callable[..., Scene], answers: list[int | Exception], outcome_: str, count: int
-) -> None:
+def test_what_a_pod_answers(scene: Make, answers: list[int | Exception], outcome_: str, count: int) -> None:
     one = scene(BEFORE, replicas=1)
 
     def answer(number: int) -> int:
@@ -317,7 +222,7 @@ def test_what_a_pod_answers(
 
 
 def test_a_swap_is_not_ended_before_the_hook_is_done_and_its_new_pod_serves_by_then(
-    scene: t.Callable[..., Scene],
+    scene: Make,
 ) -> None:
     one = scene(BEFORE, AFTER, replicas=1)
     serving: list[int] = []
@@ -334,7 +239,7 @@ def test_a_swap_is_not_ended_before_the_hook_is_done_and_its_new_pod_serves_by_t
 
 
 def test_a_pod_whose_task_file_has_not_run_is_not_moved_and_nothing_else_is_begun(
-    scene: t.Callable[..., Scene],
+    scene: Make,
 ) -> None:
     tasks = rule("before_pod", "tasks")
     one = scene(tasks, rule("before_pod", "http", "other"))
@@ -345,7 +250,7 @@ def test_a_pod_whose_task_file_has_not_run_is_not_moved_and_nothing_else_is_begu
     assert "/tasks.yml" in message
 
 
-def test_check_mode_calls_nothing_and_says_what_it_would_call(scene: t.Callable[..., Scene]) -> None:
+def test_check_mode_calls_nothing_and_says_what_it_would_call(scene: Make) -> None:
     one = scene(BEFORE, AFTER, rule("before_pod", "tasks"))
     me = one.begin()
     record = one.record()
@@ -365,7 +270,7 @@ def writes(world: World) -> int:
 @pytest.mark.parametrize("fault", [Fault("killed before"), Fault("killed after")], ids=str)
 @pytest.mark.parametrize("nth", range(1, 9))
 def test_killed_at_any_write_it_is_resumed_and_whoever_is_called_twice_is_told(
-    scene: t.Callable[..., Scene], fault: Fault, nth: int
+    scene: Make, fault: Fault, nth: int
 ) -> None:
     one = scene(BEFORE, rule("before_pod", "annotation", deadline=120), AFTER)
     one.agree(5.0)
@@ -395,7 +300,7 @@ def test_killed_at_any_write_it_is_resumed_and_whoever_is_called_twice_is_told(
         assert again_[1:] == [True] * (len(again_) - 1), "a second call is told that it is one"
 
 
-def test_killed_while_a_pod_is_called_it_is_called_again_and_told_so(scene: t.Callable[..., Scene]) -> None:
+def test_killed_while_a_pod_is_called_it_is_called_again_and_told_so(scene: Make) -> None:
     one = scene(BEFORE, replicas=1)
     me = one.begin()
 
@@ -412,121 +317,7 @@ def test_killed_while_a_pod_is_called_it_is_called_again_and_told_so(scene: t.Ca
     assert [told["again"] for _at, _url, told in one.calls] == [False, True]
 
 
-# -- nodes, and the record of task files ---------------------------------------------------------------
-
-
-def of_node(hook: hooks.Hook, action: hooks.Action, selector: str = "kubernetes.io/hostname") -> hooks.Rule:
-    http = hooks.Http("http://ceph.example/{node}") if action == "http" else None
-    return hooks.Rule(hook, action, action, 60.0, pods(selector), tasks="/t.yml" * (not http), http=http)
-
-
-def called(one: Scene, me: Actor, state: t.Any, *rules: hooks.Rule, listed: t.Any = (), run: str = RUN) -> Result:
-    options = HookOptions(state, ("n1",), rules, tuple(listed), one.send)
-    return me.run(lambda ctx: call_hooks(ctx, options), run)
-
-
-def test_a_node_is_called_once_and_its_record_says_so(scene: t.Callable[..., Scene]) -> None:
-    one, rule_ = scene(), of_node("before_node", "http")
-    me = one.begin()
-    first, second = (called(one, me, "called", rule_) for _time in range(2))
-    assert (first.failed, second.failed) == (False, False)
-    assert [(url, told) for _at, url, told in one.calls] == [
-        ("http://ceph.example/n1", {"hook": "before_node", "rule": "http", "node": "n1", "again": False})
-    ]
-    assert f'"{rule_.key}":{{"action":"http","rule":"http","state":"done"}}' in one.record()
-    assert not called(one, me, "called", of_node("before_node", "http", "other")).data["hooks"]
-
-
-def test_a_node_whose_hook_fails_says_which_and_a_restart_calls_again(scene: t.Callable[..., Scene]) -> None:
-    one, rule_ = scene(answer=lambda count: 404 if count == 1 else 200), of_node("after_node", "http")
-    me = one.begin()
-    ((node,), failed) = (result := called(one, me, "called", rule_)).data["nodes"], result.failed
-    assert (node["outcome"], failed) == ("failed", True)
-    for text in ("Node n1", "hook after_node", "rule http", "404", "run the same command again"):
-        assert text in node["message"]
-    assert not called(one, me, "called", rule_).failed
-    assert [told["again"] for _at, _url, told in one.calls] == [False, True]
-
-
-def test_a_task_file_is_listed_until_it_is_done_and_told_if_it_may_have_run(scene: t.Callable[..., Scene]) -> None:
-    one, rule_ = scene(), of_node("before_node", "tasks")
-    me = one.begin()
-    (due,) = called(one, me, "listed", rule_).data["hooks"]
-    assert (due["tasks"], due["again"], due["state"], due["deadline"]) == ("/t.yml", False, "due", 60)
-    assert called(one, me, "called", rule_).failed, "it has not run"
-    (first,) = called(one, me, "begun", listed=[due]).data["hooks"]
-    (second,) = called(one, me, "begun", listed=[due]).data["hooks"]
-    assert (first["again"], second["again"]) == (False, True)
-    lease = one.world.get(kinds.LEASES, names.node_lease_name("n1"), names.NAMESPACE)
-    assert lease["spec"]["leaseDurationSeconds"] == 60 + due["deadline"], "nobody takes the node meanwhile"
-    assert called(one, me, "failed", listed=[due]).failed
-    assert called(one, me, "listed", rule_).data["hooks"][0]["again"]
-    assert not called(one, me, "done", listed=[due]).failed
-    assert called(one, me, "listed", rule_).data["hooks"] == []
-    assert not called(one, me, "called", rule_).failed
-    assert one.calls == []
-
-
-def test_the_hooks_of_another_run_are_left_alone(scene: t.Callable[..., Scene]) -> None:
-    one = scene()
-    one.begin()
-    record = one.record()
-    result = called(one, one.world.process("other"), "called", of_node("before_node", "http"), run="r2/x")
-    assert result.data["nodes"][0]["outcome"] == "adopted_by"
-    assert (one.calls, one.record()) == ([], record)
-
-
-@pytest.mark.parametrize("fault", [Fault("killed before"), Fault("killed after")], ids=str)
-@pytest.mark.parametrize("nth", [1, 2])
-def test_a_node_hook_that_is_killed_is_called_again_and_told_so(
-    scene: t.Callable[..., Scene], fault: Fault, nth: int
-) -> None:
-    one, rule_, count = scene(), of_node("before_node", "http"), 0
-    me = one.begin()
-
-    def chosen(request: t.Any) -> bool:
-        nonlocal count
-        count += request.writes and request.resource == NODES
-        return bool(count == nth and request.writes and request.resource == NODES)
-
-    me.faults.when(chosen, fault)
-    options = HookOptions("called", ("n1",), (rule_,), (), one.send)
-    task = me.call(lambda ctx: call_hooks(ctx, options), RUN)
-    one.world.machine.run_until(lambda: not task.alive, within=120)
-    assert me.faults.met
-    assert not called(one, one.world.process("me"), "called", rule_).failed
-    told = [call["again"] for _at, _url, call in one.calls]
-    assert told in ([False], [True], [False, True])
-    assert len(told) == (2 if (nth, fault.what) == (2, "killed before") else 1)
-
-
-def test_the_task_files_of_pods_are_run_before_and_after_and_then_the_drain_goes_through(
-    scene: t.Callable[..., Scene],
-) -> None:
-    one = scene(rule("before_pod", "tasks"), rule("after_pod", "tasks"))
-    me = one.begin()
-    due = one.ended(one.drain(me, check=True)).data["nodes"][0]["hooks"]
-    before = [hook for hook in due if hook["hook"] == "before_pod"]
-    assert len(before) == 2
-    assert not called(one, me, "begun", listed=before).failed
-    assert not called(one, me, "done", listed=before).failed
-    (node,) = one.ended(one.drain(me)).data["nodes"]
-    after = [hook for hook in node["hooks"] if hook["hook"] == "after_pod"]
-    assert node["outcome"] == "drained"
-    assert [(hook["state"], hook["moved"], hook["action"]) for hook in after] == [("due", True, "tasks")] * 2
-    assert not called(one, me, "done", listed=after).failed
-    (node,) = one.ended(one.drain(me)).data["nodes"]
-    assert not [hook for hook in node.get("hooks", []) if hook["hook"] == "after_pod"], "nothing is left to run"
-
-
-# -- who stood still ----------------------------------------------------------------------------------------
-
-
-def begins_a_hook(request: t.Any) -> bool:
-    return bool(request.resource == NODES and request.writes and '"state":"begun"' in str(request.body))
-
-
-def test_a_run_that_stood_still_calls_nobody_once_another_has_its_node(scene: t.Callable[..., Scene]) -> None:
+def test_a_run_that_stood_still_calls_nobody_once_another_has_its_node(scene: Make) -> None:
     one, callers = scene(rule("before_pod", "http", deadline=900.0), replicas=1), list[str]()
 
     def answer(count: int) -> int:
@@ -551,24 +342,7 @@ def test_a_run_that_stood_still_calls_nobody_once_another_has_its_node(scene: t.
     assert callers == ["me", "other"], "what it was about to repeat is another run's by now"
 
 
-def test_a_node_hook_is_not_called_by_a_run_that_stood_still(scene: t.Callable[..., Scene]) -> None:
-    one, rule_ = scene(), replace(of_node("before_node", "http"), deadline=900.0)
-    me = one.begin()
-    me.faults.when(begins_a_hook, Fault("frozen sent", 400.0))
-    options = HookOptions("called", ("n1",), (rule_,), (), one.send)
-    task = me.call(lambda ctx: call_hooks(ctx, options), RUN)
-    one.world.machine.run_until(lambda: bool(me.faults.met), within=60)
-    one.world.machine.run_for(20.0)
-    other = one.world.process("other")
-    assert not other.run(lambda ctx: cordon(ctx, CordonOptions("cordoned", ("n1",))), "r1/second").failed
-    assert not called(one, other, "called", rule_, run="r1/second").failed
-    assert len(one.calls) == 1
-    result = one.ended(task)
-    assert outcome(result)[0] == "adopted_by"
-    assert [told["again"] for _at, _url, told in one.calls] == [True]
-
-
-def test_a_pod_that_started_meanwhile_is_called_before_it_leaves(scene: t.Callable[..., Scene]) -> None:
+def test_a_pod_that_started_meanwhile_is_called_before_it_leaves(scene: Make) -> None:
     """It has nobody to ask while it starts; by the time that it is its turn, it serves."""
     one = scene(rule("before_pod", "http", "late"), rule("after_pod", "http", "late"))
     world = one.world
@@ -593,7 +367,7 @@ def test_a_pod_that_started_meanwhile_is_called_before_it_leaves(scene: t.Callab
     assert all(called_["before_pod", name] < at for name, at in gone.items())
 
 
-def test_progress_names_no_hook_that_is_done(scene: t.Callable[..., Scene]) -> None:
+def test_progress_names_no_hook_that_is_done(scene: Make) -> None:
     """Pods wait on, for the budget of others: by then their own hooks are over."""
     one = scene(BEFORE)
     one.world.patch(kinds.DEPLOYMENTS, "web", {"spec": {"replicas": 0}})
@@ -615,7 +389,7 @@ def test_progress_names_no_hook_that_is_done(scene: t.Callable[..., Scene]) -> N
     assert [text for text in lines if "slow-http" in text] == []
 
 
-def test_only_pods_that_were_asked_to_go_are_told_that_they_stay(scene: t.Callable[..., Scene]) -> None:
+def test_only_pods_that_were_asked_to_go_are_told_that_they_stay(scene: Make) -> None:
     """The first ones say no, so the node is given up before the others are asked."""
     one = scene(BEFORE, AFTER, replicas=AT_ONCE + 2, answer=lambda count: 404 if count <= AT_ONCE else 200)
     assert outcome(one.ended(one.drain(one.begin())))[0] == "failed"

@@ -15,13 +15,14 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.drain import DrainOptions, drain
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import koordinator, manifests
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.test_hooks import (
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.hooked import (
     AFTER,
     BEFORE,
     RUN,
     Scene,
     outcome,
     rule,
+    sorted_by_hook,
     states,
 )
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
@@ -39,8 +40,7 @@ def moved() -> t.Iterator[t.Callable[..., Scene]]:
         world = World([*manifests.koordinator("0s"), manifests.node("n1"), web], add_ons=[koordinator.GROUP])
         world.apply(manifests.service("web"), manifests.node("n8"), manifests.node("n9"))
         made.append(world)
-        before = tuple(one for one in rules if one.hook == "before_pod")
-        return Scene(world, hooks.Rules(before, tuple(one for one in rules if one.hook == "after_pod")), **more)
+        return Scene(world, sorted_by_hook(rules), **more)
 
     yield make
     for world in made:
