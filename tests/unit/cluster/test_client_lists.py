@@ -23,10 +23,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.api import 
     listing,
     pod,
 )
-
-NODE = verbs.get(kinds.NODES, "n1")
-PATH = "/api/v1/nodes/n1"
-PATCH = verbs.merge_patch(kinds.NODES, "n1", {"spec": {"unschedulable": True}})
+from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.test_client import NODE, PATCH, PATH
 
 
 def test_pages_become_one_list_with_kinds(api: Api, cluster: Cluster) -> None:

@@ -32,25 +32,28 @@ def _namespace_of(parsed: t.Any) -> str:
     return str(parsed["metadata"]["namespace"] if isinstance(parsed, dict) else parsed.namespace)
 
 
+def _named(meta: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """What names an object, of its metadata."""
+    return {field: meta.get(field) for field in ("namespace", "name", "uid", "resourceVersion")}
+
+
 def _kept(
     name: str, share: sharing.Shared, raws: t.Container[str] | None, takes: t.Callable[[t.Any], bool], raw: objects.Raw
 ) -> dict[str, t.Any] | None:
     """What a watch keeps of an object: what names it, its parsed form, and of nodes also what the API server sent."""
     meta = raw["metadata"]
     meta.pop("managedFields", None)
-    named = {field: meta.get(field) for field in ("namespace", "name", "uid", "resourceVersion")}
     parsed = parsers.parser(name, share)(raw)
     if not takes(parsed):
         return None
     whole = name == "nodes" and (raws is None or meta["name"] in raws)
-    return {"metadata": named, "parsed": parsed, "raw": raw if whole else None}
+    return {"metadata": _named(meta), "parsed": parsed, "raw": raw if whole else None}
 
 
 def _kept_before(parsed: t.Any) -> dict[str, t.Any]:
     """What a watch keeps of an object that a list has parsed already; the raw form of nodes is not known any more."""
     if isinstance(parsed, dict):
-        meta = parsed["metadata"]
-        named = {field: meta.get(field) for field in ("namespace", "name", "uid", "resourceVersion")}
+        named = _named(parsed["metadata"])
     else:
         named = {"namespace": parsed.namespace, "name": parsed.name, "uid": parsed.uid}
         named["resourceVersion"] = parsed.resource_version

@@ -239,8 +239,10 @@ def _may_return(move: pod_moves.Move | None, snapshot: snapshots.Snapshot) -> bo
     The scheduler keeps it off, unless the pod tolerates the maintenance or its template names its node itself. Of a
     workload that is not known, or whose template is elsewhere, everything is possible.
     """
-    if move is None or move.state == "skipped":
-        return move is None
+    if move is None:
+        return True
+    if move.state == "skipped":
+        return False
     workload = snapshot.workload_of(move.pod)
     template = workload.pod_spec if workload else {}
     return move.plan.tolerant or not template or bool(template.get("nodeName"))
