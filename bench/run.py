@@ -82,10 +82,11 @@ def main() -> int:
     def say(text: str) -> None:
         print(f"==> [{time.monotonic() - began:4.0f} s] bench: {text}", flush=True)
 
-    names = [name for name in os.environ.get("BENCH_ONLY", "").split(",") if name]
     every = [*GROUPS, *WITHOUT_LAB]
-    if unknown := [name for name in names if name not in every]:
-        print(f"error: BENCH_ONLY names no group {', '.join(unknown)}; there are: {', '.join(every)}", file=sys.stderr)
+    names, repeat = os.environ.get("BENCH_ONLY", ""), os.environ.get("BENCH_REPEAT") or "3"
+    asked = [name for name in names.split(",") if name]
+    if mistakes := targets.mistakes(asked, every, repeat):
+        print(*(f"error: {mistake}" for mistake in mistakes), sep="\n", file=sys.stderr)
         return 2
     where, versions = machine.described(), dict[str, str]()
     JOURNALS.mkdir(parents=True, exist_ok=True)
@@ -94,8 +95,8 @@ def main() -> int:
     try:
         with tempfile.TemporaryDirectory(prefix="bench-") as name:
             say("environment of kubernetes.core.k8s_drain (about two minutes the first time)")
-            bench = Bench(Path(name), tools.peer_environment(), int(os.environ.get("BENCH_REPEAT", "3")))
-            for group in names or every:
+            bench = Bench(Path(name), tools.peer_environment(), int(repeat))
+            for group in asked or every:
                 for trial in measured(bench, group, versions, say):
                     known.setdefault(group, []).append(trial)
                     with journal.open("a", encoding="utf-8") as file:

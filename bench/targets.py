@@ -129,6 +129,16 @@ def verdicts(summary: Summary) -> list[tuple[str, str, str, str]]:
     return rows
 
 
+def mistakes(asked: Iterable[str], groups: Iterable[str], repeat: str) -> list[str]:
+    """Why these groups cannot be measured in so many rounds; empty where they can."""
+    known = list(groups)
+    unknown = ", ".join(name for name in asked if name not in known)
+    found = [f"BENCH_ONLY names no group {unknown}; there are: {', '.join(known)}"] if unknown else []
+    if not (repeat.isdecimal() and int(repeat)):
+        found.append(f"BENCH_REPEAT is {repeat!r}, but has to be a number of rounds, 1 or more")
+    return found
+
+
 def doubts(trials: Iterable[Trial], cores: int, load_at_start: float) -> list[str]:
     """Why a run proves nothing; empty for one that does."""
     known = list(trials)

@@ -134,3 +134,18 @@ def test_what_large_clusters_and_calls_with_nothing_to_do_may_cost() -> None:
     )
     calls = trial(targets.NO_OPS, task_seconds=1), trial(targets.NO_OPS, targets.K8S_INFO, task_seconds=4)
     assert verdict("a call with nothing to do", *calls) == ("0.25", "reached")
+
+
+def test_what_cannot_be_measured_is_said_at_once() -> None:
+    assert targets.mistakes(["swap"], ["swap", "drains"], "1") == []
+    assert targets.mistakes([], ["swap", "drains"], "3") == []
+    assert targets.mistakes(["drain", "swap"], ["swap", "drains"], "3") == [
+        "BENCH_ONLY names no group drain; there are: swap, drains"
+    ]
+
+
+@pytest.mark.parametrize("repeat", ["x", "0", "-1", "1.5"])
+def test_rounds_are_a_whole_number_from_one(repeat: str) -> None:
+    assert targets.mistakes([], ["swap"], repeat) == [
+        f"BENCH_REPEAT is {repeat!r}, but has to be a number of rounds, 1 or more"
+    ]
