@@ -15,45 +15,43 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.lab import Lab, ansible, environment, lab_playbook, started
+from support.lab import CACHE, Lab, ansible, environment, lab_playbook, started, variables
 
 NODE = "node-001"
 """The sample prefers it."""
 DARK = re.compile(r"^ *(shop/\S+) was dark for +([\d.]+) s +([\d.]+) s$", re.MULTILINE)
 
 
-@pytest.fixture
-def variables(tmp_path: Path) -> dict[str, Any]:
-    return {
-        "lab_name": f"demo-{os.getpid()}",
-        "lab_nodes": 4,
-        "lab_state_dir": str(tmp_path / "state"),
-        "lab_cache_dir": str(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kubeops-lab"),
-        "demo_folder": str(tmp_path / "report"),
-    }
+NAME = f"demo-{os.getpid()}"
 
 
 @pytest.fixture
-def lab(tmp_path: Path, variables: dict[str, Any]) -> Iterator[Lab]:
-    given = {key: value for key, value in variables.items() if key != "lab_name"}
+def options(tmp_path: Path) -> dict[str, Any]:
+    """What the lab and the demo in it are both told; with another $HOME the folders have to be named."""
+    return {"lab_nodes": 4, "lab_state_dir": str(tmp_path / "state"), "lab_cache_dir": str(CACHE)}
+
+
+@pytest.fixture
+def lab(tmp_path: Path, options: dict[str, Any]) -> Iterator[Lab]:
     try:
-        yield started(tmp_path, variables["lab_name"], **given, lab_sample="demo")
+        yield started(tmp_path, NAME, **options, lab_sample="demo")
     finally:
-        lab_playbook(tmp_path, variables["lab_name"], "absent", **given)
+        lab_playbook(tmp_path, NAME, "absent", **options)
 
 
 def test_the_demo_shows_on_a_used_lab_what_kubectl_interrupts(
-    lab: Lab, tmp_path: Path, variables: dict[str, Any]
+    lab: Lab, tmp_path: Path, options: dict[str, Any]
 ) -> None:
     emptied = lab.run_kubectl("drain", NODE, "--ignore-daemonsets", "--delete-emptydir-data")
     assert emptied.returncode == 0, emptied.stderr
     assert lab.run_kubectl("uncordon", NODE).returncode == 0
     home = tmp_path / "elsewhere"
     home.mkdir()
+    told = variables(NAME, **options, demo_folder=str(tmp_path / "report"))
     # Of a user for whom $HOME is not what the user database says.
     more = {"HOME": str(home), "ANSIBLE_STDOUT_CALLBACK": "kubeops.node_maintenance.maintenance"}
     done = subprocess.run(
-        [ansible("ansible-playbook"), "kubeops.node_maintenance.demo", "-e", json.dumps(variables)],
+        [ansible("ansible-playbook"), "kubeops.node_maintenance.demo", "-e", json.dumps(told)],
         env=environment(tmp_path, more),
         stdin=subprocess.DEVNULL,
         capture_output=True,

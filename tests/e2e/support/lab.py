@@ -21,6 +21,8 @@ from support import rights
 from support.rights import AGENT
 
 ROOT = Path(__file__).resolve().parents[3]
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kubeops-lab"
+"""Where the lab keeps what it has built, and the tests what they have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,22 +104,28 @@ def adopted(tmp: Path, kubeconfig: Path) -> Lab:
     return Lab("", kubeconfig, operator, audit_log, Path(os.environ.get("LAB_KUBECTL", "kubectl")), api)
 
 
+def variables(name: str, **more_vars: object) -> Json:
+    """What a playbook is told of a lab: its name, one node, what LAB_BIN_DIR and LAB_KUBERNETES say, and more."""
+    told: Json = {"lab_name": name, "lab_nodes": 1, **more_vars}
+    for option in ("bin_dir", "kubernetes"):
+        if given := os.environ.get(f"LAB_{option.upper()}"):
+            told.setdefault(f"lab_{option}", given)
+    return told
+
+
 def lab_playbook(tmp: Path, name: str, state: str, **more_vars: object) -> Json:
     """Run the collection's own playbook for the lab; returns its `lab_result` (present only).
 
     What it says goes to the caller's terminal: a first start builds for minutes.
     """
     results = tmp / f"lab-{state}"
-    variables: Json = {"lab_name": name, "lab_state": state, "lab_nodes": 1, **more_vars}
-    for option in ("bin_dir", "kubernetes"):
-        if given := os.environ.get(f"LAB_{option.upper()}"):
-            variables.setdefault(f"lab_{option}", given)
+    told = variables(name, lab_state=state, **more_vars)
     more = {
         "ANSIBLE_CALLBACK_PLUGINS": str(Path(__file__).parent / "callback"),
         "ANSIBLE_CALLBACKS_ENABLED": "result_lines",
         "KUBEOPS_TEST_RESULTS": str(results),
     }
-    command = [ansible("ansible-playbook"), "kubeops.node_maintenance.lab", "-e", json.dumps(variables)]
+    command = [ansible("ansible-playbook"), "kubeops.node_maintenance.lab", "-e", json.dumps(told)]
     subprocess.run(command, env=environment(tmp, more), stdin=subprocess.DEVNULL, check=True)
     facts: Json = {}
     for line in results.read_text(encoding="utf-8").splitlines():

@@ -20,10 +20,9 @@ from typing import Any
 import lab_binaries
 import yaml
 
-from support.lab import ROOT, Lab
+from support.lab import CACHE, ROOT, Lab
 
 COMPONENTS = ROOT / "roles" / "lab" / "files" / "components"
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kubeops-lab"
 WHEEL: str = yaml.safe_load((ROOT / "roles" / "lab" / "defaults" / "main.yml").read_text("utf-8"))["lab_go_wheel"]
 SOURCE = Path(__file__).parent
 COMPONENT = {"version": "v3.22.0", "ldflags": "-s -w", "binaries": {"helm": {"from": "helm"}}}

@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import os
 import re
 import subprocess
 import tempfile
@@ -26,11 +25,10 @@ import yaml
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import profiles, schemas
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import typed
-from support.lab import ROOT
+from support.lab import CACHE, ROOT
 
 COMPONENTS = ROOT / "roles" / "lab" / "files" / "components"
 SOURCES = Path(__file__).parent / "go"
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kubeops-lab"
 WHEEL: str = yaml.safe_load((ROOT / "roles" / "lab" / "defaults" / "main.yml").read_text("utf-8"))["lab_go_wheel"]
 
 MODULES: Mapping[tuple[str, str], tuple[str, str]] = {
