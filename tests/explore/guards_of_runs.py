@@ -320,7 +320,7 @@ GUARDS = (
     Guard("resourceVersion of lock deletions", without_version("Lease", "delete"), late_deletion),
     Guard(
         "the list before a node is called drained",
-        replaced_by(closing.Closing, "_listed_empty", lambda self, site: True),
+        replaced_by(closing.Closing, "_listed", lambda self, site: frozenset()),
         silent_watch,
     ),
     Guard("settled before a surge is lowered", replaced_by(swap, "settled", lambda *args: ""), lagging_controller),

@@ -21,6 +21,7 @@ ClusterError
   + BudgetNotObserved      429 by a budget without a current status
   + TwoBudgets             500 on an eviction
   + Overloaded             429, 503; for reads 502 and 504 too
+  |   + FromProxy          404, 409 or 410 for a read, by something before the API server
   + ServerError            anything else
 
 An answer is classified by its HTTP status and the fields of its `Status` body (code, reason, causes,
@@ -222,6 +223,13 @@ class Overloaded(ClusterError):
     rule = "the API server is overloaded or not ready"
 
 
+class FromProxy(Overloaded):
+    """404, 409 or 410 without a Status: a load balancer's, so nothing is known of the object."""
+
+    rule = "a load balancer or proxy answered instead of the API server"
+    remedy = "Check what is between here and the API server."
+
+
 class ServerError(ClusterError):
     """Any other failure of the server, or of a proxy in front of it."""
 
@@ -242,6 +250,11 @@ _BY_STATUS: Mapping[int, type[ClusterError]] = {
     504: Overloaded,
 }
 
+_ALWAYS_SERVED = tuple(
+    f"/apis/{version}/" for version in ("apps/v1", "autoscaling/v2", "batch/v1", "coordination.k8s.io/v1", "policy/v1")
+) + ("/api/v1/",)
+"""Paths that no API server lacks. Below others it says "404 page not found", without a Status, where it has no such."""
+
 
 def from_answer(
     request: verbs.Request | None,
@@ -254,7 +267,7 @@ def from_answer(
     """The error in an answer with a status of 300 and above, or in a watch's ERROR event.
 
     `body` is the parsed Status, or None if the answer was something else, given as `text`: then it need not come
-    from the API server, and 502, 503 and 504 leave a write in doubt.
+    from the API server, so it says nothing of an object, and leaves a write in doubt.
     """
     known = body is not None and body.get("kind") == "Status"
     answered = body if body is not None and known else {}
@@ -284,6 +297,8 @@ def from_answer(
         kind = AlreadyExists
     elif status == 500 and evicting and "more than one PodDisruptionBudget" in message:
         kind = TwoBudgets
+    elif not known and kind in (NotFound, Conflict, Expired) and not _not_served(request, status):
+        kind = FromProxy
     if request is not None and request.writes and _in_doubt(kind, status, reason, known):
         kind = UnknownOutcome
     return kind(message, request=request, status=status, reason=reason, causes=causes, retry_after=retry_after)
@@ -295,9 +310,16 @@ def _in_doubt(kind: type[ClusterError], status: int, reason: str, known: bool) -
     502 and 504: always. A 500 without a reason is a raw storage error ("etcdserver: request timed out"). A 503
     that does not come from the API server comes from a proxy that lost the answer.
     """
+    if kind is FromProxy:
+        return True
     if kind is ServerError and status == 500:
         return not reason
     return status in (502, 504) or (status == 503 and not known)
+
+
+def _not_served(request: verbs.Request | None, status: int) -> bool:
+    """Whether the API server may have said so itself, of a group or version that it does not have."""
+    return status == 404 and (request is None or not request.path.startswith(_ALWAYS_SERVED))
 
 
 def _short(text: str) -> str:

@@ -72,7 +72,7 @@ def test_nothing_is_collected_while_a_list_is_read(api: Api, cluster: Cluster) -
 
 
 def test_a_list_that_fails_ends_its_pause(api: Api, cluster: Cluster) -> None:
-    api.expect("GET", "/api/v1/nodes", {}, status=404)
-    with pytest.raises(errors.NotFound):
+    api.expect("GET", "/api/v1/nodes", {}, status=422)
+    with pytest.raises(errors.Invalid):
         cluster.items(kinds.NODES)
     assert gc.isenabled()

@@ -114,6 +114,11 @@ def status(code: int, **fields: Any) -> dict[str, Any]:
         (500, status(500, reason="InternalError"), errors.ServerError),
         (500, status(500), errors.UnknownOutcome),
         (429, None, errors.Overloaded),
+        (404, None, errors.UnknownOutcome),
+        (409, {"message": "no such route"}, errors.UnknownOutcome),
+        (410, None, errors.UnknownOutcome),
+        (404, status(404, reason="NotFound"), errors.NotFound),
+        (409, status(409, reason="Conflict"), errors.Conflict),
         (405, status(405), errors.ServerError),
         (301, None, errors.ServerError),
     ],
@@ -129,6 +134,26 @@ def test_a_write_that_may_have_happened_is_in_doubt(
 def test_a_read_is_never_in_doubt(code: int) -> None:
     request = verbs.get(kinds.PODS, "a", "shop")
     assert from_answer(request, code, None).__class__ is errors.Overloaded
+
+
+@pytest.mark.parametrize("code", [404, 409, 410])
+@pytest.mark.parametrize("request_", [verbs.get(kinds.LEASES, "a", "shop"), verbs.list_page(kinds.PODS)], ids=str)
+def test_what_a_proxy_says_is_nothing_about_an_object(request_: verbs.Request, code: int) -> None:
+    assert from_answer(request_, code, None, text="404 page not found").__class__ is errors.FromProxy
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        verbs.get(kinds.NODE_FENCES, "a", "shop"),
+        verbs.merge_patch(kinds.ROLLOUTS, "a", {}, "shop"),
+        verbs.api_resources("argoproj.io/v1alpha1"),
+        verbs.api_resources("apps/v1beta1"),
+    ],
+    ids=str,
+)
+def test_a_kind_that_a_cluster_may_lack_is_not_found(request_: verbs.Request) -> None:
+    assert from_answer(request_, 404, None, text="404 page not found").__class__ is errors.NotFound
 
 
 def test_an_access_review_only_asks() -> None:

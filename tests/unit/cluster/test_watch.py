@@ -199,7 +199,7 @@ def test_what_vanished_unseen_is_told_as_deleted(api: Api, watching: Watching) -
     ("name", "kind", "times"),
     [
         ("forbidden_list", errors.Forbidden, 2),
-        ("no_such_kind", errors.NotFound, 1),
+        ("not_found", errors.NotFound, 1),
         ("bad_request", errors.Invalid, 1),
     ],
 )

@@ -69,6 +69,11 @@ def no_such_path() -> Refused:
     return Refused(404, "404 page not found\n", {"Content-Type": "text/plain; charset=utf-8"})
 
 
+def of_a_balancer(code: int) -> Refused:
+    """What nginx says, for one, where it knows no upstream for a path or has been told to say so."""
+    return Refused(code, f"<html><head><title>{code}</title></head></html>\n", {"Content-Type": "text/html"})
+
+
 def exists(kind: Kind, name: str) -> Refused:
     return refused(409, "AlreadyExists", f'{kind.resource} "{name}" already exists', **_about(kind, name))
 

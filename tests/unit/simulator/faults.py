@@ -29,12 +29,16 @@ What = t.Literal[
     "webhook",
     "fenced",
     "invalid",
+    "not found",
+    "balancer",
 ]
+STATUSES = (404, 409, 410)
+"""Of answers that mean something else where an API server gives them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What happens to one request; `seconds` is for those that last.
+    """What happens to one request; `seconds` is for those that last, `status` for those of a balancer.
 
     * `killed before`: its process dies before the first byte leaves. `killed after`: the server did it, the
       process died before the answer.
@@ -45,13 +49,15 @@ class Fault:
     * `frozen`: all threads of the process stand still for `seconds` before it passes its fence.
       `frozen sent`: the same right after the request was done, before its answer is read.
     * `webhook`: somebody's admission webhook denies it. `fenced`: the policy of our fence in the server does.
-    * `invalid` (422): the server's own validation refuses it.
+    * `invalid` (422): the server's own validation refuses it. `not found` (404): it says that there is no such object.
+    * `balancer`: something before the server answers with that status and a page of its own; the request is not done.
     * `unreachable`: there is no connection to be had, so it never leaves.
     * `hang`: never done, and nothing comes back until its sender has waited for as long as it wants to.
     """
 
     what: What
     seconds: float = 0.0
+    status: int = 404
 
     def fits(self, request: Request) -> bool:
         """Whether a server would do that to such a request."""
@@ -69,6 +75,7 @@ EVERY: tuple[Fault, ...] = (
     Fault("in doubt"),
     Fault("down", 40.0),
     Fault("forbidden"),
+    Fault("balancer"),
     Fault("frozen", 90.0),
     Fault("frozen sent", 90.0),
 )

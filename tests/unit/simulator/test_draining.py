@@ -338,3 +338,21 @@ def test_what_was_decided_before_a_freeze_is_not_sent_after_it() -> None:
         world.machine.after(20.0, lambda: rivals.take_over(world, "n1", RUN), "take over")
         assert said(ended(world, task))[0] == "adopted_by"
         assert [when for when, _name in evictions(world) if when > frozen_at + 5] == []
+
+
+@pytest.mark.parametrize("skew", [-3600.0, 3600.0])
+def test_the_plan_knows_who_is_alive_whatever_the_holders_clock_says(skew: float) -> None:
+    with world_of(manifests.deployment("web", 12, annotations=SLOW)) as world:
+        world.process("me", skew=skew)
+        me, _task = begun(world)
+        until_evicted(world, 2)
+        choices = PlanOptions(nodes=("n1",), choices=Choices())
+
+        def codes(name: str) -> set[str]:
+            found = world.process(name).run(lambda ctx: make_plan(ctx, choices)).data["findings"]
+            return {finding["code"] for finding in found}
+
+        assert "held" in codes("ann")
+        me.process.kill()
+        world.machine.run_for(90)
+        assert codes("bob") & {"held", "abandoned"} == {"abandoned"}

@@ -316,6 +316,11 @@ def _refusal(fault: Fault, request: Request) -> answers.Refused | None:
         case "invalid":
             message = f'{request.resource} "{request.name}" is invalid: simulated'
             return answers.refused(422, "Invalid", message, name=request.name, kind=request.resource)
+        case "not found":
+            message = f'{request.resource} "{request.name}" not found'
+            return answers.refused(404, "NotFound", message, name=request.name, kind=request.resource)
+        case "balancer":
+            return answers.of_a_balancer(fault.status)
         case "forbidden":
             message = f'{request.resource} "{request.name}" is forbidden: User "somebody" cannot {request.verb} it'
             return answers.refused(403, "Forbidden", message, name=request.name, kind=request.resource)

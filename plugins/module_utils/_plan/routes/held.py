@@ -27,8 +27,8 @@ def recorded(node: objects.Node) -> bool:
 def findings(node: objects.Node, leases: t.Iterable[objects.Raw], *, run: str, now: str) -> list[reasons.Finding]:
     """Whether another run has the node, and whether it seems to be alive.
 
-    When the node is taken, the lock is judged by watching it. Here it is read once, so ``renewTime`` counts although
-    another clock wrote it: a wrong guess only refuses a minute too long, or leaves the refusal to the lock.
+    When the node is taken, the lock is judged by watching it. Here it is read once, so ``renewTime`` counts; it and
+    ``now`` are of the API server's clock.
     """
     try:
         record = node_records.record_of(node)
@@ -59,7 +59,7 @@ def findings(node: objects.Node, leases: t.Iterable[objects.Raw], *, run: str, n
 
 
 def alive(lease: objects.Raw | None, now: str, leases: t.Iterable[objects.Raw] = ()) -> bool:
-    """Whether a lease, or its heartbeat among ``leases``, is not expired, by its holder's clock and ours."""
+    """Whether a lease, or its heartbeat among ``leases``, is not expired; others stamp theirs by their own clocks."""
     if lease is not None and any(lock_leases.heartbeat_of(lease)):
         lease = lock_leases.Seen.among(lease, leases).heartbeat
     spec: objects.Raw = (lease or {}).get("spec") or {}

@@ -35,12 +35,12 @@ TRIES = 3
 """How often a renewal is decided; other calls of the same start renew the heartbeat, too."""
 
 
-def moment(wall: str, token: str) -> str:
-    """The time of a write to the microsecond, which identifies it if its answer is lost.
+def moment(server: str, token: str) -> str:
+    """The API server's time of a write to the microsecond, which identifies it if its answer is lost.
 
     The last three digits are drawn, so that two writes of one millisecond differ, too.
     """
-    return wall.replace("Z", f"{int(token, 16) % 1000:03d}Z")
+    return server.replace("Z", f"{int(token, 16) % 1000:03d}Z")
 
 
 class HeldLease:
@@ -60,7 +60,7 @@ class HeldLease:
         return self._confirmed is not None and self._confirmed.read() <= lock_leases.WORKING - MARGIN
 
     def _stamp(self) -> str:
-        return moment(self._ctx.clock.wall(), self._ctx.clock.token())
+        return moment(self._ctx.clock.server(), self._ctx.clock.token())
 
     def _is_ours(self, lease: objects.Raw | None) -> bool:
         return lease is not None and (lease.get("spec") or {}).get("holderIdentity") == str(self.me)

@@ -65,7 +65,8 @@ class HttpCalls:
         """Carry the call out; the result says why it failed, and is empty if it did not."""
         if self._pool is None:
             self._pool = self.ctx.clock.pool(AT_ONCE, "hook")
-        self._busy += 1
+        with self._lock:
+            self._busy += 1
         return self._pool.submit(self._work, call, again, moved)
 
     def close(self) -> None:

@@ -72,6 +72,10 @@ class Move:
         self.state, self.outcome, self.ended = state, outcome, now
         self.reason = reason or self.reason
 
+    def reopen(self) -> None:
+        """It was taken for gone, and is there."""
+        self.state, self.outcome, self.left_at, self.not_before = "waiting", None, None, 0.0
+
     def block(self, kind: str, namespace: str, name: str, message: str) -> None:
         """Remember what blocks it, for messages and for the result."""
         self.blocked_by = {"kind": kind, "namespace": namespace, "name": name, "message": message}

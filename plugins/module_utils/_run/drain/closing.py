@@ -37,8 +37,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drai
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import dispatcher
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import swaps
 
-Proof: t.TypeAlias = "standing.Fallen | t.Literal['drained', 'not empty']"
-"""What came of the proof of a node."""
+Proof: t.TypeAlias = "standing.Fallen | t.Literal['drained'] | frozenset[str]"
+"""What came of the proof of a node; of one that is not empty, the UIDs of pods that still have to go."""
 QUIET = 1.0
 """Seconds since a pod came to a node, or one went that may come back to it, before the node may be called drained.
 
@@ -212,10 +212,13 @@ class Closing:
             self.ctx.tell(outcomes.DrainOutcome.DRAINED, "drained", node=site.name)
         else:
             site.quiet_since = self.ctx.clock.now()
+            shown = proof & {pod.uid for pod in self._live.snapshot().pods_on((site.name,))}
+            for move in (move for uid, move in site.moves.items() if uid in shown and move.state == "gone"):
+                move.reopen()
 
     def _proof(self, site: node_drains.NodeDrain) -> Proof:
         """Beside the loop, which feeds the evictions of the other nodes meanwhile."""
-        return self._recorded(site) if self._listed_empty(site) else "not empty"
+        return self._listed(site) or self._recorded(site)
 
     def _recorded(self, site: node_drains.NodeDrain) -> Proof:
         """Write the proof into the node's record, on the condition that it is still out."""
@@ -253,8 +256,8 @@ class Closing:
         if outcome != outcomes.DrainOutcome.ADOPTED_BY:
             self.jobs.abandon(site.name, f"Node {site.name} is not emptied after all: {message}")
 
-    def _listed_empty(self, site: node_drains.NodeDrain) -> bool:
-        """A fresh list proves it: a watch that hangs looks like one with nothing to report."""
+    def _listed(self, site: node_drains.NodeDrain) -> frozenset[str]:
+        """The pods that still have to go, by a fresh list: a watch that hangs looks like one with nothing to report."""
         found = self.ctx.cluster.items(kinds.PODS, fields=f"spec.nodeName={site.name}", patience=act.PATIENCE).items
-        moves = [site.moves.get(item["metadata"]["uid"]) for item in found]
-        return all(move is not None and move.state == "skipped" for move in moves)
+        stay = {uid for uid, move in site.moves.items() if move.state == "skipped"}
+        return frozenset(item["metadata"]["uid"] for item in found) - stay

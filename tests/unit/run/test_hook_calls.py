@@ -1,0 +1,46 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""How many HTTP calls of hooks are under way is counted by several threads."""
+
+from __future__ import annotations
+
+import threading
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import client, clocks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import hooks, selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_selectors import PodSelector
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, hook_calls
+
+
+class Counted(hook_calls.HttpCalls):
+    """Notes each change of the count that is made without the lock: two at once would lose one of them."""
+
+    unlocked = 0
+
+    def __setattr__(self, name: str, value: t.Any) -> None:
+        if name == "_busy" and hasattr(self, "_lock") and not self._lock.locked():
+            self.unlocked += 1
+        super().__setattr__(name, value)
+
+
+def test_the_calls_that_are_under_way_are_counted_under_their_lock() -> None:
+    ended = threading.Event()
+
+    def send(http: hooks.Http, variables: t.Mapping[str, t.Any], timeout: float) -> int:
+        ended.wait(timeout)
+        return 200
+
+    ctx = context.Context(t.cast(client.Cluster, None), clock=clocks.Clock())
+    calls = Counted(ctx, lambda nodes: None, send)
+    rule = hooks.Rule(
+        "before_pod", "http", "http", 5.0, PodSelector(selectors.parse("app=web")), http=hooks.Http("http://a.example/")
+    )
+    going = [calls.start(hooks.Call(rule, "n1", "shop", f"web-{n}", f"uid-{n}"), again=False) for n in range(3)]
+    assert calls.free == hook_calls.AT_ONCE - 3
+    ended.set()
+    assert [one.result(5) for one in going] == ["", "", ""]
+    calls.close()
+    assert (calls.free, calls.unlocked) == (hook_calls.AT_ONCE, 0)
