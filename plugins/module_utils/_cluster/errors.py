@@ -40,8 +40,9 @@ from typing import Any, ClassVar
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import verbs
 
 _LONGEST = 600
-_DENIED = re.compile(
-    r"admission webhook \".+\" denied the request|AdmissionPolicy '.+' with binding '.+' denied request"
+_DENIALS = (
+    ('admission webhook "', '" denied the request'),
+    ("AdmissionPolicy '", "' with binding '", "' denied request"),
 )
 # Authorization names the user; any other refusal of a named object comes from admission, once that is ready.
 _RULE = re.compile(r" is forbidden: (?!User |not yet ready)")
@@ -287,7 +288,7 @@ def from_answer(
         kind = BudgetSpent if retry_after is None else BudgetNotObserved
     elif status == 403 and ("DisruptionBudget" in said_of or details.get("kind") == "poddisruptionbudget"):
         kind = BudgetSpent
-    elif _DENIED.search(message):
+    elif any(_in_order(parts, message) for parts in _DENIALS):
         kind = DeniedByWebhook
     elif "NamespaceTerminating" in said_of:
         kind = NamespaceTerminating
@@ -320,6 +321,17 @@ def _in_doubt(kind: type[ClusterError], status: int, reason: str, known: bool) -
 def _not_served(request: verbs.Request | None, status: int) -> bool:
     """Whether the API server may have said so itself, of a group or version that it does not have."""
     return status == 404 and (request is None or not request.path.startswith(_ALWAYS_SERVED))
+
+
+def _in_order(parts: tuple[str, ...], text: str) -> bool:
+    """Whether the text has these parts one after the other, with something between two of them; in one pass."""
+    at = 0
+    for part in parts:
+        found = text.find(part, at)
+        if found < 0:
+            return False
+        at = found + len(part) + 1
+    return True
 
 
 def _short(text: str) -> str:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -185,6 +186,25 @@ def test_a_body_of_another_kind_is_not_believed() -> None:
 def test_long_messages_are_cut() -> None:
     error = from_answer(None, 422, status(422, message="x" * 5000))
     assert len(str(error)) < 800
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ('admission webhook "a" denied the request', errors.DeniedByWebhook),
+        ("ValidatingAdmissionPolicy 'a' with binding 'b' denied request: no", errors.DeniedByWebhook),
+        ('admission webhook "" denied the request', errors.Invalid),
+        ('" denied the request by admission webhook "', errors.Invalid),
+        ("ValidatingAdmissionPolicy 'a' denied request", errors.Invalid),
+        # Whoever writes such a message would otherwise decide how long it takes to read.
+        ('admission webhook "' * 20_000, errors.Invalid),
+        ("AdmissionPolicy 'a' with binding 'b' " * 10_000, errors.Invalid),
+    ],
+)
+def test_a_denial_is_found_in_one_pass(message: str, kind: type[ClusterError]) -> None:
+    began = time.process_time()
+    assert from_answer(None, 422, status(422, message=message)).__class__ is kind
+    assert time.process_time() - began < 2
 
 
 NOT_CONFIRMED = 'poddisruptionbudget.policy "web" is forbidden: DisruptedPods map too big - too many evictions'
