@@ -61,9 +61,9 @@ def path(kind: kinds.Kind, namespace: str = "", name: str = "", subresource: str
         raise ValueError(f"{kind.kind} {name!r} needs a namespace")
     parts = ["/apis", kind.group, kind.version] if kind.group else ["/api", kind.version]
     if kind.namespaced and namespace:
-        parts += ["namespaces", quote(namespace, safe="")]
+        parts += ["namespaces", _segment(namespace)]
     parts.append(kind.plural)
-    parts += [quote(name, safe="")] if name else []
+    parts += [_segment(name)] if name else []
     parts += [subresource] if subresource else []
     return "/".join(parts)
 
@@ -182,14 +182,19 @@ def port_forward(namespace: str, name: str, port: int) -> Request:
 
 def api_resources(group_version: str) -> Request:
     """The resources of a group (`v1`, `argoproj.io/v1alpha1`): discovery, needed only for owners of unknown kinds."""
-    prefix = "/apis" if "/" in group_version else "/api"
-    url = f"{prefix}/{quote(group_version)}"
+    group, slash, version = group_version.partition("/")
+    url = f"/apis/{_segment(group)}/{_segment(version)}" if slash else f"/api/{_segment(group)}"
     return Request("GET", url, verb="get", resource="apiresources", name=group_version)
 
 
 def server_version() -> Request:
     """The version of the API server; anybody may ask for it, unless a cluster's administrator took that right away."""
     return Request("GET", "/version", verb="get", resource="version")
+
+
+def _segment(text: str) -> str:
+    """One segment of a path, whatever the text: clients resolve `..` before they send it."""
+    return quote(text, safe="") if text.strip(".") else text.replace(".", "%2E")
 
 
 def _resource(kind: kinds.Kind, subresource: str) -> str:

@@ -35,6 +35,15 @@ OURS = ("fieldManager", "kubeops-node-maintenance")
         ),
         (verbs.api_resources("v1"), "GET", "/api/v1"),
         (verbs.api_resources("argoproj.io/v1alpha1"), "GET", "/apis/argoproj.io/v1alpha1"),
+        # Names that others have written lead nowhere else: a client resolves `..` before it sends the request.
+        (verbs.api_resources("../healthz"), "GET", "/apis/%2E%2E/healthz"),
+        (verbs.api_resources("a/../../healthz?verbose"), "GET", "/apis/a/..%2F..%2Fhealthz%3Fverbose"),
+        (verbs.api_resources(".."), "GET", "/api/%2E%2E"),
+        (
+            verbs.get(kinds.DEPLOYMENTS, "..", ".", "scale"),
+            "GET",
+            "/apis/apps/v1/namespaces/%2E/deployments/%2E%2E/scale",
+        ),
     ],
 )
 def test_paths(request_: verbs.Request, method: str, path: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pathlib
 import re
 import typing as t
+import urllib.parse
 from dataclasses import replace
 
 import pytest
@@ -166,15 +167,50 @@ def test_a_call_that_was_begun_is_shown_as_one_that_may_have_been_carried_out(st
 @pytest.mark.parametrize(
     ("ip", "url", "header"),
     [
-        ("10.0.0.1", "http://10.0.0.1:8080/p:0?again=true", "10.0.0.1"),
-        ("fd00::1", "http://[fd00::1]:8080/p:0?again=true", "fd00::1"),
-        ("", "http://:8080/p:0?again=true", ""),
+        ("10.0.0.1", "http://10.0.0.1:8080/p%3A0?again=true", "10.0.0.1"),
+        ("fd00::1", "http://[fd00::1]:8080/p%3A0?again=true", "fd00::1"),
+        ("", "http://:8080/p%3A0?again=true", ""),
     ],
 )
 def test_variables_stand_in_the_address_and_in_headers(ip: str, url: str, header: str) -> None:
     """An IPv6 address has brackets in a URL, and nothing else with a colon has."""
     found = hooks.filled(HTTP, {"ip": ip, "name": "p:0", "namespace": "shop", "again": True})
     assert (found.url, dict(found.headers)) == (url, {"X-Pod": "shop/p:0", "X-IP": header})
+
+
+@pytest.mark.parametrize("variable", ["owner", "name", "ip"])
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        "x/../../admin/delete-all?force=true#",
+        "a@evil.example",
+        "..",
+        "a\r\nX-Admin: 1",
+        "::1]@evil.example/[",
+        "\x00\u00e9",
+    ],
+)
+def test_no_variable_leads_to_another_url_or_header(variable: str, hostile: str) -> None:
+    call = hooks.Http(f"https://host/consumers/{{{variable}}}/drain", "POST", (("X-Who", f"{{{variable}}}"),))
+    found = hooks.filled(call, {variable: hostile})
+    parts = urllib.parse.urlsplit(found.url)
+    assert (parts.netloc, parts.query, parts.fragment) == ("host", "", "")
+    start, segment, end = parts.path.rsplit("/", 2)
+    assert (start, end) == ("/consumers", "drain")
+    assert segment.isascii()
+    assert segment.strip(".")
+    (header,) = dict(found.headers).values()
+    assert header.isascii()
+    assert header.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("x", "../../admin"), ("Deployment", ".."), ("../..", "x"), ("", ""), ("a b", "x")]
+)
+def test_an_owner_that_no_cluster_can_have_is_not_told(kind: str, name: str) -> None:
+    """Only whoever makes the pod says whose it is; some servers resolve what is encoded, too."""
+    made = replace(plan(owner=objects.owned(kind, name)), workload=None)
+    assert hooks.Call.of_pod(rule(), made).owner == ""
 
 
 # -- the record ----------------------------------------------------------------------------------------

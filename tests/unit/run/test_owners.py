@@ -15,6 +15,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import owners
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 
@@ -95,6 +96,34 @@ def test_one_that_may_not_be_read_is_left_out_and_the_next_is_found(world: World
 def test_a_group_that_is_not_installed_has_no_controllers(world: World) -> None:
     pod = Pod.of(objects.pod("x-0", owner=owned("Thing", "x", "u", "example.org/v1")))
     assert scales(world, pod) == []
+
+
+@pytest.mark.parametrize("api_version", ["../healthz", "a/../../healthz", "v1?limit=1", "apps", "", "a/b/c/d"])
+def test_an_owner_of_an_impossible_group_leaves_the_others_known(world: World, api_version: str) -> None:
+    """Whoever makes a pod writes what its owner's group is; the garbage collector lets the pod be."""
+    pod = Pod.of(objects.pod("x-0", owner=owned("Thing", "x", "u", api_version)))
+    assert scales(world, pod, of_web(world)) == [("web", 3)]
+    assert all(path.startswith(("/apis/", "/api/")) and ".." not in path.split("/") for path in asked(world))
+
+
+@pytest.mark.parametrize("what", ["down", "error", "invalid"])
+def test_a_group_whose_server_fails_leaves_the_others_known(world: World, what: t.Any) -> None:
+    """As an aggregated API without its server does, at every request."""
+    pod = Pod.of(objects.pod("x-0", owner=owned("Thing", "x", "u", "metrics.example.org/v1")))
+    me = world.process("me")
+    me.faults.when(lambda request: "metrics" in request.path, Fault(what), times=1000)
+    found = me.run(lambda ctx: owners.scales(ctx, Snapshot(), [pod, of_web(world)]))
+    assert [workload.name for workload in found] == ["web"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("../Thing", "x"), ("Thing", "../x"), ("Thing", ".."), ("a b", "x=y,z"), ("", "")]
+)
+def test_an_owner_that_no_cluster_can_have_is_not_asked_for(world: World, kind: str, name: str) -> None:
+    pod = Pod.of(objects.pod("x-0", owner=owned(kind, name, "u", KRUISE)))
+    assert scales(world, pod, of_web(world)) == [("web", 3)]
+    assert not world.process("me").run(lambda ctx: owners.there(ctx, Ref("CloneSet", "a=b,c", "shop", "u", KRUISE)))
+    assert len(asked(world)) == 3
 
 
 def test_again_reads_the_present_counts_and_leaves_out_what_is_gone(world: World) -> None:

@@ -45,6 +45,7 @@ PLACEHOLDERS: t.Mapping[Hook, tuple[str, ...]] = {
 }
 """What ``{...}`` in a URL or a header may name; a pod that is gone has no address."""
 BRACES = re.compile(r"\{(\w*)\}")
+_NOT_SEGMENT, _NOT_IP, _NOT_HEADER = map(re.compile, (rb"[^A-Za-z0-9_.~-]", rb"[^0-9A-Fa-f:.]", rb"[^ -~]"))
 DONE = (200, 201, 204)
 """HTTP statuses that are expected unless a rule says otherwise."""
 REPEATED = frozenset({202, 408, 409, 425, 429, 500, 502, 503, 504})
@@ -125,7 +126,10 @@ NO_RULES = Rules()
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One rule for one pod, or for a node (then the pod's fields are empty); ``owner`` is ``<kind>/<name>``."""
+    """One rule for one pod, or for a node (then the pod's fields are empty).
+
+    ``owner`` is ``<kind>/<name>``; empty also for a reference to what no cluster can have.
+    """
 
     rule: Rule
     node: str
@@ -139,7 +143,7 @@ class Call:
     def of_pod(cls, rule: Rule, plan: pod_plan.PodPlan) -> Call:
         """For the pod of this plan."""
         pod, owner = plan.pod, plan.workload or plan.pod.owner
-        text = f"{owner.kind}/{owner.name}" if owner else ""
+        text = f"{owner.kind}/{owner.name}" if owner and owner.possible else ""
         return cls(rule, pod.node, pod.namespace, pod.name, pod.uid, text, pod.ip)
 
     @property
@@ -191,15 +195,27 @@ def entry_of(told: t.Mapping[str, t.Any], state: State) -> dict[str, str]:
 
 
 def filled(http: Http, variables: t.Mapping[str, t.Any]) -> Http:
-    """The call with the variables in its URL and headers; an IPv6 address gets the brackets of a URL."""
+    """The call with the variables in its URL and headers.
+
+    What others have named cannot lead to another URL or header: in a URL each variable is percent-encoded, in a header
+    what is not printable ASCII. An IPv6 address gets the brackets of a URL.
+    """
 
     def text(found: re.Match[str], *, url: bool) -> str:
         value = variables.get(found[1], "")
         shown = str(value).lower() if isinstance(value, bool) else str(value)
-        return f"[{shown}]" if url and found[1] == "ip" and ":" in shown else shown
+        if url and found[1] == "ip" and ":" in shown:
+            return f"[{_encoded(shown, _NOT_IP)}]"
+        return _encoded(shown, _NOT_SEGMENT if url else _NOT_HEADER)
 
     headers = tuple((key, BRACES.sub(lambda m: text(m, url=False), value)) for key, value in http.headers)
     return replace(http, url=BRACES.sub(lambda m: text(m, url=True), http.url), headers=headers)
+
+
+def _encoded(text: str, wrong: re.Pattern[bytes]) -> str:
+    found = wrong.sub(lambda one: b"%%%02X" % ord(one[0]), text.encode("utf-8", "replace")).decode()
+    # A segment `..` would be resolved before it is sent.
+    return found if found.strip(".") else found.replace(".", "%2E")
 
 
 def state_of(record: node_records.Record, key: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import re
 import typing as t
 from dataclasses import dataclass
 
@@ -21,6 +22,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 )
 
 Raw = t.Mapping[str, t.Any]
+
+_KIND, _NAME = re.compile("[A-Za-z][A-Za-z0-9]*"), re.compile("[A-Za-z0-9][A-Za-z0-9._:-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,11 @@ class Ref:
         """Kind and place as messages show them: ``Deployment shop/web``."""
         place = f"{self.namespace}/{self.name}" if self.namespace else self.name
         return f"{self.kind} {place}"
+
+    @property
+    def possible(self) -> bool:
+        """Whether a cluster can have it; of what is in an owner reference an API server checks only that it is set."""
+        return bool(_KIND.fullmatch(self.kind) and _NAME.fullmatch(self.name))
 
 
 def controller_of(raw: Raw) -> Ref | None:

@@ -13,6 +13,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
 
 LISTED = frozenset({"Node", "Job", "DaemonSet", "StatefulSet", "ReplicaSet", "Deployment"})
 """Kinds that either have no replica count or are listed anyway: missing there means gone."""
+_UNKNOWN = (errors.NotFound, errors.Forbidden, errors.Invalid, errors.Overloaded, errors.ServerError)
+"""Answers after which nothing is known of a group: whoever makes a pod chooses of which one its owner is."""
 
 
 def scales(ctx: context.Context, snapshot: snapshots.Snapshot, pods: t.Iterable[objects.Pod]) -> list[objects.Workload]:
@@ -24,7 +26,7 @@ def scales(ctx: context.Context, snapshot: snapshots.Snapshot, pods: t.Iterable[
     for pod in pods:
         known = snapshot.workload_of(pod)
         owner = known.owner if known else pod.owner
-        if owner and owner.kind not in LISTED and snapshot.workload(owner.uid) is None:
+        if owner and owner.possible and owner.kind not in LISTED and snapshot.workload(owner.uid) is None:
             unknown.setdefault(owner.uid, owner)
     return _read_all(ctx, unknown.values())
 
@@ -50,7 +52,7 @@ def _read_all(ctx: context.Context, owners: t.Iterable[objects.Ref]) -> list[obj
 def there(ctx: context.Context, owner: objects.Ref) -> bool:
     """Whether the owner of a pod exists, by a list: a watch of its kind may be behind."""
     kind = kinds.KINDS.get((owner.api_version, owner.kind))
-    if kind is None:
+    if kind is None or not owner.possible:
         return False
     try:
         fields = f"metadata.name={owner.name}"
@@ -73,7 +75,7 @@ def scalable(resources: t.Iterable[objects.Raw], owner: objects.Ref) -> kinds.Ki
 def _resources(ctx: context.Context, api_version: str) -> list[objects.Raw]:
     try:
         return list(ctx.cluster.send(verbs.api_resources(api_version), patience=act.PATIENCE).get("resources") or ())
-    except (errors.NotFound, errors.Forbidden):
+    except _UNKNOWN:
         return []
 
 
