@@ -15,7 +15,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.parsers import PARSERS
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan, Route
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import replaced
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import detached
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.replaced import Replacements
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
@@ -59,7 +59,7 @@ class Waits:
     def missing(self, seen: Snapshot) -> list[str]:
         """What is, once a look at the attachments that it begins has been answered."""
         found = self.me.run(lambda _ctx: self.waits.missing(seen))
-        while found == [replaced.UNKNOWN] or self.waits._aside.going(replaced.LOOK):
+        while found == [detached.UNKNOWN] or self.waits.volumes._aside.going(detached.LOOK):
             self.world.machine.run_for(0.001)
             found = self.me.run(lambda _ctx: self.waits.missing(seen))
         return found
@@ -160,7 +160,7 @@ def test_attachments_are_looked_for_once_a_second(waits: Make) -> None:
 def test_of_many_attachments_those_waited_for_are_read_by_name_until_a_list_proves_that_none_is_left(
     waits: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replaced, "MANY", 1)
+    monkeypatch.setattr(detached, "MANY", 1)
     raw = objects.pod("web-0", volumes=objects.mounts("data"))
     one = waits()
     one.waits.expect(plan(raw), shop(raw))

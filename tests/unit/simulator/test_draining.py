@@ -23,7 +23,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.prot
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, rivals
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Task
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.nodes import START, STOP
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Event, Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor, World
 
 SLOW = {START: "4s", STOP: "1s"}
@@ -253,6 +253,43 @@ def test_an_owner_of_the_meantime_is_read() -> None:
         assert [pod["metadata"]["labels"]["app"] for pod in world.pods(on="n1")] == ["agent"]
 
 
+def volume(name: str, claim: str, node: str) -> list[Raw]:
+    """A claim that is bound to a volume, which is attached to the node."""
+    space = {"name": manifests.SHOP, "namespace": manifests.SHOP}
+    mode = {"accessModes": ["ReadWriteMany"]}
+    ref = {"kind": "PersistentVolumeClaim", "namespace": manifests.SHOP, "name": claim}
+    attached = {"attacher": "csi.example", "nodeName": node, "source": {"persistentVolumeName": name}}
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {**space, "name": claim},
+            "spec": {**mode, "volumeName": name},
+        },
+        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": {**mode, "claimRef": ref}},
+        {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "VolumeAttachment",
+            "metadata": {"name": f"csi-{name}-{node}"},
+            "spec": attached,
+            "status": {"attached": True},
+        },
+    ]
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_a_volume_is_not_waited_for_as_long_as_a_pod_that_stays_uses_it(stays: bool) -> None:
+    mounts = [{"name": "data", "persistentVolumeClaim": {"claimName": "shared"}}]
+    own = {"volumes": mounts} if stays else {}
+    objects = (manifests.daemon_set("agent", **own), manifests.deployment("web", 2, volumes=mounts, annotations=SLOW))
+    with world_of(*volume("pv-1", "shared", "n1"), *objects) as world:
+        _me, task = begun(world)
+        world.machine.run_for(120.0)
+        assert task.alive != stays
+        world.delete(kinds.VOLUME_ATTACHMENTS, "csi-pv-1-n1")
+        assert said(ended(world, task))[0] == "drained"
+
+
 # -- the gates -----------------------------------------------------------------------------------------
 
 
@@ -356,3 +393,39 @@ def test_the_plan_knows_who_is_alive_whatever_the_holders_clock_says(skew: float
         me.process.kill()
         world.machine.run_for(90)
         assert codes("bob") & {"held", "abandoned"} == {"abandoned"}
+
+
+def failed(world: World, name: str) -> None:
+    """The kubelet ends the pod for good, as it does under pressure."""
+    pod = world.get(kinds.PODS, name)
+    status = {**pod["status"], "phase": "Failed", "reason": "Evicted", "conditions": []}
+    world.objects.replace(kinds.PODS, pod, {**pod, "status": status}, "status")
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.5, 1.0, 2.0, 3.0])
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_a_pod_that_fails_on_its_node_meanwhile_goes_like_one_that_has_finished(replicas: int, seconds: float) -> None:
+    with world_of(manifests.deployment("web", replicas, annotations=SLOW)) as world:
+        leaving = [pod["metadata"]["name"] for pod in world.pods(on="n1")]
+        _me, task = begun(world)
+        world.machine.run_for(seconds)
+        if left := [name for name in leaving if world.find(kinds.PODS, name)]:
+            failed(world, left[-1])
+        assert said(ended(world, task))[0] == "drained"
+        assert world.pods(on="n1") == []
+        assert world.get(kinds.DEPLOYMENTS, "web")["spec"]["replicas"] == replicas
+
+
+def test_a_pod_that_fails_as_its_swap_ends_goes_as_well() -> None:
+    with world_of(manifests.deployment("web", 1, annotations=SLOW)) as world:
+        (leaving,) = (pod["metadata"]["name"] for pod in world.pods(on="n1"))
+        _me, task = begun(world)
+
+        def lowered(event: Event) -> None:
+            if event.resource == kinds.DEPLOYMENTS.resource and event.raw["spec"]["replicas"] == 1:
+                world.on_event.remove(lowered)
+                failed(world, leaving)
+
+        world.on_event.append(lowered)
+        assert said(ended(world, task))[0] == "drained"
+        assert world.pods(on="n1") == []

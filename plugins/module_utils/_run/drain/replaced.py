@@ -1,36 +1,15 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""After a pod has gone: is its replacement ready elsewhere, is its volume detached?"""
+"""After a pod has gone: is its replacement ready elsewhere, and what else has to follow its end?"""
 
 from __future__ import annotations
 
-import functools
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
-    lookups,
-    objects,
-    pod_plan,
-    scopes,
-    snapshots,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, aside, by_name, context
-
-ATTACHMENTS = kinds.VOLUME_ATTACHMENTS
-
-LOOK_EVERY = 1.0
-"""Seconds between two lists of VolumeAttachments while one is waited for."""
-
-Volumes = t.AbstractSet[tuple[str, str]]
-"""Names of volumes, each after its node."""
-
-LOOK, UNKNOWN = "attachments", "whether volumes are still attached is being looked up"
-
-MANY = 1000
-"""VolumeAttachments of a cluster of which it is not worthwhile to list all each time."""
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import lookups, pod_plan, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import detached
 
 SLICES_BEHIND = 5.0
 """Seconds for which EndpointSlices may lack pods that are ready; a Service may also have another selector by now."""
@@ -46,26 +25,21 @@ class Replacements:
         self, ctx: context.Context, wait_for: t.Collection[str], wake: t.Callable[[], None] = lambda: None
     ) -> None:
         self._ctx, self._wait_for = ctx, wait_for
-        self._aside = aside.Aside(ctx, "volumes", wake)
+        self.volumes = detached.Detachments(ctx, wake)
         self._ready: dict[str, int] = {}
         self._served: dict[tuple[str, str], int] = {}
         self._complete_at: float | None = None
-        self._volumes: set[tuple[str, str]] = set()
-        self._attached: list[str] = []
-        self._known: list[str] = []
-        self._looked = float("-inf")
         self._judged: snapshots.Snapshot | None = None
         self._judged_at = float("-inf")
         self.waited_for: list[str] = []
 
     def expect(self, plan: pod_plan.PodPlan, snapshot: snapshots.Snapshot) -> None:
         """Remember what has to follow this pod's end."""
+        if plan.route == "skip":
+            self.volumes.stays(plan, snapshot)
         if plan.route not in ("evict", "swap", "job") or plan.tolerant:
             return
-        for claim in plan.pod.claims:
-            found = snapshot.claim(plan.pod.namespace, claim) or {}
-            if volume := (found.get("spec") or {}).get("volumeName"):
-                self._volumes.add((plan.pod.node, volume))
+        self.volumes.leaves(plan.pod, snapshot)
         if plan.route == "swap" or plan.code in ("local_volume", "no_free_device"):
             # With a swap the new pods are ready already; with what the node alone has, none can be before it is back.
             return
@@ -85,11 +59,11 @@ class Replacements:
     def missing(self, snapshot: snapshots.Snapshot) -> list[str]:
         now = self._ctx.clock.now()
         known = now - self._judged_at < JUDGE_EVERY if self.waited_for else self._judged is snapshot
-        known = known and not self._aside.done(LOOK)
+        known = known and not self.volumes.answered
         if not known:
             self._judged, self._judged_at, wanted = snapshot, now, self._wait_for
             short = self._lacking(snapshot) if "replacement" in wanted else []
-            self.waited_for = short or (self._still_attached() if self._volumes and "volumes" in wanted else [])
+            self.waited_for = short or (self.volumes.left(snapshot) if "volumes" in wanted else [])
         return self.waited_for
 
     def _lacking(self, snapshot: snapshots.Snapshot) -> list[str]:
@@ -113,47 +87,7 @@ class Replacements:
 
     def close(self) -> None:
         """Look for nothing any more."""
-        self._aside.close()
-
-    def _still_attached(self) -> list[str]:
-        """The volumes of the last look; while the next one is under way, nothing says that none is attached."""
-        now = self._ctx.clock.now()
-        if self._aside.done(LOOK):
-            of, left = self._aside.answer(LOOK)
-            self._attached = [f"volume {volume} is still attached to node {node}" for node, volume in sorted(left)]
-            self._looked = now if of == self._volumes else float("-inf")
-        if now - self._looked >= LOOK_EVERY and not self._aside.going(LOOK):
-            self._aside.start(LOOK, functools.partial(self._look, frozenset(self._volumes)))
-        return self._attached or ([UNKNOWN] if self._aside.going(LOOK) else [])
-
-    def _look(self, volumes: Volumes) -> tuple[Volumes, Volumes]:
-        return volumes, self._left(volumes)
-
-    def _left(self, volumes: Volumes) -> Volumes:
-        """Which of them are attached. Of many the few that were at the last look by their names, until none is.
-
-        A list of all proves that none is, whatever was attached meanwhile.
-        """
-        if 0 < len(self._known) <= scopes.FEW:
-            known = [raw for name in self._known for raw in by_name.named(self._ctx.cluster, ATTACHMENTS, name)]
-            if left := _waited(volumes, known):
-                return left
-        nodes = {node for node, _volume in volumes}
-        listed = self._ctx.cluster.items(ATTACHMENTS, patience=act.PATIENCE, keep=lambda raw: _of(nodes, raw)).items
-        found = [raw for raw in listed if raw]
-        self._known = [raw["metadata"]["name"] for raw in found if len(listed) > MANY and _waited(volumes, [raw])]
-        return _waited(volumes, found)
-
-
-def _waited(volumes: Volumes, found: t.Sequence[objects.Raw]) -> Volumes:
-    """The volumes among these, each with its node, that the attachments are of."""
-    nodes = {node for node, _volume in volumes}
-    return volumes & {(node, volume) for node in nodes for volume in dead.attached_to(found, node)}
-
-
-def _of(nodes: t.Container[str], raw: objects.Raw) -> objects.Raw | None:
-    """The attachment, if it is to one of the nodes."""
-    return raw if (raw.get("spec") or {}).get("nodeName") in nodes else None
+        self.volumes.close()
 
 
 def _short(snapshot: snapshots.Snapshot, uid: str, before: int) -> str:

@@ -81,7 +81,7 @@ class Routing:
                     self._gone(move, now)
                 elif found.deleting and move.state == "waiting":
                     move.state, move.left_at = "leaving", now
-                elif found.finished and move.plan.route == "wait":
+                elif found.finished and move.plan.route in ("wait", "swap"):
                     stale.add(name)
             if present.keys() - site.moves.keys():
                 stale.add(name)
