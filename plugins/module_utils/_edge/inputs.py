@@ -39,6 +39,30 @@ RUN_ID = re.compile(r"[a-z0-9]([a-z0-9-]{0,50}[a-z0-9])?")
 
 CHOSEN = "reboot_required"
 """Instead of names of nodes: those whose hosts have to be rebooted. No node can be called so."""
+POLICY = (
+    "backend",
+    "fallback",
+    "koordinator_namespace",
+    "koordinator_deployment",
+    "koordinator_config_map",
+    "koordinator_key",
+    "job_wait",
+    "allow_interruption",
+    "swap_blocked",
+    "reactive_budgets",
+    "operator_budget_wait",
+    "force",
+    "delete_emptydir_data",
+    "fenced",
+    "rules",
+)
+FORECAST = ("before_pod", "settle", "order", "zone_key", "max_per_zone", "node_conditions", "planned_notice")
+POLICIES: t.Mapping[str, tuple[str, ...]] = {
+    "plan": (*POLICY, *FORECAST),
+    "guard": ("swap_blocked", "allow_interruption", "rules", "reactive_budgets", "settle"),
+    "drain": POLICY,
+}
+"""What every call of a run is told that plans how pods are moved, prepares that, or does it."""
 LISTS = ("nodes", "taints", "fenced", "rules", "reactive_budgets", "window", "reboot_checks", "reboot_files")
 """The variables that are lists."""
 EVERY_NODE = "kubernetes.io/hostname"
@@ -311,7 +335,8 @@ def read(raw: t.Mapping[str, t.Any], playbook: str, extra: t.Iterable[str] = ())
     values["asks_hosts"] = values["nodes"] == [CHOSEN] or _only_reboots(values, playbook)
     if values["nodes"] == [CHOSEN]:
         values["nodes"], values["node_selector"] = [], values["node_selector"] or EVERY_NODE
-    return {**values, "fingerprint": mark, "errors": wrong}
+    policies = {call: {name: values[name] for name in names} for call, names in POLICIES.items()}
+    return {**values, "policies": policies, "fingerprint": mark, "errors": wrong}
 
 
 def unknown(full: str) -> str:

@@ -15,8 +15,8 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-HERE = Path(__file__).parents[3]
-CANNED = Path(__file__).parent / "canned"
+HERE = Path(__file__).resolve().parents[3]
+CANNED = HERE / "tests/unit/edge" / "canned"
 RESULT = re.compile(r"^(?:(?:ok|changed|skipping|fatal): \[|included: .* for )([\w-]+)", re.MULTILINE)
 
 
@@ -38,8 +38,10 @@ def collection(folder: Path) -> Path:
     return folder / "collections"
 
 
-def played(folder: Path, *options: str, failing: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """A run of ``maintain`` on nodes a (first wave), b, c and d (second wave); ``failing`` is as in the can."""
+def played(
+    folder: Path, *options: str, failing: Mapping[str, str] | None = None, playbook: str = "maintain"
+) -> subprocess.CompletedProcess[str]:
+    """A run on nodes a (first wave), b, c and d (second wave); ``failing`` is as in the can."""
     environ = {
         **os.environ,
         "ANSIBLE_COLLECTIONS_PATH": str(collection(folder)),
@@ -50,11 +52,12 @@ def played(folder: Path, *options: str, failing: Mapping[str, str] | None = None
         "COUNTED": str(HERE / "plugins/filter/maintain_summary.py"),
         "SUMMED": str(folder / "summed"),
         "CALLED": str(folder / "called"),
+        "ARGUMENTS": str(folder / "arguments"),
         "FAILING": json.dumps(failing or {}),
     }
     (folder / "ansible.cfg").touch()
     (folder / "work.yml").write_text("- ansible.builtin.meta: noop\n")
-    command = [sys.executable, "-m", "ansible", "playbook", "kubeops.node_maintenance.maintain", "-i", "a,b,c,d,"]
+    command = [sys.executable, "-m", "ansible", "playbook", f"kubeops.node_maintenance.{playbook}", "-i", "a,b,c,d,"]
     command += ["-e", "maintain_nodes=a,b,c,d", "-e", "ansible_connection=local", *options]
     command += ["-e", f"ansible_python_interpreter={sys.executable}"]
     return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=300, check=False)
@@ -84,7 +87,7 @@ def test_a_wave_without_work_on_hosts_is_one_host_and_few_tasks(tmp_path: Path) 
 
 def test_nodes_that_failed_are_given_back_although_their_hooks_cannot_be_called(tmp_path: Path) -> None:
     hooks = {"maintain_after_node": [{"nodes": "pool", "http": {"url": "https://example.invalid/back"}}]}
-    failing = {"node_drain": "nodes", "maintenance_hooks called": "call"}
+    failing = {"node_drain": "failed", "maintenance_hooks called": "call"}
     done = played(tmp_path, "-e", json.dumps(hooks), failing=failing)
     assert done.returncode == 2, done.stdout + done.stderr
     called = (tmp_path / "called").read_text().splitlines()

@@ -4,8 +4,9 @@
 
 """Answers every module's call as a cluster would where all goes well: in two waves, of one node and of the others.
 
-Each call is noted in the file that ``CALLED`` names, as module and state. ``FAILING`` are those that fail, in
-JSON: with "nodes" all its nodes fail, with "call" it fails as a whole.
+Each call is noted in the file that ``CALLED`` names, as module and state, and with its arguments in ``ARGUMENTS``.
+``FAILING`` are those that fail, in JSON: with "call" it fails as a whole, with another word all its nodes fail, with
+this outcome.
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ class ActionModule(ActionBase):
         call = f"{module} {self._templar.template(args.get('state', ''))}".strip()
         with Path(os.environ["CALLED"]).open("a") as file:
             file.write(f"{call}\n")
+        with Path(os.environ["ARGUMENTS"]).open("a") as file:
+            file.write(json.dumps([module, args], default=str) + "\n")
         failing = json.loads(os.environ.get("FAILING", "{}")).get(call)
         if failing == "call":
             return {"changed": False, "failed": True, "msg": f"{call} failed."}
         names = list(args.get("nodes") or ())
-        failed = {"failed": True, "outcome": "failed"} if failing else {"failed": False, "outcome": "ok"}
+        failed = {"failed": True, "outcome": failing} if failing else {"failed": False, "outcome": "ok"}
         nodes = [{"name": name, **failed, "message": "", "address": ""} for name in names]
         answer: dict[str, Any] = {"changed": False, "failed": False, "msg": "", "nodes": nodes}
         if module == "maintenance_plan":
