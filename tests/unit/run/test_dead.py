@@ -121,10 +121,15 @@ def site(world: World, *states: State, grace: int = 30) -> NodeDrain:
     return made
 
 
-def given_up_after(world: World, here: NodeDrain, most: float = 200.0) -> tuple[float | None, str]:
+def given_up_after(
+    world: World, here: NodeDrain, most: float = 200.0, *, hangs: bool = False
+) -> tuple[float | None, str]:
     def watch(ctx: Context) -> tuple[float | None, str]:
-        silence, began = Silence(ctx), ctx.clock.now()
+        silence, began = Silence(ctx, {"n1": here}, lambda: None), ctx.clock.now()
         while ctx.clock.now() - began < most:
+            raw = world.get(kinds.NODES, "n1")
+            if not hangs and here.node and raw["metadata"]["resourceVersion"] != here.node.resource_version:
+                here.node = Node.of(raw)
             if why := silence.given_up(here):
                 return ctx.clock.now() - began, why
             ctx.clock.sleep(0.5)
@@ -149,13 +154,15 @@ def test_a_lost_node_is_given_up(world: World, states: tuple[State, ...], second
     assert ("-e maintain_fenced=n1" in why) is (seconds is not None)
 
 
-def test_a_node_that_dies_in_the_middle_is_noticed_by_what_is_overdue(world: World) -> None:
+@pytest.mark.parametrize(("hangs", "seconds"), [(False, 12.0), (True, 38.5)])
+def test_a_node_that_dies_in_the_middle_is_noticed_by_the_watch_or_by_what_is_overdue(
+    world: World, hangs: bool, seconds: float
+) -> None:
     world.set_node_ready("n1")
     here = site(world, "leaving", grace=30)
     after(world, 10, lambda: world.set_node_ready("n1", "Unknown"))
-    passed, why = given_up_after(world, here)
-    assert passed is not None
-    assert 35 < passed < 45
+    passed, why = given_up_after(world, here, hangs=hangs)
+    assert passed == seconds
     assert "Pod shop/p0 is terminating" in why
 
 

@@ -11,6 +11,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import DrainOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead
@@ -18,6 +19,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drai
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.sites import Bench
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import nodes
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 
 Make = t.Callable[..., Bench]
@@ -41,16 +43,24 @@ def bench() -> t.Iterator[Make]:
         one.world.close()
 
 
-def looks(one: Bench, verb: str = "get", resource: str = "nodes") -> int:
+def looks(one: Bench, verb: str = "list", resource: str = "nodes") -> int:
     return sum((sent.request.verb, sent.request.resource) == (verb, resource) for sent in one.world.log)
+
+
+def watched(one: Bench) -> None:
+    """What the watch says of the node."""
+    raw, node = one.world.find(kinds.NODES, "n1"), one.site.node
+    if raw is not None and (node is None or raw["metadata"]["resourceVersion"] != node.resource_version):
+        one.site.node = Node.of(raw)
 
 
 # -- silence -------------------------------------------------------------------------------------------
 
 
-def given_up(one: Bench, silence: dead_nodes.Silence | None = None) -> str:
-    found = silence or one.closing._silence
-    return one.do(lambda: found.given_up(one.site))
+def given_up(one: Bench) -> str:
+    found = one.do(lambda: one.closing._silence.given_up(one.site))
+    one.world.machine.run_for(0.01)
+    return found
 
 
 @pytest.mark.parametrize(("seconds", "looked"), [(35.0, 0), (35.1, 1)])
@@ -61,7 +71,8 @@ def test_a_node_that_is_ready_is_looked_at_when_a_pod_is_five_seconds_over_its_g
     one.move("p0", "leaving", left_at=one.ctx.clock.now())
     one.move("p1", "waiting")
     one.world.machine.run_for(seconds)
-    assert (given_up(one), looks(one)) == ("", looked)
+    before = looks(one)
+    assert (given_up(one), looks(one) - before) == ("", looked)
 
 
 @pytest.mark.parametrize("known", ["nothing", "Unknown", "True"])
@@ -72,7 +83,8 @@ def test_a_node_that_is_not_known_to_be_ready_is_looked_at_at_once(bench: Make, 
     one.site.node = (
         None if known == "nothing" else objects.snapshot(nodes=[objects.node("n1", **conditions)]).nodes["n1"]
     )
-    assert (given_up(one), looks(one)) == ("", known != "True")
+    before = looks(one)
+    assert (given_up(one), looks(one) - before) == ("", known != "True")
 
 
 @pytest.mark.parametrize("state", ["gone", "asked"])
@@ -82,29 +94,69 @@ def test_without_pods_and_while_an_answer_is_awaited_nobody_looks(bench: Make, s
     one.move("p0", state)
     if state == "asked":
         one.move("p1", "leaving")
-    assert (given_up(one), looks(one)) == ("", 0)
+    before = looks(one)
+    assert (given_up(one), looks(one) - before) == ("", 0)
 
 
-def test_a_node_is_looked_at_every_two_seconds(bench: Make) -> None:
-    one = bench("n1")
-    one.site.node = None
-    one.move("p0", "waiting")
-    for _turn in range(9):
-        given_up(one)
+def test_all_nodes_are_listed_at_once_and_every_fifteen_seconds(bench: Make) -> None:
+    one = bench()
+    for name, site in one.sites.items():
+        one.move(f"of-{name}", "leaving", on=name, left_at=one.ctx.clock.now() - 60)
+        assert site.node is not None
+    before = len(one.world.log)
+    for _turn in range(64):
+        one.do(lambda: [one.closing._silence.given_up(site) for site in one.sites.values()])
         one.world.machine.run_for(0.5)
-    assert looks(one) == 3
+    sent = [(each.request.verb, each.request.resource) for each in one.world.log[before:]]
+    assert sent == [("list", "nodes")] * 3
+
+
+def test_a_list_that_fails_is_not_heeded_and_sent_again(bench: Make) -> None:
+    one = bench("n1")
+    one.move("p0", "leaving")
+    one.me.faults.when(lambda request: request.resource == "nodes", Fault("error"))
+    assert given_up_after(one) == dead_nodes.SETTLED + 0.5
+
+
+@pytest.mark.parametrize("hangs", [True, False])
+def test_a_list_counts_more_than_a_watch_that_has_told_nothing_since(bench: Make, hangs: bool) -> None:
+    """One that hangs shows a node as ready that is lost; one that does not tells that it is back."""
+    one = bench()
+    one.move("p0", "leaving", left_at=one.ctx.clock.now() - 60)
+    one.world.set_node_ready("n1", "Unknown")
+    given_up(one)
+    if not hangs:
+        one.world.set_node_ready("n1")
+        watched(one)
+    for _turn in range(6):
+        one.world.machine.run_for(0.5)
+        why = given_up(one)
+    assert bool(why) is hangs
+
+
+def test_a_node_that_is_back_behind_a_watch_that_hangs_is_not_given_up(bench: Make) -> None:
+    one = bench("n1")
+    one.move("p0", "leaving")
+    one.move("p1", "waiting")
+    watched(one)
+    given_up(one)
+    one.world.set_node_ready("n1")
+    one.sites["n1"].moves.popitem()
+    for _turn in range(60):
+        one.world.machine.run_for(0.5)
+        assert given_up(one) == ""
 
 
 def given_up_after(one: Bench, *events: tuple[float, t.Callable[[], object]], most: float = 60.0) -> float | None:
     """Seconds until the node is given up, while that happens at those times; looked at twice a second."""
     began, left = one.ctx.clock.now(), list(events)
-    one.site.node = None
-    while (now := one.ctx.clock.now() - began) < most:
+    while (now := round(one.ctx.clock.now() - began, 2)) < most:
         if left and now >= left[0][0]:
             left.pop(0)[1]()
+        watched(one)
         if given_up(one):
             return now
-        one.world.machine.run_for(0.5)
+        one.world.machine.run_for(0.49)
     return None
 
 
@@ -119,7 +171,7 @@ def test_progress_on_a_lost_node_is_waited_for(bench: Make) -> None:
     assert given_up_after(one, (3.0, lambda: leaves(1))) == 0.0, "it has stalled"
 
 
-@pytest.mark.parametrize(("last", "seconds"), [("waiting", 25.0), ("leaving", 12.0)])
+@pytest.mark.parametrize(("last", "seconds"), [("waiting", 25.0), ("leaving", 12.5)])
 def test_a_pod_that_is_gone_is_progress(bench: Make, last: t.Any, seconds: float) -> None:
     """Where all are terminating nothing can follow any more."""
     one = bench("n1")
@@ -208,7 +260,7 @@ def test_a_fenced_node_is_looked_at_every_two_seconds(bench: Make) -> None:
     found = []
     for seconds in (0.0, 1.9, 0.1, 1.9, 0.1):
         empties.look(seconds)
-        found.append((looks(one), looks(one, "list", kinds.VOLUME_ATTACHMENTS.resource)))
+        found.append((looks(one, "get"), looks(one, "list", kinds.VOLUME_ATTACHMENTS.resource)))
     assert found == [(1, 1), (1, 1), (2, 2), (2, 2), (3, 3)]
 
 

@@ -11,7 +11,14 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, whole, world
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import dead_nodes
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import (
+    manifests,
+    nodes,
+    test_draining,
+    whole,
+    world,
+)
 
 FIXED, EACH_NODE = 97, 7
 RENEWALS = 1
@@ -43,17 +50,32 @@ class Counting:
 def test_a_wave_costs_the_same_for_many_pods_and_little_for_each_node(
     monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    nodes = tuple(f"a{number}" for number in range(2 * count))
+    names = tuple(f"a{number}" for number in range(2 * count))
     pods = [manifests.deployment(f"web{number}", 6) for number in range(3 * count)]
-    with world.World([manifests.node("z"), *map(manifests.node, nodes), *pods]) as here:
+    with world.World([manifests.node("z"), *map(manifests.node, names), *pods]) as here:
         counted = Counting(here, monkeypatch)
         actor = here.process("me")
-        run = actor.spawn(lambda: whole.maintain(actor, whole.Input(nodes, serial=count)))
+        run = actor.spawn(lambda: whole.maintain(actor, whole.Input(names, serial=count)))
         here.machine.run_until(lambda: not run.alive)
         assert run.value().ok
     second = [number for number, (name, _sent) in enumerate(counted.calls) if name == "make_plan"][2]
     wave = counted.calls[second:-1]
-    names = ["make_plan", "cordon", "guard", "drain", "cordon", "make_plan", "state", "guard", "cordon", "state"]
-    assert [name for name, _sent in wave] == names
+    calls = ["make_plan", "cordon", "guard", "drain", "cordon", "make_plan", "state", "guard", "cordon", "state"]
+    assert [name for name, _sent in wave] == calls
     least = FIXED + EACH_NODE * count
     assert least <= sum(sent for _name, sent in wave) <= least + RENEWALS, wave
+
+
+def test_pods_that_end_late_cost_no_requests_for_each_node() -> None:
+    """Their nodes are known by the watch, and all of them are listed now and then."""
+    names = tuple(f"a{number}" for number in range(20))
+    loads = [manifests.deployment(f"web{number}", 8, terminationGracePeriodSeconds=1) for number in range(5)]
+    with test_draining.world_of(*loads, leaving=names) as here:
+        _me, task = test_draining.begun(here, *names)
+        here.controller(nodes.Kubelets).lag = 12.0
+        before, at = len(here.log), here.machine.now
+        assert not test_draining.ended(here, task).failed
+        asked = (sent.request for sent in here.log[before:] if sent.request.resource == "nodes")
+        read = [one for one in asked if not one.writes]
+        assert len(read) <= 5 + (here.machine.now - at) / dead_nodes.LIST_EVERY
+        assert [one for one in read if one.verb == "get"] == []

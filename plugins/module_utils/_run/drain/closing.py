@@ -113,7 +113,7 @@ class Closing:
     pod_timeout: float
 
     def __post_init__(self) -> None:
-        self._silence = dead_nodes.Silence(self.ctx)
+        self._silence = dead_nodes.Silence(self.ctx, self.routing.sites, self.routing.live.nudge)
         self._proofs = aside.Aside(self.ctx, "proof", self.routing.live.nudge)
         self._live, self._sites, self._replacements = self.routing.live, self.routing.sites, self.routing.replacements
 
@@ -201,8 +201,9 @@ class Closing:
         self._settle(site, self._recorded(site))
 
     def close(self) -> None:
-        """Wait for proofs that are under way."""
+        """Wait for proofs and lists that are under way."""
         self._proofs.close()
+        self._silence.close()
 
     def _settle(self, site: node_drains.NodeDrain, proof: Proof) -> None:
         if isinstance(proof, standing.Fallen):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds, verbs
@@ -25,14 +26,24 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import cordon, standing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, live_view, observe
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
+    act,
+    aside,
+    by_name,
+    context,
+    live_view,
+    observe,
+    pod_moves,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import node_drains
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import surge_lease
 
 LISTEN = 12.0
 """Seconds for which a lease has to stay as it is, by our own clock: a kubelet renews it every 10 s."""
+LIST, LIST_EVERY = "nodes", 15.0
+"""Seconds between two lists of nodes with overdue pods."""
 LOOK_EVERY = 2.0
-"""Seconds between two looks at a node or at the attachments."""
+"""Seconds between two looks at a fenced node or at attachments, and between two lists that are to confirm a loss."""
 TICK = 0.5
 OVERDUE = 5.0
 """Seconds after its grace period from which a pod that has not ended makes us look at its node."""
@@ -58,13 +69,32 @@ class _Standstill:
         self._seen.pop(node, None)
 
 
-class Silence:
-    """Notices nodes whose kubelet is gone, before the drain or in the middle of it."""
+@dataclasses.dataclass(frozen=True)
+class _List:
+    """Nodes as a list found them, which began at ``began``, when the watch had them as they were ``before``."""
 
-    def __init__(self, ctx: context.Context) -> None:
-        self.ctx = ctx
-        self._looked: dict[str, float] = {}
-        self._nodes: dict[str, objects.Node | None] = {}
+    began: float = float("-inf")
+    before: t.Mapping[str, objects.Node | None] = dataclasses.field(default_factory=dict)
+    found: t.Mapping[str, objects.Node] = dataclasses.field(default_factory=dict)
+
+    def newest(self, name: str, watched: objects.Node | None) -> objects.Node | None:
+        """The node as listed, unless the watch has told of it since."""
+        return self.found.get(name, watched) if self.before.get(name) is watched else watched
+
+
+class Silence:
+    """Notices nodes whose kubelet is gone, before the drain or in the middle of it.
+
+    The watch knows that. As it may hang, a list says how nodes with overdue pods are, too: every ``LIST_EVERY``, and
+    before one of them is given up. It is sent beside the loop; ``wake`` is called when it is there.
+    """
+
+    def __init__(
+        self, ctx: context.Context, sites: t.Mapping[str, node_drains.NodeDrain], wake: t.Callable[[], None]
+    ) -> None:
+        self.ctx, self._sites = ctx, sites
+        self._aside = aside.Aside(ctx, "nodes", wake)
+        self._list, self._began = _List(), float("-inf")
         self._standstill = _Standstill()
 
     def given_up(self, site: node_drains.NodeDrain) -> str:
@@ -72,11 +102,11 @@ class Silence:
         now, left = self.ctx.clock.now(), site.left()
         if not left or any(move.state == "asked" for move in left):
             return ""
-        overdue = any(m.left_at is not None and now - m.left_at > m.pod.grace_seconds + OVERDUE for m in left)
-        if not overdue and site.node is not None and site.node.ready:
-            return ""
-        node = self._look(site, now)
-        if not dead.lost(node):
+        suspect = _suspect(site, now)
+        if suspect:
+            self._look(now, LIST_EVERY)
+        node = self._list.newest(site.name, site.node)
+        if not suspect or not dead.lost(node):
             self._standstill.forget(site.name)
             return ""
         state = tuple((move.pod.uid, move.state) for move in site.moves.values())
@@ -84,28 +114,55 @@ class Silence:
         ending = [move for move in left if move.state == "leaving"]
         if seconds < (SETTLED if len(ending) == len(left) else STALLED):
             return ""
-        names = ", ".join(str(move.pod.ref) for move in ending[:5])
-        names += f" and {len(ending) - 5} more" if len(ending) > 5 else ""
-        words = [
-            f"its kubelet has not responded{dead.since(t.cast(objects.Node, node))}, so terminating pods never end"
-        ]
-        if ending:
-            words.append(f"{names} {'is' if len(ending) == 1 else 'are'} terminating")
-        words += [
-            f"{move.pod.ref} was not evicted ({(move.blocked_by or {}).get('message') or move.plan.reason})"
-            for move in left
-            if move.state != "leaving"
-        ][:5]
-        return (
-            f"{'. '.join(words)}. They end when the kubelet is back. If the machine is certainly off, set "
-            f"{option.options(fenced=(site.name,))}."
-        )
+        if self._list.began < now - seconds:
+            self._look(now, LOOK_EVERY)
+            return ""
+        return _given_up(t.cast(objects.Node, node), left, ending)
 
-    def _look(self, site: node_drains.NodeDrain, now: float) -> objects.Node | None:
-        if now - self._looked.get(site.name, float("-inf")) >= LOOK_EVERY:
-            self._looked[site.name] = now
-            self._nodes[site.name] = _node(self.ctx, site.name) or self._nodes.get(site.name)
-        return self._nodes.get(site.name)
+    def close(self) -> None:
+        """Wait for a list that is under way."""
+        self._aside.close()
+
+    def _look(self, now: float, every: float) -> None:
+        """Take in the list that has come; begin another one if the last began so long ago."""
+        if self._aside.done(LIST):
+            # What was known before holds until they can be listed again.
+            with contextlib.suppress(errors.ClusterError):
+                self._list = self._aside.answer(LIST)
+        if self._aside.going(LIST) or now - self._began < every:
+            return
+        self._began = now
+        before = {name: site.node for name, site in self._sites.items() if site.open and _suspect(site, now)}
+        self._aside.start(LIST, functools.partial(self._listed, now, before))
+
+    def _listed(self, now: float, before: t.Mapping[str, objects.Node | None]) -> _List:
+        found, _whole = by_name.nodes_of(self.ctx.cluster, before)
+        return _List(now, before, {name: objects.Node.of(found[name]) for name in before if name in found})
+
+
+def _suspect(site: node_drains.NodeDrain, now: float) -> bool:
+    """Whether its kubelet may be gone: it is not known to be ready, or a pod should have ended."""
+    if site.node is None or not site.node.ready:
+        return True
+    return any(m.left_at is not None and now - m.left_at > m.pod.grace_seconds + OVERDUE for m in site.left())
+
+
+def _given_up(node: objects.Node, left: t.Sequence[pod_moves.Move], ending: t.Sequence[pod_moves.Move]) -> str:
+    """What became of its pods, and what helps."""
+    names = ", ".join(str(move.pod.ref) for move in ending[:5])
+    names += f" and {len(ending) - 5} more" if len(ending) > 5 else ""
+    words = [f"its kubelet has not responded{dead.since(node)}, so terminating pods never end"]
+    if ending:
+        words.append(f"{names} {'is' if len(ending) == 1 else 'are'} terminating")
+    words += [
+        f"{move.pod.ref} was not evicted ({(move.blocked_by or {}).get('message') or move.plan.reason})"
+        for move in left
+        if move.state != "leaving"
+    ][:5]
+    return (
+        f"{'. '.join(words)}. They end when the kubelet is back. If the machine is certainly off, set "
+        f"{option.options(fenced=(node.name,))}."
+    )
 
 
 class Evacuation:
