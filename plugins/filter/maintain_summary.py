@@ -9,6 +9,7 @@ import typing as t
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary import (
     announced,
     back,
+    failed_task,
     hooked,
     lines,
     reboot,
@@ -40,7 +41,7 @@ options:
     description: What to summarize.
     type: str
     choices: [plan, traces, reboot, choice, start, wave, through, broken, came, run, soak, release, recovery, hooks,
-      task_files, announced, rehearsal_input, rehearsal_run, rehearsal, comparison]
+      task_files, failed_task, announced, rehearsal_input, rehearsal_run, rehearsal, comparison]
     required: true
   known:
     description: What else the playbook knows, by the names that the summary uses for it.
@@ -75,6 +76,7 @@ SUMMARIES: dict[str, t.Callable[..., dict[str, t.Any]]] = {
     "recovery": back.recovery,
     "hooks": hooked.hooked,
     "task_files": hooked.task_files,
+    "failed_task": failed_task.failed_task,
     "announced": announced.announced,
     "rehearsal_input": rehearsed.rehearsal_input,
     "rehearsal_run": rehearsed.rehearsal_run,

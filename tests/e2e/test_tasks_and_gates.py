@@ -21,7 +21,8 @@ from witness.kinds import OWN_NAMESPACE
 from witness.log import Json
 
 RECORD = "maintenance.kubeops.io/record"
-FAIL: Json = {"name": "Patch it", "ansible.builtin.fail": {"msg": "no such package"}}
+SAYS = "echo Reading lists; echo no such package >&2; exit 3"
+FAIL: Json = {"name": "Patch it", "ansible.builtin.command": {"argv": ["sh", "-c", SAYS]}}
 
 
 def stays_out(arena: Arena, run: Run, here: str) -> None:
@@ -60,7 +61,13 @@ def test_when_the_users_tasks_fail_the_node_stays_out(arena: Arena, play: Player
     with watching() as seen:
         run = play("maintain", **arguments)
         stays_out(arena, run, here)
-        assert "no such package" in run.text
+        (problem,) = run.report["problems"]
+        for said in ("Patch it", here, "rc 3", "no such package"):
+            assert said in problem["message"]
+            assert said in run.text
+        (line,) = run.report["nodes"]
+        assert line["tasks_failed"]
+        assert "maintain_until" not in run.text
         Path(tasks).write_text("- name: Now it works\n  ansible.builtin.command: 'true'\n", encoding="utf-8")
         run = play("maintain", **arguments)
         assert run.ok, run.text

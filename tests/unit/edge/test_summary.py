@@ -200,10 +200,27 @@ def test_a_failure_and_the_waves_that_were_not_begun_for_it_are_in_the_last_mess
     found = run([{"failed": [entry("a", failed=True, message="No luck. ")], "stop": ""}, {}])
     assert (found["well"], found["clean"], found["left"]) == (False, False, ["c"])
     assert [each["name"] for each in found["failed"]] == ["a"]
-    assert found["wrong"] == [
-        "No luck.",
-        "Not started: c. Because of the failures above, or because maintain_until has passed.",
-    ]
+    assert found["wrong"] == ["No luck.", "Not started: c. Because of the failures above."]
+
+
+FAILED = {"failed": [entry("a", failed=True, message="No luck.")], "stop": ""}
+
+
+@pytest.mark.parametrize(
+    ("first", "until", "said"),
+    [
+        (FAILED, None, (True, False)),
+        (FAILED, "", (True, False)),
+        (FAILED, 200.0, (True, False)),
+        (FAILED, "50.0", (True, True)),
+        (WELL, 50.0, (False, True)),
+        (WELL, None, (False, False)),
+    ],
+    ids=["failures", "no time", "time left", "both", "time", "neither"],
+)
+def test_only_what_can_be_the_cause_is_said_of_waves_that_did_not_start(first: Any, until: Any, said: Any) -> None:
+    wrong = run([first, {}], until=until, now="100.0")["wrong"][-1]
+    assert ("failures above" in wrong, "maintain_until" in wrong) == said
 
 
 def test_a_wave_that_does_not_fit_any_more_says_all_about_those_behind_it() -> None:

@@ -22,7 +22,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.report.sample impor
 SHAPE = {
     "": "actions advice by check ended failed findings given_back headline nodes pods problems reason refusals run "
     "services started swaps totals verdict version watched",
-    "nodes": "left marks message name outcome pods_failed pods_moved seconds spans waits wave",
+    "nodes": "left marks message name outcome pods_failed pods_moved seconds spans tasks_failed waits wave",
     "nodes.spans": "end open phase seconds start",
     "nodes.marks": "at message what",
     "pods": "blocked_by code failed fits forecast_seconds held_seconds marks moved name namespace node outcome owner "
@@ -81,7 +81,7 @@ def test_no_secret_comes_through() -> None:
 
 def test_the_summary_says_first_what_matters_and_last_what_to_do() -> None:
     lines = summary_text(build_report(Sample(fail_tasks=[1]).results), path="/reports/report.html").splitlines()
-    assert lines[0].startswith("Never dark, but 1 of 3 nodes failed. 3 nodes: 2 back in service, 1 failed; 42 pods")
+    assert lines[0].startswith("Never dark, but your tasks failed on 1 of 3 nodes. 3 nodes: 2 back in service")
     assert "  report    /reports/report.html" in lines
     assert [line.split() for line in lines if line.startswith("  worker-02")] == [
         ["worker-02", "2", "failed", "4", "min", "02", "s", "14"]

@@ -120,6 +120,7 @@ LANE = model.PodLane(
 )
 WAITING = replace(LANE, moved=False, route="evict")
 PROBLEM = model.Problem("run", "It failed.")
+OUT = (model.Span("cordoned", 0, 1), model.Span("out", 1, 2))
 
 
 @pytest.mark.parametrize(
@@ -128,6 +129,28 @@ PROBLEM = model.Problem("run", "It failed.")
         ({}, {"verdict": "never_dark"}, "Never dark"),
         ({"nodes": 3, "nodes_failed": 1}, {"verdict": "never_dark"}, "Never dark, but 1 of 3 nodes failed"),
         ({}, {"verdict": "never_dark", "problems": (PROBLEM,)}, "Never dark, but the run failed"),
+        (
+            {"nodes": 3, "nodes_failed": 1},
+            {"verdict": "never_dark", "nodes": (line("a"), line("b", "failed", tasks_failed=True))},
+            "Never dark, but your tasks failed on 1 of 3 nodes",
+        ),
+        (
+            {"nodes": 3, "nodes_failed": 2},
+            {"verdict": "never_dark", "nodes": (line("a", "failed"), line("b", "failed", tasks_failed=True))},
+            "Never dark, but 2 of 3 nodes failed",
+        ),
+        ({}, {"verdict": "failed"}, "Failed before the first pod moved"),
+        ({"nodes": 1, "nodes_failed": 1}, {"verdict": "failed"}, "Failed before the first pod moved"),
+        (
+            {"nodes": 1, "nodes_failed": 1},
+            {"verdict": "failed", "nodes": (line("a", "failed", spans=OUT, tasks_failed=True),)},
+            "Your tasks failed on 1 of 1 node",
+        ),
+        (
+            {"nodes": 1, "nodes_failed": 1},
+            {"verdict": "failed", "nodes": (line("a", "failed", spans=OUT),)},
+            "1 of 1 node failed",
+        ),
         ({}, {"verdict": "dark", "services": (service("web", dark(0, 4)),)}, "shop/web was dark for 4.0 s"),
         (
             {},

@@ -14,7 +14,6 @@ CONTINUES = (
     " Run the same command again then; if that is more than 24 hours after the start of this run, with "
     "-e maintain_run=<id>, as printed at its start."
 )
-OTHERWISE = "Because of the failures above, or because maintain_until has passed."
 REPAIRED = "Once the cause is removed, run the same command again."
 
 
@@ -30,6 +29,7 @@ def run(
     finished: t.Sequence[str] = (),
     seconds: t.Sequence[float] = (),
     window: t.Sequence[t.Mapping[str, t.Any]] = (),
+    until: float | str | None = None,
     now: float | str = 0.0,
 ) -> dict[str, t.Any]:
     """The result of the run so far.
@@ -38,8 +38,8 @@ def run(
     planned waves, each with its controller host first, ``waves`` their results as ``came`` has them (``{}`` for one
     that did not start or end; no wave at all if the run did not start), ``taken_up`` the results for what an earlier
     start had ``finished``, ``in_the_way`` why the run did not start, ``descheduler`` the error of its rollout,
-    ``soaks`` what failed in the soaks. ``seconds`` is the forecast for each batch, ``window`` that of the input, and
-    ``now`` the time since the epoch. Returns
+    ``soaks`` what failed in the soaks. ``seconds`` is the forecast for each batch, ``window`` and ``until``
+    those of the input, and ``now`` the time since the epoch. Returns
 
     * ``failed``: an entry about each node that is not where it should be, ``stops``: why waves did not start,
       ``left``: the nodes of waves that did not start for that or another reason;
@@ -48,7 +48,7 @@ def run(
     * ``clean``: every wave succeeded, so that the steps after the waves may run, ``well``: these succeeded too;
     * ``wrong``: the parts of the last message.
     """
-    came = list(filter(None, waves))
+    came = [wave for wave in waves if wave]
     of_waves = [entry for wave in came for entry in wave["failed"]]
     half_back = {entry["name"]: entry for entry in reversed(replies.failed(*taken_up))}
     failures = [*dict(sorted(half_back.items())).values(), *of_waves]
@@ -59,14 +59,12 @@ def run(
     closed = window_input.closed(window, now, ahead[0]) if ahead else ""
     wrong = [*in_the_way, *(entry["message"].strip() for entry in failures), *stops]
     if left and (soaked or not stops):
-        then = f"{closed}{CONTINUES}" if closed else OTHERWISE
+        then = f"{closed}{CONTINUES}" if closed else _why_not(failures, until, float(now))
         wrong.append(f"Not started: {', '.join(left)}. {REPAIRED if soaked else then}")
     wrong.append(descheduler)
-    ended, report = answers.get("ended") or {"skipped": True}, answers.get("report")
-    if "nodes" not in ended and not ended.get("skipped"):
-        wrong.append(ended["msg"])
-    if report and "html" not in report:
-        wrong.append(report["msg"])
+    for call, key in (("ended", "nodes"), ("report", "html")):
+        if (answer := answers.get(call)) and key not in answer and not answer.get("skipped"):
+            wrong.append(answer["msg"])
     return {
         "failed": failures,
         "stops": stops,
@@ -78,6 +76,14 @@ def run(
         "well": not failures and not stops and not left and not descheduler,
         "wrong": [text for text in wrong if text],
     }
+
+
+def _why_not(failures: t.Sized, until: float | str | None, now: float) -> str:
+    """Why waves did not start, as far as it is known."""
+    why = ["of the failures above"] if failures else []
+    if until not in (None, "") and float(until) < now:
+        why.append("maintain_until has passed")
+    return f"Because {', or because '.join(why)}." if why else "The run ended before; see the output above."
 
 
 def soak(answers: replies.Answers) -> dict[str, str]:

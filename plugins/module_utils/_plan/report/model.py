@@ -32,7 +32,10 @@ Verdict = t.Literal[
     "planned",
 ]
 """``not_watched``: pods moved, and no Service was watched; ``stopped``: blockers, and no pod was touched;
-``failed``: it failed before the first pod moved; ``planned``: a plan without blockers."""
+``failed``: it failed, and no pod moved; ``planned``: a plan without blockers."""
+
+AFTER_DRAIN = ("drained", "out", "returning", "parked")
+"""The phases of a node without the pods that had to go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,8 @@ class Mark:
 class NodeLine:
     """One node; ``wave`` counts from 1 (0: in none), ``left`` has the number of pods that stay, by code.
 
-    ``waits`` is why it is not in an earlier wave; empty in the first one.
+    ``waits`` is why it is not in an earlier wave; empty in the first one. ``tasks_failed``: the tasks on its host are
+    what failed.
     """
 
     name: str
@@ -76,11 +80,17 @@ class NodeLine:
     pods_failed: int
     left: tuple[tuple[str, int], ...]
     waits: str = ""
+    tasks_failed: bool = False
 
     @property
     def seconds(self) -> float | None:
         """The time out of service, ``None`` if unknown."""
         return self.spans[-1].end - self.spans[0].start if self.spans else None
+
+    @property
+    def emptied(self) -> bool:
+        """Whether it came further than its drain."""
+        return any(span.phase in AFTER_DRAIN for span in self.spans)
 
     @property
     def touched(self) -> bool:

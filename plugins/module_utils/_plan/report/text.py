@@ -14,7 +14,8 @@ from dataclasses import fields, is_dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import model, timeline
 
-WIDTH = 100
+WIDTH, LINE = 100, 120
+"""Characters of a paragraph's line, and of any line."""
 NODES_SHOWN = 20
 PODS_SHOWN = 30
 LINES_SHOWN = 8
@@ -82,9 +83,7 @@ def headline(report: model.Report) -> str:
     """The verdict in one sentence."""
     totals = report.totals
     if report.verdict == "never_dark":
-        if totals.nodes_failed:
-            return f"Never dark, but {totals.nodes_failed} of {count(totals.nodes, 'node')} failed"
-        return "Never dark, but the run failed" if report.failed else "Never dark"
+        return "Never dark" + (f", but {_failure(report)}" if report.failed else "")
     if report.verdict == "dark":
         worst = max(report.dark, key=lambda s: s.dark_seconds)
         if len(report.dark) == 1:
@@ -97,10 +96,27 @@ def headline(report: model.Report) -> str:
         "check": "Check mode: nothing was changed",
         "nothing_to_do": "Nothing to do",
         "no_pod_moved": "No pod had to move",
-        "failed": "Failed before the first pod moved",
+        "failed": _failed(report),
         "not_watched": f"{count(totals.pods_moved, 'pod')} moved, no Service was watched",
     }
     return words[report.verdict]
+
+
+def _failed(report: model.Report) -> str:
+    """The headline of a run that failed and moved no pod."""
+    if not any(node.emptied for node in report.nodes):
+        return "Failed before the first pod moved"
+    failure = _failure(report)
+    return f"{failure[0].upper()}{failure[1:]}"
+
+
+def _failure(report: model.Report) -> str:
+    failed = report.totals.nodes_failed
+    if not failed:
+        return "the run failed"
+    of = f"{failed} of {count(report.totals.nodes, 'node')}"
+    tasks = sum(node.tasks_failed for node in report.nodes)
+    return f"your tasks failed on {of}" if tasks == failed else f"{of} failed"
 
 
 def subline(report: model.Report) -> str:
@@ -135,9 +151,10 @@ def summary_text(report: model.Report, *, path: str = "") -> str:
         "report": path,
     }
     shown = [f"  {name:<9} {value}" for name, value in facts.items() if value]
+    first = f"{headline(report)}.", subline(report)
     return "\n".join(
         [
-            f"{headline(report)}. {subline(report)}",
+            *([" ".join(first)] if len(" ".join(first)) <= LINE else first),
             "",
             *shown,
             *_nodes(report),

@@ -65,7 +65,7 @@ def node_lines(
     lanes = by_node(pods)
     found = []
     for name in order:
-        outcome, message = _ending(name, calls, past, check=check)
+        outcome, message, failure = _ending(name, calls, past, check=check)
         mine = lanes.get(name, [])
         found.append(
             model.NodeLine(
@@ -79,6 +79,7 @@ def node_lines(
                 pods_failed=sum(p.failed for p in mine),
                 left=left(mine),
                 waits=waits.get(name, ""),
+                tasks_failed=failure == outcomes.PlaybookOutcome.FAILED_TASKS,
             )
         )
     return tuple(sorted(found, key=lambda line: (line.wave == 0, line.wave)))
@@ -113,9 +114,10 @@ def by_node(pods: t.Iterable[model.PodLane]) -> dict[str, list[model.PodLane]]:
     return dict(found)
 
 
-def _ending(name: str, calls: t.Iterable[read.Call], past: Past, *, check: bool) -> tuple[model.Outcome, str]:
+def _ending(name: str, calls: t.Iterable[read.Call], past: Past, *, check: bool) -> tuple[model.Outcome, str, str]:
+    """How it ended, what is said of that, and of a node that failed the outcome that said so last."""
     phase: phases.Phase | None = None
-    failure, message, seen, blocked = "", "", False, False
+    failure, failed_by, message, seen, blocked = "", "", "", False, False
     for call in calls:
         for raw in call.nodes:
             if read.text(raw["name"]) != name:
@@ -124,20 +126,20 @@ def _ending(name: str, calls: t.Iterable[read.Call], past: Past, *, check: bool)
             seen = seen or outcome != outcomes.PlanOutcome.PLANNED
             blocked = blocked or outcome == outcomes.PlanOutcome.BLOCKED
             if read.failed_entry(raw, call):
-                failure = words or outcome.replace("_", " ")
+                failure, failed_by = words or outcome.replace("_", " "), outcome
             elif outcome == outcomes.DrainOutcome.DRAINED:
                 failure = ""
             phase, message = phases.PHASE_AFTER.get(outcome, phase), words or message
     phase = phase or next((e.phase for e in reversed(past.nodes.get(name, ())) if e.phase), None)
     if failure:
-        return "failed", failure
+        return "failed", failure, failed_by
     if blocked and not phase:
-        return "blocked", message
+        return "blocked", message, ""
     if check or not (seen or phase):
-        return "planned", message
+        return "planned", message, ""
     if phase in ENDS:
-        return t.cast("model.Outcome", phase.value), message
-    return ("unfinished" if phase else "unchanged"), message
+        return t.cast("model.Outcome", phase.value), message, ""
+    return ("unfinished" if phase else "unchanged"), message, ""
 
 
 def _spans(told: t.Iterable[read.Event], end: float | None) -> tuple[model.Span, ...]:
