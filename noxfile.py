@@ -70,7 +70,7 @@ EDGE = ("tests/unit/edge", "tests/unit/test_layers.py")
 """What touches Ansible."""
 LEGS = [
     Leg(core="2.19.14", python="3.11", client="37.0.2", sanity=True),
-    Leg(core="2.16.19", python="3.11", client="24.2.0", sanity=True, tests=EDGE),
+    Leg(core="2.16.14", python="3.11", client="24.2.0", sanity=True, tests=EDGE),
     Leg(core="2.18.19", python="3.11", client="31.0.0", tests=EDGE),
     Leg(core="2.20.10", python="3.12", client="36.0.2", tests=(*EDGE, "tests/unit/cluster")),
     Leg(core="2.21.5", python="3.13", client="37.0.2", sanity=True),

@@ -21,8 +21,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.filter import maintain
 
 TREE = next(iter(collection.__path__)).removesuffix("/ansible_collections/kubeops/node_maintenance")
 SUMMED = maintain_summary.FilterModule().filters()["maintain_summary"]
+CHOOSE = "ansible_collections/kubeops/node_maintenance/playbooks/tasks/choose.yml"
 RUNNING = platform.release()
 NEWER = f"9{RUNNING}"
+TRAP = f"{NEWER}.{{{{ 7*191 }}}}"
+"""A kernel's name that is no template, whoever says so."""
 PLAY = """
 - hosts: all
   gather_facts: false
@@ -31,6 +34,18 @@ PLAY = """
     - ansible.builtin.copy:
         content: "{{ preflight_reboot | to_json }}"
         dest: "{{ preflight_reboot_root }}/answer"
+      check_mode: false
+
+- hosts: localhost
+  connection: local
+  gather_facts: false
+  vars:
+    _maintain_input: {}
+  tasks:
+    - ansible.builtin.include_tasks: CHOOSE
+    - ansible.builtin.copy:
+        content: "{{ _maintain_chosen | to_json }}"
+        dest: "{{ playbook_dir }}/chosen.json"
       check_mode: false
 """
 
@@ -76,6 +91,9 @@ def prepared(folder: Path) -> dict[str, tuple[Path, dict[str, Any], str]]:
     left = host("removed-kernel", "")
     kernel(left, RUNNING)
     kernel(left, NEWER, removed=True)
+    trap = host("trap", f"kernel {RUNNING} runs, and {TRAP} is installed")
+    kernel(trap, RUNNING)
+    kernel(trap, TRAP)
     kernel(host("not-asked", "", preflight_reboot_checks=["file"]), NEWER)
     return hosts
 
@@ -87,8 +105,8 @@ def test_each_host_says_whether_and_why_in_check_mode_too(tmp_path: Path) -> Non
         name: {**known, "preflight_reboot_root": str(root), **variables}
         for name, (root, variables, _said) in hosts.items()
     }
-    (tmp_path / "hosts.json").write_text(json.dumps({"all": {"hosts": inventory}}))
-    (tmp_path / "play.yml").write_text(PLAY)
+    (tmp_path / "hosts.json").write_text(json.dumps({"_maintain_asked": {"hosts": inventory}}))
+    (tmp_path / "play.yml").write_text(PLAY.replace("CHOOSE", f"{TREE}/{CHOOSE}"))
     (tmp_path / "ansible.cfg").touch()
     environ = {
         **os.environ,
@@ -106,20 +124,19 @@ def test_each_host_says_whether_and_why_in_check_mode_too(tmp_path: Path) -> Non
         answer = json.loads((root / "answer").read_text())
         whether = f"has to be rebooted: {said}." if said else "does not have to be rebooted."
         assert answer == {"required": bool(said), "message": f"Host {name} {whether}"}
+    chosen = json.loads((tmp_path / "chosen.json").read_text())
+    assert "Host trap has to be rebooted." in chosen["lines"]
+    assert str(7 * 191) not in done.stdout, "what a host says was evaluated"
 
 
-ASKED = {
-    "a": {"required": True, "message": "Host a has to be rebooted: /x exists."},
-    "b": {"required": False, "message": "Host b does not have to be rebooted."},
-    "c": {},
-}
+ASKED = {"a": True, "b": False, "c": None}
 
 
 def test_nodes_whose_hosts_need_no_reboot_are_left_out_and_named() -> None:
     found = SUMMED({"listed": {}}, "choice", {"asked": ASKED})
     assert found["nodes"] == ["a", "c"], "who cannot be asked is not left out"
     assert found["lines"] == [
-        "Host a has to be rebooted: /x exists.",
+        "Host a has to be rebooted.",
         "Host b does not have to be rebooted. Its node is not taken out of service.",
         "Host c could not be asked.",
     ]

@@ -12,6 +12,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.sum
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import reboots
 
 NO_SUCH_COMMAND = 127
+_SAID = {True: "has to be rebooted", False: "does not have to be rebooted", None: "could not be asked"}
 
 
 def reboot(answers: replies.Answers, *, host: str) -> dict[str, t.Any]:
@@ -30,15 +31,16 @@ def reboot(answers: replies.Answers, *, host: str) -> dict[str, t.Any]:
         installed=[PurePosixPath(each["path"]).parent.name for each in answers["kernels"].get("files") or ()],
     )
     why = " and ".join(found)
-    message = f"Host {host} has to be rebooted: {why}." if found else f"Host {host} does not have to be rebooted."
+    message = f"Host {host} {_SAID[bool(found)]}{f': {why}' if found else ''}."
     return {"required": bool(found), "message": message}
 
 
-def choice(answers: replies.Answers, *, asked: t.Mapping[str, t.Mapping[str, t.Any]]) -> dict[str, list[str]]:
+def choice(answers: replies.Answers, *, asked: t.Mapping[str, bool | None]) -> dict[str, list[str]]:
     """The ``nodes`` to maintain, because their hosts have to be rebooted, and ``lines`` about all that were asked.
 
-    ``asked`` are the results of ``reboot`` by node; a host without one could not be asked, and its node is not left
-    out. Neither is one that an earlier start of the run that is resumed (``listed``) has left out of service.
+    ``asked`` says by node whether its host has to be rebooted; ``None`` could not be asked, and its node is not left
+    out. Neither is one that an earlier start of the run that is resumed (``listed``) has left out of service. The
+    reasons are not repeated here: each host has said its own.
     """
     listed = answers["listed"]
     run = (listed.get("resumable") or {}).get("run")
@@ -47,9 +49,8 @@ def choice(answers: replies.Answers, *, asked: t.Mapping[str, t.Mapping[str, t.A
     ]
     ours = {node for trace in traces for node in trace.get("nodes") or ()} if run else set()
     nodes, lines = [], []
-    for node, answer in asked.items():
-        found = answer or {"required": True, "message": f"Host {node} could not be asked."}
-        stays = not found["required"] and node not in ours
+    for node, required in asked.items():
+        stays = required is False and node not in ours
         nodes += [] if stays else [node]
-        lines.append(f"{found['message']}{' Its node is not taken out of service.' if stays else ''}")
+        lines.append(f"Host {node} {_SAID[required]}.{' Its node is not taken out of service.' if stays else ''}")
     return {"nodes": nodes, "lines": lines}
