@@ -38,7 +38,8 @@ options:
     type: str
   address_types:
     description:
-      - Types of addresses. The first of these that a node has becomes C(ansible_host).
+      - Types of addresses. The first of these that a node has becomes C(ansible_host), if it is an IP address or a DNS
+        name.
       - With an empty list, C(ansible_host) is not set, and Ansible connects to the node's name.
     type: list
     elements: str

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ansible.module_utils.parsing.convert_bool import boolean
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import errors, masking
 
 Params = t.Mapping[str, t.Any]
 Environ = t.Mapping[str, str]
@@ -55,7 +55,9 @@ VARIABLES: dict[str, str] = {
 HEADER_VARIABLES: dict[str, str] = {name: f"K8S_AUTH_PROXY_HEADERS_{name.upper()}" for name in PROXY_HEADERS}
 
 # Keys of secrets in a kubeconfig given as a dictionary, which Ansible would show with the task.
-SECRET_KEYS = frozenset({"token", "password", "client-key-data", "id-token", "refresh-token", "access-token"})
+SECRET_KEYS = frozenset(
+    {"token", "password", "client-key-data", "client-secret", "id-token", "refresh-token", "access-token"}
+)
 
 
 def given(params: Params) -> dict[str, t.Any]:
@@ -119,8 +121,25 @@ def credentials(params: Params, environ: Environ) -> set[str]:
     headers = params.get("proxy_headers") or {}
     for name in ("proxy_basic_auth", "basic_auth"):
         found |= {headers.get(name), environ.get(HEADER_VARIABLES[name])}
-    found |= set(_inside(params.get("kubeconfig")))
+    urls = (params.get("host"), params.get("proxy"), environ.get(VARIABLES["host"]), environ.get(VARIABLES["proxy"]))
+    found |= {_userinfo(str(url)) for url in urls if url} | set(_inside(params.get("kubeconfig")))
     return {text for text in found if text}
+
+
+def shown(kubeconfig: t.Any) -> t.Any:
+    """A kubeconfig given as a dictionary without the environment of credential plugins.
+
+    Nobody knows which of these values are secret, and many are words that results need, such as ``default``.
+    """
+    if isinstance(kubeconfig, t.Mapping):
+        return {key: masking.WHOLE if key == "env" else shown(inner) for key, inner in kubeconfig.items()}
+    return [shown(inner) for inner in kubeconfig] if isinstance(kubeconfig, (list, tuple)) else kubeconfig
+
+
+def _userinfo(url: str) -> str:
+    """User and password in a URL, empty without a password."""
+    found = url.rpartition("://")[2].partition("/")[0].rpartition("@")[0]
+    return found if ":" in found else ""
 
 
 def _inside(value: t.Any) -> t.Iterator[str]:
@@ -128,6 +147,8 @@ def _inside(value: t.Any) -> t.Iterator[str]:
         for key, inner in value.items():
             if key in SECRET_KEYS and isinstance(inner, str):
                 yield inner
+            elif key in ("proxy-url", "server"):
+                yield _userinfo(str(inner))
             else:
                 yield from _inside(inner)
     elif isinstance(value, (list, tuple)):

@@ -14,7 +14,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge imp
     hooks,
     specs,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import node_taints, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import decoding, node_taints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import verify
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import node_order
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan import plan
@@ -33,7 +33,7 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
     for name in ("max_parallel", "max_per_zone"):
         if params[name] is not None and params[name] < 1:
             raise errors.BadOption(name, params[name], "an integer of at least 1")
-    if params["soak_since"] and objects.moment(params["soak_since"]) is None:
+    if params["soak_since"] and decoding.moment(params["soak_since"]) is None:
         raise errors.BadOption("soak_since", params["soak_since"], "a timestamp such as 2026-11-21T05:30:00Z")
     taints, faults = node_taints.read(params.pop("taints") or (), "present")
     if faults:

@@ -175,8 +175,10 @@ def run_call(spec: ModuleSpec, arguments: Arguments, call: Call) -> dict[str, t.
 def _invocation(spec: ModuleSpec, arguments: Arguments, hidden: t.AbstractSet[str]) -> dict[str, t.Any]:
     """The arguments as Ansible shows them at high verbosity, without secrets."""
     shown = {
-        name: "VALUE_SPECIFIED_IN_NO_LOG_PARAMETER"
+        name: masking.WHOLE
         if option.get("no_log") and arguments.get(name) is not None
+        else options.shown(arguments.get(name))
+        if name == "kubeconfig"
         else arguments.get(name)
         for name, option in spec.argument_spec.items()
         if name not in spec.unshown

@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from ansible.module_utils import basic
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import connection
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clocks import Clock
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import module
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.specs import (
     Call,
     ClusterModuleSpec,
@@ -155,6 +157,42 @@ def test_the_nonce_shows_nowhere(opened: list[tuple[Any, str]]) -> None:
     assert "the-nonce" not in repr(told)
     assert "ab12" in repr(result)
     assert opened[0][1] == "kubeops.node_maintenance/node_cordon run/ab12"
+
+
+def test_no_secret_of_the_connection_shows_anywhere(opened: object) -> None:
+    plugin = {
+        "command": "login",
+        "env": [{"name": "AWS_PROFILE", "value": "default"}, {"name": "X", "value": "canary-1"}],
+    }
+    provider = {"config": {"client-id": "shown", "client-secret": "canary-2"}}
+    kubeconfig = {
+        "users": [{"user": {"exec": plugin}}, {"user": {"auth-provider": provider}}],
+        "clusters": [{"cluster": {"server": "https://me:canary-3@api", "proxy-url": "http://me:canary-4@proxy:1/x"}}],
+    }
+    params = {"nodes": ["default"], "kubeconfig": kubeconfig, "proxy": "http://me:canary-5@proxy:3128"}
+    told: list[Event] = []
+    result = run_call(spec(cordoned), params, Call(diff=True, progress=told.append))
+    assert "canary" not in repr(result)
+    assert "canary" not in repr(told)
+    shown = result["invocation"]["module_args"]
+    assert shown["proxy"] == "http://********@proxy:3128"
+    assert shown["kubeconfig"]["users"][1]["user"]["auth-provider"]["config"]["client-id"] == "shown"
+    assert result["nodes"][0]["name"] == "default", "what is no secret is not hidden in results"
+
+
+@pytest.mark.parametrize(("kubeconfig", "logged"), [({"token": "canary"}, 1), ("/etc/kubeconfig", 0), (None, 0)])
+def test_a_kubeconfig_given_as_a_dictionary_is_not_logged(
+    monkeypatch: pytest.MonkeyPatch, kubeconfig: Any, logged: int
+) -> None:
+    lines: list[str] = []
+    others: list[object] = []
+    made = object.__new__(module.Module)
+    made.params = {"kubeconfig": kubeconfig}
+    monkeypatch.setattr(basic.AnsibleModule, "log", lambda _self, text: lines.append(text))
+    monkeypatch.setattr(basic.AnsibleModule, "_log_invocation", lambda self: others.append(self))
+    made._log_invocation()
+    assert (len(lines), len(others)) == (logged, 1 - logged)
+    assert "canary" not in repr(lines)
 
 
 def test_what_is_handed_out_as_the_right_to_act_is_readable(opened: object) -> None:

@@ -93,11 +93,6 @@ def test_a_budget_of_bare_pods_gets_a_lower_minimum() -> None:
     assert rules(change.made(situation(seen)).snapshot)["x"] == (None, 1, 1)
 
 
-@pytest.mark.parametrize(("value", "whole", "counted"), [(2, 5, 2), ("2", 5, 2), ("50%", 5, 3), ("0%", 5, 0)])
-def test_percentages_are_rounded_up(value: int | str, whole: int, counted: int) -> None:
-    assert changes._scaled(value, whole) == counted
-
-
 @pytest.mark.parametrize(
     ("rule", "healthy", "status"),
     [

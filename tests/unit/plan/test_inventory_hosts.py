@@ -102,6 +102,18 @@ def test_the_first_type_of_address_that_a_node_has(types: tuple[str, ...], addre
     assert found.variables["node_addresses"]["InternalIP"] == ["10.0.0.1", "fd00::1"]
 
 
+@pytest.mark.parametrize("hostile", ["-oProxyCommand=touch x", "root@other", "n1 -v", "{{ lookup('pipe', 'id') }}"])
+def test_what_is_no_address_does_not_reach_ssh(hostile: str) -> None:
+    """A kubelet reports its node's addresses."""
+    of_both = [{"type": "InternalIP", "address": hostile}, {"type": "Hostname", "address": "n1.example.org"}]
+    other, none = (host(with_status(node("n1"), addresses=some)) for some in (of_both, of_both[:1]))
+    assert (other.variables["ansible_host"], other.fault) == ("n1.example.org", "")
+    assert "ansible_host" not in none.variables
+    assert "neither an IP address nor a DNS name" in none.fault
+    nodes = [objects.Node.of(with_status(node("n1"), addresses=some)) for some in (of_both, of_both[:1])]
+    assert [one.address for one in nodes] == ["n1.example.org", ""], "as playbooks use it"
+
+
 @pytest.mark.parametrize(
     ("labels", "roles"),
     [

@@ -145,15 +145,6 @@ def test_a_reference_is_shown_as_kind_and_place(ref: objects.Ref, text: str) -> 
     assert str(ref) == text
 
 
-def test_times_of_the_api_are_parsed_and_others_are_not_known() -> None:
-    begun, later = objects.moment("2026-01-01T00:00:00Z"), objects.moment("2026-01-01T00:00:01.5Z")
-    assert begun is not None
-    assert later is not None
-    assert (later - begun).total_seconds() == 1.5
-    assert objects.moment("") is None
-    assert objects.moment("yesterday") is None
-
-
 def condition(kind: str, status: str = "True", since: str = "") -> Raw:
     return {"type": kind, "status": status, "lastTransitionTime": since or None}
 

@@ -10,11 +10,11 @@ status is that of its new rule, a new pod runs.
 from __future__ import annotations
 
 import json
-import math
 import typing as t
 from dataclasses import dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    decoding,
     names,
     objects,
     pod_plan,
@@ -118,17 +118,11 @@ def relax_budget(snapshot: snapshots.Snapshot, budget: objects.Budget) -> Change
 def _with_status(budget: objects.Budget, healthy: int, expected: int) -> objects.Budget:
     """As the disruption controller would see the budget with so many pods; it rounds percentages up."""
     if budget.max_unavailable is not None:
-        desired = max(0, expected - _scaled(budget.max_unavailable, expected))
+        desired = max(0, expected - (decoding.share(budget.max_unavailable, expected) or 0))
     else:
-        desired = _scaled(1 if budget.min_available is None else budget.min_available, expected)
+        desired = decoding.share(1 if budget.min_available is None else budget.min_available, expected) or 0
     allowed = 0 if budget.sync_failed else max(0, healthy - desired)
     return replace(budget, healthy=healthy, expected=expected, desired=desired, allowed=allowed)
-
-
-def _scaled(value: int | str, whole: int) -> int:
-    if isinstance(value, str) and value.endswith("%"):
-        return math.ceil(int(value[:-1]) * whole / 100)
-    return int(value)
 
 
 # -- workloads and pods ------------------------------------------------------------------------------------------

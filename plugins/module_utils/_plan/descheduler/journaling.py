@@ -15,7 +15,7 @@ import typing as t
 from dataclasses import asdict, dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import places
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import decoding, names, objects
 
 PREFIX = "descheduler-"
 LABEL = f"{names.PREFIX}/descheduler"
@@ -116,7 +116,7 @@ class Journal:
         """
         name = (raw.get("metadata") or {}).get("name")
         try:
-            kept = json.loads((raw.get("data") or {})[_CONTENT])
+            kept = decoding.json_of((raw.get("data") or {})[_CONTENT])
             if kept.pop("v") != 1:
                 raise ValueError
             return cls(**{**kept, "place": places.Place(**kept["place"]), "ours": tuple(kept["ours"])})

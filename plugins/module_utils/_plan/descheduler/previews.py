@@ -10,7 +10,6 @@ not be able to write. ``--dry-run`` of sigs.k8s.io/descheduler v0.36.0 works on 
 
 from __future__ import annotations
 
-import json
 import re
 import typing as t
 from dataclasses import asdict, dataclass
@@ -22,7 +21,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
     rollout,
     schemas,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import decoding, names, objects
 
 LABEL = f"{names.PREFIX}/descheduler-preview"
 """Label of everything that a preview creates: the UID of the descheduler's workload."""
@@ -200,8 +199,8 @@ def _unquoted(text: str) -> str:
 
 def _json(text: str, otherwise: t.Any = None) -> t.Any:
     try:
-        return json.loads(text)
-    except ValueError:
+        return decoding.json_of(text)
+    except decoding.UnreadableError:
         return {} if otherwise is None else otherwise
 
 

@@ -11,8 +11,8 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import object_limiter
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    decoding,
     migration_controller,
-    objects,
     pod_plan,
     snapshots,
 )
@@ -37,7 +37,7 @@ def limiter_seconds(
 
 def _remembered(snapshot: snapshots.Snapshot, now: str) -> tuple[float, dict[object_limiter.Key, list[float]]]:
     """The moment as seconds since the epoch, and what the object limiter remembers; without it 0 and nothing."""
-    moment = objects.moment(now)
+    moment = decoding.moment(now)
     if moment is None:
         return 0.0, {}
     return moment.timestamp(), object_limiter.by_key(object_limiter.evictions((), snapshot.pods))

@@ -19,12 +19,12 @@ from __future__ import annotations
 
 import collections
 import datetime
-import json
 import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import migration_jobs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    decoding,
     migration_controller,
     objects,
     reasons,
@@ -69,7 +69,7 @@ def evictions(
 
 
 def _note(found: dict[str, Eviction], name: str, keys: set[Key], at: str) -> None:
-    moment, before = objects.moment(at), found.get(name)
+    moment, before = decoding.moment(at), found.get(name)
     if moment is not None:
         seconds = moment.timestamp()
         found[name] = Eviction(
@@ -81,8 +81,8 @@ def _reservation(pod: objects.Pod) -> str:
     """The name of the Reservation that the pod has taken."""
     text = pod.annotations.get(ALLOCATED)
     try:
-        found = json.loads(text) if text else {}
-    except ValueError:
+        found = decoding.json_of(text) if text else {}
+    except decoding.UnreadableError:
         return ""
     return str(found.get("name") or "") if isinstance(found, dict) else ""
 

@@ -17,6 +17,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    decoding,
     objects,
     operators,
     option,
@@ -170,7 +171,7 @@ def _refused(snapshot: snapshots.Snapshot, pod: objects.Pod, budget: objects.Bud
 def _admitted(budget: objects.Budget) -> str:
     """How many evictions were admitted, and until when they count even if the deletion was lost."""
     evicted = f"{len(budget.disrupted)} more {'is' if len(budget.disrupted) == 1 else 'are'} being evicted"
-    times = [at for text in budget.disrupted.values() if (at := objects.moment(text))]
+    times = [at for text in budget.disrupted.values() if (at := decoding.moment(text))]
     if not times:
         return evicted
     return f"{evicted}, which counts until {max(times) + ADMITTED:%H:%M:%S} UTC even if nothing is deleted"

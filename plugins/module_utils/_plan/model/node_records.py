@@ -13,7 +13,7 @@ import json
 import typing as t
 from dataclasses import dataclass, field, fields, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import decoding, names, objects
 
 VERSION = 1
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
@@ -33,12 +33,22 @@ class Mark:
     ours: str
 
 
+class Prior(t.TypedDict, total=False):
+    """A node before its maintenance. The gates compare it with ``taints`` (``key:effect`` of those that kept pods away)
+    and ``conditions`` (types of those that were bad).
+    """
+
+    unschedulable: bool
+    bootID: str
+    taints: list[str]
+    conditions: list[str]
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """The durable state of a maintenance.
 
-    ``prior`` holds ``unschedulable`` (bool), ``bootID``, and what the gates compare with: ``taints`` (``key:effect`` of
-    those that kept pods away) and ``conditions`` (types of those that were bad). ``added`` has the taints we added; the
+    ``added`` has the taints we added; the
     keys of ``marks`` are ``annotation/<key>`` or ``label/<key>``; ``lease`` is ``<namespace>/<name>`` of the lock;
     ``since`` is RFC 3339. ``conditions`` are the node conditions that we may set, by type, as they were before
     (``None``: not there); empty if none is to be set. ``hooks`` says how far calls of hooks are, see ``hooks.Call``.
@@ -53,8 +63,8 @@ class Record:
     step: Step
     node_uid: str
     lease: str
-    prior: t.Mapping[str, t.Any]
-    added: tuple[objects.Raw, ...] = ()
+    prior: Prior
+    added: tuple[t.Mapping[str, str], ...] = ()
     marks: t.Mapping[str, Mark] = field(default_factory=dict)
     conditions: t.Mapping[str, objects.Raw | None] = field(default_factory=dict)
     hooks: t.Mapping[str, t.Mapping[str, str]] = field(default_factory=dict)
@@ -118,19 +128,20 @@ def record_of(node: objects.Node) -> Record | None:
     if text is None:
         return None
     try:
-        data = json.loads(text)
+        data = decoding.json_of(text)
         version = data.pop("v")
         if version != VERSION:
             raise BadRecordError(
                 f"Node {node.name}: annotation {names.RECORD} has version {version}, this collection knows "
                 f"{VERSION}. Use the collection that wrote it, or remove the annotation by hand."
             )
-        marks = {key: Mark(**mark) for key, mark in data.pop("marks").items()}
-        hooks = {key: {**entry, "state": entry["state"]} for key, entry in data.pop("hooks", {}).items()}
-        return Record(**{**data, "added": tuple(data["added"]), "marks": marks, "hooks": hooks})
+        record = decoding.shaped(Record, data)
+        if any("state" not in entry for entry in record.hooks.values()):
+            raise decoding.UnreadableError("a hook has no state")
+        return record
     except BadRecordError:
         raise
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except decoding.MISREAD as error:
         raise BadRecordError(
             f"Node {node.name}: annotation {names.RECORD} cannot be read ({error}). It is the only record of the "
             "original state: repair it, or remove it and uncordon the node by hand."

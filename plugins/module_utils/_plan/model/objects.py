@@ -9,12 +9,12 @@ An object keeps only what a decision reads. Kinds of which a decision reads a fi
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import re
 import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    decoding,
     names,
     pod_specs,
     selectors,
@@ -74,14 +74,6 @@ def find(raws: t.Iterable[Raw], namespace: str, name: str) -> Raw | None:
     return next((raw for raw, m in places if (m.get("namespace", ""), m["name"]) == (namespace, name)), None)
 
 
-def moment(text: str) -> datetime.datetime | None:
-    """A time of the API (RFC 3339); ``None`` if it cannot be parsed."""
-    try:
-        return datetime.datetime.fromisoformat(text)
-    except ValueError:
-        return None
-
-
 def _message(status: Raw, kind: str, state: str, reason: str) -> str:
     """The message of a condition in this state for this reason; the reason where it has no message."""
     for condition in status.get("conditions") or ():
@@ -128,15 +120,11 @@ def metadata(raw: Raw, share: sharing.Shared = sharing.APART) -> dict[str, t.Any
     }
 
 
-def _number(generation: t.Any) -> int:
-    """An observedGeneration: Argo Rollouts writes it as text, its early versions as a hash (never current)."""
-    return int(generation) if str(generation or "").isdigit() else 0
-
-
 @dataclass(frozen=True, slots=True)
 class Node(Object):
     """A node; taints keep their order and all fields; ``ready_since`` is when the Ready condition last changed.
 
+    ``address`` is empty where its kubelet reports nothing that is an IP address or a DNS name: SSH gets it.
     ``lifecycle`` are the raw conditions that tell of a maintenance.
     """
 
@@ -159,7 +147,7 @@ class Node(Object):
     def of(cls, raw: Raw, share: sharing.Shared = sharing.APART) -> Node:
         """From a core/v1 Node."""
         spec, status = raw.get("spec") or {}, raw.get("status") or {}
-        addresses = {a.get("type"): a.get("address", "") for a in status.get("addresses") or ()}
+        addresses = {a.get("type"): decoding.host(a.get("address", "")) for a in status.get("addresses") or ()}
         changed = {c["type"]: c.get("lastTransitionTime") for c in status.get("conditions") or ()}
         return cls(
             **metadata(raw, share),
@@ -383,7 +371,8 @@ class Workload(Object):
             ready=status.get("readyReplicas", 0),
             available=status.get("availableReplicas", 0),
             current=status.get("replicas", 0),
-            observed=_number(status.get("observedGeneration")) >= meta.get("generation", 0),
+            # Argo Rollouts writes it as text, its early versions as a hash, which is never current.
+            observed=(decoding.whole(status.get("observedGeneration")) or 0) >= meta.get("generation", 0),
             spec=share.workload_spec(spec),
             failure=_message(status, "ReplicaFailure", "True", "FailedCreate"),
         )

@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import decimal
 import functools
 import math
 import re
 from collections.abc import Mapping
 from fractions import Fraction
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import decoding
 
 SUFFIXES: Mapping[str, Fraction] = {
     "": Fraction(1),
@@ -17,19 +20,27 @@ SUFFIXES: Mapping[str, Fraction] = {
     **{s: Fraction(1000) ** (i + 1) for i, s in enumerate(("k", "M", "G", "T", "P", "E"))},
     **{s: Fraction(1024) ** (i + 1) for i, s in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"))},
 }
-_QUANTITY = re.compile(r"([+-]?[0-9.]+)(?:[eE]([+-]?[0-9]+)|([numkKMGTPE]i?|))")
+_QUANTITY = re.compile(r"([+-]?[0-9.]+)(?:[eE]([+-]?[0-9]+)|([KMGTPE]i|[numkMGTPE]|))")
+_MOST = Fraction(decoding.LARGEST)
+_BOUNDED = decimal.Context(prec=40, Emax=40, Emin=-40, rounding=decimal.ROUND_UP, traps=[])
+"""Far more than a quantity has, with and without its suffix: larger numbers become infinite, smaller ones tiny."""
 
 
 def quantity(text: str | int | float) -> Fraction:
-    """A resource quantity as an exact number.
+    """A resource quantity as an exact number; larger ones than the API can count are capped.
+
+    An API server stores ``1e3000000`` of whoever may create a pod, and its digits alone take a second.
 
     Raises:
-        ValueError: the text is not a quantity.
+        UnreadableError: the text is not a quantity.
     """
     found = _QUANTITY.fullmatch(str(text))
-    if not found or (found[3] or "") not in SUFFIXES:
-        raise ValueError(f"{text!r} is not a resource quantity")
-    return Fraction(found[1]) * Fraction(10) ** int(found[2] or 0) * SUFFIXES[found[3] or ""]
+    number = _BOUNDED.create_decimal(f"{found[1]}e{found[2] or 0}") if found else decimal.Decimal("NaN")
+    if not found or number.is_nan():
+        raise decoding.UnreadableError(f"{str(text)[:40]!r} is not a resource quantity")
+    if number.is_infinite():
+        return Fraction(decoding.LARGEST if number > 0 else -decoding.LARGEST)
+    return max(min(Fraction(number) * SUFFIXES[found[3] or ""], _MOST), -_MOST)
 
 
 @functools.lru_cache(maxsize=65536)

@@ -15,7 +15,7 @@ import statistics
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import decoding, objects, snapshots
 
 STARTS = 10.0
 """Seconds for a pod of which nothing is known, beside the initial delay of its readiness probe."""
@@ -55,7 +55,7 @@ def by_rule(workload: objects.Workload) -> StartTime:
 
 def took(pod: objects.Pod, longest: float = LONGEST) -> float | None:
     """Seconds that the pod took to be Ready; ``None`` if it does not tell, or more than ``longest``."""
-    begun, ready = objects.moment(pod.scheduled or pod.created), objects.moment(pod.ready_since)
+    begun, ready = decoding.moment(pod.scheduled or pod.created), decoding.moment(pod.ready_since)
     if not pod.ready or pod.restarted or begun is None or ready is None:
         return None
     seconds = (ready - begun).total_seconds()

@@ -11,13 +11,13 @@ now): what somebody else changed in the meantime is kept.
 
 from __future__ import annotations
 
-import datetime
 import json
 import typing as t
 from dataclasses import replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     api_changes,
+    decoding,
     names,
     node_records,
     node_taints,
@@ -51,8 +51,9 @@ def balanced_for(record: node_records.Record, now: str) -> float:
     """Seconds for which load balancers may still send to the node: 0 if it was excluded from them before us."""
     if BALANCERS not in record.marks:
         return 0.0
-    passed = datetime.datetime.fromisoformat(now) - datetime.datetime.fromisoformat(record.since)
-    return min(max(BALANCERS_SETTLE - passed.total_seconds(), 0.0), BALANCERS_SETTLE)
+    since, today = decoding.moment(record.since), decoding.moment(now)
+    passed = (today - since).total_seconds() if since and today else 0.0
+    return min(max(BALANCERS_SETTLE - passed, 0.0), BALANCERS_SETTLE)
 
 
 def our_taint(run_id: str) -> objects.Raw:

@@ -9,7 +9,12 @@ import json
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, node_records, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    decoding,
+    names,
+    node_records,
+    objects,
+)
 
 POSITIVE = "Ready"
 """The condition of Kubernetes that is true on a healthy node; its others are false on one."""
@@ -49,7 +54,7 @@ class Account:
         try:
             told = {
                 str(uid): {str(name): (str(status), str(since)) for name, (status, since) in conditions.items()}
-                for uid, conditions in json.loads(data.get("told") or "{}").items()
+                for uid, conditions in decoding.json_of(data.get("told") or "{}").items()
             }
         except (ValueError, AttributeError, TypeError):
             return cls()

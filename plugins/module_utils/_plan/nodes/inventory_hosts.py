@@ -15,7 +15,12 @@ import datetime
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, node_records, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    decoding,
+    names,
+    node_records,
+    objects,
+)
 
 ADDRESS_TYPES = ("InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS")
 GROUPINGS = ("role", "region", "zone", "taint", "ready", "maintenance", "due")
@@ -111,18 +116,12 @@ def hosts(nodes: t.Iterable[t.Mapping[str, t.Any]], wanted: Wanted, now: datetim
     They are ordered by name; with ``maintained_annotation`` those that were maintained least recently come first, and
     those that never were before all others. Ansible keeps this order within each group.
     """
-    found = [(_moment(node["maintained"]), _host(node, wanted, now)) for node in nodes]
+    found = [(decoding.moment(node["maintained"]), _host(node, wanted, now)) for node in nodes]
     return [host for _last, host in sorted(found, key=lambda pair: (pair[0] or LONG_AGO, pair[1].name))]
 
 
-def _moment(text: str) -> datetime.datetime | None:
-    """The time in the annotation; one without an offset is not RFC 3339 and could be anything."""
-    found = objects.moment(text)
-    return found if found and found.tzinfo else None
-
-
 def _host(node: t.Mapping[str, t.Any], wanted: Wanted, now: datetime.datetime) -> Host:
-    labels, last = node["labels"], _moment(node["maintained"])
+    labels, last = node["labels"], decoding.moment(node["maintained"])
     # A clock that is ahead must not make an age negative.
     age = max(int((now - last).total_seconds()), 0) if last else None
     due = wanted.maintain_every is not None and (age is None or age >= wanted.maintain_every)
@@ -146,12 +145,18 @@ def _host(node: t.Mapping[str, t.Any], wanted: Wanted, now: datetime.datetime) -
         variables |= {"node_maintained": node["maintained"] if last else "", "node_maintained_ago": age}
     if wanted.maintain_every is not None:
         variables["node_maintenance_due"] = due
-    if address := next((found[0] for one in wanted.address_types if (found := node["addresses"].get(one))), ""):
-        variables["ansible_host"] = address
-    fault = node["unreadable"]
+    faults = [node["unreadable"]]
+    if addresses := [found[0] for one in wanted.address_types if (found := node["addresses"].get(one))]:
+        # Its kubelet reports it, and SSH gets it.
+        if good := next(filter(None, map(decoding.host, addresses)), ""):
+            variables["ansible_host"] = good
+        else:
+            text = f"Node {node['name']}: its address {addresses[0][:60]!r}"
+            faults.append(f"{text} is neither an IP address nor a DNS name, so it is not used.")
     if node["maintained"] and not last:
         text = f"Node {node['name']}: annotation {wanted.maintained_annotation} is {node['maintained']!r}, which is no"
-        fault = " ".join(filter(None, (fault, f"{text} RFC 3339 time such as 2026-11-21T05:30:00Z.")))
+        faults.append(f"{text} RFC 3339 time such as 2026-11-21T05:30:00Z.")
+    fault = " ".join(filter(None, faults))
     return Host(node["name"], variables, (EVERYONE, *_groups(node, facts, wanted)), fault)
 
 

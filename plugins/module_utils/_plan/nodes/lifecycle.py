@@ -18,6 +18,7 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     api_changes,
+    decoding,
     names,
     node_records,
     objects,
@@ -117,8 +118,8 @@ def notice_left(node: objects.Node, record: node_records.Record, notice: float, 
         return 0.0
     if DRAINING in set_ and is_ours(set_[DRAINING]):
         return 0.0
-    since = objects.moment(planned.get("lastTransitionTime") or "" if is_ours(planned) else record.since)
-    today = objects.moment(now)
+    since = decoding.moment(planned.get("lastTransitionTime") or "" if is_ours(planned) else record.since)
+    today = decoding.moment(now)
     passed = (today - since).total_seconds() if since and today else 0.0
     return min(max(notice - passed, 0.0), notice)
 

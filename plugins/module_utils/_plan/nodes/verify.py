@@ -61,7 +61,7 @@ class Expected:
 NOTHING = Expected()
 
 
-def state_before(node: objects.Node) -> dict[str, list[str]]:
+def state_before(node: objects.Node) -> node_records.Prior:
     """What a record keeps of a node that is about to be cordoned, for the gates to compare with."""
     return {
         "taints": sorted(_name(taint) for taint in node.taints if node_taints.hard(taint) and not _of_cordon(taint)),

@@ -13,6 +13,7 @@ import json
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    decoding,
     names,
     objects,
     reasons,
@@ -128,6 +129,6 @@ def _kured_locks(text: str, now: str) -> list[tuple[str, str]]:
 
 def _expired(lock: t.Mapping[str, t.Any], now: str) -> bool:
     """A TTL is a number of nanoseconds; 0, its default, is for ever."""
-    created, today = objects.moment(str(lock.get("created"))), objects.moment(now)
+    created, today = decoding.moment(str(lock.get("created"))), decoding.moment(now)
     lifetime = datetime.timedelta(microseconds=int(lock.get("TTL") or 0) / 1000)
     return bool(lifetime and created and today and today - created >= lifetime)

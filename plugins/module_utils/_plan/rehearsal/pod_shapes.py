@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import decoding, names, objects
 
 Raw = objects.Raw
 Made = dict[str, t.Any]
@@ -96,7 +96,7 @@ def status(raw: Raw) -> Made:
 
 
 def _between(first: str | None, last: str | None) -> float | None:
-    began, ended = objects.moment(first or ""), objects.moment(last or "")
+    began, ended = decoding.moment(first or ""), decoding.moment(last or "")
     if began is None or ended is None or ended < began:
         return None
     return (ended - began).total_seconds()

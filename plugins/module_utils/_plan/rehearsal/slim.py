@@ -9,10 +9,9 @@ Secrets and ConfigMaps are not read at all.
 from __future__ import annotations
 
 import contextlib
-import json
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import decoding, names, objects
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rehearsal import pod_shapes
 
 Raw = objects.Raw
@@ -172,8 +171,8 @@ def _node(kind: str, raw: Raw) -> Made:
     del kind
     spec, status, meta = raw.get("spec") or {}, raw.get("status") or {}, raw["metadata"]
     unschedulable = bool(spec.get("unschedulable"))
-    with contextlib.suppress(ValueError, AttributeError):
-        record = json.loads((meta.get("annotations") or {}).get(names.RECORD) or "null")
+    with contextlib.suppress(*decoding.MISREAD):
+        record = decoding.json_of((meta.get("annotations") or {}).get(names.RECORD) or "null")
         unschedulable = bool(record["prior"].get("unschedulable")) if record else unschedulable
     taints = [
         _fields(taint, ("key", "value", "effect"))

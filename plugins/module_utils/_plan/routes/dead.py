@@ -14,12 +14,12 @@ the lab.
 
 from __future__ import annotations
 
-import datetime
 import typing as t
 from collections import Counter
 from dataclasses import asdict, dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    decoding,
     node_records,
     node_taints,
     objects,
@@ -95,12 +95,14 @@ def _deletion(node: objects.Node, pod: objects.Pod, now: str) -> tuple[str, int 
     kept = no_execute.stay(pod.tolerations, [UNREACHABLE])
     if kept.seconds is None or pod.mirror:
         return "", None, ""
-    start = objects.moment(set_at or "")
+    start = decoding.moment(set_at or "")
     if start is None:
         why = f"It is deleted {kept.seconds} s after the taint unreachable:NoExecute is set, which it is not yet"
         return "", None, f"{why} (one node in 10 s, fewer while many are lost). "
-    at = start + datetime.timedelta(seconds=kept.seconds)
-    today = objects.moment(now)
+    at = decoding.later(start, kept.seconds)
+    if at is None:
+        return "", None, ""
+    today = decoding.moment(now)
     left = max(0, round((at - today).total_seconds())) if today else kept.seconds
     text = at.isoformat(timespec="seconds").replace("+00:00", "Z")
     return text, left, f"It tolerates {UNREACHABLE['key']} for {kept.seconds} s and is deleted at {text}. "

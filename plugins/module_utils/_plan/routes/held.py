@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-import datetime
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    decoding,
     lock_leases,
     node_records,
     objects,
@@ -63,11 +63,11 @@ def alive(lease: objects.Raw | None, now: str, leases: t.Iterable[objects.Raw] =
     if lease is not None and any(lock_leases.heartbeat_of(lease)):
         lease = lock_leases.Seen.among(lease, leases).heartbeat
     spec: objects.Raw = (lease or {}).get("spec") or {}
-    renewed, seconds = objects.moment(spec.get("renewTime", "")), spec.get("leaseDurationSeconds") or 0
-    today = objects.moment(now)
+    renewed, seconds = decoding.moment(spec.get("renewTime", "")), spec.get("leaseDurationSeconds") or 0
+    today = decoding.moment(now)
     if not spec.get("holderIdentity") or renewed is None or today is None:
         return False
-    return today - renewed < datetime.timedelta(seconds=seconds)
+    return (today - renewed).total_seconds() < seconds
 
 
 def _finding(

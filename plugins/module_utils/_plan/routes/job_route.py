@@ -18,8 +18,8 @@ from dataclasses import replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import causes, object_limiter
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    decoding,
     migration_controller,
-    objects,
     option,
     pod_plan,
     reasons,
@@ -86,7 +86,7 @@ def _not_worth(case: cases.Case, controller: migration_controller.Controller) ->
 def _limiter_wait(case: cases.Case, controller: migration_controller.Controller) -> float:
     """Seconds until the limiters admit this pod after its siblings on the leaving nodes, and after others before."""
     replicas = case.workload.replicas if case.workload else 0
-    moment = objects.moment(case.context.now)
+    moment = decoding.moment(case.context.now)
     waits = [0.0]
     for scope, key in object_limiter.keys_of(case.pod):
         gap, burst = migration_controller.interval(controller, scope, replicas)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import decoding, objects, snapshots
 
 CONSENTED = frozenset({"interruption_allowed", "local_volume", "no_free_device", "gang"})
 """Codes of plans that are carried out although nothing serves meanwhile."""
@@ -99,16 +99,9 @@ def _desired(snapshot: snapshots.Snapshot, budget: objects.Budget, covered: t.It
         workloads[workload.uid] = workload
     expected = sum(workload.replicas for workload in workloads.values())
     if budget.max_unavailable is not None:
-        return expected - _count(budget.max_unavailable, expected)
-    return min(_count(1 if budget.min_available is None else budget.min_available, expected), expected)
-
-
-def _count(value: int | str, whole: int) -> int:
-    """A number or a percentage, rounded up as by the disruption controller; 0 for anything else."""
-    text = str(value)
-    if text.endswith("%") and text[:-1].isdigit():
-        return -(-int(text[:-1]) * whole // 100)
-    return int(text) if text.isdigit() else 0
+        return expected - (decoding.share(budget.max_unavailable, expected) or 0)
+    least = 1 if budget.min_available is None else budget.min_available
+    return min(decoding.share(least, expected) or 0, expected)
 
 
 def _of_unknown(snapshot: snapshots.Snapshot, pod: objects.Pod, leaving: t.Collection[str]) -> Short | None:

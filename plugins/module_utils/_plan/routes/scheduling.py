@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import decoding, objects, selectors
 
 
 def node_matches(selector: objects.Raw | None, node: objects.Node) -> bool:
@@ -60,7 +60,9 @@ def _requirement(requirement: objects.Raw, have: t.Mapping[str, str]) -> bool:
         return selectors.satisfied(requirement, have)
     try:
         (value,) = requirement["values"]
-        left, right = int(have[requirement["key"]]), int(value)
+        left, right = decoding.whole(have[requirement["key"]]), decoding.whole(value)
     except (KeyError, TypeError, ValueError):
+        return False
+    if left is None or right is None:
         return False
     return left > right if operator == "Gt" else left < right

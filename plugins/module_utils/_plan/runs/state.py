@@ -13,10 +13,11 @@ import datetime
 import hashlib
 import json
 import typing as t
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import journaling
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    decoding,
     lock_leases,
     names,
     node_records,
@@ -24,7 +25,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import waiting
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards, surge_records
 
 FINGERPRINTED = ("playbook", "nodes", "node_selector", "tasks", "reboot", "backend", "taints")
 RESUMABLE = datetime.timedelta(hours=24)
@@ -91,23 +92,34 @@ def stored_run(raw: objects.Raw) -> StoredRun | None:
     if not meta["name"].startswith(names.RUN_PREFIX) or "fingerprint" not in data:
         return None
     try:
+        kept = {key: decoding.json_of(text) for key in ("input", "plan", "finished") if (text := data.get(key))}
+        lists = decoding.shaped(_Lists, kept)
         return StoredRun(
             id=meta["name"].removeprefix(names.RUN_PREFIX),
             by=data.get("by", ""),
             since=data.get("since", ""),
             fingerprint=data["fingerprint"],
-            given=json.loads(data.get("input") or "{}"),
-            plan=tuple(tuple(wave) for wave in json.loads(data.get("plan") or "[]")),
-            finished=tuple(json.loads(data.get("finished") or "[]")),
+            given=lists.input,
+            plan=lists.plan,
+            finished=lists.finished,
             noted=data.get("noted", ""),
             ended=data.get("ended", ""),
             resource_version=meta.get("resourceVersion", ""),
         )
-    except (ValueError, TypeError) as error:
+    except decoding.UnreadableError as error:
         raise node_records.BadRecordError(
             f"ConfigMap {names.NAMESPACE}/{meta['name']} cannot be read ({error}), so its run cannot be resumed. "
             "Delete it by hand once its nodes are back in service."
         ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Lists:
+    """What is JSON in a stored run."""
+
+    input: objects.Raw = field(default_factory=dict)
+    plan: tuple[tuple[str, ...], ...] = ()
+    finished: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,11 +200,11 @@ def _of_lease(lease: objects.Raw) -> list[Trace]:
     place = f"Lease {meta['namespace']}/{meta['name']}"
     if meta["name"].startswith(names.SURGE_PREFIX):
         try:
-            surge = dict(json.loads(annotations.get(names.SURGE) or "{}"))
-        except (ValueError, TypeError):
-            return [Trace(run, by, since, place, "a surge whose record cannot be read")]
-        what = f"the surge of {surge.get('kind')} {surge.get('namespace')}/{surge.get('name')}"
-        return [Trace(run, by, since, place, what, tuple(surge.get("nodes") or ()))]
+            surge = surge_records.Surge.from_lease(lease)
+        except surge_records.BadSurgeError as error:
+            return [Trace(run, by, since, place, "a surge whose record cannot be read", tuple(sorted(error.nodes)))]
+        what = f"the surge of {surge.workload}" if surge else "a surge without a record"
+        return [Trace(run, by, since, place, what, tuple(surge.nodes) if surge else ())]
     if meta["name"].startswith(names.RUN_PREFIX):
         return [Trace(run, by, since, place, f"the sign of life of run {run}")]
     if lock_leases.is_heartbeat(lease):
@@ -205,4 +217,4 @@ def _of_lease(lease: objects.Raw) -> list[Trace]:
 
 def _time(text: str) -> datetime.datetime:
     """Of a text that is no time: before all others."""
-    return objects.moment(text) or datetime.datetime.min.replace(tzinfo=datetime.UTC)
+    return decoding.moment(text) or datetime.datetime.min.replace(tzinfo=datetime.UTC)

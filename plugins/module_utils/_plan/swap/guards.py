@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     api_changes,
+    decoding,
     names,
     objects,
     pod_plan,
@@ -105,9 +106,9 @@ def workload_uid(budget: objects.Budget) -> str:
 def nodes_of(budget: objects.Budget) -> dict[str, str]:
     """The nodes a guard serves, with their UIDs; none if the annotation cannot be parsed."""
     try:
-        found = json.loads(budget.annotations.get(names.SERVES_NODES, "{}"))
+        found = decoding.json_of(budget.annotations.get(names.SERVES_NODES, "{}"))
         return {str(name): str(uid) for name, uid in found.items()}
-    except (ValueError, AttributeError):
+    except (decoding.UnreadableError, AttributeError):
         return {}
 
 

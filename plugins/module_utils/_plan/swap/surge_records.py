@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     api_changes,
+    decoding,
     names,
     objects,
     snapshots,
@@ -132,23 +133,19 @@ class Surge:
         if text is None or not meta["name"].startswith(names.SURGE_PREFIX):
             return None
         try:
-            data = json.loads(text)
+            data = decoding.json_of(text)
             if data.pop("v") != VERSION:
-                raise ValueError("an unknown version")
-            leaving = {uid: Leaver(**leaver) for uid, leaver in data.pop("leaving").items()}
-            bounds, pins = data.pop("bounds"), data.pop("pins")
-            return cls(
-                **data,
-                leaving=leaving,
-                bounds=Bounds(**bounds) if bounds else None,
-                pins=tuple(Pin(**pin) for pin in pins),
+                raise decoding.UnreadableError("an unknown version")
+            return decoding.shaped(
+                cls,
+                data,
                 holder=spec.get("holderIdentity") or "",
                 duration=spec.get("leaseDurationSeconds") or HOLD,
                 created=meta.get("creationTimestamp", ""),
                 resource_version=meta.get("resourceVersion", ""),
                 lease_uid=meta.get("uid", ""),
             )
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except decoding.MISREAD as error:
             raise BadSurgeError(
                 f"Lease {names.NAMESPACE}/{meta['name']}: annotation {names.SURGE} cannot be read "
                 f"({error}). It is the only record of the original state: repair it, or restore the "
@@ -231,8 +228,8 @@ def orphaned(snapshot: snapshots.Snapshot, surge: Surge) -> bool:
 
 def _nodes_named(text: str) -> tuple[str, ...]:
     try:
-        return tuple(json.loads(text)["nodes"])
-    except (ValueError, TypeError, KeyError):
+        return tuple(filter(lambda name: isinstance(name, str), decoding.json_of(text)["nodes"]))
+    except decoding.MISREAD:
         return ()
 
 

@@ -14,6 +14,7 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    decoding,
     node_records,
     objects,
     outcomes,
@@ -116,7 +117,7 @@ def _soak(ctx: context.Context, nodes: snapshots.Snapshot, asked: Asked, seconds
     there = replace(asked, nodes=names, before={name: _as_it_is(nodes.nodes[name]) for name in names})
     if gone := [name for name in asked.nodes if name not in nodes.nodes]:
         ctx.tell(phases.What.NOTE, f"not watched, because no longer there: {', '.join(gone)}")
-    if (since := objects.moment(asked.soak_since or "")) and (now := objects.moment(ctx.clock.server())):
+    if (since := decoding.moment(asked.soak_since or "")) and (now := decoding.moment(ctx.clock.server())):
         seconds -= (now - since).total_seconds()
     start, every = ctx.clock.now(), min(max(seconds / SOAK_LINES, LEAST_BETWEEN_LINES), MOST_BETWEEN_LINES)
     announced = shown = start - MOST_BETWEEN_LINES

@@ -10,7 +10,7 @@ import threading
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import clocks, errors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import api_changes, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import api_changes, decoding, objects
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, writing
 
@@ -87,8 +87,8 @@ class SurgeLeases:
         How long ago that was is told by the API server's clock alone: it stamps the renewals.
         """
         lease = self._found.get(surge.lease_uid)
-        renewed = objects.moment(lease["spec"].get("renewTime") or "") if lease else None
-        now = objects.moment(self._ctx.clock.server())
+        renewed = decoding.moment(lease["spec"].get("renewTime") or "") if lease else None
+        now = decoding.moment(self._ctx.clock.server())
         age = (now - renewed).total_seconds() if now and renewed else float("inf")
         ours = surge.holder == (self._holder or surge.holder) and surge.duration == surge_records.HOLD
         if lease is None or not ours or not -ROUNDED <= age <= YOUNG:

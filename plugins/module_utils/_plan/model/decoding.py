@@ -1,0 +1,163 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The one reader of texts and numbers that others have written into objects, each within bounds.
+
+A tenant writes pods, workloads, budgets and their annotations, a kubelet its node and its pods. The API server checks
+few of these texts, so what is read here is either as expected or ``None`` or ``UnreadableError``: whoever wrote it
+decides neither how long that takes nor what becomes of other objects. Quantities are in ``quantities``.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import contextlib
+import dataclasses
+import datetime
+import functools
+import ipaddress
+import json
+import re
+import types
+import typing as t
+
+LONGEST = 2**21
+"""Characters of a text; an API server stores no larger object."""
+DEEPEST = 32
+"""How deep a JSON value may be nested."""
+LARGEST = 2**63 - 1
+"""The largest number that the API has."""
+
+MISREAD = (ValueError, TypeError, KeyError, AttributeError, IndexError, ArithmeticError, RecursionError)
+"""What code raises that reads an object of another shape than it expects."""
+
+_LABEL = "[A-Za-z0-9](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?"
+_DNS = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*")
+_WHOLE = re.compile(r"-?[0-9]{1,19}")
+
+T = t.TypeVar("T")
+
+
+class UnreadableError(ValueError):
+    """A text is not what it should be; the message says why, without the text."""
+
+
+def json_of(text: str) -> t.Any:
+    """The value of a JSON text.
+
+    Raises:
+        UnreadableError: it is no JSON, too long, nested too deeply, or has text or numbers that JSON cannot have.
+    """
+    if not isinstance(text, str) or len(text) > LONGEST:
+        raise UnreadableError(f"it is no text of at most {LONGEST} characters")
+    try:
+        value = json.loads(text, parse_constant=_no_number)
+        level = [value]
+        for _depth in range(DEEPEST):
+            level = [inner for one in level for inner in _inner(one)]
+            if not level:
+                return value
+    except (ValueError, RecursionError) as error:
+        raise UnreadableError(f"it is not readable as JSON ({type(error).__name__})") from error
+    raise UnreadableError(f"it is nested deeper than {DEEPEST} levels")
+
+
+def _inner(value: t.Any) -> t.Iterable[t.Any]:
+    """What is in a JSON value, of which text and numbers are checked."""
+    if isinstance(value, dict):
+        return (*value, *value.values())
+    if isinstance(value, str):
+        value.encode()  # half a surrogate pair could never be written again
+    elif isinstance(value, (int, float)) and not abs(value) <= LARGEST:
+        raise UnreadableError("it has a number that is too large")
+    return value if isinstance(value, list) else ()
+
+
+def _no_number(text: str) -> t.NoReturn:
+    raise UnreadableError(f"{text} is no JSON")
+
+
+def shaped(kind: type[T], value: t.Any, **given: t.Any) -> T:
+    """A dataclass from a JSON object that has its fields, each of the type with which it is declared.
+
+    Fields that are ``given`` are not among them.
+
+    Raises:
+        UnreadableError: it has other fields, or values of other types.
+    """
+    hints = _hints(t.cast("t.Any", kind))
+    try:
+        return kind(**{name: _typed(hints[name], one, name) for name, one in value.items()}, **given)
+    except UnreadableError:
+        raise
+    except MISREAD as error:
+        raise UnreadableError(f"its fields are not those of a {kind.__name__} ({error})") from error
+
+
+@functools.cache
+def _hints(kind: t.Any) -> dict[str, t.Any]:
+    return t.get_type_hints(kind)
+
+
+def _typed(hint: t.Any, value: t.Any, where: str) -> t.Any:
+    """The value as a field with this type hint holds it."""
+    origin, parts = t.get_origin(hint), t.get_args(hint)
+    if hint is t.Any or type(value) is hint:
+        return value
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return shaped(hint, value)
+    if origin in (types.UnionType, t.Union):
+        for part in parts:
+            with contextlib.suppress(UnreadableError):
+                return _typed(part, value, where)
+    elif origin is t.Literal and value in parts:
+        return value
+    elif origin in (tuple, list) and isinstance(value, list):
+        return origin(_typed(parts[0], one, where) for one in value)
+    elif t.is_typeddict(hint) and isinstance(value, dict):
+        return {key: _typed(_hints(hint)[key], one, f"{where}.{key}") for key, one in value.items()}
+    elif origin is collections.abc.Mapping and isinstance(value, dict):
+        return {key: _typed(parts[1], one, f"{where}.{key}") for key, one in value.items()}
+    raise UnreadableError(f"{where} is of a wrong type")
+
+
+def whole(value: t.Any) -> int | None:
+    """A whole number of the API, also as text; ``None`` for anything else."""
+    text = "" if isinstance(value, (bool, float)) else str(value)
+    return int(text) if _WHOLE.fullmatch(text) and abs(int(text)) <= LARGEST else None
+
+
+def share(value: t.Any, of: int) -> int | None:
+    """A number, or a percentage of ``of``, rounded up, as in budgets; ``None`` for anything else."""
+    if isinstance(value, str) and value.endswith("%"):
+        percent = whole(value[:-1])
+        return None if percent is None else -(-percent * of // 100)
+    return whole(value)
+
+
+def moment(value: t.Any) -> datetime.datetime | None:
+    """A time of the API (RFC 3339), which has an offset; ``None`` for anything else.
+
+    Also for one so far away that nothing can be added to it or subtracted from it.
+    """
+    try:
+        found = datetime.datetime.fromisoformat(value)
+        return found.astimezone(datetime.UTC) if 1 < found.year < 9999 and found.tzinfo else None
+    except MISREAD:
+        return None
+
+
+def later(than: datetime.datetime, seconds: float) -> datetime.datetime | None:
+    """So many seconds later; ``None`` where no time is so late."""
+    try:
+        return than + datetime.timedelta(seconds=seconds)
+    except OverflowError:
+        return None
+
+
+def host(text: str) -> str:
+    """An IP address or a DNS name to connect to; empty for anything else, such as an option of ssh."""
+    try:
+        return "" if "%" in text else str(ipaddress.ip_address(text))
+    except ValueError:
+        return text if _DNS.fullmatch(text) else ""
