@@ -60,6 +60,7 @@ environment: |
     kubeops.node_maintenance.maintain -e maintain_nodes=worker-1
 """
 
+import datetime
 import os
 import pathlib
 import sys
@@ -164,7 +165,11 @@ class CallbackModule(Default):
 
     def v2_runner_on_start(self, host: t.Any, task: t.Any) -> None:
         super().v2_runner_on_start(host, task)
-        if self._all or not kinds.own(task.get_path() or "", HOME):
+        if self._all:
+            return
+        if not self._live:
+            self._waits.begin(task.name or task.action, time.monotonic())
+        if not kinds.own(task.get_path() or "", HOME):
             return
         self._head(host)
         if kinds.short(task.action) in LONG:
@@ -307,11 +312,11 @@ class CallbackModule(Default):
         self._said.append(line.event["message"])
         if self._live:
             return self._bars.see(line.event, time.monotonic())
-        self._waits.see(line.event, line, time.monotonic())
+        self._waits.see(line.event, time.monotonic())
         return waits.waits(line.event)
 
     def _due(self) -> list[str]:
-        return self._waits.due(time.monotonic())
+        return self._waits.due(time.monotonic(), datetime.datetime.now(datetime.UTC).isoformat())
 
     def _lines(self, width: int) -> list[str]:
         return self._bars.lines(time.monotonic(), width)

@@ -18,7 +18,7 @@ import sys
 import threading
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _progress
+from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _output, _progress
 
 ERASE = "\r\x1b[K"
 UP = "\x1b[1A\x1b[K"
@@ -53,6 +53,7 @@ class Foot:
     ) -> None:
         self._display, self._lines, self._told, self._due = display, lines, told, due
         self._live = live
+        _output.outlast(display)
         self._print = display.display
         self._pid = os.getpid()
         self._lock = threading.RLock()
@@ -90,9 +91,14 @@ class Foot:
         with self._lock:
             if isinstance(msg, _progress.Line) and self._told(msg):
                 self._print(msg, log_only=True)
+                self.draw()
             else:
-                self._write(self._erased())
-                self._print(msg, *args, **more)
+                self._put(msg, *args, **more)
+
+    def _put(self, msg: str, *args: t.Any, **more: t.Any) -> None:
+        with self._lock:
+            self._write(self._erased())
+            self._print(msg, *args, **more)
             self.draw()
 
     def _tick(self) -> None:
@@ -100,7 +106,7 @@ class Foot:
         # what is drawn goes past the streams.
         while not self._ended.wait(SECOND):
             for line in self._due():
-                self._show(line)
+                self._put(line)
             self.draw()
 
     def _erased(self) -> str:
@@ -114,4 +120,5 @@ class Foot:
     @staticmethod
     def _write(text: str) -> None:
         if text:
-            os.write(sys.stdout.fileno(), text.encode(sys.stdout.encoding or "utf-8", "replace"))
+            with _output.tolerated():
+                os.write(sys.stdout.fileno(), text.encode(sys.stdout.encoding or "utf-8", "replace"))

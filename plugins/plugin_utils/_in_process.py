@@ -22,11 +22,13 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import details, specs
-from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _progress
+from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _output, _progress
 
 COLLECTION = "kubeops.node_maintenance"
 
 display = Display()
+# Before the first task with an action of ours, the main process reads its class here.
+_output.outlast(display)
 
 
 class InProcess(ActionBase):

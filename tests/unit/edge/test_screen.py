@@ -8,157 +8,25 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
-import select
 import signal
 import subprocess
-import sys
-import termios
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-import ansible_collections.kubeops.node_maintenance as collection
-
-TREE = next(iter(collection.__path__)).removesuffix("/ansible_collections/kubeops/node_maintenance")
-PLAY = "- hosts: localhost\n  connection: local\n  gather_facts: false\n  tasks:\n"
-ESCAPE = re.compile(r"\x1b\[(\d*)(?:;\d+)*([A-Za-z])")
-# An action that tells what a drain tells, and waits for a file between its events.
-TELLER = """
-import os, time
-from ansible.plugins.action import ActionBase
-from ansible.utils.display import Display
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import specs
-from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _progress
-
-class ActionModule(ActionBase):
-    def run(self, tmp=None, task_vars=None):
-        for what, message in self._task.args["events"]:
-            phase = "drained" if what == "drained" else "draining"
-            event = specs.Event("2026-11-21T10:30:48.123Z", "n1", what, message, phase=phase)
-            Display().display(_progress.Line.of(event))
-        if "until" in self._task.args:
-            open(self._task.args["until"] + ".awaited", "w").close()
-        while "until" in self._task.args and not os.path.exists(self._task.args["until"]):
-            time.sleep(0.05)
-        return {"changed": False}
-"""
-EVENTS = [
-    ["cordoned", "cordoned"],
-    ["progress", "5 of 7 pods left, 2 ending; waiting: budget web allows no disruption"],
-]
+from ansible_collections.kubeops.node_maintenance.tests.unit.edge.played import (
+    EVENTS,
+    Terminal,
+    furnished,
+    on_terminal,
+    piped,
+)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "action_plugins").mkdir()
-    (tmp_path / "action_plugins" / "tell.py").write_text(TELLER)
-    (tmp_path / "ansible.cfg").touch()
-    return tmp_path
-
-
-def written(folder: Path, tasks: str) -> list[str]:
-    """The command that runs the tasks."""
-    (folder / "play.yml").write_text(PLAY + "".join(f"    {line}\n" for line in tasks.strip().split("\n")))
-    return [sys.executable, "-m", "ansible", "playbook", str(folder / "play.yml")]
-
-
-def environ(folder: Path, **more: str) -> dict[str, str]:
-    mine = {key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "KUBEOPS_", "CI"))}
-    return {
-        **mine,
-        "ANSIBLE_COLLECTIONS_PATH": TREE,
-        "PYTHONPATH": TREE,
-        "ANSIBLE_HOME": str(folder / "home"),
-        "ANSIBLE_CONFIG": str(folder / "ansible.cfg"),
-        "ANSIBLE_LOCALHOST_WARNING": "0",
-        "ANSIBLE_INVENTORY_UNPARSED_WARNING": "0",
-        "ANSIBLE_STDOUT_CALLBACK": "kubeops.node_maintenance.maintenance",
-        **more,
-    }
-
-
-def piped(folder: Path, tasks: str, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
-    command = [*written(folder, tasks), *words]
-    settings = environ(folder, **more)
-    return subprocess.run(
-        command, cwd=folder, env=settings, capture_output=True, text=True, encoding="utf-8", timeout=180, check=False
-    )
-
-
-class Terminal:
-    """A terminal's screen: what is seen after all that was written to it."""
-
-    def __init__(self) -> None:
-        self.rows, self.row, self.column, self.raw = [""], 0, 0, ""
-
-    def write(self, text: str) -> None:
-        self.raw += text
-        while text:
-            if found := ESCAPE.match(text):
-                self._command(found[1], found[2])
-                text = text[found.end() :]
-                continue
-            self._letter(text[0])
-            text = text[1:]
-
-    def _letter(self, letter: str) -> None:
-        if letter == "\r":
-            self.column = 0
-        elif letter == "\n":
-            self.row += 1
-            self.rows += [""] * (self.row + 1 - len(self.rows))
-        else:
-            line = self.rows[self.row].ljust(self.column)
-            self.rows[self.row] = line[: self.column] + letter + line[self.column + 1 :]
-            self.column += 1
-
-    def _command(self, number: str, letter: str) -> None:
-        if letter == "K":
-            self.rows[self.row] = self.rows[self.row][: self.column]
-        elif letter == "A":
-            self.row -= int(number or 1)
-        else:
-            assert letter == "m", f"a command that the screen does not need: {letter}"
-
-
-def on_terminal(
-    folder: Path, tasks: str, then: Callable[[Terminal, subprocess.Popen[bytes]], None], **more: str
-) -> Terminal:
-    """Run on a terminal, calling ``then`` after each write; the terminal as it is left."""
-    mine, theirs = pty.openpty()
-    before = termios.tcgetattr(theirs)
-    settings = environ(folder, TERM="xterm", COLUMNS="120", PYTHONIOENCODING="utf-8", **more)
-    command = written(folder, tasks)
-    terminal = Terminal()
-    # A shell that starts tests in the background has SIGINT ignored, and what they start would inherit that.
-    ours = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        process = subprocess.Popen(
-            command, cwd=folder, env=settings, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
-        )
-    finally:
-        signal.signal(signal.SIGINT, ours)
-    latest = time.monotonic() + 120
-    with process:
-        rest = b""
-        while process.poll() is None or select.select([mine], [], [], 0.2)[0]:
-            if time.monotonic() > latest:
-                os.killpg(process.pid, signal.SIGKILL)
-                raise AssertionError(f"it does not end:\n{terminal.raw}")
-            if not select.select([mine], [], [], 0.2)[0]:
-                continue
-            text = (rest + os.read(mine, 65536)).decode("utf-8", "ignore")
-            terminal.write(text)
-            then(terminal, process)
-        process.wait(timeout=60)
-    assert termios.tcgetattr(theirs) == before, "the terminal works as before"
-    os.close(theirs)
-    os.close(mine)
-    return terminal
+    return furnished(tmp_path)
 
 
 TASKS = """

@@ -108,16 +108,63 @@ def test_what_has_no_number_waits_without_a_bar() -> None:
     assert not foot.see(told("cordoned", "cordoned"), 7.0)
 
 
-def test_without_bars_a_wait_is_told_once_it_lasts() -> None:
+AT = "2026-11-21T10:30:48.123Z"
+
+
+def told_in(held: waits.Waits, events: dict[int, dict[str, str]], seconds: int) -> dict[int, list[str]]:
+    """What is told in which second."""
+    found = {}
+    for second in range(seconds):
+        if second in events:
+            held.see(events[second], float(second))
+        if lines := held.due(float(second), AT):
+            found[second] = lines
+    return found
+
+
+def test_without_bars_a_wait_is_told_again_and_again_until_it_is_over() -> None:
+    events = {0: told("the same", "waiting"), 70: told("drained", "drained", "drained")}
+    lines = told_in(waits.Waits(), events, 200)
+    assert list(lines) == [10, 24, 38, 52, 66]
+    assert lines[66] == ["10:30:48  n1  the same (for 1 min 06 s)"]
+
+
+def test_a_wait_that_changes_is_told_with_what_it_is_about_now() -> None:
+    events = {second: told(f"reason {second}", "waiting") for second in range(25)}
+    lines = told_in(waits.Waits(), events, 25)
+    assert [lines[second][0].partition(" (")[0] for second in lines] == [
+        f"10:30:48  n1  reason {second}" for second in (10, 20)
+    ]
+    cleared = waits.Waits()
+    cleared.see(events[0], 0.0)
+    cleared.clear()
+    assert told_in(cleared, {}, 100) == {}
+
+
+def test_evicted_pods_end_no_wait_of_their_node() -> None:
+    lines = told_in(waits.Waits(), {0: told("held"), 9: told("evicted shop/web-0", "evicted")}, 12)
+    assert list(lines) == [10]
+
+
+def test_a_wait_of_nothing_ends_with_the_next_event() -> None:
+    events = {0: told("for others to react", "waiting", node=""), 5: told("cordoned", "cordoned", "cordoned")}
+    assert told_in(waits.Waits(), events, 60) == {}
+
+
+def test_a_task_that_tells_nothing_is_named_and_only_then() -> None:
     held = waits.Waits()
-    for second in range(25):
-        held.see(told(f"reason {second}", "waiting"), f"reason {second}", float(second))
-        assert held.due(float(second)) == ([f"reason {second}"] if second in (10, 20) else [])
-    held.see(told("drained", "drained", "drained"), "drained", 25.0)
-    assert held.due(100.0) == []
-    held.see(told("again", "waiting"), "again", 101.0)
-    held.clear()
-    assert held.due(200.0) == []
+    held.begin("Drain the nodes", 0.0)
+    lines = told_in(held, {12: told("held"), 60: told("drained", "drained", "drained")}, 72)
+    silent = ["10:30:48  Drain the nodes (for 10 s)"]
+    assert (lines[10], [second for second, line in lines.items() if "Drain" in line[0]]) == (silent, [10, 70])
+
+
+def test_many_waits_are_counted() -> None:
+    held = waits.Waits()
+    for number in range(waits.SHOWN + 3):
+        held.see(told("held", node=f"n{number}"), 0.0)
+    lines = held.due(10.0, AT)
+    assert (len(lines), lines[-1]) == (waits.SHOWN + 1, "and 3 more waits")
 
 
 def test_a_terminal_takes_nothing_of_a_bar_as_a_command() -> None:

@@ -67,3 +67,37 @@ def test_pods_that_rules_hold_are_counted() -> None:
         }
         Progress(me.ctx()).tell([NodeDrain("n1", moves=moves)], [], [])
         assert [event.message for event in me.told] == ["3 of 3 pods left, 0 ending, 2 held until others are gone"]
+
+
+def evicted(after: dict[float, list[str]], left: str = "") -> list[tuple[float, str]]:
+    """What is told of pods that were evicted after so many seconds, and when; ``left``: one that is never."""
+    with World() as world:
+        me = world.process("me")
+        ctx = me.ctx()
+        progress, moves = Progress(ctx), {}
+        for name in sorted([*(name for pods in after.values() for name in pods), *([left] if left else [])]):
+            moves[name] = Move(PodPlan(Pod.of(objects.pod(name)), "evict", "replicas", "", None), "waiting", 0.0)
+        site, began, found = NodeDrain("n1", moves=moves), world.machine.now, list[tuple[float, str]]()
+        while (now := world.machine.now - began) < 10.0:
+            for name in after.get(now, ()):
+                moves[name].state, moves[name].ours = "leaving", True
+            progress.tell_evicted([site])
+            found += [(now, event.message) for event in me.told[len(found) :]]
+            world.machine.run_for(0.5)
+        assert not ctx.timeline, "the report lists each of them"
+        return found
+
+
+def test_evicted_pods_are_named_and_many_are_counted() -> None:
+    many = [f"p{number}" for number in range(12)]
+    assert evicted({1.0: ["a"]}) == [(1.0, "evicted shop/a")]
+    assert evicted({1.0: many}) == [(1.0, "evicted shop/p0, shop/p1, shop/p10 and 9 more pods")]
+
+
+def test_evicted_pods_share_a_line_every_two_seconds_unless_no_other_is_left() -> None:
+    singly = {number / 2: [f"p{number}"] for number in range(8)}
+    assert [at for at, _message in evicted(singly, left="q")] == [0.0, 2.0, 4.0]
+    assert [at for at, _message in evicted(singly)] == [0.0, 2.0, 3.5]
+    assert evicted({0.0: ["c"], 3.0: ["b"], 6.0: ["a"]}, left="q") == [
+        (at, f"evicted shop/{name}") for at, name in ((0.0, "c"), (3.0, "b"), (6.0, "a"))
+    ]

@@ -106,13 +106,20 @@ class Context:
         self, what: outcomes.Outcome, message: str, *, node: str = "", namespace: str = "", name: str = ""
     ) -> Event:
         """Keep an event for the report without a line in the terminal."""
-        phase = phases.PHASE_AFTER.get("" if name else what)
-        if isinstance(what, phases.What):
-            phase = what.phase
-        event = Event(self.clock.wall(), node, what.value, message, namespace, name, phase.value if phase else "")
+        event = self._event(what, message, node, namespace, name)
         with self._lock:
             self.timeline.append(event)
         return event
+
+    def show(self, what: outcomes.Outcome, message: str, *, node: str = "") -> None:
+        """A line in the terminal alone, for what the report has in more detail."""
+        self.progress(self._event(what, message, node, "", ""))
+
+    def _event(self, what: outcomes.Outcome, message: str, node: str, namespace: str, name: str) -> Event:
+        phase = phases.PHASE_AFTER.get("" if name else what)
+        if isinstance(what, phases.What):
+            phase = what.phase
+        return Event(self.clock.wall(), node, what.value, message, namespace, name, phase.value if phase else "")
 
     def changed(self, change: api_changes.Change) -> None:
         """Remember a change that was made (in check mode: would be made)."""

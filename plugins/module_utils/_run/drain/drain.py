@@ -62,6 +62,8 @@ The threads that send requests and read watches need the interpreter, and perhap
 """
 AT_LEAST = 2.0
 """Seconds between two different things that are told of one node."""
+NAMED = 3
+"""So many evicted pods are named in a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,7 @@ class _Drain:
         self.services = services.Services(ctx, prior)
         self.writer = change_writer.ChangeWriter(ctx, self._fence_all)
         self.budgets: indexes.Index[tuple[str, str], objects.Budget] | None = None
-        self.progress = Progress(ctx)
+        self.progress = Progress(ctx, "deleted" if options.choices.disable_eviction else "evicted")
         wake, grace, delete = self.live.nudge, options.grace_period, options.choices.disable_eviction
         sender = hook_calls.HttpCalls(ctx, self.locks.fence, options.send, wake)
         self.hooks = pod_hooks.PodHooks(ctx, options.hooks, self.sites, sender, self.locks.fence)
@@ -231,6 +233,7 @@ class _Drain:
         self.closing.wind_up()
         self.routing.follow(snapshot)
         self._yield_guards(snapshot)
+        self.progress.tell_evicted(self.sites.values())
         held = turns.take(self.sites.values(), self.ctx.clock.now())
         for site, fallen in self.hooks.step(snapshot):
             self.closing.unrecorded(site, fallen)
@@ -286,11 +289,24 @@ class _Drain:
 
 
 class Progress:
-    """One line for each node, when it has changed."""
+    """One line for each node, when it has changed, and one for evicted pods, which the report lists."""
 
-    def __init__(self, ctx: context.Context) -> None:
-        self._ctx = ctx
+    def __init__(self, ctx: context.Context, verb: str = "evicted") -> None:
+        self._ctx, self._verb = ctx, verb
         self._told: dict[str, tuple[str, float]] = {}
+        self._evicted: dict[str, float] = {}
+        self._named: set[str] = set()
+
+    def tell_evicted(self, sites: t.Iterable[node_drains.NodeDrain]) -> None:
+        """Tell which pods were evicted since this was told last."""
+        now = self._ctx.clock.now()
+        for site in sites:
+            found = {uid: move for uid, move in site.moves.items() if move.ours and uid not in self._named}
+            more = any(move.state in ("waiting", "asked") for move in site.moves.values())
+            if found and (not more or now - self._evicted.get(site.name, float("-inf")) >= AT_LEAST):
+                self._evicted[site.name] = now
+                self._named.update(found)
+                self._ctx.show(phases.What.EVICTED, f"{self._verb} {_places([*found.values()])}", node=site.name)
 
     def tell(
         self, sites: t.Iterable[node_drains.NodeDrain], beside: t.Collection[str], missing: t.Collection[str]
@@ -302,6 +318,13 @@ class Progress:
             if now - at >= AT_LEAST and (text := _words(site, beside, missing)) != last:
                 self._told[site.name] = (text, now)
                 self._ctx.tell(phases.What.PROGRESS, text, node=site.name)
+
+
+def _places(moves: t.Sequence[pod_moves.Move]) -> str:
+    """The pods, the first ones by name."""
+    named = ", ".join(f"{move.pod.namespace}/{move.pod.name}" for move in moves[:NAMED])
+    more = len(moves) - NAMED
+    return named + (f" and {more} more {'pod' if more == 1 else 'pods'}" if more > 0 else "")
 
 
 def _words(site: node_drains.NodeDrain, beside: t.Collection[str], missing: t.Collection[str]) -> str:

@@ -1,0 +1,210 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Runs tasks below a real ansible-playbook, in a pipe or on a terminal, with an action that tells of a drain."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import ansible_collections.kubeops.node_maintenance as collection
+
+TREE = next(iter(collection.__path__)).removesuffix("/ansible_collections/kubeops/node_maintenance")
+PLAY = "- hosts: localhost\n  connection: local\n  gather_facts: false\n  tasks:\n"
+ESCAPE = re.compile(r"\x1b\[(\d*)(?:;\d+)*([A-Za-z])")
+# An action that tells what a drain tells, as one of ours does, and then waits for a file. Its class is read in the main
+# process, too, so what is shown of a wait after seconds may be shown at once.
+TELLER = """
+import os, time
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.screen import waits
+from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _foot, _in_process
+
+if "TELL_QUICKLY" in os.environ:
+    waits.LASTS, waits.AGAIN, _foot.SECOND = 0.3, 0.3, 0.1
+
+class Tell(specs.ModuleSpec):
+    def run(self, arguments, call):
+        self.tell(arguments["events"], call)
+        until = arguments["until"]
+        if until:
+            open(until + ".awaited", "w").close()
+        while until and not os.path.exists(until):
+            time.sleep(0.05)
+        self.tell(arguments["then"], call)
+        return {"changed": False, "failed": False}
+
+    def tell(self, events, call):
+        for what, message in events or ():
+            phase = "drained" if what == "drained" else "draining"
+            call.progress(specs.Event("2026-11-21T10:30:48.123Z", "n1", what, message, phase=phase))
+
+class ActionModule(_in_process.InProcess):
+    spec = Tell(name="tell", options={"events": {"type": "list"}, "until": {"type": "path"}, "then": {"type": "list"}})
+"""
+EVENTS = [
+    ["cordoned", "cordoned"],
+    ["progress", "5 of 7 pods left, 2 ending; waiting: budget web allows no disruption"],
+]
+
+
+def furnished(folder: Path) -> Path:
+    """The folder, with the action ``tell``."""
+    (folder / "action_plugins").mkdir()
+    (folder / "action_plugins" / "tell.py").write_text(TELLER)
+    (folder / "ansible.cfg").touch()
+    return folder
+
+
+def written(folder: Path, tasks: str) -> list[str]:
+    """The command that runs the tasks."""
+    (folder / "play.yml").write_text(PLAY + "".join(f"    {line}\n" for line in tasks.strip().split("\n")))
+    return [sys.executable, "-m", "ansible", "playbook", str(folder / "play.yml")]
+
+
+def environ(folder: Path, **more: str) -> dict[str, str]:
+    foreign = ("ANSIBLE_", "KUBEOPS_", "CI", "PYTHONUNBUFFERED")
+    mine = {key: value for key, value in os.environ.items() if not key.startswith(foreign)}
+    return {
+        **mine,
+        "ANSIBLE_COLLECTIONS_PATH": TREE,
+        "PYTHONPATH": TREE,
+        "ANSIBLE_HOME": str(folder / "home"),
+        "ANSIBLE_CONFIG": str(folder / "ansible.cfg"),
+        "ANSIBLE_LOCALHOST_WARNING": "0",
+        "ANSIBLE_INVENTORY_UNPARSED_WARNING": "0",
+        "ANSIBLE_STDOUT_CALLBACK": "kubeops.node_maintenance.maintenance",
+        **more,
+    }
+
+
+def piped(folder: Path, tasks: str, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    command = [*written(folder, tasks), *words]
+    settings = environ(folder, **more)
+    return subprocess.run(
+        command, cwd=folder, env=settings, capture_output=True, text=True, encoding="utf-8", timeout=180, check=False
+    )
+
+
+def read(
+    folder: Path,
+    tasks: str,
+    then: Callable[[str, subprocess.Popen[bytes]], bool],
+    *,
+    terminal: bool = False,
+    **more: str,
+) -> tuple[int, str]:
+    """Run with the output in a pipe or on a terminal, and call ``then`` with what was read so far.
+
+    It says whether to read on. Returns the exit code and what was read.
+    """
+    mine, theirs = pty.openpty() if terminal else os.pipe()
+    settings = environ(folder, **{"TERM": "xterm", **more})
+    text, latest = "", time.monotonic() + 60
+    with subprocess.Popen(
+        written(folder, tasks), cwd=folder, env=settings, stdout=theirs, stderr=theirs, start_new_session=True
+    ) as process:
+        os.close(theirs)
+        reads = True
+        while reads and time.monotonic() < latest:
+            if select.select([mine], [], [], 0.2)[0]:
+                found = _some(mine)
+                text += found.decode("utf-8", "ignore")
+                reads = bool(found) and then(text, process)
+        os.close(mine)
+        try:
+            return process.wait(max(latest - time.monotonic(), 0)), text
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise AssertionError(f"it does not end:\n{text}") from None
+
+
+def _some(source: int) -> bytes:
+    """What is there to read; nothing at the end, which a terminal tells by an error."""
+    try:
+        return os.read(source, 65536)
+    except OSError:
+        return b""
+
+
+class Terminal:
+    """A terminal's screen: what is seen after all that was written to it."""
+
+    def __init__(self) -> None:
+        self.rows, self.row, self.column, self.raw = [""], 0, 0, ""
+
+    def write(self, text: str) -> None:
+        self.raw += text
+        while text:
+            if found := ESCAPE.match(text):
+                self._command(found[1], found[2])
+                text = text[found.end() :]
+                continue
+            self._letter(text[0])
+            text = text[1:]
+
+    def _letter(self, letter: str) -> None:
+        if letter == "\r":
+            self.column = 0
+        elif letter == "\n":
+            self.row += 1
+            self.rows += [""] * (self.row + 1 - len(self.rows))
+        else:
+            line = self.rows[self.row].ljust(self.column)
+            self.rows[self.row] = line[: self.column] + letter + line[self.column + 1 :]
+            self.column += 1
+
+    def _command(self, number: str, letter: str) -> None:
+        if letter == "K":
+            self.rows[self.row] = self.rows[self.row][: self.column]
+        elif letter == "A":
+            self.row -= int(number or 1)
+        else:
+            assert letter == "m", f"a command that the screen does not need: {letter}"
+
+
+def on_terminal(
+    folder: Path, tasks: str, then: Callable[[Terminal, subprocess.Popen[bytes]], None], **more: str
+) -> Terminal:
+    """Run on a terminal, calling ``then`` after each write; the terminal as it is left."""
+    mine, theirs = pty.openpty()
+    before = termios.tcgetattr(theirs)
+    settings = environ(folder, TERM="xterm", COLUMNS="120", PYTHONIOENCODING="utf-8", **more)
+    command = written(folder, tasks)
+    terminal = Terminal()
+    # A shell that starts tests in the background has SIGINT ignored, and what they start would inherit that.
+    ours = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        process = subprocess.Popen(
+            command, cwd=folder, env=settings, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+        )
+    finally:
+        signal.signal(signal.SIGINT, ours)
+    latest = time.monotonic() + 120
+    with process:
+        rest = b""
+        while process.poll() is None or select.select([mine], [], [], 0.2)[0]:
+            if time.monotonic() > latest:
+                os.killpg(process.pid, signal.SIGKILL)
+                raise AssertionError(f"it does not end:\n{terminal.raw}")
+            if not select.select([mine], [], [], 0.2)[0]:
+                continue
+            text = (rest + os.read(mine, 65536)).decode("utf-8", "ignore")
+            terminal.write(text)
+            then(terminal, process)
+        process.wait(timeout=60)
+    assert termios.tcgetattr(theirs) == before, "the terminal works as before"
+    os.close(theirs)
+    os.close(mine)
+    return terminal
