@@ -44,10 +44,16 @@ options:
     type: list
     elements: str
   start:
-    description: When the maintenance begins, in RFC 3339. By default now.
+    description:
+      - When the maintenance begins, in RFC 3339. By default now; when it has ended or failed, as O(results) say.
     type: str
   end:
-    description: When it ends, in RFC 3339. By default as the plan in O(results) estimates.
+    description:
+      - When it ends, in RFC 3339. By default after O(duration), and when it has ended or failed, now.
+    type: str
+  duration:
+    description:
+      - How long it will take. By default what the plan in O(results) foresees for the drains, without your own work.
     type: str
   events:
     description:
@@ -141,6 +147,13 @@ events:
     message: {description: Why it failed., type: str}
 warnings: {description: Who could not be told., returned: always, type: list, elements: str}
 actions: {description: "What was done, or in check mode would be done.", returned: always, type: list, elements: str}
+cluster:
+  description:
+    - The cluster of the call, as its C(context) in the kubeconfig (V(in-cluster) with a pod's service account) and the
+      address of its C(server).
+  returned: when the credentials could be read
+  type: dict
+  sample: {context: prod, server: "https://prod.example.com:6443"}
 timeline: {description: All progress messages., returned: always, type: list, elements: dict}
 findings: {description: Why the call failed as a whole., returned: after such a failure, type: list, elements: dict}
 """

@@ -93,6 +93,13 @@ hooks:
   type: list
   elements: dict
 actions: {description: "What was done, or in check mode would be done.", returned: always, type: list, elements: str}
+cluster:
+  description:
+    - The cluster of the call, as its C(context) in the kubeconfig (V(in-cluster) with a pod's service account) and the
+      address of its C(server).
+  returned: when the credentials could be read
+  type: dict
+  sample: {context: prod, server: "https://prod.example.com:6443"}
 timeline: {description: All progress messages., returned: always, type: list, elements: dict}
 findings: {description: Why the call failed as a whole., returned: after such a failure, type: list, elements: dict}
 """

@@ -417,6 +417,13 @@ nodes:
     message: {description: The outcome as a sentence., type: str}
     address: {description: Its InternalIP., type: str}
     record: {description: "The record on the node, without the nonce; missing with O(gates).", type: dict}
+cluster:
+  description:
+    - The cluster of the call, as its C(context) in the kubeconfig (V(in-cluster) with a pod's service account) and the
+      address of its C(server).
+  returned: when the credentials could be read
+  type: dict
+  sample: {context: prod, server: "https://prod.example.com:6443"}
 timeline: {description: All progress messages., returned: always, type: list, elements: dict}
 """
 

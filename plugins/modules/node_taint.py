@@ -194,6 +194,13 @@ actions:
   type: list
   elements: str
   sample: ["On node worker-7: set dedicated=analytics:NoSchedule"]
+cluster:
+  description:
+    - The cluster of the call, as its C(context) in the kubeconfig (V(in-cluster) with a pod's service account) and the
+      address of its C(server).
+  returned: when the credentials could be read
+  type: dict
+  sample: {context: prod, server: "https://prod.example.com:6443"}
 timeline: {description: All progress messages., returned: always, type: list, elements: dict}
 findings:
   description: Why the call failed as a whole, such as V(unknown_node) or V(no_execute_refused).

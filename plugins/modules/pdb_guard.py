@@ -154,6 +154,13 @@ nodes:
     message: {description: "The outcome as a sentence, with the remedy for failures.", type: str}
 findings: {description: "Observations, and why a call failed as a whole.", returned: always, type: list, elements: dict}
 actions: {description: "What was done, or in check mode would be done.", returned: always, type: list, elements: str}
+cluster:
+  description:
+    - The cluster of the call, as its C(context) in the kubeconfig (V(in-cluster) with a pod's service account) and the
+      address of its C(server).
+  returned: when the credentials could be read
+  type: dict
+  sample: {context: prod, server: "https://prod.example.com:6443"}
 timeline: {description: All progress messages., returned: always, type: list, elements: dict}
 """
 

@@ -307,6 +307,13 @@ actions:
   type: list
   elements: str
   sample: ["Create PodMigrationJob web-0-0b7f3ac9d1 for Pod default/web-0 (ReservationFirst)"]
+cluster:
+  description:
+    - The cluster of the call, as its C(context) in the kubeconfig (V(in-cluster) with a pod's service account) and the
+      address of its C(server).
+  returned: when the credentials could be read
+  type: dict
+  sample: {context: prod, server: "https://prod.example.com:6443"}
 timeline: {description: All progress messages., returned: always, type: list, elements: dict}
 findings:
   description:

@@ -49,6 +49,11 @@ def test_a_run_announces_itself_by_events_webhook_and_calendar(
     assert events(play, "Node", here, "default") == reasons
     assert events(play, "Deployment", "web", arena.name) == reasons
     assert chat.got[-1]["summary"]["verdict"] == "never_dark"
+    server = run.report["cluster"]["server"]
+    assert server.startswith("https://")
+    assert {one["cluster"]["server"] for one in chat.got} == {server}
+    assert server in run.text
+    assert server in entry.read_text(encoding="utf-8").replace("\r\n ", "")
     assert [(w["kind"], w["name"]) for w in chat.got[-1]["workloads"]] == [("Deployment", "web")]
     assert f"UID:{chat.got[-1]['run']}@kubeops.node_maintenance" in entry.read_text(encoding="utf-8")
     assert CANARY not in checked.text + run.text + json.dumps(run.lines)
@@ -71,3 +76,4 @@ def test_a_webhook_that_refuses_is_a_warning_and_a_failure_is_announced(arena: A
     assert not failed.ok
     assert chat.moments == ["planned", "started", "failed"]
     assert any("The package is broken." in error for error in chat.got[-1]["errors"])
+    assert chat.got[-1]["start"] < chat.got[-1]["end"] == chat.got[-1]["at"], "as it was, and not as it was foreseen"

@@ -16,6 +16,7 @@ from typing import Any
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import (
     clocks,
     collector,
+    endpoints,
     errors,
     exchange,
     kinds,
@@ -100,6 +101,11 @@ class Cluster:
     def entry(self) -> Mapping[str, Any]:
         """The cluster as a kubeconfig describes it: address, authority, proxy; never credentials."""
         return self._connection.entry
+
+    @property
+    def place(self) -> dict[str, str]:
+        """What people know the cluster by: the `context`, as far as there is one, and the address of the `server`."""
+        return {"context": self._connection.context, "server": endpoints.plain(str(self.entry.get("server") or ""))}
 
     def send(
         self,

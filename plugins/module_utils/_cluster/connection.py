@@ -47,6 +47,9 @@ else:
 
 _RENEWED_AFTER = 240.0
 """Seconds after which a token without a known expiry is read again; the loaders renew tokens 300 s ahead."""
+_POD = "the pod's service account"
+IN_CLUSTER = "in-cluster"
+"""Stands for the context where the credentials are a pod's: its cluster has no other name there."""
 _EXPLICIT = (
     "Give `kubeconfig`, or `host` with `api_key`, or with `client_cert` and `client_key` "
     "(or the same as K8S_AUTH_* in the environment)."
@@ -144,7 +147,8 @@ class _Loader:
             lasts = _RENEWED_AFTER
         header = _authorization(found.configuration, options)
         transport = transports.Transport(endpoint)
-        return credentials.Loaded(transport, header, found.source, found.renewer, expires, lasts, entry)
+        context = found.context or (IN_CLUSTER if found.source == _POD else "")
+        return credentials.Loaded(transport, header, found.source, found.renewer, expires, lasts, entry, context)
 
 
 def _authorization(configuration: Any, options: ConnectionOptions) -> str:
@@ -188,7 +192,7 @@ class _Found:
         else:
             try:
                 load_incluster_config(client_configuration=self.configuration)
-                self.source = "the pod's service account"
+                self.source = _POD
             except (ConfigException, OSError):
                 paths = kubeconfig.default_paths()
                 if not kubeconfig.exists(paths):

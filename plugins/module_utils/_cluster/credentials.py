@@ -43,7 +43,7 @@ class Loaded:
     `authorization` is the header, empty if a certificate is all there is; `source` says where they come from and
     `renewer` who makes new ones, both for messages. `expires` is in seconds of the wall clock, but was set by another
     machine's: it decides only when to renew. `lasts` is for how many seconds credentials without it are used until
-    they are read again; None for ever. `entry` is the cluster as a kubeconfig describes it.
+    they are read again; None for ever. `entry` is the cluster as a kubeconfig describes it, `context` its name there.
     """
 
     transport: transports.Transport
@@ -53,6 +53,7 @@ class Loaded:
     expires: float | None = None
     lasts: float | None = None
     entry: Mapping[str, Any] = field(default_factory=dict)
+    context: str = ""
 
     def __repr__(self) -> str:
         """Without secrets."""
@@ -106,6 +107,10 @@ class Credentials:
     @property
     def entry(self) -> Mapping[str, Any]:
         return self._loaded.entry
+
+    @property
+    def context(self) -> str:
+        return self._loaded.context
 
     def open(
         self, request: verbs.Request, *, read_timeout: float, connect_timeout: float, fence: Callable[[], None] | None

@@ -53,6 +53,10 @@ class Connection(Protocol):
     def entry(self) -> Mapping[str, Any]:
         """The cluster as a kubeconfig describes it, without credentials."""
 
+    @property
+    def context(self) -> str:
+        """The context of the kubeconfig, `in-cluster` for a pod's service account; empty without either."""
+
     def open(
         self, request: verbs.Request, *, read_timeout: float, connect_timeout: float, fence: Callable[[], None] | None
     ) -> Body:

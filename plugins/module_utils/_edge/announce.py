@@ -73,10 +73,12 @@ SPEC = specs.ClusterModuleSpec(
         "errors": {"type": "list", "elements": "str"},
         "start": {"type": "str"},
         "end": {"type": "str"},
+        "duration": {"type": "str"},
         "events": {"type": "bool", "default": False},
         "webhook": {"type": "dict", "options": WEBHOOK},
         "calendar": {"type": "path"},
     },
+    durations=("duration",),
     prepare=_prepared,
     # The URL and the headers are secrets.
     unshown=("results", "webhook"),

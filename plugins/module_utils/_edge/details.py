@@ -19,7 +19,7 @@ VARIABLE = "_maintain_details_apart"
 """The variable by which the playbooks ask for results in two parts."""
 KEY = "details"
 """In a result: the paths of the files with its details. Each holds a whole result."""
-DETAILS = ("pods", "budgets", "waits", "advice", "workloads", "services", "actions", "timeline")
+DETAILS = ("cluster", "pods", "budgets", "waits", "advice", "workloads", "services", "actions", "timeline")
 OF_NODES = ("pods",)
 
 Result = t.Mapping[str, t.Any]

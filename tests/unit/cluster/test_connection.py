@@ -56,6 +56,7 @@ def test_the_wanted_context(api: Api, tmp_path: Path) -> None:
     content["users"].append({"name": "u2", "user": {"token": "t2"}})
     path = written(tmp_path / "kc", content)
     assert asked(api, ConnectionOptions(kubeconfig=path, context="two")) == "Bearer t2"
+    assert connect(ConnectionOptions(kubeconfig=path, context="two"), user_agent="x").place["context"] == "two"
 
 
 def test_kubeconfig_of_the_environment_as_it_is_now(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,6 +186,7 @@ def test_the_service_account_of_the_pod(pod_account: tuple[Api, Path]) -> None:
     api, token = pod_account
     cluster = connect(ConnectionOptions(), user_agent="x")
     assert cluster.source == "the pod's service account"
+    assert cluster.place == {"context": "in-cluster", "server": f"https://127.0.0.1:{api.port}"}
     api.expect("GET", "/api/v1/nodes")
     cluster.send(NODES)
     assert (api.calls[0].header("Authorization") or "").lower() == "bearer sa-1"

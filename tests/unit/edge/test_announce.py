@@ -84,6 +84,14 @@ def times(seconds: list[float], plan: dict[str, Any], **variables: Any) -> tuple
     return found["start"][11:19], found["end"][11:19]
 
 
+def test_the_duration_is_that_of_the_work_and_not_of_the_window() -> None:
+    window = [{"days": ["mon"], "start": "11:00", "end": "23:00", "tz": "UTC"}]
+    wanted = inputs.read({"maintain_nodes": "a", "maintain_reboot": True, "maintain_window": window}, "maintain")
+    plan = {"wave_seconds": [30.4, 30]}
+    assert announced({"plan": plan}, wanted=wanted, now=MONDAY_NOON)["duration"] == "1860s"
+    assert announced({}, wanted=wanted, now=MONDAY_NOON)["duration"] == ""
+
+
 def test_the_time_is_the_forecast_of_all_waves_with_the_work_on_the_hosts() -> None:
     assert times([60, 60], {"wave_seconds": [1]}) == ("12:00:00", "12:02:00")
     assert times([], {"wave_seconds": [30, 30]}) == ("12:00:00", "12:01:00")

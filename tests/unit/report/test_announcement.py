@@ -13,6 +13,8 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import announcement
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.build import build_report
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.model import Cluster
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.text import rfc3339
 
 AT = 1_767_225_600.0
 WEB = Ref("Deployment", "web", "shop")
@@ -71,6 +73,40 @@ def test_each_entry_of_a_calendar_replaces_that_of_the_moment_before() -> None:
     assert [entry.sequence for entry in found] == sorted({entry.sequence for entry in found})
     assert told("failed", run="r1").entry().sequence == found[-1].sequence
     assert [entry.status for entry in found] == ["TENTATIVE", "CONFIRMED", "CONFIRMED"]
+
+
+PROD = Cluster("prod", "https://one.example:6443")
+
+
+@pytest.mark.parametrize("moment", announcement.MOMENTS)
+def test_every_form_of_an_announcement_names_the_cluster(moment: t.Any) -> None:
+    found = told(moment, run="r1", cluster=PROD)
+    assert " in prod: n00" in found.sentence
+    assert found.body()["cluster"] == {"context": "prod", "server": "https://one.example:6443"}
+    assert "cluster: prod (https://one.example:6443)" in found.slack()["text"].split("\n")
+    assert found.entry().summary == "Maintenance of n00 in prod"
+    assert "Cluster: prod (https://one.example:6443)" in found.entry().description
+
+
+@pytest.mark.parametrize("moment", ["planned", "started"])
+def test_what_lies_ahead_takes_the_work_on_the_hosts_too(moment: t.Any) -> None:
+    found = told(moment, seconds=1812.0)
+    assert "about 30 min 12 s" in found.sentence
+    assert found.window == (AT, AT + 1812)
+    assert told(moment).window == (AT, AT + 12)
+    in_window = told(moment, seconds=1812.0, start=AT + 3600, end=AT + 7200)
+    assert "about 30 min 12 s" in in_window.sentence
+    assert in_window.window == (AT + 3600, AT + 7200)
+
+
+@pytest.mark.parametrize("moment", ["ended", "failed"])
+def test_what_is_over_was_when_it_really_was(moment: t.Any) -> None:
+    cordoned = {"at": rfc3339(AT - 90), "node": "n00", "what": "cordoned", "message": "", "phase": "cordoned"}
+    entry = {"name": "n00", "outcome": "cordoned", "failed": False, "message": ""}
+    plan = {"feasible": True, "findings": [], "waves": [["n00"]], "estimate_seconds": 3600}
+    begun = build_report([plan, {"nodes": [entry], "timeline": [cordoned]}])
+    assert announcement.Announcement(moment, AT, "ann", begun).window == (AT - 90, AT)
+    assert announcement.Announcement(moment, AT, "ann", build_report([plan])).window == (AT, AT), "nothing was done"
 
 
 @pytest.mark.parametrize(("count", "more"), [(9, []), (10, []), (11, ["… and 1 more"])])

@@ -20,8 +20,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rep
 from ansible_collections.kubeops.node_maintenance.tests.unit.report.sample import NONCE, TOKEN, Sample
 
 SHAPE = {
-    "": "actions advice by check ended failed findings given_back headline nodes pods problems reason refusals run "
-    "services started swaps totals verdict version watched",
+    "": "actions advice by check cluster ended failed findings given_back headline nodes pods problems reason refusals "
+    "run services started swaps totals verdict version watched",
     "nodes": "left marks message name outcome pods_failed pods_moved seconds spans tasks_failed waits wave",
     "nodes.spans": "end open phase seconds start",
     "nodes.marks": "at message what",

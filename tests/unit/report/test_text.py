@@ -214,6 +214,20 @@ def test_what_became_of_the_pods(of: dict[str, t.Any], changes: dict[str, t.Any]
     assert fact("pods", report(of, **changes)) == words
 
 
+@pytest.mark.parametrize(
+    ("cluster", "words"),
+    [
+        ({}, "other"),
+        ({"context": "prod", "server": "https://one:6443"}, "prod (https://one:6443)"),
+        ({"context": "in-cluster", "server": "https://10.96.0.1"}, "in-cluster (https://10.96.0.1)"),
+        ({"context": "", "server": "https://one:6443"}, "https://one:6443"),
+    ],
+)
+def test_the_summary_names_the_cluster(cluster: dict[str, str], words: str) -> None:
+    found = build_report([{"msg": "no cluster"}, {"cluster": cluster}, {"cluster": {"context": "other"}}])
+    assert fact("cluster", found) == words
+
+
 def refusal(wait: float | None = None, *stuck: str) -> model.Refusal:
     return model.Refusal("PodDisruptionBudget shop/web", "", "", 1, None, None, (), stuck, wait)
 

@@ -104,6 +104,7 @@ def test_a_result_tells_what_changed_and_what_was_said(made: Calls, check: bool)
     result = made.perform(loop, check=check)
     assert (result["nodes"], result["changed"], result["failed"], result["msg"]) == ([], True, False, "fine")
     assert result["actions"] == ["Label it"]
+    assert result["cluster"] == {"context": "simulated", "server": "https://simulated:6443"}
     assert [(event["node"], event["what"]) for event in result["timeline"]] == [("n1", "cordoned")]
     assert made.closed == 1
 

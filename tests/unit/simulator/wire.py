@@ -244,6 +244,10 @@ class Link:
     def entry(self) -> t.Mapping[str, t.Any]:
         return {"server": "https://simulated:6443"}
 
+    @property
+    def context(self) -> str:
+        return "simulated"
+
     def renew(self, seen: int, request: Request, within: float) -> None:
         """There are no credentials to read."""
 

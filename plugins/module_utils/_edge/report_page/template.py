@@ -216,7 +216,8 @@ one is empty where nothing changed{% endif %}. The dashed line is the number tha
 <meta http-equiv="Content-Security-Policy" \
 content="default-src 'none'; style-src 'unsafe-inline'; script-src '{{ script_hash }}'">
 <meta name="generator" content="kubeops.node_maintenance">
-<title>{{ (headline(report) ~ " - node maintenance " ~ report.run)|trim }}</title>
+<title>{{ (headline(report) ~ " - node maintenance " ~ report.run)|trim }}\
+{% if report.cluster.name %}, {{ report.cluster.name }}{% endif %}</title>
 <style>{{ style|safe }}</style>
 </head>
 <body>
@@ -224,7 +225,8 @@ content="default-src 'none'; style-src 'unsafe-inline'; script-src '{{ script_ha
 <div class="over">Node maintenance{% if report.run %} · <code>{{ report.run }}</code>{% endif %}</div>
 <h1 class="{{ "bad" if report.failed else verdict_tone }}">{{ headline(report) }}</h1>
 <p class="lead">{{ subline(report) }}</p>
-<dl class="facts">{{ fact("Reason", report.reason) }}{{ fact("By", report.by) }}{{ fact("When", when(report)) }}</dl>
+<dl class="facts">{{ fact("Cluster", report.cluster.words) }}\
+{{ fact("Reason", report.reason) }}{{ fact("By", report.by) }}{{ fact("When", when(report)) }}</dl>
 </header>
 <main>
 <dl class="tiles">{{ tiles(report.totals) }}</dl>

@@ -20,7 +20,7 @@ def announced(
     seconds: t.Sequence[float] = (),
 ) -> dict[str, t.Any]:
     """The ``webhook`` of the input (``wanted``) as the role takes it, ``{}`` without one, and the time of the
-    maintenance, from ``start`` to ``end`` in RFC 3339.
+    maintenance, from ``start`` to ``end`` in RFC 3339, in which it takes its ``duration``.
 
     ``seconds`` is the forecast for each wave. With maintenance windows the time is the open one in which the first wave
     fits, otherwise from ``now`` (seconds since the epoch) until all waves are done. ``answers`` may have a ``plan``,
@@ -38,4 +38,5 @@ def announced(
         "webhook": hook if hook["url"] else {},
         "start": start.isoformat(timespec="milliseconds"),
         "end": end.isoformat(timespec="milliseconds"),
+        "duration": f"{round(sum(forecast))}s" if forecast else "",
     }

@@ -52,6 +52,7 @@ class Workload:
 class Announcement:
     """What is announced at one moment of a run; ``at``, ``start`` and ``end`` are seconds since the epoch.
 
+    ``seconds`` is how long the work takes by its forecast, where that is not just what the plan foresees.
     ``run`` is the run's id, empty before there is one; then ``key``, which is the same for all that is told of the same
     run or plan, is made of what is planned. ``errors`` are the sentences that the run ended with.
     """
@@ -66,6 +67,13 @@ class Announcement:
     errors: tuple[str, ...] = ()
     start: float | None = None
     end: float | None = None
+    seconds: float | None = None
+    cluster: model.Cluster = model.NOWHERE
+
+    @property
+    def over(self) -> bool:
+        """Whether the maintenance has taken place."""
+        return self.moment in ("ended", "failed")
 
     @property
     def nodes(self) -> tuple[model.NodeLine, ...]:
@@ -73,10 +81,17 @@ class Announcement:
         return tuple(node for node in self.report.nodes if node.outcome not in ("unchanged", "gone"))
 
     @property
+    def forecast(self) -> float | None:
+        """How long it will take, ``None`` if nobody knows."""
+        return self.report.totals.forecast_seconds if self.seconds is None else self.seconds
+
+    @property
     def window(self) -> tuple[float, float]:
-        """From when to when the maintenance takes place, by its forecast until it has ended."""
-        start = self.at if self.start is None else self.start
-        return start, max(start, start + (self.report.totals.forecast_seconds or 0.0) if self.end is None else self.end)
+        """From when to when the maintenance takes place: by its forecast, and once it is over as it was."""
+        begun = self.report.started if self.over else None
+        start = next(at for at in (self.start, begun, self.at) if at is not None)
+        end = self.at if self.over else start + (self.forecast or 0.0)
+        return start, max(start, end if self.end is None else self.end)
 
     @property
     def key(self) -> str:
@@ -101,15 +116,21 @@ class Announcement:
         return tuple(Workload(*key, len(on), tuple(dict.fromkeys(on))) for key, on in sorted(nodes.items()))
 
     @property
+    def _in(self) -> str:
+        return f" in {self.cluster.name}" if self.cluster.name else ""
+
+    @property
     def sentence(self) -> str:
         """The announcement in one sentence or two."""
         totals, names = self.report.totals, _names([node.name for node in self.nodes]) or "no node"
-        if self.moment in ("planned", "started"):
+        if not self.over:
             again = " again" if self.resumed else ""
             size = f"{text.count(totals.waves, 'wave')}, {text.count(len(text.to_move(self.report)), 'pod')} to move"
-            lasts = f", about {text.duration(totals.forecast_seconds)}" if totals.forecast_seconds is not None else ""
-            return f"Maintenance {self.moment}{again}: {names} ({size}{lasts})."
-        return f"Maintenance {self.moment}: {names}. {text.headline(self.report)}. {text.subline(self.report)}"
+            lasts = f", about {text.duration(self.forecast)}" if self.forecast is not None else ""
+            return f"Maintenance {self.moment}{again}{self._in}: {names} ({size}{lasts})."
+        return (
+            f"Maintenance {self.moment}{self._in}: {names}. {text.headline(self.report)}. {text.subline(self.report)}"
+        )
 
     def body(self) -> dict[str, t.Any]:
         """The body of a webhook in our own shape, which the guide to announcements documents."""
@@ -118,6 +139,7 @@ class Announcement:
             "version": VERSION,
             "id": self.id,
             "moment": self.moment,
+            "cluster": asdict(self.cluster),
             "at": text.rfc3339(self.at),
             "run": self.run,
             "resumed": self.resumed,
@@ -134,7 +156,7 @@ class Announcement:
 
     def slack(self) -> dict[str, t.Any]:
         """The same for people, as incoming webhooks of Slack and of those who read its format take it."""
-        facts = {"run": self.run, "by": self.by, "reason": self.reason}
+        facts = {"cluster": self.cluster.words, "run": self.run, "by": self.by, "reason": self.reason}
         lines = [f"*{_slacked(self.sentence)}*"]
         lines += [f"{name}: {_slacked(value)}" for name, value in facts.items() if value]
         lines += [f"• {_slacked(error)}" for error in self.errors[:SHOWN]]
@@ -144,7 +166,8 @@ class Announcement:
     def entry(self) -> icalendar.Entry:
         """The calendar entry; each later moment of a run replaces that of the one before."""
         start, end = self.window
-        facts = [self.sentence, f"Run: {self.run}" if self.run else "", f"By: {self.by}", *self.errors]
+        known = {"Cluster": self.cluster.words, "Run": self.run, "By": self.by}
+        facts = [self.sentence, *(f"{name}: {value}" for name, value in known.items() if value), *self.errors]
         names = _names([node.name for node in self.nodes])
         return icalendar.Entry(
             uid=f"{self.key}@kubeops.node_maintenance",
@@ -152,8 +175,8 @@ class Announcement:
             stamp=self.at,
             start=start,
             end=end,
-            summary=f"Maintenance of {names}" + (f": {self.reason}" if self.reason else ""),
-            description="\n".join(filter(None, facts)),
+            summary=f"Maintenance of {names}{self._in}" + (f": {self.reason}" if self.reason else ""),
+            description="\n".join(facts),
             status="TENTATIVE" if self.moment == "planned" else "CONFIRMED",
         )
 
@@ -163,7 +186,7 @@ class Announcement:
         reason = f" Reason: {self.reason}." if self.reason else ""
         if ref.kind == "Node":
             node = next(node for node in self.nodes if node.name == ref.name)
-            if self.moment in ("planned", "started"):
+            if not self.over:
                 wave = f", in wave {node.wave}," if node.wave else ""
                 return f"Maintenance of this node{wave} {self.moment}.{run}{reason}"
             how = text.ENDS[node.outcome]
@@ -173,7 +196,7 @@ class Announcement:
         pods = text.count(load.pods, "pod")
         verb = "has to move" if load.pods == 1 else "have to move"
         where = f"{pods} on {_names(load.nodes)}"
-        if self.moment in ("planned", "started"):
+        if not self.over:
             return f"Maintenance {self.moment}: {where} {verb}.{run}{reason}"
         return f"Maintenance {self.moment} ({where} concerned): {text.headline(self.report)}.{run}{reason}"
 

@@ -33,6 +33,9 @@ def build_report(results: t.Iterable[t.Any], *, check: bool = False) -> model.Re
         run=next((c.run for c in calls if c.run), ""),
         by=next((c.by for c in calls if c.by), ""),
         reason=next((c.reason for c in calls if c.reason), ""),
+        cluster=next(
+            (model.Cluster(*read.texts(c.cluster, "context", "server")) for c in calls if c.cluster), model.NOWHERE
+        ),
         check=check,
         verdict=_verdict(calls, totals, watched, check=check),
         started=started,

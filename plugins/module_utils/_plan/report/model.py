@@ -275,6 +275,30 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True)
+class Cluster:
+    """Which cluster it was: the ``context`` of the kubeconfig (or ``in-cluster``), and the address of the ``server``.
+
+    Both are empty if no result says it.
+    """
+
+    context: str = ""
+    server: str = ""
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self.context or self.server
+
+    @property
+    def words(self) -> str:
+        """Both, for people."""
+        return f"{self.context} ({self.server})" if self.context and self.server else self.name
+
+
+NOWHERE = Cluster()
+
+
+@dataclass(frozen=True, slots=True)
 class GivenBack:
     """An object that was given back, or ``kept`` as somebody else had changed it."""
 
@@ -321,6 +345,7 @@ class Report:
     run: str
     by: str
     reason: str
+    cluster: Cluster
     check: bool
     verdict: Verdict
     started: float | None

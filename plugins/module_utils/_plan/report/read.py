@@ -46,6 +46,8 @@ class Event:
 class Call:
     """One module's result; ``start`` and ``end`` are its first and last known moment.
 
+    ``cluster`` has ``context`` and ``server``.
+
     ``watched``: it watched Services, of which ``services`` lists those that changed. ``waits`` is why nodes are in no
     earlier wave, by node.
     """
@@ -53,6 +55,7 @@ class Call:
     run: str
     by: str
     reason: str
+    cluster: objects.Raw
     failed: bool
     message: str
     nodes: tuple[objects.Raw, ...]
@@ -212,6 +215,7 @@ def _call(raw: objects.Raw) -> Call:
         run=(text(raw.get("run")) or text(record.get("run"))).partition("/")[0],
         by=text(raw.get("by")) or text(record.get("by")),
         reason=text(raw.get("reason")) or text(record.get("reason")),
+        cluster=raw["cluster"] if isinstance(raw.get("cluster"), t.Mapping) else {},
         failed=raw.get("failed") is True,
         message=text(raw.get("msg")),
         nodes=tuple(n for n in mappings(raw.get("nodes")) if text(n.get("name"))),

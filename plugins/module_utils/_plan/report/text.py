@@ -142,6 +142,7 @@ def summary_text(report: model.Report, *, path: str = "") -> str:
     """The report for a terminal, with what to do at its end, near the prompt."""
     by = f"by {report.by}" if report.by else ""
     facts = {
+        "cluster": report.cluster.words,
         "run": ", ".join(part for part in (report.run, by, report.reason) if part),
         "when": when(report),
         "pods": _pods(report),

@@ -136,10 +136,14 @@ class Result:
     message: str = ""
 
     def shaped(self, ctx: Context | None = None) -> dict[str, t.Any]:
-        """The whole result as plain data, with ``changed``, ``actions``, ``diff`` and ``timeline``."""
+        """The whole result as plain data, with ``changed``, ``actions``, ``diff`` and ``timeline``.
+
+        Of a call that had a cluster also which one it was.
+        """
         changes, timeline = (ctx.changes, ctx.timeline) if ctx else ([], [])
         return {
             **self.data,
+            **({"cluster": ctx.cluster.place} if ctx else {}),
             "changed": bool(changes),
             "failed": self.failed,
             "msg": self.message,

@@ -23,6 +23,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rep
     announcement,
     build,
     icalendar,
+    model,
     read,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, hook_calls
@@ -49,7 +50,10 @@ class Webhook:
 
 @dataclass(frozen=True, slots=True)
 class EventOptions:
-    """Options of the module; ``start`` and ``end`` in seconds since the epoch, ``calendar`` is the path of a file."""
+    """Options of the module; ``start`` and ``end`` in seconds since the epoch, ``calendar`` is the path of a file.
+
+    ``duration``: the seconds that the work takes by its forecast, if the results do not say it.
+    """
 
     moment: announcement.Moment
     send: hook_calls.Send
@@ -60,6 +64,7 @@ class EventOptions:
     errors: tuple[str, ...] = ()
     start: float | None = None
     end: float | None = None
+    duration: float | None = None
     events: bool = False
     webhook: Webhook | None = None
     calendar: str = ""
@@ -92,6 +97,8 @@ def _told(ctx: context.Context, options: EventOptions) -> announcement.Announcem
         errors=tuple(map(read.text, options.errors)),
         start=options.start,
         end=options.end,
+        seconds=options.duration,
+        cluster=model.Cluster(**ctx.cluster.place),
     )
 
 
