@@ -117,6 +117,11 @@ def deployment(name: str, replicas: int, **spec: t.Any) -> dict[str, list[Raw]]:
     }
 
 
+def guard(kind: str, name: str, allowed: int, **changes: t.Any) -> Raw:
+    """Our guard over `app: web` for the workload of this kind and name."""
+    return budget(names.guard_name(f"uid-{kind}-{name}"), allowed, rule={"maxUnavailable": 1}, **changes)
+
+
 def budget(name: str, allowed: int, *, healthy: int = 3, desired: int = 2, **changes: t.Any) -> Raw:
     """An observed budget of namespace `shop` over `app: web`."""
     rule = changes.get("rule", {"minAvailable": desired})

@@ -17,14 +17,16 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import
     Raw,
     budget,
     deployment,
+    guard,
     node,
     owned,
     pod,
     snapshot,
+    workload,
 )
 
 WEB = owned("ReplicaSet", "web")
-GUARD = names.guard_name("x")
+GUARD = names.guard_name("uid-ReplicaSet-web")
 CONSENT = {names.ALLOW_INTERRUPTION: "true"}
 
 
@@ -50,7 +52,9 @@ def case(found: Snapshot, choices: Choices | None = None) -> Case:
     ],
 )
 def test_which_budgets_the_api_server_checks(state: Raw, choices: Choices, laid: list[str], asked: list[str]) -> None:
-    found = snapshot(pods=[pod("p", **state)], budgets=[budget(name, 1) for name in laid])
+    web = workload("ReplicaSet", "web", 1)
+    budgets = [guard("ReplicaSet", "web", 1) if name == GUARD else budget(name, 1) for name in laid]
+    found = snapshot(pods=[pod("p", owner=WEB, **state)], replica_sets=[web], budgets=budgets)
     assert [ref.name for ref in case(found, choices).asked] == asked
 
 

@@ -21,6 +21,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import
     Raw,
     budget,
     deployment,
+    guard,
     node,
     owned,
     pod,
@@ -41,6 +42,11 @@ def laid(serves: dict[str, str]) -> Raw:
 def cluster(replicas: int = 2, on: t.Sequence[str] = ("n1", "n2"), **kinds: t.Any) -> Snapshot:
     pods = [pod(f"web-{i}", name, owned("ReplicaSet", "web")) for i, name in enumerate(on)]
     return snapshot(deployment("web", replicas), pods=[*pods, *kinds.pop("more", [])], **kinds)
+
+
+def cluster_of_web() -> dict[str, list[Raw]]:
+    pods = [pod(f"web-{i}", name, owned("ReplicaSet", "web")) for i, name in enumerate(("n1", "n2"))]
+    return {**deployment("web", 2), "pods": pods}
 
 
 def wanted(seen: Snapshot, *nodes: str) -> tuple[guards.Guard, ...]:
@@ -198,10 +204,40 @@ def test_a_node_with_the_same_name_is_another_one() -> None:
 
 
 def test_of_two_guards_over_the_same_pods_the_first_by_name_stays() -> None:
-    first, second = (budget(names.guard_name(uid), 1, rule={"maxUnavailable": 1}) for uid in ("a", "b"))
+    overlapping = deployment("api", 2, selector={"matchLabels": {"app": "web"}})
+    first, second = guard("Deployment", "api", 1), guard("Deployment", "web", 1)
     for laid_first in ([first, second], [second, first]):
-        (change,) = guards.yielding(cluster(budgets=laid_first))
-        assert change.target.name == names.guard_name("b")
+        (change,) = guards.yielding(snapshot({"budgets": laid_first}, overlapping, cluster_of_web()))
+        assert change.target.name == NAME
+
+
+FORGED: t.Mapping[str, Raw] = {
+    "of no workload": budget(names.guard_name("x"), 0, rule={"maxUnavailable": 1}),
+    "never": budget(NAME, 0, rule={"maxUnavailable": 0}),
+    "all but one": budget(NAME, 0, rule={"minAvailable": 1, "maxUnavailable": 1}),
+    "by share": budget(NAME, 0, rule={"maxUnavailable": "1%"}),
+    "of everything": budget(NAME, 0, rule={"maxUnavailable": 1}, selector={}),
+    "of others": budget(NAME, 0, rule={"maxUnavailable": 1}, selector={"matchLabels": {"app": "api"}}),
+}
+
+
+@pytest.mark.parametrize("what", FORGED)
+def test_a_budget_that_only_calls_itself_a_guard_is_one_like_any_other(what: str) -> None:
+    """Whoever may create budgets could otherwise hide one from the plan; at the end it goes by its name."""
+    seen = cluster(budgets=[FORGED[what]])
+    (forged,) = seen.budgets
+    assert forged.ours
+    assert not guards.is_one(seen, forged)
+    (real,) = cluster(budgets=[laid({})]).budgets
+    assert guards.is_one(seen, real)
+    elsewhere = replace(real, namespace="another")
+    assert not guards.is_one(seen, elsewhere)
+    if forged.covers(seen.pods[0]):
+        (plan,) = routes(seen, ("n1",), Choices())
+        assert [budget.name for budget in plan.budgets] == [forged.name]
+        assert not plan.guarded
+    assert guards.yielding(seen) == ()
+    assert len(guards.unguards(seen, {"n1"})) == 1
 
 
 @pytest.mark.parametrize(("replicas", "guarded"), [(1, 0), (2, 1), (3, 1)])

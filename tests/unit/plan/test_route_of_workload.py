@@ -21,6 +21,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import
     budget,
     claim,
     deployment,
+    guard,
     mounts,
     owned,
     pod,
@@ -194,14 +195,14 @@ RWO: t.Any = {
             id="two budgets, not started",
         ),
         pytest.param(
-            web(3, budgets=[budget("b", 1), budget(names.guard_name("x"), 0, **NEVER)]),
+            web(3, budgets=[budget("b", 1), guard("Deployment", "web", 0, desired=3)]),
             Choices(),
             "evict",
             "replicas",
             id="our guard beside a budget counts for nothing",
         ),
         pytest.param(
-            web(3, budgets=[budget(names.guard_name("x"), 0, **NEVER)]), Choices(), "evict", "guarded", id="our guard"
+            web(3, budgets=[guard("Deployment", "web", 0, desired=3)]), Choices(), "evict", "guarded", id="our guard"
         ),
         pytest.param(
             web(3, budgets=[budget("b", 0, **NEVER)]),

@@ -55,12 +55,13 @@ def test_a_server_that_cannot_make_a_job_is_asked_again_after_a_pause(world: Wor
     assert pause <= looks[-1][0] - refused <= pause + 0.6
 
 
-@pytest.mark.parametrize(("other", "route"), [("other", "evict"), (names.GUARD_PREFIX + "1", "job")])
+@pytest.mark.parametrize(("other", "route"), [("other", "evict"), (names.guard_name("uid-Deployment-web"), "job")])
 def test_a_pod_with_two_budgets_gets_no_job_and_waits_only_for_the_end_of_ours(
     world: World, other: str, route: str
 ) -> None:
     scene = Scene(world, 1)
-    scene.budgets = [objects.budget(name, 2, healthy=9, desired=5) for name in ("web", other)]
+    rule = {"maxUnavailable": 1}
+    scene.budgets = [objects.budget(name, 2, healthy=9, desired=5, rule=rule) for name in ("web", other)]
     for _tick in range(3):
         scene.step()
     assert (jobs_of(world), scene.moves[0].plan.route) == ({}, route)

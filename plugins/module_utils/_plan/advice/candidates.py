@@ -18,7 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import findings as placement
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import planning
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import held
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import protect
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards, protect
 
 NEEDS_ROOM = frozenset({"fits_nowhere", "last_schedulable_node"})
 CROWDED = frozenset({"last_schedulable_node", "quota_forbids_surge"})
@@ -94,7 +94,7 @@ def _budgets(now: changes.Situation, problem: Problem) -> list[changes.Change]:
     if problem.code not in pod_plan.BUDGET_FORBIDS or not problem.plans:
         return []
     first = problem.plans[0]
-    over = [one for one in now.snapshot.budgets_of(first.pod) if not one.ours]
+    over = [one for one in now.snapshot.budgets_of(first.pod) if not guards.is_one(now.snapshot, one)]
     # An operator would write its own budget again.
     free = [one for one in over if not one.owners]
     if problem.code == "two_budgets":

@@ -21,7 +21,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     pod_rules,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards, surge_records
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,8 @@ class RoutingContext:
     @functools.cached_property
     def unguarded(self) -> snapshots.Snapshot:
         """The snapshot without our own guards, which are removed before they hold a pod."""
-        return self.snapshot.with_fields({"budgets": tuple(b for b in self.snapshot.budgets if not b.ours)})
+        budgets = tuple(b for b in self.snapshot.budgets if not guards.is_one(self.snapshot, b))
+        return self.snapshot.with_fields({"budgets": budgets})
 
     @functools.cached_property
     def with_operators(self) -> tuple[objects.Raw, ...]:

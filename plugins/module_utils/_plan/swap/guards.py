@@ -103,6 +103,18 @@ def workload_uid(budget: objects.Budget) -> str:
     return budget.name.removeprefix(names.GUARD_PREFIX)
 
 
+def is_one(snapshot: snapshots.Snapshot, budget: objects.Budget) -> bool:
+    """Whether it is as we make it: for the workload whose UID is in its name, with its selector and our rule.
+
+    Anybody who may create budgets can give one our name and label, and what is not as we make it counts like any other
+    budget. To be removed at the end, name and label suffice.
+    """
+    workload = snapshot.workload(workload_uid(budget)) if budget.ours else None
+    if workload is None or workload.namespace != budget.namespace:
+        return False
+    return (budget.max_unavailable, budget.min_available, budget.selector) == (1, None, workload.selector)
+
+
 def nodes_of(budget: objects.Budget) -> dict[str, str]:
     """The nodes a guard serves, with their UIDs; none if the annotation cannot be parsed."""
     try:
@@ -136,7 +148,7 @@ def serving(snapshot: snapshots.Snapshot, nodes: t.Collection[str]) -> tuple[obj
 
 def yielding(snapshot: snapshots.Snapshot) -> tuple[api_changes.Change, ...]:
     """Remove each guard of which the pods are covered by another budget by now."""
-    rivals = [(guard, _rival(snapshot, guard)) for guard in snapshot.budgets if guard.ours]
+    rivals = [(guard, _rival(snapshot, guard)) for guard in snapshot.budgets if is_one(snapshot, guard)]
     return tuple(_remove(g, f"Remove {g.ref}: {rival.ref} covers its pods now") for g, rival in rivals if rival)
 
 
@@ -144,7 +156,7 @@ def _rival(snapshot: snapshots.Snapshot, guard: objects.Budget) -> objects.Budge
     """A foreign budget, or of two guards the one to keep, over a pod of the guard."""
     pods = (pod for pod in snapshot.selected(guard.namespace, guard.selector) if not pod.finished)
     others = (b for pod in pods for b in snapshot.budgets_of(pod) if b.name != guard.name)
-    return next((b for b in others if not b.ours or b.name < guard.name), None)
+    return next((b for b in others if not is_one(snapshot, b) or b.name < guard.name), None)
 
 
 def _create(workload: objects.Workload, ref: objects.Ref, serves: t.Mapping[str, str]) -> api_changes.Change:

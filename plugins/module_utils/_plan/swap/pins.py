@@ -17,7 +17,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     objects,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards, surge_records
 
 
 def wanted(snapshot: snapshots.Snapshot, pods: t.Iterable[objects.Pod]) -> tuple[surge_records.Pin, ...]:
@@ -26,7 +26,7 @@ def wanted(snapshot: snapshots.Snapshot, pods: t.Iterable[objects.Pod]) -> tuple
     for pod in pods:
         for budget in snapshot.budgets_of(pod):
             moves = budget.max_unavailable is not None or isinstance(budget.min_available, str)
-            if moves and budget.observed and not budget.sync_failed and not budget.ours:
+            if moves and budget.observed and not budget.sync_failed and not guards.is_one(snapshot, budget):
                 found[budget.uid] = surge_records.Pin(
                     budget.name, budget.uid, budget.min_available, budget.max_unavailable, budget.desired
                 )

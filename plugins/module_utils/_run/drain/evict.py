@@ -27,6 +27,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import eviction_requests, readiness
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
     act,
     context,
@@ -101,7 +102,7 @@ class Lines(dict[tuple[str, str], Line]):
             return True
         if verdict.budget and not verdict.allowed:
             move.block(verdict.budget.kind, verdict.budget.namespace, verdict.budget.name, verdict.message)
-        if verdict.code == "two_budgets" and not any(b.ours for b in snapshot.budgets_of(pod)):
+        if verdict.code == "two_budgets" and not any(guards.is_one(snapshot, b) for b in snapshot.budgets_of(pod)):
             move.end("failed", outcomes.PodOutcome.TWO_BUDGETS, now, verdict.sentence)
             return False
         line.held = verdict.code == "operator_budget"

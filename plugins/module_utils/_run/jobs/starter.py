@@ -28,6 +28,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import job_route
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, pod_moves, writing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import tracker, waits
 
@@ -180,7 +181,8 @@ class JobStarter:
         pod = move.pod
         controller = t.cast("migration_controller.Controller", self.choices.controller)
         refused = causes.forbidden(view.snapshot, pod, controller)
-        two = why.code == "budget_two_budgets" and not any(budget.ours for budget in view.snapshot.budgets_of(pod))
+        ours = (guards.is_one(view.snapshot, budget) for budget in view.snapshot.budgets_of(pod))
+        two = why.code == "budget_two_budgets" and not any(ours)
         if two or (refused and refused.code != "terminating"):
             self.instead(move, why.message)
             return
