@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from ansible.parsing.dataloader import DataLoader
 from ansible.utils import vars as ansible_vars
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import inputs
+from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _task_files
 
 DOCUMENTATION = r"""
 name: maintain_input
@@ -21,7 +23,7 @@ description:
   - Converts the C(maintain_*) variables from a survey, C(-e) or an inventory into their final types, and reports all
     errors at once.
   - For the playbooks of this collection only; it may change at any time.
-positional: playbook, others
+positional: playbook, others, folder
 options:
   _input:
     description: The variables by their full names.
@@ -35,6 +37,10 @@ options:
     description: Names of other variables that may be typing errors.
     type: list
     elements: str
+  folder:
+    description: The directory of the playbook, in which the roles of your tasks are searched.
+    type: str
+    default: '.'
 """
 
 EXAMPLES = r"""
@@ -55,6 +61,9 @@ class FilterModule:
         return {"maintain_input": _maintain_input}
 
 
-def _maintain_input(variables: t.Mapping[str, t.Any], playbook: str, others: t.Iterable[str] = ()) -> dict[str, t.Any]:
+def _maintain_input(
+    variables: t.Mapping[str, t.Any], playbook: str, others: t.Iterable[str] = (), folder: str = "."
+) -> dict[str, t.Any]:
     extra = ansible_vars.load_extra_vars(DataLoader())
-    return inputs.read({**variables, **dict.fromkeys(others)}, playbook, extra)
+    fault = functools.partial(_task_files.fault, folder=folder)
+    return inputs.read({**variables, **dict.fromkeys(others)}, playbook, extra, fault)

@@ -34,7 +34,7 @@ ROOMS = {
     "action": {"_edge", "plugin_utils"},
     "callback": {"_edge", "plugin_utils"},
     "inventory": {"_edge", "plugin_utils"},
-    "filter": {"_edge"},
+    "filter": {"_edge", "plugin_utils"},
     "doc_fragments": set[str](),
 }
 # `_plan` is pure: it may not wait, roll dice, look at the machine or talk to anybody.

@@ -298,12 +298,23 @@ VARIABLES: t.Mapping[str, Variable] = {
 }
 
 
-def read(raw: t.Mapping[str, t.Any], playbook: str, extra: t.Iterable[str] = ()) -> dict[str, t.Any]:
+def _loads(path: str) -> str:
+    del path
+    return ""
+
+
+def read(
+    raw: t.Mapping[str, t.Any],
+    playbook: str,
+    extra: t.Iterable[str] = (),
+    fault: t.Callable[[str], str] = _loads,
+) -> dict[str, t.Any]:
     """The input in its final types, with the list of ``errors`` in it.
 
     ``raw`` maps full names of variables to their values, including variables that start like an option of the role
     ``migrate``. Empty and null mean unset. A relative path is relative to the current directory, because the directory
-    of a playbook that imports ours is unknown here. ``extra`` are the names of all extra variables.
+    of a playbook that imports ours is unknown here. ``extra`` are the names of all extra variables. ``fault`` says what
+    is wrong with a file of tasks, which Ansible would find out only after the drain.
     """
     wrong = without_prefix(raw, extra)
     values: dict[str, t.Any] = {name: variable.unset for name, variable in VARIABLES.items()}
@@ -324,6 +335,7 @@ def read(raw: t.Mapping[str, t.Any], playbook: str, extra: t.Iterable[str] = ())
         if values[name]:
             values[name], missing = _file(name, values[name])
             wrong += missing
+    wrong += [f"{name}: {why}" for name, path in _task_files(values) if (why := fault(path))]
     for name in LISTS:
         values[name] = list(values[name])
     if playbook != "maintain":
@@ -410,6 +422,14 @@ def _usual_gates(values: t.Mapping[str, t.Any]) -> list[str]:
     if not values["reboot"] and not values["tasks"]:
         left_out.add("stable")
     return [gate for gate in verify.GATES if gate not in left_out]
+
+
+def _task_files(values: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, str]]:
+    """The files of tasks that exist, with the variables that name them."""
+    named = [(PREFIX + name, values[name]) for name in ("tasks", "fence_tasks")]
+    for hook in ("before_node", "before_pod", "after_pod", "after_node"):
+        named += [(f"{PREFIX}{hook}[{index}].tasks", rule.get("tasks")) for index, rule in enumerate(values[hook])]
+    yield from ((name, path) for name, path in named if path and Path(path).is_file())
 
 
 def _file(name: str, path: str) -> tuple[str, list[str]]:
