@@ -249,10 +249,17 @@ def test_the_parts_of_a_wave() -> None:
         pytest.param(web(1), 10 + 2 + 30, id="a swap: it starts, settles, and the old one ends"),
         pytest.param(web(3, pod_changes={"grace": 4}), 10, id="an eviction: both at the same time"),
         pytest.param(web(1, pod_changes={"annotations": {"kubernetes.io/config.mirror": "x"}}), None, id="it stays"),
+        pytest.param(web(3, pod_changes={"phase": "Succeeded", "ready": False}), None, id="it has finished"),
     ],
 )
 def test_how_long_one_pod_takes_once_it_is_its_turn(found: Snapshot, seconds: float | None) -> None:
     assert queues.Times(found).move(planned(found)[0], 2.0) == seconds
+
+
+def test_pods_that_have_finished_take_a_wave_no_time() -> None:
+    found = web(3, here=3, pod_changes={"phase": "Failed", "ready": False})
+    assert {plan.code for plan in planned(found)} == {"finished"}
+    assert wave_seconds(found, planned(found), [("n1",)]) == [STEPS]
 
 
 def held(found: Snapshot, **choices: t.Any) -> list[dict[str, t.Any]]:

@@ -53,6 +53,15 @@ def test_nodes_that_stay_out_take_nothing() -> None:
     assert found["b"].reasons == {"Insufficient cpu": 1, "node(s) were unschedulable": 2}
 
 
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_that_has_finished_has_no_successor_and_takes_no_room_for_one(phase: str) -> None:
+    over = pod("over", "n1") | {"status": {"phase": phase}}
+    plans, found = made([node("n1"), node("n2")], [over, pod("serving", "n1")], [("n1",)])
+    assert len(plans) == 2
+    assert found.keys() == {"serving"}
+    assert found["serving"].target == "n2"
+
+
 @pytest.mark.parametrize("route", ["evict", "swap", "job"])
 def test_what_fits_nowhere_is_warned_of(route: pod_plan.Route) -> None:
     plans, found = made([node("n1"), node("n2", "1")], [pod("a", "n1")], [("n1",)], route)

@@ -70,9 +70,10 @@ def forecasts(
 ) -> dict[str, Forecast]:
     """The forecast of each pod that moves, by UID; ``stay_out``: the nodes do not come back after their wave.
 
+    What replaces a pod that has finished is there already, or never comes.
     Without ``with_volumes`` the snapshot lacks what the volumes of pods need.
     """
-    moving = [plan for plan in plans if plan.route in MOVED and plan.workload is not None]
+    moving = [plan for plan in plans if plan.route in MOVED and plan.workload and not plan.pod.finished]
     return Sequence(snapshot, with_volumes=with_volumes).roll(moving, waves, stay_out=stay_out) if moving else {}
 
 

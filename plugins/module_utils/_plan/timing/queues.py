@@ -88,22 +88,24 @@ class Times:
     def start(self, plan: pod_plan.PodPlan) -> start_times.StartTime:
         """Of the pod's successor."""
         workload = self._snapshot.workload_of(plan.pod)
-        if workload is None:
+        if workload is None or plan.pod.finished:
             return start_times.StartTime()
         if workload.uid not in self._known:
             self._known[workload.uid] = start_times.of(self._snapshot, workload)
         return self._known[workload.uid]
 
     def stop(self, plan: pod_plan.PodPlan) -> float:
-        """Of the pod itself."""
-        return min(float(plan.pod.grace_seconds), ENDS)
+        """Of the pod itself; of one that has finished only its object is left."""
+        return 0.0 if plan.pod.finished else min(float(plan.pod.grace_seconds), ENDS)
 
     def job(self, plan: pod_plan.PodPlan) -> float:
         """Both, one after the other, as by a PodMigrationJob."""
         return self.stop(plan) + self.start(plan).available
 
     def move(self, plan: pod_plan.PodPlan, settle: float) -> float | None:
-        """Once it is the pod's turn: until it is gone and its successor Ready; ``None`` if it is not moved."""
+        """Once it is the pod's turn: until it is gone and its successor Ready; ``None`` if nothing has to move."""
+        if plan.pod.finished:
+            return None
         if plan.route == "swap":
             return self.start(plan).available + settle + self.stop(plan)
         if plan.route == "job":
