@@ -24,8 +24,10 @@ from awx import controller
 
 ROOT = Path(__file__).resolve().parents[2]
 SECRET = "canary-of-the-cluster"
+AUTHORITY = "-----BEGIN CERTIFICATE-----"
 GIVEN: dict[str, Any] = {
     "awx_kubernetes_token": SECRET,
+    "awx_kubernetes_ca": AUTHORITY,
     "awx_machine_credential": "hosts",
     "awx_clusters_inventory": "clusters",
     "awx_descheduler_slices": 2,
@@ -49,8 +51,8 @@ def awx() -> Iterator[tuple[controller.Controller, str]]:
     server.shutdown()
 
 
-def set_up(address: str, home: Path, *args: str) -> str:
-    """What the playbook prints; a failure fails the test."""
+def set_up(address: str, home: Path, *args: str, fails: bool = False) -> str:
+    """What the playbook prints; it has to succeed or, if it ``fails``, to fail."""
     env = {key: value for key, value in os.environ.items() if not key.startswith(("CONTROLLER", "TOWER", "ANSIBLE"))}
     env |= {
         "ANSIBLE_COLLECTIONS_PATH": os.environ["AWX_COLLECTIONS"],
@@ -59,12 +61,12 @@ def set_up(address: str, home: Path, *args: str) -> str:
         "CONTROLLER_OAUTH_TOKEN": "awx-token",
         "NO_PROXY": "127.0.0.1",
     }
-    command = [str(Path(sys.executable).parent / "ansible-playbook"), str(ROOT / "awx/setup.yml"), *args]
     given = home / "given.json"
     given.write_text(json.dumps(GIVEN), encoding="utf-8")
-    command += ["-e", f"@{given}"]
+    playbook = [str(Path(sys.executable).parent / "ansible-playbook"), str(ROOT / "awx/setup.yml")]
+    command = [*playbook, "-e", f"@{given}", *args]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert (done.returncode != 0) == fails, done.stdout + done.stderr
     return done.stdout + done.stderr
 
 
@@ -117,6 +119,43 @@ def test_the_credentials_reach_the_jobs(made: controller.Controller) -> None:
         ids = made.associated("job_templates", f"Node maintenance: {name}", "credentials")
         assert sorted(ids) == [90, cluster["id"]]
     assert made.named("inventory_sources", "Node maintenance")["credential"] == cluster["id"]
+
+
+def test_the_api_server_is_verified(made: controller.Controller) -> None:
+    inputs = made.named("credentials", "Node maintenance cluster")["inputs"]
+    assert (inputs["verify_ssl"], inputs["ssl_ca_cert"]) == (True, AUTHORITY)
+
+
+def test_without_an_authority_nothing_is_set_up(tmp_path: Path) -> None:
+    other, server = controller.serving()
+    text = set_up(f"http://127.0.0.1:{server.server_port}", tmp_path, "-e", "awx_kubernetes_ca=", fails=True)
+    server.shutdown()
+    assert "awx_kubernetes_ca" in text
+    assert other.writes == []
+
+
+def test_only_who_says_so_goes_without_verification_and_is_warned(tmp_path: Path) -> None:
+    other, server = controller.serving()
+    told = ("-e", json.dumps({"awx_kubernetes_ca": "", "awx_kubernetes_verify_ssl": False}))
+    text = set_up(f"http://127.0.0.1:{server.server_port}", tmp_path, *told)
+    server.shutdown()
+    assert "WARNING: awx_kubernetes_verify_ssl is false" in text
+    assert other.named("credentials", "Node maintenance cluster")["inputs"]["verify_ssl"] is False
+
+
+def test_what_runs_with_the_token_is_pinned_to_this_release() -> None:
+    def loaded(path: str) -> dict[str, Any]:
+        found: dict[str, Any] = yaml.safe_load((ROOT / path).read_text(encoding="utf-8"))
+        return found
+
+    release = loaded("galaxy.yml")["version"]
+    ours = {"name": "kubeops.node_maintenance", "version": release}
+    assert loaded("awx/project/collections/requirements.yml")["collections"] == [ours]
+    built = loaded("awx/execution-environment/execution-environment.yml")["dependencies"]
+    assert built["galaxy"]["collections"] == [ours]
+    settings = loaded("awx/settings.yml")
+    assert settings["awx_project_branch"] == release
+    assert settings["awx_image"].endswith(f":{release}")
 
 
 def test_only_the_fleet_is_sliced_and_runs_on_its_own_inventory(made: controller.Controller) -> None:
