@@ -73,6 +73,12 @@ options:
     description:
       - How many nodes of one zone may be out of service at the same time. Nodes without the label count as one zone.
     type: int
+  kured:
+    description:
+      - Namespace and name of kured's DaemonSet. While its lock is held in the name of a node, no node is taken out.
+      - Such a lock on another DaemonSet is a warning, because anybody who may create DaemonSets can write it.
+    type: str
+    default: kube-system/kured
   settle:
     description:
       - How long replacement pods will have to be ready, see O(kubeops.node_maintenance.pdb_guard#module:settle); for

@@ -190,7 +190,7 @@ def test_what_others_do_to_nodes_is_told_at_once_before_the_first_write(arena: A
     arena.taint(nodes[1], {"key": "ToBeDeletedByClusterAutoscaler", "value": "1767300000", "effect": "NoSchedule"})
     add_condition(arena, nodes[2], {**BACK, "type": "MaintenanceInProgress", "status": "True", "reason": "Firmware"})
     before = [image(arena, name) for name in nodes]
-    run = play("maintain", maintain_nodes=nodes[:3])
+    run = play("maintain", maintain_nodes=nodes[:3], maintain_kured=f"{arena.name}/kured")
     assert not run.ok
     told = {finding["code"]: finding["message"] for finding in run.findings if finding["severity"] == "blocker"}
     assert set(told) == {"node_being_deleted", "foreign_condition", "kured_reboot"}

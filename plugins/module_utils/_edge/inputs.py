@@ -30,7 +30,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge imp
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import pod_rules
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import reboots, verify
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import node_order
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import neighbours, node_order
 
 PREFIX = "maintain_"
 ROLE = "migrate_"
@@ -56,7 +56,7 @@ POLICY = (
     "fenced",
     "rules",
 )
-FORECAST = ("before_pod", "settle", "order", "zone_key", "max_per_zone", "node_conditions", "planned_notice")
+FORECAST = ("before_pod", "settle", "order", "zone_key", "max_per_zone", "kured", "node_conditions", "planned_notice")
 POLICIES: t.Mapping[str, tuple[str, ...]] = {
     "plan": (*POLICY, *FORECAST),
     "guard": ("swap_blocked", "allow_interruption", "rules", "reactive_budgets", "settle"),
@@ -247,6 +247,7 @@ VARIABLES: t.Mapping[str, Variable] = {
     "order": Variable(_one_of(*node_order.ORDERS), "given"),
     "zone_key": Variable(_text, "topology.kubernetes.io/zone"),
     "max_per_zone": Variable(_at_least(1)),
+    "kured": Variable(_text, neighbours.KURED),
     "max_failures": Variable(_at_least(0), 0),
     "backend": Variable(_one_of("auto", "eviction", "koordinator"), "auto"),
     "fallback": Variable(_one_of("eviction", "fail"), "eviction"),

@@ -16,7 +16,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge imp
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import decoding, node_taints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import verify
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import node_order
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import neighbours, node_order
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan import plan
 
 TAINT: specs.Params = {
@@ -58,6 +58,7 @@ SPEC = specs.ClusterModuleSpec(
         "max_parallel": {"type": "int", "default": 1},
         "zone_key": {"type": "str", "no_log": False, "default": "topology.kubernetes.io/zone"},
         "max_per_zone": {"type": "int"},
+        "kured": {"type": "str", "default": neighbours.KURED},
         "settle": {"type": "str"},
         "node_conditions": {"type": "bool", "default": False},
         "planned_notice": {"type": "str"},

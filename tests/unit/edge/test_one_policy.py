@@ -42,6 +42,7 @@ GIVEN: dict[str, Any] = {
     "order": "name",
     "zone_key": "zone",
     "max_per_zone": 1,
+    "kured": "reboots/kured",
     "node_conditions": True,
     "planned_notice": 30,
 }

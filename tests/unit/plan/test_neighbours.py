@@ -28,14 +28,14 @@ def told(*nodes: str, **objects: t.Any) -> list[tuple[str, str, str, tuple[str, 
     return [(finding.code, finding.severity, finding.object, finding.nodes) for finding in found]
 
 
-def kured(value: t.Any) -> list[Raw]:
+def kured(value: t.Any, namespace: str = "kube-system", name: str = "kured") -> list[Raw]:
     text = value if isinstance(value, str) else json.dumps(value)
     return [
         {"metadata": {"name": "kube-proxy", "namespace": "kube-system", "uid": "u1"}},
         {
             "metadata": {
-                "name": "kured",
-                "namespace": "kured",
+                "name": name,
+                "namespace": namespace,
                 "uid": "u2",
                 "annotations": {"deprecated.daemonset.template.generation": "1", "weave.works/kured-node-lock": text},
             }
@@ -66,6 +66,10 @@ HOUR = 3600 * 10**9
         pytest.param("manual", [], id="no JSON"),
         pytest.param("[]", [], id="another JSON"),
         pytest.param("{}", [], id="no node"),
+        pytest.param("[" * 200_000, [], id="nested without end"),
+        pytest.param(lock("n3", ttl=2**63), [], id="a TTL that no number of the API is"),
+        pytest.param(lock("n3", ttl=2**63 - 1), ["n3"], id="for 292 years"),
+        pytest.param(lock("n3", created="2026-01-01T00:00:00", ttl=HOUR), ["n3"], id="a time without offset"),
     ],
 )
 def test_a_reboot_by_kured_stands_against_all_nodes(value: t.Any, holders: list[str]) -> None:
@@ -76,7 +80,21 @@ def test_a_reboot_by_kured_stands_against_all_nodes(value: t.Any, holders: list[
 def test_the_remedy_is_the_command_that_kured_documents() -> None:
     (found,) = neighbours.findings(snapshot(daemon_sets=kured(lock("n3"))), ("n1",), NOW)
     assert "node n3 since 2026-01-01T22:59:59.123456789Z" in found.message
-    assert "kubectl -n kured annotate daemonset kured weave.works/kured-node-lock-" in found.remedy
+    assert "kubectl -n kube-system annotate daemonset kured weave.works/kured-node-lock-" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("namespace", "name"), [("tenant", "kured"), ("kube-system", "kured-canary"), ("kured", "my-kured")]
+)
+def test_a_lock_on_a_daemon_set_that_is_not_kureds_stops_nothing(namespace: str, name: str) -> None:
+    """Any tenant could write it, even for every node; whoever calls kured so can say that it counts."""
+    others = kured({"maxOwners": 2, "locks": [lock("n1"), lock("n2")]}, namespace, name)
+    assert told("n1", daemon_sets=others) == [("kured_reboot", "warning", f"DaemonSet {namespace}/{name}", ())]
+    (found,) = neighbours.findings(snapshot(daemon_sets=others), ("n1",), NOW)
+    assert f" {namespace}/{name}." in found.remedy
+    named = neighbours.findings(snapshot(daemon_sets=others), ("n1",), NOW, f"{namespace}/{name}")
+    assert [(one.severity, one.object) for one in named] == [("blocker", "Node n1"), ("blocker", "Node n2")]
+    assert neighbours.findings(snapshot(daemon_sets=kured("[" * 200_000, namespace, name)), ("n1",), NOW) == []
 
 
 def test_who_takes_out_no_node_is_told_nothing() -> None:

@@ -8,8 +8,6 @@ All of it is in what a plan reads anyway, except the leases of Medik8s.
 
 from __future__ import annotations
 
-import datetime
-import json
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
@@ -25,6 +23,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rou
 KURED_LOCK = "weave.works/kured-node-lock"
 """Annotation of kured's DaemonSet (kured 1.17, pkg/daemonsetlock); ``--lock-annotation`` may name another one."""
 
+KURED = "kube-system/kured"
+"""Where kured's DaemonSet is unless its user has given it another namespace or name."""
+
 LEAVING: t.Mapping[str, str] = {
     "karpenter.sh/disrupted": "Karpenter is about to delete it",
     "karpenter.sh/disruption": "Karpenter is about to delete it",
@@ -33,13 +34,15 @@ LEAVING: t.Mapping[str, str] = {
 """By the key of a hard taint, who takes the node away: Karpenter 1 and its beta, cluster-autoscaler (``taints.go``)."""
 
 
-def findings(snapshot: snapshots.Snapshot, nodes: t.Iterable[str], now: str) -> list[reasons.Finding]:
-    """What stands against taking these nodes out; ``now`` is RFC 3339."""
+def findings(
+    snapshot: snapshots.Snapshot, nodes: t.Iterable[str], now: str, kured: str = KURED
+) -> list[reasons.Finding]:
+    """What stands against taking these nodes out; ``now`` is RFC 3339, ``kured`` names kured's DaemonSet."""
     found: list[reasons.Finding] = []
     named = [snapshot.nodes[name] for name in nodes if name in snapshot.nodes]
     for node in named:
         found += [*_leaving(node), *_leased(snapshot, node, now), *_maintained(node)]
-    return [*found, *_rebooting(snapshot, [node.name for node in named], now)] if named else found
+    return [*found, *_rebooting(snapshot, [node.name for node in named], now, kured)] if named else found
 
 
 def _leaving(node: objects.Node) -> list[reasons.Finding]:
@@ -94,20 +97,24 @@ def _maintained(node: objects.Node) -> list[reasons.Finding]:
     return found
 
 
-def _rebooting(snapshot: snapshots.Snapshot, nodes: t.Sequence[str], now: str) -> list[reasons.Finding]:
+def _rebooting(snapshot: snapshots.Snapshot, nodes: t.Sequence[str], now: str, kured: str) -> list[reasons.Finding]:
     """Whether kured reboots a node.
 
     Its lock is for the whole cluster, so it stands against all nodes. A lock in the name of what is no node is how an
-    administrator switches kured off (its documentation, "Manual Lock"), and in nobody's way.
+    administrator switches kured off (its documentation, "Manual Lock"), and in nobody's way. Anybody who may create
+    DaemonSets can write such a lock, so only that of kured's own counts; another one is worth knowing.
     """
-    found = []
+    found: list[reasons.Finding] = []
     for daemon_set in snapshot.daemon_sets:
         meta = daemon_set["metadata"]
         text = (meta.get("annotations") or {}).get(KURED_LOCK)
+        place = f"{meta.get('namespace')}/{meta['name']}"
         for holder, since in _kured_locks(text, now) if text else ():
             if holder not in snapshot.nodes:
                 continue
-            place = f"{meta.get('namespace')}/{meta['name']}"
+            if place != kured:
+                found.append(_not_kured(place, kured))
+                break
             message = f"kured is rebooting node {holder} since {since}: it holds the lock in DaemonSet {place}."
             remedy = (
                 "Wait until it has released the lock. If that node does not come back: "
@@ -117,18 +124,24 @@ def _rebooting(snapshot: snapshots.Snapshot, nodes: t.Sequence[str], now: str) -
     return found
 
 
+def _not_kured(place: str, kured: str) -> reasons.Finding:
+    message = f"DaemonSet {place} has a lock of kured, which does not count: kured's DaemonSet is {kured}."
+    remedy = f"If it is kured's, set maintain_kured (kured of maintenance_plan) to {place}."
+    return reasons.Finding("kured_reboot", message, remedy, "warning", f"DaemonSet {place}")
+
+
 def _kured_locks(text: str, now: str) -> list[tuple[str, str]]:
     """Node and beginning of each lock in the annotation that has not expired; text of somebody else holds nothing."""
     try:
-        value = json.loads(text)
+        value = decoding.json_of(text)
         locks = value.get("locks") or () if "maxOwners" in value else (value,)
         return [(str(x["nodeID"]), str(x.get("created"))) for x in locks if not _expired(x, now)]
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except decoding.MISREAD:
         return []
 
 
 def _expired(lock: t.Mapping[str, t.Any], now: str) -> bool:
     """A TTL is a number of nanoseconds; 0, its default, is for ever."""
-    created, today = decoding.moment(str(lock.get("created"))), decoding.moment(now)
-    lifetime = datetime.timedelta(microseconds=int(lock.get("TTL") or 0) / 1000)
-    return bool(lifetime and created and today and today - created >= lifetime)
+    created, today = decoding.moment(lock.get("created")), decoding.moment(now)
+    lifetime = (decoding.whole(lock.get("TTL")) or 0) / 1e9
+    return bool(lifetime and created and today and (today - created).total_seconds() >= lifetime)

@@ -24,6 +24,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pla
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import (
     capacity,
     gang_findings,
+    neighbours,
     node_order,
     preflight,
     shares,
@@ -53,6 +54,7 @@ class Wanted:
     zone_key: str = "topology.kubernetes.io/zone"
     max_per_zone: int | None = None
     with_volumes: bool = True
+    kured: str = neighbours.KURED
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,7 @@ def judged(snapshot: snapshots.Snapshot, wanted: Wanted, drafted: Draft) -> Plan
         run=wanted.run,
         now=wanted.now,
         stay_out=wanted.evacuates,
+        kured=wanted.kured,
         terminating=frozenset(name for name, phase in phases(snapshot).items() if phase == "Terminating"),
     )
     found = (*preflight.findings(snapshot, drafted.plans, asked), *placement.findings(drafted.plans, seen.placed))

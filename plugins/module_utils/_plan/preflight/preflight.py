@@ -50,6 +50,7 @@ class Asked:
     now: str = ""
     stay_out: bool = False
     terminating: frozenset[str] = frozenset()
+    kured: str = neighbours.KURED
 
 
 def findings(
@@ -60,7 +61,7 @@ def findings(
         *unknown_nodes(snapshot, asked.nodes),
         *_options(asked),
         *_nodes(snapshot, asked),
-        *neighbours.findings(snapshot, asked.nodes, asked.now),
+        *neighbours.findings(snapshot, asked.nodes, asked.now, asked.kured),
         *dead.findings(snapshot, plans, asked.nodes, asked.choices.fenced, asked.now),
         *_last_schedulable(snapshot, asked),
         *_pods(snapshot, plans, asked),

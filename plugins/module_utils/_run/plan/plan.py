@@ -28,6 +28,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import findings as placement
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import forecast
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import (
+    neighbours,
     node_order,
     permissions,
     planning,
@@ -71,6 +72,7 @@ class PlanOptions:
     max_parallel: int = 1
     zone_key: str = "topology.kubernetes.io/zone"
     max_per_zone: int | None = None
+    kured: str = neighbours.KURED
     settle: float = 2.0
     node_conditions: bool = False
     planned_notice: float | None = None
@@ -135,6 +137,7 @@ def _plan(
         max_parallel=options.max_parallel,
         zone_key=options.zone_key,
         max_per_zone=options.max_per_zone,
+        kured=options.kured,
     )
     draft = planning.draft(snapshot, asked)
     plans, todo = draft.plans, draft.todo
