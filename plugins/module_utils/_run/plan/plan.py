@@ -127,18 +127,7 @@ def _plan(
     snapshot = _gather(ctx, nodes, tuple(name for name in wanted if name in nodes.nodes))
     now = ctx.clock.server()
     choices, warned = koordinator.prepared(ctx, options.choices)
-    asked = planning.Wanted(
-        nodes=wanted,
-        choices=choices,
-        run=ctx.run.id if ctx.run else "",
-        now=now,
-        evacuates=options.goal == "evacuated",
-        order=options.order,
-        max_parallel=options.max_parallel,
-        zone_key=options.zone_key,
-        max_per_zone=options.max_per_zone,
-        kured=options.kured,
-    )
+    asked = _asked(ctx, options, wanted, choices, now)
     draft = planning.draft(snapshot, asked)
     plans, todo = draft.plans, draft.todo
     snapshot, unread = _room(ctx, snapshot, plans)
@@ -182,6 +171,23 @@ def _plan(
         "nodes": [_node(snapshot, name, draft.there, blockers) for name in wanted],
     }
     return context.Result(data, failed=bool(wrong), message=" ".join(wrong))
+
+
+def _asked(
+    ctx: context.Context, options: PlanOptions, wanted: tuple[str, ...], choices: pod_plan.Choices, now: str
+) -> planning.Wanted:
+    return planning.Wanted(
+        nodes=wanted,
+        choices=choices,
+        run=ctx.run.id if ctx.run else "",
+        now=now,
+        evacuates=options.goal == "evacuated",
+        order=options.order,
+        max_parallel=options.max_parallel,
+        zone_key=options.zone_key,
+        max_per_zone=options.max_per_zone,
+        kured=options.kured,
+    )
 
 
 def _advice(
