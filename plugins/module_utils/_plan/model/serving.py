@@ -14,6 +14,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 
 Family = tuple[str, str, str]
 """Namespace and name of a Service, and an address type."""
+Selectors = t.Mapping[lookups.Place, t.Mapping[str, str]]
+"""The selectors of Services, by their places; of those that are not among them nothing is known."""
+UNREAD: Selectors = {}
 
 
 class Endpoints:
@@ -23,12 +26,16 @@ class Endpoints:
         self._snapshot = snapshot
         self._known: dict[str, dict[Family, bool]] = {}
 
-    def missing(self, peers: t.Iterable[objects.Pod], pod: objects.Pod) -> str:
-        """The first Service with a peer and without this pod among its ready endpoints, as text; empty if none."""
+    def missing(self, peers: t.Iterable[objects.Pod], pod: objects.Pod, known: Selectors = UNREAD) -> str:
+        """The first Service with a peer and without this pod among its ready endpoints, as text; empty if none.
+
+        ``known`` are selectors of Services; one that does not select this pod is not asked for it.
+        """
         wanted = set().union(*(self._of(peer.uid) for peer in peers))
         ready = {family for family, there in self._of(pod.uid).items() if there}
         for namespace, service, family in sorted(wanted - ready):
-            return f"Service {namespace}/{service} ({family})"
+            if known.get((namespace, service), {}).items() <= pod.labels.items():
+                return f"Service {namespace}/{service} ({family})"
         return ""
 
     def _of(self, uid: str) -> dict[Family, bool]:

@@ -107,6 +107,13 @@ def alive(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> tuple[obj
     return tuple(pod for pod in active(snapshot, surge) if pod.uid in surge.leaving)
 
 
+def relabelled(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> bool:
+    """Whether a leaving pod has a label that a new one has not: somebody set it while the pod ran."""
+    pods = active(snapshot, surge)
+    new = [pod.labels.items() for pod in pods if pod.uid not in surge.leaving]
+    return any(pod.labels.items() - labels for pod in pods if pod.uid in surge.leaving for labels in new)
+
+
 def settled(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> str:
     """Why the controller has not applied the replica count yet, empty once it has."""
     workload = snapshot.workload(surge.uid)
@@ -172,8 +179,11 @@ def waiting_for(
     leaving_nodes: t.Collection[str],
     *,
     lowering: bool = False,
+    selectors: serving.Selectors = serving.UNREAD,
 ) -> str:
     """What is missing until the new pods serve; empty when the leaving pods may be deleted.
+
+    ``selectors`` are those of Services, as far as they are known.
 
     Before the drain, pods on the leaving nodes that take no part in the swap do not count: one that is not ready is
     evicted there. ``lowering`` counts all, because a pod that is not ready is deleted before any other, whatever
@@ -194,7 +204,7 @@ def waiting_for(
         seconds = workload.spec.get("minReadySeconds") or 0
         return f"{workload.available} of {workload.replicas} pods are available (minReadySeconds {seconds})"
     for pod in counted:
-        if pod.uid not in surge.leaving and (missing := endpoints.missing(pods, pod)):
+        if pod.uid not in surge.leaving and (missing := endpoints.missing(pods, pod, selectors)):
             return f"{pod.ref} is not ready in {missing}"
     return ""
 

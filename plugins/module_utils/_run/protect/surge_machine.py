@@ -25,6 +25,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import protect, surge_records, swap
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, node_locks, writing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import (
+    service_selectors,
     surge_lease,
     surge_writer,
 )
@@ -274,6 +275,9 @@ class _Raising:
     _lost: t.AbstractSet[str]
     _allow_interruption: bool
 
+    def __post_init__(self) -> None:
+        self._selectors = service_selectors.ServiceSelectors(self._ctx)
+
     def plan(self, case: WorkloadSurge, look: Look) -> None:
         """Find out who has the workload, and write our record if nobody has."""
         if bad := look.unreadable.get(case.workload.uid):
@@ -360,7 +364,8 @@ class _Raising:
         if self._writer.rebase(case, snapshot):
             case.state = "raise"
             return
-        case.waiting = swap.waiting_for(snapshot, surge, look.endpoints, self._leaving)
+        known = self._selectors.around(snapshot, surge)
+        case.waiting = swap.waiting_for(snapshot, surge, look.endpoints, self._leaving, selectors=known)
         ended = workload is not None and not swap.alive(snapshot, surge)
         if ended and not case.waiting:
             self._ready(case, outcomes.WorkloadOutcome.ENDED, "the pods to be replaced are gone already")

@@ -22,6 +22,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import pins, surge_records, swap
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, node_locks, writing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import (
+    service_selectors,
     surge_lease,
     surge_writer,
 )
@@ -65,6 +66,7 @@ class Swaps:
         run = self.ctx.run
         holder = str(run) if run and run.id and run.nonce else ""
         self._writer = surge_writer.SurgeWriter(self.ctx, holder, self.fence, self.leases)
+        self._selectors = service_selectors.ServiceSelectors(self.ctx)
         self._swaps = {surge.uid: _Swap(surge=surge) for surge in self.surges}
 
     @property
@@ -175,7 +177,8 @@ class Swaps:
                 "somebody else changed the count, so its pods on the leaving nodes cannot be swapped",
             )
             return
-        one.waiting = swap.waiting_for(snapshot, surge, endpoints, surge.nodes, lowering=True)
+        known = self._selectors.around(snapshot, surge)
+        one.waiting = swap.waiting_for(snapshot, surge, endpoints, surge.nodes, lowering=True, selectors=known)
         if one.waiting:
             one.serving_since = None
             return

@@ -1,0 +1,73 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Pods with a label that was set while they ran, and Services that select it: no new pod has it."""
+
+from __future__ import annotations
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, serving
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.whole import Input, Outcome, maintain
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
+
+ROLE = {"role": "leader"}
+
+
+def led() -> World:
+    """A single pod on n1, behind one Service by its app and behind another as the leader it was made."""
+    leader = manifests.service("leader")
+    leader["spec"]["selector"] = {"app": "single", **ROLE}
+    world = World([manifests.node("n1"), manifests.deployment("single", 1), manifests.service("single"), leader])
+    (pod,) = world.pods(app="single")
+    world.patch(kinds.PODS, pod["metadata"]["name"], {"metadata": {"labels": ROLE}})
+    world.apply(manifests.node("n2"))
+    world.settle()
+    assert (world.serving("single"), world.serving("leader")) == (1, 1)
+    return world
+
+
+def run(world: World) -> Outcome:
+    me = world.process("me")
+    task = me.spawn(lambda: maintain(me, Input(("n1",), gates=("ready",), timeout=60.0)))
+    world.machine.run_until(lambda: not task.alive, within=600.0)
+    outcome: Outcome = task.value()
+    return outcome
+
+
+def lists(world: World) -> list[str]:
+    return [sent.request.namespace for sent in world.log if sent.request.resource == kinds.SERVICES.resource]
+
+
+def test_a_service_that_selects_a_label_of_run_time_holds_up_no_swap() -> None:
+    with led() as world:
+
+        def look() -> None:
+            assert world.serving("single") >= 1, f"dark at {world.machine.now}"
+
+        world.machine.on_step.append(look)
+        outcome = run(world)
+        assert (outcome.ok, outcome.failed, outcome.wrong) == (True, {}, [])
+        assert len(lists(world)) == 2, "once by the guard and once by the drain"
+
+
+def test_a_service_that_selects_the_new_pod_is_waited_for_all_the_same() -> None:
+    with led() as world:
+        world.controller(serving.EndpointSlices).stop()
+        outcome = run(world)
+        assert "Service shop/single" in outcome.failed["n1"]
+        assert len(world.pods(on="n1", app="single")) == 1
+
+
+def test_without_such_a_label_no_service_is_read() -> None:
+    with World([manifests.node("n1"), manifests.deployment("single", 1), manifests.service("single")]) as world:
+        world.apply(manifests.node("n2"))
+        assert run(world).ok
+        assert lists(world) == []
+
+
+def test_who_may_not_read_services_waits_for_all() -> None:
+    with led() as world:
+        world.process("me").faults.when(lambda r: r.resource == kinds.SERVICES.resource, Fault("forbidden"), times=9)
+        outcome = run(world)
+        assert "Service shop/leader" in outcome.failed["n1"]
