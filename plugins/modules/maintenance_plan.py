@@ -103,10 +103,10 @@ options:
     description:
       - Instead of planning, check whether the nodes may take pods.
       - V(ready) checks the node's condition, V(rebooted) that its bootID differs from the record's, V(daemonsets) that
-        every DaemonSet that should run there has a ready pod, V(pressure) that there is no memory, disk or process
-        pressure, V(schedulable) that no taint keeps pods away that was not there before the maintenance, V(conditions)
-        that no condition is worse than before and those in O(conditions) are as stated, V(stable) that the others have
-        held for O(stable).
+        every DaemonSet that should run there has a ready pod, unless it had none when the node was drained,
+        V(pressure) that there is no memory, disk or process pressure, V(schedulable) that no taint keeps pods away that
+        was not there before the maintenance, V(conditions) that no condition is worse than before and those in
+        O(conditions) are as stated, V(stable) that the others have held for O(stable).
       - With O(wait), the locks of nodes that O(run) holds out of service are renewed meanwhile; a node that another run
         has taken over fails. With O(soak), the lease by which O(run) is known to be alive is renewed. Nothing else is
         written.

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 import pytest
 
@@ -150,6 +151,14 @@ def cordoned(**changes: t.Any) -> Record:
     """What a record says of a node that was like this before it was cordoned."""
     before = snapshot(nodes=[node("n1", **changes)]).nodes["n1"]
     return cordon.take_out(before, record(), taint=True)[0]
+
+
+@pytest.mark.parametrize(("before", "missing"), [([], True), (["shop/other"], True), (["shop/agent"], False)])
+def test_a_daemonset_that_was_lacking_before_is_not_asked_for(before: list[str], missing: bool) -> None:
+    found = snapshot(daemon_sets=[daemon_set()])
+    recorded = replace(cordoned(), prior={"daemonsets": before})
+    failed = gates(found, found.nodes["n1"], recorded, ["daemonsets"])
+    assert [finding.code for finding in failed] == (["daemonset_missing"] if missing else [])
 
 
 @pytest.mark.parametrize("taint", STARTUP, ids=lambda taint: str(taint["key"]))

@@ -101,7 +101,7 @@ def gates(
         found += [_tainted(node, taint) for taint in _new_taints(node, record, expected)]
     if "daemonsets" in wanted:
         passing = [x for x in _new_taints(node, record, expected) if taint_owners.owner_of(x["key"])]
-        found += _daemon_sets(snapshot, node, passing)
+        found += _daemon_sets(snapshot, node, record, passing)
     if "stable" in wanted and not found and missing_seconds > 0:
         found.append(_blocker("unstable", node, f"the gates have to hold {missing_seconds:.0f} s longer", "Wait."))
     return tuple(found)
@@ -195,17 +195,24 @@ def _rebooted(node: objects.Node, record: node_records.Record | None) -> list[re
     return []
 
 
-def _daemon_sets(
-    snapshot: snapshots.Snapshot, node: objects.Node, passing: t.Collection[objects.Raw]
-) -> list[reasons.Finding]:
+def lacking(snapshot: snapshots.Snapshot, node: objects.Node, passing: t.Collection[objects.Raw] = ()) -> list[str]:
+    """The DaemonSets without a Ready pod on the node, although they run there (``runs_on``)."""
     serving = {p.owner.uid for p in snapshot.pods_on({node.name}) if p.owner and p.ready and not p.deleting}
-    found = []
-    for daemon_set in snapshot.daemon_sets:
-        meta = daemon_set["metadata"]
-        if meta["uid"] not in serving and runs_on(daemon_set, node, passing):
-            why = f"DaemonSet {meta.get('namespace')}/{meta['name']} has no Ready pod on it"
-            found.append(_blocker("daemonset_missing", node, why, "Check that pod, or wait for it."))
-    return found
+    found = (one for one in snapshot.daemon_sets if one["metadata"]["uid"] not in serving)
+    metas = (one["metadata"] for one in found if runs_on(one, node, passing))
+    return [f"{meta.get('namespace')}/{meta['name']}" for meta in metas]
+
+
+def _daemon_sets(
+    snapshot: snapshots.Snapshot,
+    node: objects.Node,
+    record: node_records.Record | None,
+    passing: t.Collection[objects.Raw],
+) -> list[reasons.Finding]:
+    before = (record.prior.get("daemonsets") if record else None) or ()
+    remedy = "Check that pod, or wait for it."
+    missing = (name for name in lacking(snapshot, node, passing) if name not in before)
+    return [_blocker("daemonset_missing", node, f"DaemonSet {one} has no Ready pod on it", remedy) for one in missing]
 
 
 def _blocker(code: str, node: objects.Node, why: str, remedy: str) -> reasons.Finding:

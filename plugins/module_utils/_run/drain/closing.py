@@ -16,7 +16,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     phases,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import standing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import standing, verify
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
     act,
@@ -61,6 +61,9 @@ def at_first(ctx: context.Context, routes: routing.Routing, snapshot: snapshots.
     """Close nodes whose pods may not be moved, or not yet, and those with nothing to do."""
     now = ctx.clock.now()
     for site in [site for site in routes.sites.values() if site.open]:
+        if site.node and site.node.ready:
+            # On a node that is lost no pod is Ready, and all have to be when it is back.
+            site.lacking = verify.lacking(snapshot, site.node)
         refused = [move for move in site.moves.values() if move.plan.route == "refuse"]
         waiting = [] if ctx.check else site.left()
         lacking = [(move, lack) for move in waiting if (lack := _lack(move, routes.surges, snapshot))]
@@ -224,7 +227,8 @@ class Closing:
     def _recorded(self, site: node_drains.NodeDrain) -> Proof:
         """Write the proof into the node's record, on the condition that it is still out."""
         known = self._live.raw_node(site.name)
-        why, _made = site.write(self.ctx, node_drains.drained, self.locks.fence, known=known)
+        wanted = functools.partial(node_drains.drained, lacking=site.lacking)
+        why, _made = site.write(self.ctx, wanted, self.locks.fence, known=known)
         return why or site.show(self.ctx, "drained", self.locks.fence) or "drained"
 
     def left_to_others(self) -> list[str]:

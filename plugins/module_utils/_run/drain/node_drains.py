@@ -40,7 +40,8 @@ Wanted = t.Callable[[objects.Node, node_records.Record], "api_changes.Change | N
 class NodeDrain:
     """A node, its record, and a move for every pod; ``outcome`` is ``None`` while it is in work.
 
-    ``raw`` is the node as it was last read to be written, or written. ``stood`` is the node as it was last judged to be
+    ``raw`` is the node as it was last read to be written, or written. ``lacking`` are the DaemonSets that had no Ready
+    pod there when the drain began. ``stood`` is the node as it was last judged to be
     still ours, with the record by which that was judged.
     """
 
@@ -53,6 +54,7 @@ class NodeDrain:
     quiet_since: float = float("-inf")
     present: frozenset[str] = frozenset()
     raw: objects.Raw | None = None
+    lacking: t.Collection[str] = ()
     stood: tuple[objects.Node | None, node_records.Record] | None = None
 
     @property
@@ -151,9 +153,14 @@ class NodeDrain:
         }
 
 
-def drained(node: objects.Node, record: node_records.Record) -> api_changes.Change | None:
-    """The proof that nothing is left on the node that had to go."""
-    return cordon.at_step(node, record, "drained")
+def drained(
+    node: objects.Node, record: node_records.Record, lacking: t.Collection[str] = ()
+) -> api_changes.Change | None:
+    """The proof that nothing is left on the node that had to go.
+
+    With it goes which DaemonSets were ``lacking`` there when it was first drained: its return does not wait for those.
+    """
+    return cordon.at_step(node, record, "drained", prior={"daemonsets": list(lacking), **record.prior})
 
 
 def predicted(ctx: context.Context, site: NodeDrain, raw: objects.Raw | None) -> list[api_changes.Change | None]:

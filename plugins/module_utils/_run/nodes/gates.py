@@ -114,7 +114,6 @@ def _soak(ctx: context.Context, nodes: snapshots.Snapshot, asked: Asked, seconds
     Nodes that are gone before it begins are left out: an autoscaler may have removed them since they came back.
     """
     names = tuple(name for name in asked.nodes if name in nodes.nodes)
-    there = replace(asked, nodes=names, before={name: _as_it_is(nodes.nodes[name]) for name in names})
     if gone := [name for name in asked.nodes if name not in nodes.nodes]:
         ctx.tell(phases.What.NOTE, f"not watched, because no longer there: {', '.join(gone)}")
     if (since := decoding.moment(asked.soak_since or "")) and (now := decoding.moment(ctx.clock.server())):
@@ -122,6 +121,8 @@ def _soak(ctx: context.Context, nodes: snapshots.Snapshot, asked: Asked, seconds
     start, every = ctx.clock.now(), min(max(seconds / SOAK_LINES, LEAST_BETWEEN_LINES), MOST_BETWEEN_LINES)
     announced = shown = start - MOST_BETWEEN_LINES
     with live_view.Live(ctx, _watched(asked), scopes.apart(names, len(nodes.nodes))) as live:
+        seen = live.snapshot()
+        there = replace(asked, nodes=names, before={name: _as_it_is(seen, nodes.nodes[name]) for name in names})
         while True:
             found, at = _look(live.snapshot(), there, {}), ctx.clock.now()
             left = seconds - (at - start)
@@ -136,10 +137,10 @@ def _soak(ctx: context.Context, nodes: snapshots.Snapshot, asked: Asked, seconds
             live.wait(min(TICK, left))
 
 
-def _as_it_is(node: objects.Node) -> node_records.Record:
-    """Stands for the record, which went with the return, so that conditions that were bad before fail no gate."""
-    conditions = verify.state_before(node)["conditions"]
-    return node_records.Record("", "", "", "", "", "returning", node.uid, "", {"conditions": conditions})
+def _as_it_is(seen: snapshots.Snapshot, node: objects.Node) -> node_records.Record:
+    """Stands for the record, which went with the return, so that what was bad before fails no gate."""
+    before = {"conditions": verify.state_before(node)["conditions"], "daemonsets": verify.lacking(seen, node)}
+    return node_records.Record("", "", "", "", "", "returning", node.uid, "", before)
 
 
 def _own(ctx: context.Context, nodes: snapshots.Snapshot, wanted: t.Iterable[str]) -> dict[str, node_records.Record]:
