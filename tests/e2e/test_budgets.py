@@ -18,6 +18,12 @@ from support.watching import Seen, Watch
 from witness.log import Json
 
 
+def agents_like(arena: Arena, app: str) -> None:
+    """A DaemonSet whose pods have the labels of another app and one more, so that no budget over both is computed."""
+    labels = {"app": app, "part": "agent"}
+    arena.daemonset("agent", spec={"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}}})
+
+
 def make_sick(arena: Arena, workload: Workload, on: str) -> str:
     """One pod of the workload on that node loses its readiness; returns its name."""
     pod = arena.pods(workload.name, on=on)[0]["metadata"]["name"]
@@ -62,9 +68,15 @@ def test_a_budget_of_one_lets_one_go_at_a_time(arena: Arena, play: Player, watch
     assert len(seen.evictions(429)) <= 4, "room is waited for, not knocked for"
 
 
-def test_doing_what_a_plan_advises_makes_it_feasible(arena: Arena, lab: Lab, play: Player) -> None:
+@pytest.mark.parametrize("rule", sampling.first(1, [{"minAvailable": 2}, {}, {"maxUnavailable": "50%"}]))
+def test_doing_what_a_plan_advises_makes_it_feasible(
+    arena: Arena, lab: Lab, play: Player, rule: dict[str, int | str]
+) -> None:
+    """Also where there is no rule, or none that can be computed over the pods of a DaemonSet."""
     here, there = arena.nodes(2)
-    arena.deployment("web", 2, on=[here, there], budget={"minAvailable": 2})
+    arena.deployment("web", 2, on=[here, there], budget=rule)
+    if rule == {"maxUnavailable": "50%"}:
+        agents_like(arena, "web")
     planned = play("plan", maintain_nodes=[here])
     assert not planned.ok
     (refused,) = planned.of("maintenance_plan")
@@ -171,11 +183,14 @@ def test_a_sick_pod_under_always_allow_may_go(arena: Arena, play: Player, watchi
 
 
 @pytest.mark.whole
-def test_a_guard_is_never_laid_over_an_existing_budget(arena: Arena, play: Player, watching: Watch) -> None:
+def test_a_guard_is_never_laid_over_an_existing_budget_nor_over_pods_that_are_not_counted(
+    arena: Arena, play: Player, watching: Watch
+) -> None:
     here, _unused = arena.nodes(2)
     with arena.placing(here):
         arena.deployment("guarded", 3, budget={"maxUnavailable": 2})
         bare = arena.deployment("bare", 3)
+    agents_like(arena, "bare")
     with watching() as seen:
         run = play("maintain", maintain_nodes=[here])
         assert run.ok, run.text
@@ -185,7 +200,8 @@ def test_a_guard_is_never_laid_over_an_existing_budget(arena: Arena, play: Playe
     assert seen.guards() == [f"kubeops-guard-{uid}"]
     (guard,) = [b for b in seen.appeared("PodDisruptionBudget") if b["metadata"]["name"].startswith("kubeops-guard-")]
     assert guard["spec"]["maxUnavailable"] == 1
-    assert guard["spec"]["selector"] == bare.read()["spec"]["selector"]
+    own = {"key": "pod-template-hash", "operator": "Exists"}
+    assert guard["spec"]["selector"] == {**bare.read()["spec"]["selector"], "matchExpressions": [own]}
     assert guard["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "kubeops.node_maintenance"
     assert seen.least_ready(bare) == 2
 

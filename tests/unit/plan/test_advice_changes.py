@@ -22,6 +22,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import
     snapshot,
     workload,
 )
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.behaviours import budgeting, every
 
 OTHERS: Raw = {"matchLabels": {"app": "other"}}
 SCALER: Raw = {
@@ -89,8 +90,17 @@ def test_a_budget_of_bare_pods_gets_a_lower_minimum() -> None:
     seen = replace(seen, budgets=(made,))
     change = changes.relax_budget(seen, made)
     assert "minAvailable: 1" in change.text
-    assert '\'{"spec":{"minAvailable":1}}\'' in change.command
+    assert '\'{"spec":{"maxUnavailable":null,"minAvailable":1}}\'' in change.command
     assert rules(change.made(situation(seen)).snapshot)["x"] == (None, 1, 1)
+
+
+def test_a_budget_that_cannot_be_counted_gets_a_number_instead() -> None:
+    """Not of its status, which says nothing of its pods."""
+    done = pod("report", "n2", owned("Job", "report", "batch/v1"), phase="Succeeded", ready=False)
+    laid = budgeting.read(every.RECORDED["a_budget_over_the_pod_of_a_job"][0])
+    seen = shop("n1", "n2", "n3", pods=[done], budgets=[laid])
+    change = changes.relax_budget(seen, seen.budgets[0])
+    assert rules(change.made(situation(seen)).snapshot)["b"] == (None, 2, 1)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +111,7 @@ def test_a_budget_of_bare_pods_gets_a_lower_minimum() -> None:
         ({"max_unavailable": 1, "min_available": None}, 1, (2, 0)),
         ({"max_unavailable": 9, "min_available": None}, 3, (0, 3)),
         ({"max_unavailable": None, "min_available": "50%"}, 3, (2, 1)),
-        ({"max_unavailable": None, "min_available": None}, 3, (1, 2)),
+        ({"max_unavailable": None, "min_available": None}, 3, (0, 0)),
         ({"max_unavailable": 1, "min_available": None, "sync_failed": "no scale"}, 3, (2, 0)),
     ],
 )

@@ -20,6 +20,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import
     pod,
     snapshot,
 )
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.behaviours import budgeting, every
 
 SPENT: dict[str, t.Any] = {"allowed": 0, "healthy": 2, "desired": 2, "expected": 3}
 ROOM: dict[str, t.Any] = {"allowed": 1, "healthy": 3, "desired": 2}
@@ -107,10 +108,10 @@ def test_pods_that_are_not_there_yet_may_make_room(replicas: int, blocking: bool
     [
         ({"maxUnavailable": 0}, "maxUnavailable: 0"),
         ({"minAvailable": "50%"}, "minAvailable: 50%"),
-        ({}, "minAvailable: 1"),
+        ({}, "neither minAvailable nor maxUnavailable"),
     ],
 )
-def test_a_budget_is_shown_with_its_rule_and_without_one_with_what_the_server_takes(spec: Raw, text: str) -> None:
+def test_a_budget_is_shown_with_its_rule(spec: Raw, text: str) -> None:
     assert budgets.rule(Budget.of(budget("b", 1, rule=spec))) == text
 
 
@@ -154,14 +155,73 @@ def test_an_autoscaler_at_its_minimum_is_named() -> None:
     assert "HorizontalPodAutoscaler shop/web is at its minimum of 2" in found.message
 
 
-def test_a_status_that_cannot_be_computed_is_its_own_verdict() -> None:
-    raw = over(allowed=0, healthy=0, desired=0, expected=0)
-    raw["status"]["conditions"] = [
-        {"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": "no scale"}
-    ]
-    found = verdict(pod("leaving", "n1", owned("ReplicaSet", "web")), raw)
-    assert (found.code, found.lasting) == ("sync_failed", True)
-    assert "no scale" in found.message
+TOLD = every.RECORDED["what_is_told_of_a_budget"]
+OVER_A_JOB = every.RECORDED["a_budget_over_the_pod_of_a_job"]
+UNTIL_A_JOB = every.RECORDED["a_budget_that_is_synced_until_a_job_comes"]
+
+
+@pytest.mark.parametrize(
+    ("recorded", "code", "lasting"),
+    [
+        pytest.param(TOLD["new"], "not_observed", False, id="new"),
+        pytest.param(TOLD["most"], "room", False, id="room"),
+        pytest.param(TOLD["share"], "room", False, id="room by a share"),
+        pytest.param(TOLD["spent"], "misconfigured", True, id="all of them"),
+        pytest.param(every.RECORDED["a_budget_without_a_rule"][0], "misconfigured", True, id="no rule"),
+        pytest.param(OVER_A_JOB[0], "sync_failed", True, id="a Job's pod"),
+        pytest.param(OVER_A_JOB[2], "room", False, id="a Job's pod, and a number"),
+        pytest.param(OVER_A_JOB[3], "sync_failed", True, id="a Job's pod, and a share"),
+        pytest.param(
+            every.RECORDED["a_budget_over_the_pod_of_a_daemon_set"][0], "sync_failed", True, id="a DaemonSet's"
+        ),
+        pytest.param(UNTIL_A_JOB[0], "sync_failed", True, id="synced before"),
+        pytest.param(UNTIL_A_JOB[2], "sync_failed", True, id="changed since"),
+        pytest.param(UNTIL_A_JOB[4], "room", False, id="synced again"),
+    ],
+)
+def test_verdicts_on_what_the_controller_wrote(recorded: Raw, code: str, lasting: bool) -> None:
+    """As kube-controller-manager wrote it for three ready pods."""
+    found = verdict(pod("leaving", "n1", owned("ReplicaSet", "web")), budgeting.read(recorded))
+    assert (found.code, found.lasting) == (code, lasting)
+
+
+def test_a_budget_that_counts_none_of_its_pods_never_allows_anything() -> None:
+    """They have no controller whose replicas it could count."""
+    alone = pod("alone", labels={"app": "alone"})
+    seen = snapshot(pods=[alone], budgets=[budgeting.read(TOLD["alone"])])
+    found = budgets.diagnose(seen, seen.pods[0])
+    assert (found.code, found.lasting) == ("misconfigured", True)
+
+
+@pytest.mark.parametrize("changes", [{"healthy": 0}, {"expected": 1, "desired": 0}, {"observed": False}])
+def test_what_is_not_yet_counted_is_waited_for(changes: Raw) -> None:
+    numbers = {"healthy": 1, "desired": 0, "expected": 0, **changes}
+    laid = over(allowed=0, rule={"maxUnavailable": 1}, **numbers)
+    assert not verdict(pod("leaving"), laid, peers=1).lasting
+
+
+def job_pod(on: str, phase: str) -> Raw:
+    return pod("report", on, owned("Job", "report", "batch/v1"), phase=phase, ready=phase == "Running")
+
+
+@pytest.mark.parametrize(
+    ("others", "lasting"),
+    [
+        pytest.param([job_pod("n1", "Succeeded")], False, id="finished on this node"),
+        pytest.param([job_pod("n2", "Succeeded")], True, id="finished elsewhere"),
+        pytest.param([job_pod("n1", "Running")], True, id="running here"),
+        pytest.param([job_pod("n1", "Succeeded"), job_pod("n2", "Running")], True, id="both"),
+        pytest.param([], True, id="nobody that is known"),
+    ],
+)
+def test_a_pod_that_cannot_be_counted_is_named_and_may_go_first(others: list[Raw], lasting: bool) -> None:
+    leaving = pod("leaving", "n1", owned("ReplicaSet", "web"))
+    named = [{**one, "metadata": {**one["metadata"], "uid": f"u{i}"}} for i, one in enumerate(others)]
+    seen = snapshot(deployment("web", 1), pods=[leaving, *named], budgets=[budgeting.read(OVER_A_JOB[0])])
+    found = budgets.diagnose(seen, seen.pods[0])
+    assert (found.code, found.lasting) == ("sync_failed", lasting)
+    assert "jobs.batch does not implement the scale subresource" in found.message
+    assert ("Pod shop/report of Job" in found.message) is bool(others)
 
 
 def test_a_status_that_is_ahead_of_its_pods_is_not_believed() -> None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, objects
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices, PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.migrate import routes
@@ -26,10 +26,13 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import
     owned,
     pod,
     snapshot,
+    workload,
 )
 
 UID = "uid-Deployment-web"
 NAME = names.guard_name(UID)
+OWN: Raw = {"key": "pod-template-hash", "operator": "Exists"}
+LABELS = {"app": "web", OWN["key"]: "1"}
 
 
 def laid(serves: dict[str, str]) -> Raw:
@@ -40,7 +43,7 @@ def laid(serves: dict[str, str]) -> Raw:
 
 
 def cluster(replicas: int = 2, on: t.Sequence[str] = ("n1", "n2"), **kinds: t.Any) -> Snapshot:
-    pods = [pod(f"web-{i}", name, owned("ReplicaSet", "web")) for i, name in enumerate(on)]
+    pods = [pod(f"web-{i}", name, owned("ReplicaSet", "web"), labels=LABELS) for i, name in enumerate(on)]
     return snapshot(deployment("web", replicas), pods=[*pods, *kinds.pop("more", [])], **kinds)
 
 
@@ -59,7 +62,7 @@ def test_a_guard_lets_one_pod_go_and_never_holds_a_broken_one() -> None:
     body = one.change.body
     assert body is not None
     assert body["spec"] == {
-        "selector": {"matchLabels": {"app": "web"}},
+        "selector": {"matchLabels": {"app": "web"}, "matchExpressions": [OWN]},
         "maxUnavailable": 1,
         "unhealthyPodEvictionPolicy": "AlwaysAllow",
     }
@@ -88,7 +91,7 @@ def test_no_guard_where_none_is_needed(replicas: int, on: t.Sequence[str], kinds
 
 def test_a_guard_is_never_laid_over_pods_of_another_budget() -> None:
     """The selector also matches a pod of something else, and that one has a budget."""
-    other = pod("other-1", "n3", labels={"app": "web", "tier": "db"})
+    other = pod("other-1", "n3", labels={**LABELS, "tier": "db"})
     theirs = budget("theirs", 1, selector={"matchLabels": {"tier": "db"}})
     (one,) = wanted(cluster(more=[other], budgets=[theirs]), "n1")
     assert one.change is None
@@ -101,9 +104,12 @@ def test_two_workloads_with_overlapping_selectors_get_one_guard() -> None:
     second = deployment("api", 2)
     for raw in second["deployments"]:
         raw["spec"]["selector"] = {"matchLabels": {"tier": "front"}}
-    labels = {"app": "web", "tier": "front"}
+    labels = {**LABELS, "tier": "front"}
     pods = [pod(f"web-{i}", f"n{i}", owned("ReplicaSet", "web"), labels=labels) for i in (1, 2)]
-    pods += [pod(f"api-{i}", f"n{i}", owned("ReplicaSet", "api"), labels={"tier": "front"}) for i in (1, 2)]
+    pods += [
+        pod(f"api-{i}", f"n{i}", owned("ReplicaSet", "api"), labels={**LABELS, "tier": "front", "app": "api"})
+        for i in (1, 2)
+    ]
     found = wanted(snapshot(both, second, pods=pods), "n1")
     assert [one.change is not None for one in found] == [True, False]
     assert found[1].instead is not None
@@ -258,3 +264,34 @@ def test_finished_pods_are_under_no_guard() -> None:
     (guard,) = wanted(seen, "n1")
     assert guard.instead is None
     assert guards.yielding(cluster(budgets=[laid({"n1": "uid-n1"}), theirs], more=[done])) == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "label"),
+    [
+        ("Deployment", "apps/v1", "pod-template-hash"),
+        ("StatefulSet", "apps/v1", "statefulset.kubernetes.io/pod-name"),
+        ("Rollout", "argoproj.io/v1alpha1", "rollouts-pod-template-hash"),
+        ("ReplicaSet", "apps/v1", None),
+        ("Deployment", "example.com/v1", None),
+    ],
+)
+@pytest.mark.parametrize("expressions", [[], [{"key": "tier", "operator": "Exists"}]])
+def test_a_guard_selects_what_only_its_workload_gives_its_pods(
+    kind: str, version: str, label: str | None, expressions: list[Raw]
+) -> None:
+    raw = workload(kind, "web", 2, api_version=version)
+    raw["spec"]["selector"] |= {"matchExpressions": expressions} if expressions else {}
+    found = objects.Workload.of(raw)
+    own = [{"key": label, "operator": "Exists"}] if label else []
+    wanted = guards._selector(found) or {}
+    assert wanted["matchLabels"] == {"app": "web"}
+    assert wanted.get("matchExpressions", []) == [*expressions, *own]
+
+
+def test_a_guard_that_cannot_be_counted_is_removed() -> None:
+    raw = laid({"n1": "uid-n1"})
+    told = {"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": "no scale"}
+    raw["status"] = {"conditions": [told], "disruptionsAllowed": 0}
+    (change,) = guards.yielding(cluster(budgets=[raw]))
+    assert (change.verb, change.target.name, change.resource_version) == ("delete", NAME, "1")

@@ -56,7 +56,12 @@ class Scene:
         there = [raw for _key, raw in sorted(self.world.store.of(BUDGETS).items())]
         parts = [objects.deployment(app, 3) for app in self.apps]
         pods = [
-            objects.pod(f"{app}-{n}", on=f"n{n + 1}", owner=objects.owned("ReplicaSet", app), labels={"app": app})
+            objects.pod(
+                f"{app}-{n}",
+                on=f"n{n + 1}",
+                owner=objects.owned("ReplicaSet", app),
+                labels={"app": app, "pod-template-hash": "1"},
+            )
             for app in self.apps
             for n in range(2)
         ]
@@ -141,6 +146,17 @@ def test_a_guard_that_is_there_is_not_there_before_its_status_is(scene: Make) ->
     assert one.writes == [f"create {BUDGETS}"], "it is there"
     one.world.controller(serving.Budgets).go_on()
     assert one.step(None, 1.0).there
+
+
+def test_a_guard_that_cannot_be_counted_is_not_waited_for(scene: Make) -> None:
+    """Its controller has told all that it will; the drain removes such a guard."""
+    one = scene()
+    one.world.controller(serving.Budgets).stop()
+    one.step()
+    (raw,) = one.world.store.of(BUDGETS).values()
+    told = {"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": "no scale"}
+    one.world.objects.replace(kinds.BUDGETS, raw, {**raw, "status": {"conditions": [told]}}, "status")
+    assert (one.step().there, one.floors.done) == (True, True)
 
 
 def test_a_guard_that_was_there_and_went_is_not_there(scene: Make) -> None:

@@ -145,10 +145,13 @@ def forbidden(verb: str, kind: Kind, subresource: str, namespace: str, name: str
     return refused(403, "Forbidden", message, **_about(kind, name))
 
 
-def budget_spent(name: str, needs: int, has: int) -> Refused:
+def budget_spent(name: str, needs: int, has: int, not_synced: str = "") -> Refused:
     said = f"The disruption budget {name} needs {needs} healthy pods and has {has} currently"
     if has > needs:
         said = f"The disruption budget {name} does not allow evicting pods currently"
+    if not_synced:
+        said = f"The disruption budget {name} does not allow evicting pods currently because it failed sync: "
+        said += not_synced
     return refused(429, "TooManyRequests", SPENT, causes=[{"reason": "DisruptionBudget", "message": said}])
 
 

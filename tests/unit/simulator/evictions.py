@@ -83,7 +83,9 @@ def _decrement(objects: Objects, pod: Raw, budget: Raw) -> None:
     if len(status.get("disruptedPods") or {}) > 2000:
         raise answers.budget_unconfirmed(name)
     if allowed <= 0:
-        raise answers.budget_spent(name, status.get("desiredHealthy", 0), status.get("currentHealthy", 0))
+        told = [one for one in status.get("conditions") or () if one["reason"] == "SyncFailed"]
+        why = told[0]["message"] if told else ""
+        raise answers.budget_spent(name, status.get("desiredHealthy", 0), status.get("currentHealthy", 0), why)
     disrupted = {**(status.get("disruptedPods") or {}), pod["metadata"]["name"]: objects.wall()}
     after = {**status, "disruptionsAllowed": allowed - 1, "disruptedPods": disrupted}
     objects.replace(kinds.BUDGETS, budget, {**budget, "status": after}, "status")

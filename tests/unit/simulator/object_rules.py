@@ -277,6 +277,8 @@ def _defaulted(kind: Kind, raw: Raw) -> Raw:
         raw["status"] = {"phase": "Pending"}
     if kind is kinds.NAMESPACES:
         raw["status"] = {"phase": "Active"}
+    if kind is kinds.BUDGETS:
+        raw["status"] = dict.fromkeys(("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"), 0)
     if kind is kinds.ADMISSION_POLICIES:
         raw = _policy(raw)
     _check(kind, raw)

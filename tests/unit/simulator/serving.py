@@ -95,6 +95,10 @@ def _selecting(
             yield key
 
 
+class _NotSyncedError(Exception):
+    """How many pods a budget covers cannot be computed."""
+
+
 class Budgets(Controller):
     """The status of PodDisruptionBudgets, counted when a pod or the budget changes; not for a new count of replicas.
 
@@ -116,7 +120,13 @@ class Budgets(Controller):
         chosen = budget["spec"].get("selector")
         pods = [p for p in self.pods_in(key[0]) if selectors.matches(chosen, p["metadata"].get("labels") or {})]
         generation = budget["metadata"]["generation"]
-        expected, desired = self._counts(budget, pods)
+        try:
+            expected, desired = self._counts(budget, pods)
+        except _NotSyncedError as error:
+            # As upstream: no other field changes, so that one that never was synced has no observedGeneration.
+            told = condition("DisruptionAllowed", False, "SyncFailed", str(error), self.objects.wall())
+            self._write(budget, conditions=[told], disruptionsAllowed=0)
+            return
         disrupted = self._disrupted(budget, pods, key)
         healthy = len(
             [
@@ -141,7 +151,9 @@ class Budgets(Controller):
         )
 
     def _write(self, budget: Raw, **status: t.Any) -> None:
-        told = status["conditions"][0]
+        told, observed = status["conditions"][0], (budget.get("status") or {}).get("observedGeneration")
+        if generation := status.get("observedGeneration", observed):
+            told["observedGeneration"] = generation
         for was in (budget.get("status") or {}).get("conditions") or ():
             if was["status"] == told["status"]:
                 told["lastTransitionTime"] = was["lastTransitionTime"]
@@ -153,7 +165,9 @@ class Budgets(Controller):
         if "maxUnavailable" in spec:
             expected = self._expected(pods)
             return expected, max(expected - _share(spec["maxUnavailable"], expected), 0)
-        least = spec.get("minAvailable", 1)
+        if "minAvailable" not in spec:
+            return 0, 0
+        least = spec["minAvailable"]
         if isinstance(least, int):
             return len(pods), least
         expected = self._expected(pods)
@@ -163,12 +177,16 @@ class Budgets(Controller):
         counts: dict[str, int] = {}
         for pod in pods:
             owner = next((o for o in pod["metadata"].get("ownerReferences") or () if o.get("controller")), None)
-            if owner is None or owner["kind"] not in _BY_KIND or owner["uid"] in counts:
+            if owner is None or owner["uid"] in counts:
                 continue
+            if owner["kind"] not in _BY_KIND:
+                group, named = owner["apiVersion"].rpartition("/")[0], f"{owner['kind'].lower()}s"
+                raise _NotSyncedError(f"{named}.{group} does not implement the scale subresource")
             raw = self.store.get(_BY_KIND[owner["kind"]].resource, pod["metadata"]["namespace"], owner["name"])
-            top = self._top(raw) if raw is not None and raw["metadata"]["uid"] == owner["uid"] else None
-            if top is not None:
-                counts[top["metadata"]["uid"]] = top["spec"].get("replicas", 1)
+            if raw is None or raw["metadata"]["uid"] != owner["uid"]:
+                raise _NotSyncedError(f'found no controllers for pod "{pod["metadata"]["name"]}"')
+            top = self._top(raw)
+            counts[top["metadata"]["uid"]] = top["spec"].get("replicas", 1)
         return sum(counts.values())
 
     def _top(self, raw: Raw) -> Raw:

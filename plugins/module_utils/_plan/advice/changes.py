@@ -89,22 +89,26 @@ def delete_budget(budget: objects.Budget, other: objects.Budget) -> Change:
 def relax_budget(snapshot: snapshots.Snapshot, budget: objects.Budget) -> Change:
     """The budget allows one disruption.
 
-    By a maxUnavailable where its pods have a controller with a scale subresource, which the API server requires, else
+    By a maxUnavailable where its pods have a controller with a scale subresource, which its controller requires, else
     by a lower minAvailable.
     """
-    covered = [pod for pod in snapshot.selected(budget.namespace, budget.selector) if not pod.finished]
-    expected = budget.expected or len(covered)
-    scaled = bool(covered) and all(snapshot.workload_of(pod) for pod in covered)
+    selected = list(snapshot.selected(budget.namespace, budget.selector))
+    covered = [pod for pod in selected if not pod.finished]
+    expected, healthy = budget.expected or len(covered), budget.healthy
+    if budget.sync_failed:
+        expected, healthy = len(covered), snapshot.ready_of(budget)
+    # Of finished pods the controller has to exist, too.
+    scaled = bool(covered) and not budget.sync_failed and all(map(snapshot.workload_of, selected))
     rule: dict[str, int | None] = {"maxUnavailable": 1, "minAvailable": None}
     if not scaled:
-        rule = {"minAvailable": max(0, expected - 1)}
+        rule = {"maxUnavailable": None, "minAvailable": max(0, expected - 1)}
 
     def made(now: Situation) -> Situation:
         def relaxed(one: objects.Budget) -> objects.Budget:
             if one.uid != budget.uid:
                 return one
             ruled = replace(one, max_unavailable=rule.get("maxUnavailable"), min_available=rule.get("minAvailable"))
-            return _with_status(replace(ruled, sync_failed=""), one.healthy, one.expected or expected)
+            return _with_status(replace(ruled, sync_failed=""), healthy, expected)
 
         return replace(now, snapshot=replace(now.snapshot, budgets=tuple(map(relaxed, now.snapshot.budgets))))
 
@@ -120,8 +124,8 @@ def _with_status(budget: objects.Budget, healthy: int, expected: int) -> objects
     if budget.max_unavailable is not None:
         desired = max(0, expected - (decoding.share(budget.max_unavailable, expected) or 0))
     else:
-        desired = decoding.share(1 if budget.min_available is None else budget.min_available, expected) or 0
-    allowed = 0 if budget.sync_failed else max(0, healthy - desired)
+        desired = decoding.share(budget.min_available or 0, expected) or 0
+    allowed = 0 if budget.sync_failed or budget.unruled else max(0, healthy - desired)
     return replace(budget, healthy=healthy, expected=expected, desired=desired, allowed=allowed)
 
 

@@ -116,32 +116,46 @@ def unhealthy_may_go(budget: objects.Budget) -> bool:
 def fully_blocking(snapshot: snapshots.Snapshot, budget: objects.Budget) -> bool:
     """Whether the budget never allows a disruption, not even when all of its pods are healthy.
 
-    By its spec (maxUnavailable 0, minAvailable 100 %), or because it wants as many healthy pods as there are, and as
-    their workloads want: its controller counts only pods that exist if minAvailable is a number. Not while a pod is
-    being disrupted, because the numbers are about to change.
+    By its spec (maxUnavailable 0, minAvailable 100 %, or neither of them), because its controller expects none of its
+    pods, or because it wants as many healthy pods as there are, and as their workloads want: its controller counts
+    only pods that exist if minAvailable is a number. Not while a pod is being disrupted, because the numbers are about
+    to change.
     """
     if _by_spec(budget):
         return True
     current = budget.observed and not budget.sync_failed
+    if current and _expects_none(snapshot, budget):
+        return True
     if not current or budget.disrupted or not budget.desired >= budget.expected > 0 == budget.allowed:
         return False
     return budget.desired >= snapshot.wanted_of(budget)
 
 
 def _by_spec(budget: objects.Budget) -> bool:
-    return budget.max_unavailable in (0, "0%", "0") or budget.min_available == "100%"
+    return budget.unruled or budget.max_unavailable in (0, "0%", "0") or budget.min_available == "100%"
+
+
+def _expects_none(snapshot: snapshots.Snapshot, budget: objects.Budget) -> bool:
+    """Whether it takes the number of its pods from their controllers, and these pods have none."""
+    covered = snapshot.selected(budget.namespace, budget.selector)
+    return budget.expected == 0 < budget.healthy and not any(map(snapshot.workload_of, covered))
 
 
 def rule(budget: objects.Budget) -> str:
     """The budget's rule as its owner wrote it."""
     if budget.max_unavailable is not None:
         return f"maxUnavailable: {budget.max_unavailable}"
-    return f"minAvailable: {1 if budget.min_available is None else budget.min_available}"
+    if budget.min_available is not None:
+        return f"minAvailable: {budget.min_available}"
+    return "neither minAvailable nor maxUnavailable"
 
 
 def _refused(snapshot: snapshots.Snapshot, pod: objects.Pod, budget: objects.Budget) -> Verdict | None:
     """Why the budget's status does not allow the eviction, ``None`` if it does."""
     name, ref = str(budget.ref), budget.ref
+    if budget.sync_failed:
+        # Before all else: where its controller has failed from the start, no generation is observed either.
+        return _not_synced(snapshot, pod, budget)
     if not budget.observed:
         message = f"{name} has just been changed and its status is not computed yet."
         return Verdict("not_observed", message, "Wait; if that does not help, check kube-controller-manager.", ref)
@@ -151,10 +165,6 @@ def _refused(snapshot: snapshots.Snapshot, pod: objects.Pod, budget: objects.Bud
         return Verdict("refused_by_server", message, remedy, ref)
     if budget.allowed > 0:
         return _stale(snapshot, budget) if pod.ready else None
-    if budget.sync_failed:
-        message = f"The status of {name} cannot be computed: {budget.sync_failed}"
-        remedy = "Give the pods a controller with a scale subresource, or use an absolute minAvailable."
-        return Verdict("sync_failed", message, remedy, ref, lasting=True)
     # A pod that is not ready may still go when the others are healthy, or by the policy.
     if _by_spec(budget) or (pod.ready and fully_blocking(snapshot, budget)):
         return _misconfigured(snapshot, pod, budget)
@@ -166,6 +176,21 @@ def _refused(snapshot: snapshots.Snapshot, pod: objects.Pod, budget: objects.Bud
     if budget.disrupted:
         needs += f"; {_admitted(budget)}"
     return Verdict("spent", f"{needs}.", "Wait until its other pods are healthy again.", ref)
+
+
+def _not_synced(snapshot: snapshots.Snapshot, pod: objects.Pod, budget: objects.Budget) -> Verdict:
+    """That its controller cannot count its pods, as it cannot where one of them is of a Job or a DaemonSet.
+
+    That does not last where each such pod has finished on the node of this one: no budget keeps those there.
+    """
+    covered = snapshot.selected(budget.namespace, budget.selector)
+    uncounted = [one for one in covered if one.owner and snapshot.workload_of(one) is None]
+    passing = bool(uncounted) and all(one.finished and one.node == pod.node for one in uncounted)
+    message = f"The status of {budget.ref} cannot be computed, so it allows no eviction: {budget.sync_failed}."
+    remedy = "Let its selector match only pods of controllers with a replica count, or use an absolute minAvailable."
+    if uncounted:
+        message += f" It also selects {uncounted[0].ref} of {uncounted[0].owner}."
+    return Verdict("sync_failed", message, remedy, budget.ref, lasting=not passing)
 
 
 def _admitted(budget: objects.Budget) -> str:
@@ -191,6 +216,9 @@ def _misconfigured(snapshot: snapshots.Snapshot, pod: objects.Pod, budget: objec
     workload = snapshot.workload_of(pod)
     scaler = snapshot.autoscaler_of(workload) if workload else None
     message = f"{budget.ref} ({rule(budget)}, {budget.expected} pods) can never allow an eviction."
+    if _expects_none(snapshot, budget):
+        message += " Its pods have no controller with a replica count."
+        return Verdict("misconfigured", message, "Use an absolute minAvailable.", budget.ref, lasting=True)
     if scaler and workload and workload.replicas <= scaler.minimum:
         message += f" {scaler.ref} is at its minimum of {scaler.minimum}."
     add = "add a replica (minReplicas of the autoscaler)" if scaler else "add a replica"

@@ -34,9 +34,10 @@ class Mark:
 
 
 class Prior(t.TypedDict, total=False):
-    """A node before its maintenance. The gates compare it with ``taints`` (``key:effect`` of those that kept pods away),
-    ``conditions`` (types of those that were bad) and, once it is drained, ``daemonsets`` (``<namespace>/<name>`` of those
-    without a Ready pod on it).
+    """A node before its maintenance.
+
+    The gates compare it with ``taints`` (``key:effect`` of those that kept pods away), ``conditions`` (types of those
+    that were bad) and, once it is drained, ``daemonsets`` (``<namespace>/<name>`` of those without a Ready pod on it).
     """
 
     unschedulable: bool

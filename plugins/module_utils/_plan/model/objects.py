@@ -298,6 +298,11 @@ class Budget(Object):
         """Whether this collection made it."""
         return self.labels.get(names.MANAGED_BY_LABEL) == names.MANAGED_BY and self.name.startswith(names.GUARD_PREFIX)
 
+    @property
+    def unruled(self) -> bool:
+        """Whether it has neither minAvailable nor maxUnavailable, which is valid and allows nothing."""
+        return self.min_available is None and self.max_unavailable is None
+
     def covers(self, pod: Pod) -> bool:
         return self.namespace == pod.namespace and selectors.matches(self.selector, pod.labels)
 

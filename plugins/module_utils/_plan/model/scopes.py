@@ -181,7 +181,7 @@ def beside(
         if _stays(snapshot, pod):
             continue
         for budget in snapshot.budgets_of(pod):
-            # A guard of ours has the selector of its workload.
+            # A guard of ours selects pods of its workload.
             if not budget.ours:
                 _add(found, budget, budget.selector)
         workload = snapshot.workload_of(pod)

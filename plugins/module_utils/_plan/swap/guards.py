@@ -5,7 +5,8 @@
 
 A guard is shared by all nodes and runs that need it; an annotation names the nodes, and the last one removes it. It
 never covers pods of another budget, because a pod with two budgets cannot be evicted: such a guard is not created, and
-one is removed when a foreign budget appears later.
+one is removed when a foreign budget appears later. So is one that allows no eviction because its controller cannot
+count its pods.
 """
 
 from __future__ import annotations
@@ -22,6 +23,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     pod_plan,
     snapshots,
 )
+
+OWN_LABEL: t.Mapping[tuple[str, str], str] = {
+    ("apps/v1", "Deployment"): "pod-template-hash",
+    ("apps/v1", "StatefulSet"): "statefulset.kubernetes.io/pod-name",
+    ("argoproj.io/v1alpha1", "Rollout"): "rollouts-pod-template-hash",
+}
+"""The label that pods of such a workload have from its controller, and no others with which they share all labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +95,15 @@ def _guard(
 
 def _covered(snapshot: snapshots.Snapshot, workload: objects.Workload) -> t.Iterator[objects.Pod]:
     """The pods that a guard of the workload covers."""
-    return (p for p in snapshot.selected(workload.namespace, workload.selector) if not p.finished)
+    return (p for p in snapshot.selected(workload.namespace, _selector(workload)) if not p.finished)
+
+
+def _selector(workload: objects.Workload) -> objects.Raw | None:
+    """Its pods only: with one of a Job or a DaemonSet among them no eviction would be allowed."""
+    own, wanted = OWN_LABEL.get((workload.api_version, workload.kind)), workload.selector
+    if not own or not wanted:
+        return wanted
+    return {**wanted, "matchExpressions": [*(wanted.get("matchExpressions") or ()), {"key": own, "operator": "Exists"}]}
 
 
 def laying(guard: Guard, existing: objects.Budget | None) -> api_changes.Change | None:
@@ -112,7 +128,9 @@ def is_one(snapshot: snapshots.Snapshot, budget: objects.Budget) -> bool:
     workload = snapshot.workload(workload_uid(budget)) if budget.ours else None
     if workload is None or workload.namespace != budget.namespace:
         return False
-    return (budget.max_unavailable, budget.min_available, budget.selector) == (1, None, workload.selector)
+    # Earlier releases took the selector of the workload as it is.
+    known = budget.selector in (_selector(workload), workload.selector)
+    return known and (budget.max_unavailable, budget.min_available) == (1, None)
 
 
 def nodes_of(budget: objects.Budget) -> dict[str, str]:
@@ -147,9 +165,18 @@ def serving(snapshot: snapshots.Snapshot, nodes: t.Collection[str]) -> tuple[obj
 
 
 def yielding(snapshot: snapshots.Snapshot) -> tuple[api_changes.Change, ...]:
-    """Remove each guard of which the pods are covered by another budget by now."""
-    rivals = [(guard, _rival(snapshot, guard)) for guard in snapshot.budgets if is_one(snapshot, guard)]
-    return tuple(_remove(g, f"Remove {g.ref}: {rival.ref} covers its pods now") for g, rival in rivals if rival)
+    """Remove each guard of which the pods are covered by another budget by now, or cannot be counted."""
+    reasons = [
+        (guard, guard.sync_failed or _rivalled(snapshot, guard))
+        for guard in snapshot.budgets
+        if is_one(snapshot, guard)
+    ]
+    return tuple(_remove(guard, f"Remove {guard.ref}: {why}") for guard, why in reasons if why)
+
+
+def _rivalled(snapshot: snapshots.Snapshot, guard: objects.Budget) -> str:
+    rival = _rival(snapshot, guard)
+    return f"{rival.ref} covers its pods now" if rival else ""
 
 
 def _rival(snapshot: snapshots.Snapshot, guard: objects.Budget) -> objects.Budget | None:
@@ -161,7 +188,7 @@ def _rival(snapshot: snapshots.Snapshot, guard: objects.Budget) -> objects.Budge
 
 def _create(workload: objects.Workload, ref: objects.Ref, serves: t.Mapping[str, str]) -> api_changes.Change:
     # AlwaysAllow: a guard must never keep a broken pod, which could be evicted without the guard.
-    spec = {"selector": workload.selector, "maxUnavailable": 1, "unhealthyPodEvictionPolicy": "AlwaysAllow"}
+    spec = {"selector": _selector(workload), "maxUnavailable": 1, "unhealthyPodEvictionPolicy": "AlwaysAllow"}
     body = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",

@@ -251,11 +251,13 @@ class _Drain:
         self.progress.tell(self.sites.values(), self.swaps.waiting.values(), missing)
 
     def _yield_guards(self, snapshot: snapshots.Snapshot) -> None:
-        """Delete a guard of ours when somebody else's budget covers its pods: with two no eviction is allowed."""
+        """Delete a guard of ours that keeps its pods: beside somebody else's budget, or if they cannot be counted."""
         present, known = snapshot.places_of_budgets, self.budgets
-        new = (place for place in present.differing(known) if known is None or not known.get(place))
+        differing = list(present.differing(known))
+        new = any(known is None or not known.get(place) for place in differing)
+        uncounted = any(one.ours and one.sync_failed for place in differing for one in present.get(place))
         try:
-            if any(new) and not self.writer.write(guards.yielding(snapshot)):
+            if (new or uncounted) and not self.writer.write(guards.yielding(snapshot)):
                 return
         except errors.ClusterError as error:
             # Its pods are blocked by two budgets then, as their own messages say; the others go on.

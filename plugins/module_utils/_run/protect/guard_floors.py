@@ -97,7 +97,8 @@ class Floors:
         place = (floor.guard.budget.namespace, floor.guard.budget.name)
         budget, now = snapshot.budget(*place), self._ctx.clock.now()
         laid = budget is not None and guards.laying(floor.guard, budget) is None
-        floor.there = laid and budget is not None and budget.observed
+        # Where its controller cannot count its pods, nothing more will come: the drain goes on without it.
+        floor.there = laid and budget is not None and bool(budget.observed or budget.sync_failed)
         floor.waiting = "" if floor.there else f"{floor.guard.budget} to be observed"
         if laid or now < floor.not_before:
             return

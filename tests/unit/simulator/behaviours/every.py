@@ -10,6 +10,7 @@ import typing as t
 from pathlib import Path
 
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.behaviours import (
+    budgeting,
     controlling,
     ending,
     evicting,
@@ -17,6 +18,6 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.behaviour
     writing,
 )
 
-FILES = (writing, ending, evicting, controlling)
+FILES = (writing, ending, evicting, controlling, budgeting)
 BEHAVIOURS = here.BEHAVIOURS
 RECORDED: dict[str, t.Any] = json.loads(Path(__file__).with_name("recorded.json").read_text(encoding="utf-8"))
