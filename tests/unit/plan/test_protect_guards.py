@@ -289,8 +289,10 @@ def test_a_guard_selects_what_only_its_workload_gives_its_pods(
     assert wanted.get("matchExpressions", []) == [*expressions, *own]
 
 
-def test_a_guard_that_cannot_be_counted_is_removed() -> None:
+@pytest.mark.parametrize("expressions", [{}, {"matchExpressions": [OWN]}], ids=["an earlier release's", "ours"])
+def test_a_guard_that_cannot_be_counted_is_removed(expressions: Raw) -> None:
     raw = laid({"n1": "uid-n1"})
+    raw["spec"]["selector"] = {"matchLabels": {"app": "web"}, **expressions}
     told = {"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": "no scale"}
     raw["status"] = {"conditions": [told], "disruptionsAllowed": 0}
     (change,) = guards.yielding(cluster(budgets=[raw]))
