@@ -82,5 +82,6 @@ SPEC = specs.ClusterModuleSpec(
     prepare=_prepared,
     # The URL and the headers are secrets.
     unshown=("results", "webhook"),
+    documents=("announcement",),
     engine=lambda ctx, params: announcing.announce(ctx, specs.from_params(announcing.EventOptions, params)),
 )

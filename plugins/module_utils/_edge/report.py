@@ -32,4 +32,5 @@ SPEC = ReportSpec(
         "dest": {"type": "path", "required": True},
     },
     unshown=("results",),
+    documents=("summary",),
 )

@@ -24,6 +24,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge imp
     masking,
     options,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import printable
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import calls, context
 
 # What plugin_utils needs of the engine, of which it may import this layer only.
@@ -81,6 +82,7 @@ class ModuleSpec(abc.ABC):
     ``options`` is its argument spec without the connection options, ``rules`` are ``mutually_exclusive`` and the like.
     The engine gets ``durations`` in seconds and ``lists`` as tuples of names. ``unshown`` are arguments that are too
     long for the result's ``invocation``. ``detailed``: the result has details that a playbook does not decide by.
+    ``documents`` are keys of the result below which texts have several lines; all other texts have one.
     ``foreign`` says what to write instead of a task that was written for a module of another collection, and nothing of
     any other task.
     """
@@ -92,6 +94,7 @@ class ModuleSpec(abc.ABC):
     rules: t.Mapping[str, t.Any] = field(default_factory=dict)
     unshown: tuple[str, ...] = ()
     detailed: bool = False
+    documents: tuple[str, ...] = ()
     foreign: t.Callable[[Arguments], str] = _ours
 
     @property
@@ -157,18 +160,21 @@ class ClusterModuleSpec(ModuleSpec):
 
 
 def run_call(spec: ModuleSpec, arguments: Arguments, call: Call) -> dict[str, t.Any]:
-    """The result of one call, without secrets; never raises because of the user's input or the cluster."""
+    """The result of one call, without secrets and in printable texts.
+
+    Never raises because of the user's input or the cluster.
+    """
     hidden = options.secrets(arguments, call.environ)
     masking.register(options.credentials(arguments, call.environ))
     try:
-        result = spec.run(arguments, dataclasses.replace(call, progress=_without_secrets(call.progress, hidden)))
+        result = spec.run(arguments, dataclasses.replace(call, progress=_shown(call.progress, hidden)))
     except errors.BadOption as error:
         result = failure(str(error))
     if not call.diff:
         result.pop("diff", None)
     # The nonce of a run is a secret, except for the caller that starts the run.
     returned = {"run": result["run"]} if "run" in result else {}
-    shown: dict[str, t.Any] = masking.masked(result, hidden)
+    shown: dict[str, t.Any] = printable.data(masking.masked(result, hidden), ("diff", *spec.documents))
     return {**shown, **returned, "invocation": _invocation(spec, arguments, hidden)}
 
 
@@ -186,14 +192,15 @@ def _invocation(spec: ModuleSpec, arguments: Arguments, hidden: t.AbstractSet[st
     return {"module_args": masking.masked(shown, hidden)}
 
 
-def _without_secrets(progress: Progress, hidden: t.AbstractSet[str]) -> Progress:
-    """Pass events on one at a time, from any thread."""
+def _shown(progress: Progress, hidden: t.AbstractSet[str]) -> Progress:
+    """Pass events on one at a time, from any thread, without secrets and in printable texts."""
     lock = threading.Lock()
 
     def announce(event: Event) -> None:
-        clean = dataclasses.replace(event, message=masking.masked(event.message, hidden))
+        message = masking.masked(event.message, hidden)
+        clean = {key: printable.line(text) for key, text in {**dataclasses.asdict(event), "message": message}.items()}
         with lock:
-            progress(clean)
+            progress(Event(**clean))
 
     return announce
 

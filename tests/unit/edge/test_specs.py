@@ -36,6 +36,7 @@ class NoCluster:
     closed = False
     clock = Clock()
     refusals = ()
+    place: Mapping[str, str] = {}
 
     def close(self) -> None:
         self.closed = True

@@ -17,12 +17,15 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     decoding,
     names,
     pod_specs,
+    printable,
     selectors,
     sharing,
 )
 
 Raw = t.Mapping[str, t.Any]
 
+LONGEST_NAME = 253
+"""Characters of a name; an owner reference may have longer ones."""
 _KIND, _NAME = re.compile("[A-Za-z][A-Za-z0-9]*"), re.compile("[A-Za-z0-9][A-Za-z0-9._:-]*")
 
 
@@ -38,8 +41,8 @@ class Ref:
 
     def __str__(self) -> str:
         """Kind and place as messages show them: ``Deployment shop/web``."""
-        place = f"{self.namespace}/{self.name}" if self.namespace else self.name
-        return f"{self.kind} {place}"
+        kind, name = printable.clipped(self.kind, LONGEST_NAME), printable.clipped(self.name, LONGEST_NAME)
+        return f"{kind} {self.namespace}/{name}" if self.namespace else f"{kind} {name}"
 
     @property
     def possible(self) -> bool:

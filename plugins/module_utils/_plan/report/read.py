@@ -13,7 +13,12 @@ import datetime
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, outcomes, phases
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    objects,
+    outcomes,
+    phases,
+    printable,
+)
 
 KNOWN_OUTCOMES = frozenset(outcome.value for kind in outcomes.OF_NODES for outcome in kind)
 FAILED_OUTCOMES = frozenset(
@@ -23,8 +28,6 @@ FAILED_OUTCOMES = frozenset(
 
 PHASES = frozenset(phase.value for phase in phases.Phase)
 
-LONGEST = 2000
-"""Characters of one text; a webhook may answer with a whole page."""
 LATEST = 4102444800.0
 """The year 2100: anything later is not an instant of a run."""
 
@@ -85,11 +88,7 @@ def text(value: t.Any) -> str:
         return f"{text(value.get('kind'))} {place}".strip()
     if isinstance(value, (list, tuple)):
         return ", ".join(text(item) for item in value)
-    line = " ".join(str(value).split())
-    if not line.isprintable():
-        # Terminal escapes, bidirectional overrides, lone surrogates.
-        line = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in line)
-    return line if len(line) <= LONGEST else line[:LONGEST] + "..."
+    return printable.line(" ".join(str(value).split()))
 
 
 def texts(raw: objects.Raw, *keys: str) -> tuple[str, ...]:

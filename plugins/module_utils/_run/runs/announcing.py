@@ -93,7 +93,7 @@ def _told(ctx: context.Context, options: EventOptions) -> announcement.Announcem
         report=report,
         run=ctx.run.id if ctx.run else report.run,
         resumed=options.resumed,
-        reason=options.reason or report.reason,
+        reason=read.text(options.reason) or report.reason,
         errors=tuple(map(read.text, options.errors)),
         start=options.start,
         end=options.end,
