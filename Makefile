@@ -10,10 +10,11 @@ LABS ?= 3
 KUBERNETES ?= v1.34.1 v1.35.4 v1.36.3 v1.37.1
 ORDERS ?= 100000
 FORECASTS ?= 500
-# What `make test` explores: one of two points, states and orders, of so many orders.
-SAMPLED := $(if $(WHOLE)$(filter-out file,$(origin ORDERS)),ORDERS='$(ORDERS)',ORDERS=20000 SAMPLE=2)
+# What `make test` explores: one of five points and states, and 2,000 orders.
+SAMPLED := $(if $(WHOLE)$(filter-out file,$(origin ORDERS)),ORDERS='$(ORDERS)',ORDERS=10000 SAMPLE=5)
 SANITY := core-2.19 core-2.16 core-2.21
-# The versions that lie between two of these, and the one that is not released yet, are left to `make test-whole`.
+# All tests run on the first, those of what touches Ansible on the oldest and the newest, too. The versions that lie
+# between two of these, and the one that is not released yet, are left to `make test-whole`.
 UNITS := core-2.19 core-2.16 core-2.21 $(if $(WHOLE),core-2.18 core-2.20 core-2.22)
 
 VENV := .build/venv
@@ -45,7 +46,7 @@ PLAY := ansible-playbook
 SCREEN := ANSIBLE_STDOUT_CALLBACK=kubeops.node_maintenance.maintenance
 LAB_VARS := -e lab_name='$(LAB_NAME)' -e lab_nodes='$(LAB_NODES)'
 
-.PHONY: help env demo test test-whole test-kubernetes forecast ablation explore mutants lab lab-down chaos bench lint docs molecule release clean
+.PHONY: help env demo check test test-whole test-kubernetes forecast ablation explore mutants lab lab-down chaos bench lint docs molecule release clean
 help: ## lists the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
 
@@ -76,10 +77,16 @@ lab-down: $(READY) ## deletes the lab LAB_NAME
 lint: $(READY) ## style, types, documentation, sanity
 	@python -m nox --session lint sanity
 
+check: $(READY) ## style, types, and the unit tests of one ansible-core: before each commit
+	@rm -f $(TIMES)
+	@$(MAKE) --jobs=2 test-unit-$(firstword $(UNITS)) test-lint
+	@$(show-times)
+
 test: $(READY) ## the tests; of those in the lab, and of the orders that are explored, a fixed sample
 	@$(call say,test,explorations from now on$(comma) on what the others leave idle)
-	@rm -f .build/explorations.pid
+	@rm -f .build/explorations.pid $(TIMES)
 	@$(MAKE) --jobs=2 test-explorations test-others
+	@$(show-times)
 	@$(call say,test,all done)
 
 test-whole: $(READY) ## the same with every test in the lab, every order, each ansible-core, and pylint on each
@@ -101,8 +108,11 @@ forecast: $(READY) ## where pods fit and what blocks, beside the real scheduler 
 ablation: $(READY) ## what fails on the API server without each right of each role; KUBEOPS_ABLATION=docs/ablation.json finds out anew
 	@WHOLE=1 python -m pytest -v -rP --durations=20 tests/e2e/test_ablation.py
 
-# Several go on at a time, so each line says whose it is.
-tagged = 2>&1 | sed -u 's/^/$(1) | /'
+# Several go on at a time, so each line says whose it is. How long each took stands in the table at the end.
+TIMES := .build/times
+noted = s=$$(date +%s); trap 'echo "$$(( $$(date +%s) - s )) $(1)" >> $(TIMES)' EXIT
+tagged = $(call noted,$(1)); { $(2); } 2>&1 | sed -u 's/^/$(1) | /'
+show-times = echo 'Seconds, of which several went on at a time:'; sort -rn $(TIMES) | sed 's/^/  /'
 .PHONY: test-others test-lint test-units test-browser test-labs test-roles test-awx test-explorations
 # Where one fails, nobody waits for the explorations.
 or-stop = || { kill -- -$$(cat .build/explorations.pid); exit 1; }
@@ -111,31 +121,32 @@ test-others:
 	@MAKEFLAGS='$(filter-out -j% --job%,$(MAKEFLAGS))' $(MAKE) --jobs=2 test-units test-lint test-browser \
 	  $(addprefix test-sanity-,$(SANITY)) $(or-stop)
 	@$(call say,test,the lab: its binaries are built once per machine)
-	@$(PLAY) kubeops.node_maintenance.lab -e lab_state=built $(or-stop)
+	@$(call noted,lab built); $(PLAY) kubeops.node_maintenance.lab -e lab_state=built $(or-stop)
 	@$(call say,test,end to end on $(LABS) labs side by side)
 	@MAKEFLAGS='$(filter-out -j% --job%,$(MAKEFLAGS))' $(MAKE) --jobs=2 test-labs test-roles $(or-stop)
 	@$(if $(WHOLE),$(MAKE) test-awx $(or-stop))
-# Beside the tests on labs: two roles, which take a minute, or all of them.
+# Beside the tests on labs: one role, or all of them.
 test-roles:
-	@python -m nox --session molecule $(if $(WHOLE),,-- cordon taint) $(call tagged,molecule)
+	@$(call tagged,molecule,python -m nox --session molecule $(if $(WHOLE),,-- cordon))
 test-awx:
-	@python -m nox --session awx $(call tagged,awx)
+	@$(call tagged,awx,python -m nox --session awx)
 test-lint:
-	@python -m nox --session lint $(call tagged,lint)
-# pylint takes more than half of the time, so the first of them, which has it, reads what is installed; `make lint` reads all.
-INSTALLED := --exclude tests/ --exclude bench/
+	@$(call tagged,lint,python -m nox --session lint)
+# pylint takes more than half of the time; `make lint` has it.
 test-sanity-%:
-	@python -m nox --session 'sanity($*)' $(if $(WHOLE),,-- $(if $(filter $(firstword $(SANITY)),$*),$(INSTALLED),--skip-test pylint)) \
-	  $(call tagged,sanity $*)
-test-units:
-	@python -m nox --session $(patsubst %,'unit(%)',$(UNITS)) clients $(call tagged,unit)
+	@$(call tagged,sanity $*,python -m nox --session 'sanity($*)' $(if $(WHOLE),,-- --skip-test pylint))
+test-units: $(addprefix test-unit-,$(UNITS))
+	@$(call tagged,clients,python -m nox --session clients)
+test-unit-%:
+	@$(call tagged,unit $*,python -m nox --session 'unit($*)')
 test-browser:
-	@python -m nox --session browser $(call tagged,browser)
+	@$(call tagged,browser,python -m nox --session browser)
+# Once more where one fails, because deadlines meet busy machines; support/reruns.py sets the limit.
 test-labs:
-	@python -m pytest -v --numprocesses $(LABS) --reruns 1 --rerun-show-tracebacks -rfER --durations=15 tests/e2e \
-	  $(call tagged,labs) # once more, because deadlines meet busy machines; support/reruns.py sets the limit
+	@$(call tagged,labs,python -m pytest -v --numprocesses $(LABS) --reruns 1 --rerun-show-tracebacks -rfER \
+	  --durations=40 tests/e2e)
 test-explorations:
-	@BACKGROUND=1 $(SAMPLED) SEED='$(SEED)' python -m nox --session explore $(call tagged,explore)
+	@$(call tagged,explore,BACKGROUND=1 $(SAMPLED) SEED='$(SEED)' python -m nox --session explore)
 
 explore: $(READY) ## faults at every request and random interleavings, in a simulated cluster; ORDERS, SEED, SAMPLE
 	@ORDERS='$(ORDERS)' SEED='$(SEED)' python -m nox --session explore

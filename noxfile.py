@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 import configparser
+import functools
 import os
 import re
 import shutil
@@ -42,7 +43,8 @@ Session = Callable[..., Any]
 nox.needs_version = ">=2025.2.9"
 nox.options.envdir = str(BUILD / "nox")
 nox.options.reuse_venv = "yes"
-nox.options.default_venv_backend = "virtualenv"
+# uv takes a second for an environment whose packages it has seen before, on this machine, in any checkout.
+nox.options.default_venv_backend = "uv"
 nox.options.stop_on_first_error = True
 nox.options.sessions = ["lint", "sanity", "unit", "clients", "browser", "explore"]
 
@@ -73,7 +75,7 @@ LEGS = [
     Leg(core="2.16.14", python="3.11", client="24.2.0", sanity=True, tests=EDGE),
     Leg(core="2.18.19", python="3.11", client="31.0.0", tests=EDGE),
     Leg(core="2.20.10", python="3.12", client="36.0.2", tests=(*EDGE, "tests/unit/cluster")),
-    Leg(core="2.21.5", python="3.13", client="37.0.2", sanity=True),
+    Leg(core="2.21.5", python="3.13", client="37.0.2", sanity=True, tests=EDGE),
     Leg(core="2.22.0rc1", python="3.13", client="37.0.2", tests=EDGE),
 ]
 CLIENTS = ["24.2.0", "29.0.0", "31.0.0", "35.0.0"]
@@ -146,12 +148,37 @@ def remove(path: Path) -> None:
         path.unlink()
 
 
+PIP = [sys.executable, "-m", "pip"]
+
+
+@functools.cache
+def pip_settings() -> dict[str, str]:
+    """The settings of the caller's pip, from its files and variables, by their names without a section: index-url."""
+    listing = subprocess.run([*PIP, "config", "list"], capture_output=True, text=True, check=True).stdout
+    settings = {}
+    for line in listing.splitlines():
+        name, value = line.split("=", 1)
+        settings[name.rpartition(".")[2]] = str(ast.literal_eval(value))
+    return settings
+
+
+def uv_settings() -> dict[str, str]:
+    """The same for uv, which does not read them: where packages are taken from."""
+    known = {"index-url": "UV_DEFAULT_INDEX", "extra-index-url": "UV_INDEX", "find-links": "UV_FIND_LINKS"}
+    settings = {known[name]: value for name, value in pip_settings().items() if name in known}
+    if certificate := pip_settings().get("cert"):
+        settings["SSL_CERT_FILE"] = certificate
+    # Else every start of Ansible would compile all of it again where Python is told to write no bytecode.
+    return {"UV_COMPILE_BYTECODE": "1", "UV_PYTHON_DOWNLOADS": "never", **settings}
+
+
 def environment(session: nox.Session, tree: Path = TREE) -> None:
     """Nothing of the user's own Ansible takes part, and nothing is written into it."""
     link()
     config = BUILD / "ansible.cfg"
     config.touch()
     session.env.update(
+        uv_settings(),
         ANSIBLE_CONFIG=str(config),
         ANSIBLE_HOME=str(BUILD / "ansible"),
         ANSIBLE_COLLECTIONS_PATH=str(tree),
@@ -211,7 +238,7 @@ def sanity(session: nox.Session, leg: Leg) -> None:
     # One of its own: legs may go on side by side.
     home = BUILD / f"home-{leg.name}"
     stand_in(home / ".ansible/test/cache")
-    pip_configuration(session, home / ".config/pip/pip.conf")
+    pip_configuration(home / ".config/pip/pip.conf")
     session.env["HOME"] = str(home)
     session.env["PYTHONPATH"] = None
     session.chdir(copy(name))
@@ -231,15 +258,10 @@ def stand_in(cache: Path) -> None:
         shutil.copy2(HERE / ".ci/get_pip.py", script)
 
 
-def pip_configuration(session: nox.Session, path: Path) -> None:
+def pip_configuration(path: Path) -> None:
     """Writes the settings of the caller's pip to `path`: ansible-test drops all PIP_* variables."""
     settings = configparser.RawConfigParser()
-    settings.read_dict({"global": {"quiet": "1", "progress-bar": "off"}})
-    listing = session.run("python", "-m", "pip", "config", "list", silent=True, log=False)
-    for line in str(listing).splitlines():
-        name, value = line.split("=", 1)
-        section, key = name.rsplit(".", 1)
-        settings.read_dict({section.replace(":env:", "global"): {key: ast.literal_eval(value)}})
+    settings.read_dict({"global": {**pip_settings(), "quiet": "1", "progress-bar": "off"}})
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         settings.write(file)
@@ -255,7 +277,12 @@ def unit(session: nox.Session, leg: Leg) -> None:
         packages = [f"ansible-core=={leg.core}", f"kubernetes=={leg.client}", "PySocks", "jmespath"]
         tools = ["pytest", "pytest-xdist", "pytest-rerunfailures", "hypothesis", "greenlet"]
         session.install(PINS, *packages, *tools)
-    session.run("pytest", SIDE_BY_SIDE, *(session.posargs or leg.tests))
+    left_out = [] if os.environ.get("WHOLE") else [f"--ignore=tests/unit/{path}" for path in TOOLS]
+    session.run("pytest", SIDE_BY_SIDE, "--durations=10", *(session.posargs or [*left_out, *leg.tests]))
+
+
+TOOLS = ("bench", "chaos", "lab/test_reruns.py", "lab/test_sharing.py")
+"""Tests of the benchmark and of tools for tests: with `WHOLE` only, because every use of these shows the same."""
 
 
 BACKGROUND = [
@@ -348,9 +375,8 @@ def awx(session: nox.Session) -> None:
         session.install(PINS, f"ansible-core=={CORE}", "pytest", "PyYAML")
         if not (collections / collection).is_dir():
             wheels = BUILD / "awx" / "wheels"
-            session.run(
-                "python", "-m", "pip", "download", "--quiet", "--no-deps", f"--dest={wheels}", f"ansible=={ANSIBLE}"
-            )
+            download = [*PIP, "download", "--quiet", "--no-deps", f"--dest={wheels}", f"ansible=={ANSIBLE}"]
+            session.run(*download, external=True)
             with zipfile.ZipFile(next(wheels.glob(f"ansible-{ANSIBLE}-*.whl"))) as wheel:
                 wheel.extractall(collections, [name for name in wheel.namelist() if name.startswith(collection)])
     session.env["AWX_COLLECTIONS"] = str(collections)

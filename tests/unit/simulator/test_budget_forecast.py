@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import typing as t
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import an
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 
+EXAMPLES = 200 if os.environ.get("WHOLE") else 50
 RUN = "r1/first"
 TIER = "tier"
 LONG = 300.0
@@ -146,7 +148,7 @@ def assert_refused(world: World, pods: t.Iterable[dict[str, t.Any]]) -> None:
         )
 
 
-@settings(max_examples=200, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=EXAMPLES, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(cases())
 @example(short_of("a", minAvailable=5))
 @example(short_of("a", minAvailable="99%"))
