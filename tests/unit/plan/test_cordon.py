@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import typing as t
+from dataclasses import replace
 
 import pytest
 
@@ -15,12 +16,14 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change, diff_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import (
     BadRecordError,
+    Mark,
     Record,
     Step,
     record_of,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import merged
 
 FOREIGN = {"key": "dedicated", "value": "db", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}
@@ -117,6 +120,59 @@ def test_what_somebody_else_changed_is_kept_and_named() -> None:
     assert len(kept) == 2
     assert any("uncordoned" in text for text in kept)
     assert any("do-not-disrupt" in text for text in kept)
+
+
+ADMINS = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
+QUARANTINE = {"key": "quarantine", "value": "compromised", "effect": "NoSchedule"}
+ROLE = "label/node-role.kubernetes.io/control-plane"
+
+
+@pytest.mark.parametrize("taint", [QUARANTINE, ADMINS, FOREIGN], ids=lambda taint: str(taint["key"]))
+def test_a_record_that_a_kubelet_wrote_removes_no_taint_of_others(taint: dict[str, str]) -> None:
+    out, record = taken(raw(spec__taints=[taint]))
+    forged = replace(record, added=(*record.added, {**taint, "value": names.MANAGED_BY}, taint))
+    node = Node.of(out)
+    change, kept = cordon.give_back(node, forged)
+    assert patched(out, change)["spec"]["taints"] == [taint]
+    assert sum(taint["key"] in text for text in kept) == 1
+    assert patched(out, cordon.at_step(node, forged, "returning"))["spec"]["taints"] == [taint]
+    assert patched(out, cordon.let_go_of(node, forged, taint)[1])["spec"]["taints"][0] == taint
+    without = Node.of(raw(spec__taints=[]))
+    back = patched(raw(spec__taints=[]), cordon.at_step(without, forged, "parked"))
+    assert {one["key"] for one in back["spec"]["taints"]} <= {names.TAINT_KEY, dead.OUT_OF_SERVICE["key"]}
+
+
+def test_the_taint_of_a_dead_node_is_ours_by_its_value() -> None:
+    out, record = taken(raw(spec__taints=[]))
+    with_it, change = cordon.hold_with(Node.of(out), record, dead.OUT_OF_SERVICE)
+    held = patched(out, change)
+    assert held["spec"]["taints"][-1] == dead.OUT_OF_SERVICE
+    assert "taints" not in patched(held, cordon.give_back(Node.of(held), with_it)[0])["spec"]
+    _record, change = cordon.hold_with(Node.of(raw(spec__taints=[ADMINS])), record, dead.OUT_OF_SERVICE)
+    assert change is None, "somebody else's is used as it is"
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        (ROLE, None, ""),
+        ("label/node-restriction.kubernetes.io/tenant", "b", "a"),
+        ("annotation/example.org/owner", None, "team"),
+        ("annotation/maintenance.kubeops.io/record", None, "x"),
+        ("finalizer/x", None, ""),
+        ("", None, ""),
+    ],
+    ids=lambda mark: str(mark[0]),
+)
+def test_a_record_that_a_kubelet_wrote_sets_no_key_that_is_not_ours(mark: tuple[str, str | None, str]) -> None:
+    """The control plane's label and those of NodeRestriction are none that a kubelet could set itself."""
+    key, prior, ours = mark
+    before = raw(metadata__labels={key.partition("/")[2]: ours} if key.startswith("label/") else {})
+    out, record = taken(before)
+    forged = replace(record, marks={**record.marks, key: Mark(prior, ours)})
+    change, kept = cordon.give_back(Node.of(out), forged)
+    assert patched(out, change) == before
+    assert [text for text in kept if "never sets" in text and key in text]
 
 
 def test_returning_lifts_only_our_taint_and_parking_puts_it_back() -> None:

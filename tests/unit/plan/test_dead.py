@@ -171,7 +171,9 @@ def test_a_living_node_is_not_evacuated_as_dead() -> None:
     assert "Ready is True" in finding.message
 
 
-RECORD = Record("r1", "x", "me", "", "2026-01-01T00:00:00Z", "cordoned", "uid-n1", "ns/l", {"unschedulable": False})
+RECORD = Record(
+    "r1", "x", "me", "", "2026-01-01T00:00:00Z", "cordoned", "uid-n1", "ns/node-n1", {"unschedulable": False}
+)
 
 
 def test_the_taint_is_in_the_record_until_it_is_lifted() -> None:

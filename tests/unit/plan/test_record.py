@@ -19,7 +19,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import node
 
-DRAINED = Record("r1", "n1", "tina@here", "", "2026-11-21T01:00:00.000Z", "drained", "u", "ns/l", {})
+DRAINED = Record("r1", "n1", "tina@here", "", "2026-11-21T01:00:00.000Z", "drained", "u", "ns/node-n1", {})
 
 
 @pytest.mark.parametrize(
@@ -79,6 +79,16 @@ WRITTEN = json.loads(DRAINED.dump())
 
 
 @pytest.mark.parametrize(
+    "lease", ["ns/surge-u", "ns/run-r1", "ns/node-n2", "ns/heartbeat-0", "node-n1", "ns/x/node-n1"]
+)
+def test_a_record_names_no_lock_but_its_nodes(lease: str) -> None:
+    """A kubelet could otherwise have any lease of ours deleted: another node's lock, or the record of a surge."""
+    with pytest.raises(BadRecordError):
+        record_of(annotated(replace(DRAINED, lease=lease).dump()))
+    assert record_of(annotated(replace(DRAINED, lease="").dump())) is not None
+
+
+@pytest.mark.parametrize(
     ("text", "words"),
     [
         ("{", "cannot be read"),
@@ -95,6 +105,6 @@ def test_a_record_that_cannot_be_read_is_not_guessed(text: str, words: str) -> N
         record_of(annotated(text))
 
 
-@pytest.mark.parametrize(("nonce", "fence"), [("n1", "l=r1/n1"), ("", "l=r1")])
+@pytest.mark.parametrize(("nonce", "fence"), [("n1", "node-n1=r1/n1"), ("", "node-n1=r1")])
 def test_the_fence_names_the_lease_and_its_holder(nonce: str, fence: str) -> None:
     assert replace(DRAINED, nonce=nonce).fence == fence

@@ -50,7 +50,9 @@ def world() -> t.Iterator[World]:
     with World([manifests.node("n1"), *_around()]) as made:
         made.cordon("n1")
         made.set_node_ready("n1", "Unknown")
-        record = Record("r1", "x", "me", "", "2026-01-01T00:00:00Z", "cordoned", "", "ns/l", {"unschedulable": False})
+        record = Record(
+            "r1", "x", "me", "", "2026-01-01T00:00:00Z", "cordoned", "", "ns/node-n1", {"unschedulable": False}
+        )
         record = replace(record, node_uid=made.get(kinds.NODES, "n1")["metadata"]["uid"])
         made.patch(kinds.NODES, "n1", {"metadata": {"annotations": {names.RECORD: record.dump()}}})
         made.controller(nodes.TaintEvictions).stop()
@@ -308,7 +310,7 @@ def test_check_mode_predicts_the_taint_and_writes_nothing(world: World) -> None:
 
     here = site(world, "waiting")
     assert [change.sentence for change in predicted(here).changes] == [
-        "Set node.kubernetes.io/out-of-service=nodeshutdown:NoExecute on node n1"
+        "Set node.kubernetes.io/out-of-service=kubeops.node_maintenance:NoExecute on node n1"
     ]
     assert (here.open, taints(world), world.machine.now) == (True, [], began)
     world.set_node_ready("n1")

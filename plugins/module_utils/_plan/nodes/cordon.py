@@ -24,6 +24,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     objects,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import lifecycle, verify, waiting
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead
 
 BALANCERS = "label/node.kubernetes.io/exclude-from-external-load-balancers"
 BALANCERS_SETTLE = 30.0
@@ -44,7 +45,7 @@ No traffic from cloud load balancers (service controller, stable since Kubernete
 remediators). A Cluster API MachineHealthCheck reads only the Machine's annotations (v1.11,
 ``shouldSkipRemediation``), so nothing on the node would hold it.
 """
-_PLACES = tuple(key for marks in MARKS.values() for key in marks)
+_SET = {key: ours for marks in MARKS.values() for key, ours in marks.items()}
 
 
 def balanced_for(record: node_records.Record, now: str) -> float:
@@ -97,7 +98,8 @@ def at_step(
 ) -> api_changes.Change | None:
     """Write a step of the record; ``returning`` removes our taint, every other step keeps it."""
     wanted = record.at(step, **changes)
-    taints = _without(node.taints, record.added) if step == "returning" else _with(node.taints, record.added)
+    ours = tuple(filter(_is_ours, record.added))
+    taints = _rid(node, record) if step == "returning" else _with(node.taints, ours)
     sentence = {
         "cordoned": f"Resume the maintenance of node {node.name}",
         "drained": f"Record node {node.name} as drained",
@@ -142,11 +144,15 @@ def let_go_of(
         return record, None
     wanted = replace(record, added=_without(record.added, (taint,)))
     sentence = f"Remove {node_taints.in_words(taint)} from node {node.name}"
-    return wanted, _patch(node, sentence, wanted, _without(node.taints, (taint,)))
+    return wanted, _patch(node, sentence, wanted, _rid(node, replace(record, added=(taint,))))
 
 
 def give_back(node: objects.Node, record: node_records.Record) -> tuple[api_changes.Change, tuple[str, ...]]:
-    """Undo what the record says is ours, and the record with it; also what stays because somebody else changed it."""
+    """Undo what the record says is ours, and the record with it; also what stays because somebody else changed it.
+
+    A kubelet can write its node's annotations, so the record alone is no proof. Undone is what we may have set: keys of
+    ``MARKS``, which a kubelet may set itself, and taints that show that they are ours, because it can set none.
+    """
     kept: list[str] = []
     unschedulable = node.unschedulable
     if node.unschedulable:
@@ -157,12 +163,16 @@ def give_back(node: objects.Node, record: node_records.Record) -> tuple[api_chan
         kept.append(f"somebody uncordoned node {node.name} during the maintenance")
     marks: dict[str, str | None] = {}
     for key, mark in record.marks.items():
-        if _read(node, key) == mark.ours:
+        if _SET.get(key) != mark.ours:
+            kept.append(f"{key} of node {node.name} is in its record, but this collection never sets it so")
+        elif _read(node, key) == mark.ours:
             marks[key] = mark.prior
         else:
             kept.append(f"{key} of node {node.name} was changed by somebody else to {_read(node, key)!r}")
     sentence = f"Give node {node.name} back, cordoned as before" if unschedulable else f"Uncordon node {node.name}"
-    taints = _without(node.taints, record.added)
+    taints = _rid(node, record)
+    foreign = [node_taints.in_words(taint) for taint in taints if _has(record.added, taint)]
+    kept += [f"taint {taint} of node {node.name} is in its record, but not set by this collection" for taint in foreign]
     return _patch(node, sentence, None, taints, unschedulable=unschedulable, marks=marks), tuple(kept)
 
 
@@ -192,6 +202,15 @@ def _with(taints: tuple[objects.Raw, ...], added: tuple[objects.Raw, ...]) -> tu
 
 def _without(taints: tuple[objects.Raw, ...], removed: tuple[objects.Raw, ...]) -> tuple[objects.Raw, ...]:
     return tuple(taint for taint in taints if not _has(removed, taint))
+
+
+def _is_ours(taint: objects.Raw) -> bool:
+    return taint.get("key") == names.TAINT_KEY or taint.items() >= dead.OUT_OF_SERVICE.items()
+
+
+def _rid(node: objects.Node, record: node_records.Record) -> tuple[objects.Raw, ...]:
+    """The node's taints without those of the record that are ours."""
+    return tuple(taint for taint in node.taints if not (_has(record.added, taint) and _is_ours(taint)))
 
 
 def _is(node: objects.Node, record: node_records.Record, taints: tuple[objects.Raw, ...]) -> bool:
@@ -239,7 +258,7 @@ def _shown(
     marks: t.Mapping[str, str | None],
 ) -> objects.Raw:
     """What a diff shows of the node; of the record only its step and its hooks, because its nonce is a right."""
-    present = {key: marks[key] if key in marks else _read(node, key) for key in _PLACES}
+    present = {key: marks[key] if key in marks else _read(node, key) for key in _SET}
     shown: dict[str, t.Any] = {key: value for key, value in present.items() if value is not None}
     if record is not None:
         shown["step"] = record.partition('"step":"')[2].partition('"')[0]

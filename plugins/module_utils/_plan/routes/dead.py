@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     decoding,
+    names,
     node_records,
     node_taints,
     objects,
@@ -33,9 +34,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swa
 
 OUT_OF_SERVICE: objects.Raw = {
     "key": "node.kubernetes.io/out-of-service",
-    "value": "nodeshutdown",
+    "value": names.MANAGED_BY,
     "effect": "NoExecute",
 }
+"""Its value, which Kubernetes does not read, tells that it is ours: no kubelet can set a taint."""
 """As in the Kubernetes documentation; only the key matters."""
 
 UNREACHABLE: objects.Raw = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
