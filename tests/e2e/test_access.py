@@ -56,8 +56,7 @@ def test_the_playbook_makes_the_account_and_its_token_is_in_the_file_alone(
     told: Json = {"access_service_account": "account", "access_dest": str(dest)}
     made = play("access", args=("-vvvv",), diff=True, env=as_admin, **told)
     assert made.ok, made.text
-    assert dest.stat().st_mode & 0o777 == 0o600
-    assert rights.may(dest, "create", "", "pods/eviction")
+    rights.holds_its_own_token_alone(dest, "account")
     assert not rights.may(dest, "list", "", "secrets")
     assert rights.token(dest) not in made.text
     # One in a Secret, in this process; then all of it is gone.

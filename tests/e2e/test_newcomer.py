@@ -1,10 +1,10 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A newcomer with the README: the archive into an empty environment, rights from its file, a plan, a maintenance.
+"""A newcomer with the README: the archive into an empty environment, an account, a plan, a maintenance.
 
 The commands are those of the README, with the archive in place of the collection's name, and the nodes' names; what
-the README leaves to the start guide, the environment and the account, is of that guide. Nothing of this checkout, and
+the README leaves to the start guide, the environment, is of that guide. Nothing of this checkout, and
 no other Python package or collection, is to be seen by them.
 """
 
@@ -24,7 +24,6 @@ from support.lab import ROOT, Lab
 from witness import audit
 
 ACCOUNT = "newcomer"
-INSTALLED = "~/.ansible/collections/ansible_collections/kubeops/node_maintenance"
 
 pytestmark = pytest.mark.whole
 
@@ -41,7 +40,7 @@ def from_readme() -> list[str]:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     lines = text.partition("## Start\n\n```console\n")[2].partition("```")[0].splitlines()
     assert [line.split()[0] for line in lines] == [
-        *("pip", "ansible-galaxy", "pip", "kubectl", "export", "ansible-playbook", "ansible-playbook")
+        *("pip", "ansible-galaxy", "pip", "ansible-playbook", "export", "ansible-playbook", "ansible-playbook")
     ]
     return lines
 
@@ -59,8 +58,9 @@ def script(built: Path, nodes: list[str]) -> str:
     assert environment[2:] == [pip, install, requirements], "the guide installs as the README does"
     account = from_guide("Rights")
     assert account[0] == granting, "the guide grants as the README does"
-    lines = [*environment[:2], pip, install.replace("kubeops.node_maintenance", str(built)), requirements, *account]
-    text = "\n".join([*lines, *using, "ansible-galaxy collection list", "pip list", ""]).replace("operator", ACCOUNT)
+    granting = granting.replace(" -e access_dest", f" -e access_service_account={ACCOUNT} -e access_dest")
+    lines = [*environment[:2], pip, install.replace("kubeops.node_maintenance", str(built)), requirements, granting]
+    text = "\n".join([*lines, *using, "ansible-galaxy collection list", "pip list", ""])
     return text.replace("worker-1", nodes[0]).replace("worker-2", nodes[1])
 
 
@@ -101,10 +101,11 @@ def test_the_readme_is_all_that_a_newcomer_needs(arena: Arena, lab: Lab, tmp_pat
             timeout=480,
             check=False,
         )
+        said = done.stdout + done.stderr
+        assert done.returncode == 0, said
+        rights.holds_its_own_token_alone(home / ".kube/operator.kubeconfig", ACCOUNT)
     finally:
         rights.revoke(lab.api, ACCOUNT)
-    said = done.stdout + done.stderr
-    assert done.returncode == 0, said
     assert "Never dark. 2 nodes: 2 back in service" in done.stdout
     assert str(ROOT) not in said.replace(str(tmp_path), ""), "nothing of this checkout was seen"
     assert [arena.record(node) for node in nodes] == [None] * 3

@@ -102,6 +102,15 @@ def may(config: Path, verb: str, group: str, resource: str, namespace: str = "",
     return bool(answer["status"]["allowed"])
 
 
+def holds_its_own_token_alone(config: Path, name: str) -> None:
+    """A kubeconfig that only its owner may read, with nothing of the administrator who made it."""
+    assert config.stat().st_mode & 0o777 == 0o600
+    (user,) = yaml.safe_load(config.read_text(encoding="utf-8"))["users"]
+    assert (user["name"], set(user["user"])) == (name, {"token"})
+    assert may(config, "create", "", "pods/eviction")
+    assert not may(config, "*", "*", "*")
+
+
 @contextlib.contextmanager
 def withheld(api: Api) -> Iterator[None]:
     """The account has no right in the whole cluster for a while; the API server has heard of it, and of the end."""
@@ -128,13 +137,14 @@ def also(api: Api, namespace: str, group: str, *resources: str) -> None:
 
 
 def revoke(api: Api, name: str) -> None:
-    """Delete the account and its bindings."""
+    """Delete the account and its bindings, whether made here or by the playbook `access`."""
     bindings = [f"{RBAC}/clusterrolebindings"]
     bindings += [f"{RBAC}/namespaces/{one['metadata']['name']}/rolebindings" for one in api.items("/api/v1/namespaces")]
     for base in bindings:
         for found in api.items(base):
-            if str(found["metadata"]["name"]).startswith(f"{name}-"):
-                api.delete(f"{base}/{found['metadata']['name']}")
+            called = str(found["metadata"]["name"])
+            if called.startswith(f"{name}-") or called.endswith(f".{HOME}.{name}"):
+                api.delete(f"{base}/{called}")
     api.delete(f"/api/v1/namespaces/{HOME}/serviceaccounts/{name}")
 
 

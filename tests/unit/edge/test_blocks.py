@@ -100,7 +100,7 @@ NAMED: dict[str, dict[str, str]] = {
     "guide_release.rst": {"$ archive=": "test_signing.py", "$ signature=": "test_signing.py"},
     "guide_rights.rst": {
         "$ ansible-playbook kubeops.node_maintenance.access": "test_access.py",
-        "$ cd ~/.ansible": START,
+        "$ cd ~/.ansible": "plan/test_rights.py: the files are what the module installs",
     },
     "guide_runbook.rst": {
         "$ ansible-playbook kubeops.node_maintenance.maintain -e maintain_nodes=worker-1 -e maintain_tasks=patch.yml -e"
@@ -111,8 +111,16 @@ NAMED: dict[str, dict[str, str]] = {
         "$ export ANSIBLE_STDOUT": "test_screen.py",
         "$ export ANSIBLE_DISPLAY": "test_plain_screen.py",
     },
-    "guide_start.rst": {"$ python3 -m venv": INSTALLING, "$ kubectl apply": START, "$ export": START},
-    "guide_start_zh.rst": {"$ python3 -m venv": INSTALLING, "$ kubectl apply": START, "$ export": START},
+    "guide_start.rst": {
+        "$ python3 -m venv": INSTALLING,
+        "$ ansible-playbook kubeops.node_maintenance.access": START,
+        "$ export": START,
+    },
+    "guide_start_zh.rst": {
+        "$ python3 -m venv": INSTALLING,
+        "$ ansible-playbook kubeops.node_maintenance.access": START,
+        "$ export": START,
+    },
     "guide_taints.rst": {"# in the team's pods": "a part of a pod"},
     "playbook_access.rst": {"$ ansible-playbook": "test_access.py"},
     "playbook_recover.rst": {"$ ansible-playbook": "test_killed.py; without a run test_documentation.py"},
