@@ -275,7 +275,7 @@ def unit(session: nox.Session, leg: Leg) -> None:
     environment(session)
     with step(session, f"environment (Python {leg.python}, kubernetes {leg.client})"):
         packages = [f"ansible-core=={leg.core}", f"kubernetes=={leg.client}", "PySocks", "jmespath"]
-        tools = ["pytest", "pytest-xdist", "pytest-rerunfailures", "hypothesis", "greenlet"]
+        tools = ["pytest", "pytest-xdist", "pytest-rerunfailures", "hypothesis", "greenlet", "distlib"]
         session.install(PINS, *packages, *tools)
     left_out = [] if os.environ.get("WHOLE") else [f"--ignore=tests/unit/{path}" for path in TOOLS]
     session.run("pytest", SIDE_BY_SIDE, "--durations=10", *(session.posargs or [*left_out, *leg.tests]))
@@ -407,7 +407,7 @@ def release(session: nox.Session) -> None:
     """
     environment(session)
     with step(session, "environment"):
-        session.install(PINS, f"ansible-core=={CORE}", "galaxy-importer", "cyclonedx-bom")
+        session.install(PINS, f"ansible-core=={CORE}", "distlib", "galaxy-importer", "cyclonedx-bom")
     folder = BUILD / "release"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

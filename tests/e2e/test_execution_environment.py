@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import venv
 from pathlib import Path
 
@@ -83,7 +84,8 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     assert [
         one["name"] for one in yaml.safe_load((context / "_build/requirements.yml").read_text())["collections"]
     ] == ["kubeops.node_maintenance"]
-    made.run("ansible-galaxy", "collection", "build", "--output-path", made.folder, ROOT)
+    builder = Path(sys.executable).with_name("ansible-galaxy")
+    made.run(builder, "collection", "build", "--output-path", made.folder, ROOT)
     (archive,) = made.folder.glob("*.tar.gz")
     made.run("ansible-galaxy", "collection", "install", "--offline", "-p", made.collections, archive)
     python, system = made.folder / "python.txt", made.folder / "system.txt"
