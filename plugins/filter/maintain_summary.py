@@ -18,6 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.sum
     start,
     wave,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _command_line
 
 DOCUMENTATION = r"""
 name: maintain_summary
@@ -40,8 +41,8 @@ options:
   of:
     description: What to summarize.
     type: str
-    choices: [plan, traces, reboot, choice, start, wave, through, broken, came, run, soak, release, recovery, hooks,
-      task_files, failed_task, announced, rehearsal_input, rehearsal_run, rehearsal, comparison]
+    choices: [cut, plan, traces, reboot, choice, start, wave, through, broken, came, run, soak, release, recovery,
+      hooks, task_files, failed_task, announced, rehearsal_input, rehearsal_run, rehearsal, comparison]
     required: true
   known:
     description: What else the playbook knows, by the names that the summary uses for it.
@@ -61,6 +62,7 @@ _value:
 """
 
 SUMMARIES: dict[str, t.Callable[..., dict[str, t.Any]]] = {
+    "cut": _command_line.cut,
     "plan": lines.plan,
     "traces": lines.traces,
     "reboot": reboot.reboot,

@@ -48,22 +48,46 @@ def play(folder: Path, playbook: str, *words: str, variables: dict[str, object] 
 
 
 @pytest.mark.parametrize(
-    ("playbook", "limit"),
+    ("playbook", "words", "said"),
     [
-        ("maintain", "worker-1"),
-        ("maintain", "localhost"),
-        ("evacuate", "worker-1"),
-        ("release", "worker-1"),
-        ("plan", "worker-1"),
-        ("recover", "worker-1"),
-        ("fence", "worker-1"),
+        ("maintain", ["--limit", "worker-1"], "--limit"),
+        ("plan", ["--limit", "all"], "--limit"),
+        ("release", ["--start-at-task", "Uncordon"], "--start-at-task"),
+        ("recover", ["--start-at-task", "nothing is called so"], "--start-at-task"),
+        ("descheduler", ["--start-at-task", "Roll out", "-i", "a,", "--limit", "a"], "--start-at-task"),
+        ("evacuate", ["--tags", "patch"], "Tags (--tags patch --skip-tags none)"),
+        ("fence", ["--skip-tags", "all"], "Tags (--tags all --skip-tags all)"),
     ],
 )
-def test_a_limit_is_an_error_that_says_what_to_do_instead(tmp_path: Path, playbook: str, limit: str) -> None:
-    code, text = play(tmp_path, playbook, "--limit", limit, variables={"maintain_nodes": ["worker-1"]})
+def test_an_option_that_leaves_calls_out_is_an_error(
+    tmp_path: Path, playbook: str, words: list[str], said: str
+) -> None:
+    variables: dict[str, object] = (
+        {"maintain_nodes": ["worker-1"]} if playbook in ("maintain", "plan", "evacuate") else {}
+    )
+    code, text = play(tmp_path, playbook, *words, variables=variables)
     assert code != 0
-    assert "--limit cannot be used with this playbook" in text
+    assert f"{said} cannot be used with this playbook" in text
     assert UNREACHABLE not in text
+
+
+def test_tags_that_leave_no_calls_out_are_fine(tmp_path: Path) -> None:
+    site = [{"ansible.builtin.import_playbook": "kubeops.node_maintenance.fence", "tags": "fence"}]
+    (tmp_path / "site.yml").write_text(yaml.safe_dump(site))
+    for words in (["--tags", "fence"], ["--tags", "all", "--skip-tags", "slow"]):
+        _code, text = play(tmp_path, "site.yml", *words)
+        assert UNREACHABLE in text
+
+
+@pytest.mark.parametrize("playbook", sorted((REPOSITORY / "playbooks").glob("*.yml")), ids=lambda path: path.stem)
+def test_every_playbook_refuses_to_be_cut(playbook: Path) -> None:
+    first = yaml.safe_load(playbook.read_text(encoding="utf-8"))[0]
+    if imported := first.get("ansible.builtin.import_playbook"):
+        assert imported in ("plays/choose.yml", "maintain.yml")
+        first = yaml.safe_load((REPOSITORY / "playbooks/plays/choose.yml").read_text(encoding="utf-8"))[0]
+    assert first["serial"].startswith("{{ undef(hint=_maintain_cut) if _maintain_cut else")
+    tasks = first.get("pre_tasks", first.get("tasks", []))
+    assert tasks[0]["ansible.builtin.import_tasks"].endswith("tasks/whole.yml")
 
 
 @pytest.mark.parametrize("playbook", ["maintain", "evacuate", "release", "plan"])
