@@ -46,6 +46,7 @@ def test_a_selector_that_matches_nothing(play: Player, watching: Watch) -> None:
     refused(run, seen, "no.such/label=here")
 
 
+@pytest.mark.whole
 def test_neither_nodes_nor_a_selector(play: Player, watching: Watch) -> None:
     with watching() as seen:
         run = play("maintain")
@@ -90,6 +91,7 @@ def kubeconfig(lab: Lab, folder: Path, server: str = "", user: Json | None = Non
     return str(path)
 
 
+@pytest.mark.whole
 def test_an_api_that_does_not_answer(lab: Lab, arena: Arena, play: Player, watching: Watch, tmp_path: Path) -> None:
     (here,) = arena.nodes(1)
     config = kubeconfig(lab, tmp_path, server="https://127.0.0.1:1")
@@ -99,6 +101,7 @@ def test_an_api_that_does_not_answer(lab: Lab, arena: Arena, play: Player, watch
     refused(run, seen, "https://127.0.0.1:1", "connection refused", "check the address", config)
 
 
+@pytest.mark.whole
 def test_a_kubeconfig_that_is_not_there(arena: Arena, play: Player, watching: Watch, tmp_path: Path) -> None:
     (here,) = arena.nodes(1)
     missing = str(tmp_path / "missing")
@@ -181,6 +184,7 @@ def test_a_missing_permission_names_verb_and_resource(arena: Arena, play: Player
     assert [request for request in seen.writes if request.accepted] == []
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("variables", "words"),
     sampling.first(
@@ -212,6 +216,7 @@ def test_a_wrong_variable(
     refused(run, seen, *words)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("playbook", sampling.first(2, ["maintain", "recover", "evacuate", "release", "plan"]))
 def test_any_limit(arena: Arena, play: Player, watching: Watch, playbook: str) -> None:
     here, _unused = arena.nodes(2)
@@ -256,6 +261,7 @@ def test_a_host_that_cannot_be_reached_for_the_users_tasks(arena: Arena, play: P
     refused(run, seen, here, "reach")
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("module", "arguments", "words"),
     sampling.first(

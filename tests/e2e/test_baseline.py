@@ -6,11 +6,13 @@
 
 from __future__ import annotations
 
+import pytest
 from support.arena import Arena
 from support.lab import Lab
 from support.watching import Watch
 
 
+@pytest.mark.whole
 def test_kubectl_drain_leaves_a_single_replica_dark_for_its_start_up_time(
     lab: Lab, arena: Arena, watching: Watch
 ) -> None:
@@ -27,6 +29,7 @@ def test_kubectl_drain_leaves_a_single_replica_dark_for_its_start_up_time(
     assert len(seen.evictions()) == 1
 
 
+@pytest.mark.whole
 def test_kubectl_drain_waits_for_ever_for_a_single_replica_with_a_budget(
     lab: Lab, arena: Arena, watching: Watch
 ) -> None:

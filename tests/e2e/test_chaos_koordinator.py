@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from chaos.faults import parse
 from chaos.tracks import side_by_side
 from support.koordinator import configured, quickened
@@ -19,6 +20,7 @@ SAMPLE = (
 )
 
 
+@pytest.mark.whole
 def test_faults_by_jobs(koord: Lab, tmp_path: Path) -> None:
     with configured(koord, quickened("v1.7.0", per_node=6, window=6.0)):
         points = iter([parse(point) for point in SAMPLE])

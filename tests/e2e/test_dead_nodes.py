@@ -228,6 +228,7 @@ def test_a_dead_node_from_its_forecast_to_its_return(
     assert arena.record(here) is None
 
 
+@pytest.mark.whole
 def test_a_node_that_lives_is_not_evacuated_as_dead_whatever_anybody_says(arena: Arena, play: Player) -> None:
     node, _other = arena.nodes(2)
     arena.annotate(node, MANAGED)
@@ -301,6 +302,7 @@ def test_a_node_that_dies_while_it_is_drained_is_given_up(arena: Arena, play: Pl
     assert arena.all("PodDisruptionBudget") == []
 
 
+@pytest.mark.whole
 def test_recover_leaves_a_dead_node_alone_until_it_is_back(arena: Arena, play: Player) -> None:
     here, _there = arena.nodes(2)
     arena.deployment("web", on=here, pod=staying(None))

@@ -280,6 +280,7 @@ def test_the_descheduler_of_ack(lab: Lab, play: Player) -> None:
         lab.api.delete(ACK_CONFIG)
 
 
+@pytest.mark.whole
 def test_one_play_from_cordon_to_the_new_configuration(lab: Lab, play: Player, arena: Arena, chart: str) -> None:
     """Evictions pause before the first node leaves; taint and configuration are there when the last one is back."""
     here, _there = arena.nodes(2)
@@ -307,6 +308,7 @@ def test_one_play_from_cordon_to_the_new_configuration(lab: Lab, play: Player, a
     assert all(pod["spec"]["nodeName"] != here for pod in web.pods())
 
 
+@pytest.mark.whole
 def test_release_gives_back_what_evacuate_paused(lab: Lab, play: Player, arena: Arena, chart: str) -> None:
     (here,) = arena.nodes(1)
     arena.settle()

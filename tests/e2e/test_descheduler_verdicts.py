@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 import yaml
+from support import sampling
 from support.lab import Lab
 from support.verdicts import types
 from support.verdicts.cases import Case, Flavor, cases, chosen, ends, judged, short, text_of, whole
@@ -114,12 +115,13 @@ def test_the_sigs_descheduler(koord: Lab) -> None:
     compared(koord, "descheduler", "sigs", "0.36.0", 300)
 
 
-@pytest.mark.parametrize(("flavor", "version"), types.MODULES)
+@pytest.mark.parametrize(("flavor", "version"), sampling.first(1, list(types.MODULES)))
 def test_the_schema_is_what_the_descheduler_decodes(flavor: Flavor, version: str) -> None:
     found = types.real(flavor, version)
     assert sum(len(paths) for paths in found.values()) > 200
     assert types.differences(schema_of(flavor, version), found) == []
 
 
+@pytest.mark.whole
 def test_what_a_job_may_hold_is_what_either_koordinator_decodes() -> None:
     assert types.job_fields() == types.real_job_fields()

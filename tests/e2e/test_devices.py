@@ -21,6 +21,7 @@ def on(web: Workload, node: str) -> bool:
     return web.nodes() == [node]
 
 
+@pytest.mark.whole
 def test_a_claim_that_is_shared_by_name_is_refused_first_and_follows_its_pod_with_consent(
     arena: Arena, play: Player, watching: Watch
 ) -> None:

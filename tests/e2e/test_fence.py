@@ -125,6 +125,7 @@ class Overtaken:
         self.taker.leave(drop=[self.node])
 
 
+@pytest.mark.whole
 def test_without_it_what_is_on_its_way_when_the_lock_is_lost_arrives(arena: Arena, lab: Lab, cluster: Cluster) -> None:
     assert lab.api.find(FENCE) is None
     (here,) = arena.nodes(1)
@@ -189,6 +190,7 @@ def test_a_run_that_was_frozen_and_replaced_evicts_nobody_when_it_thaws(
     seen.all_held(resumable=True)
 
 
+@pytest.mark.whole
 @pytest.mark.usefixtures("fenced")
 def test_nobody_else_is_concerned_and_a_maintenance_leaves_nothing_in_it(
     arena: Arena, play: Player, lab: Lab, installer: dict[str, str]

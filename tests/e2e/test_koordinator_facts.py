@@ -118,6 +118,7 @@ def test_a_restart(lab: Lab, arena: Arena, jobs: Jobs, play: Player) -> None:
     assert [action for action in run.answer["actions"] if "look at" in action], "the module has woken it"
 
 
+@pytest.mark.whole
 def test_parts_that_are_away(lab: Lab, arena: Arena, jobs: Jobs, play: Player) -> None:
     arena.nodes(2)
     web = jobs.deployment("web")

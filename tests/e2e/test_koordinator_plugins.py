@@ -94,6 +94,7 @@ def balancing(plugin: str, args: Json) -> Json:
     }
 
 
+@pytest.mark.whole
 @sampling.koordinator("v1.7.0")
 def test_low_node_load_cools_a_hot_node(lab: Lab, arena: Arena, play: Player, metrics: Metrics) -> None:
     hot, cold = arena.nodes(2)
@@ -124,6 +125,7 @@ def test_low_node_load_cools_a_hot_node(lab: Lab, arena: Arena, play: Player, me
     assert moves(lab, arena) == {("LowNodeLoad", arena.namespace, "busy"): "Succeeded"}
 
 
+@pytest.mark.whole
 @sampling.koordinator("v1.8.0")
 def test_custom_priority_moves_pods_to_the_cheap_node(lab: Lab, arena: Arena, play: Player) -> None:
     (dear,), (cheap,) = arena.nodes(1, {"price": "high"}), arena.nodes(1, {"price": "low"})

@@ -264,6 +264,7 @@ def test_what_runs_beside_a_cluster_comes_back_alone_and_goes_with_it(labs: Labs
     assert not (labs.state / "clusters" / "beside").exists()
 
 
+@pytest.mark.whole
 def test_a_port_that_is_taken_is_named(labs: Labs) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -298,6 +299,7 @@ def test_too_little_disk_stops_before_the_build(labs: Labs, tmp_path: Path) -> N
     assert not (tmp_path / "cache").exists()
 
 
+@pytest.mark.whole
 def test_without_a_toolchain_it_says_what_to_do(labs: Labs, tmp_path: Path) -> None:
     cache = str(tmp_path / "cache")
     answer = labs.run(
@@ -364,6 +366,7 @@ def test_a_lab_left_by_a_killed_run_is_taken_over_or_replaced(labs: Labs) -> Non
     assert set(labs.processes("left")) >= {"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
 
 
+@pytest.mark.whole
 def test_a_pod_that_starts_slowly_leaves_its_service_dark_when_it_is_deleted(api: Api) -> None:
     make(api, "deployments", "slow", start="5s")
     ports = [{"port": 80}]
@@ -379,6 +382,7 @@ def test_a_pod_that_starts_slowly_leaves_its_service_dark_when_it_is_deleted(api
     assert time.monotonic() - dark == pytest.approx(5.0, abs=0.7)
 
 
+@pytest.mark.whole
 def test_pods_do_what_their_annotations_say(api: Api) -> None:
     begin = time.time()
     make_pod(api, "ready-late", start="1s", ready="2s")
@@ -430,6 +434,7 @@ def test_a_reboot_gives_a_new_boot_id_and_restarts_what_stayed(api: Api) -> None
     until(lambda: all_ready(api, "agent", 4), 10, "its agent is ready again")
 
 
+@pytest.mark.whole
 def test_a_node_that_is_not_ready_comes_back(api: Api) -> None:
     boot = node(api, "node-004")["status"]["nodeInfo"]["bootID"]
     switch(api, "node-004", "not-ready")

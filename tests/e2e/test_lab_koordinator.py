@@ -110,6 +110,7 @@ def test_a_job_moves_a_pod_to_the_place_that_it_reserved(lab: Lab, arena: Arena)
         lab.api.delete(job)
 
 
+@pytest.mark.whole
 def test_nobody_comes_to_the_agents_node_unasked(lab: Lab, arena: Arena) -> None:
     """A DaemonSet goes wherever nothing forbids it."""
     made = arena.daemonset("everywhere", pod={"nodeSelector": None})
@@ -117,6 +118,7 @@ def test_nobody_comes_to_the_agents_node_unasked(lab: Lab, arena: Arena) -> None
     until(lambda: set(made.nodes()) == ordinary, 30, "it is on all other nodes")
 
 
+@pytest.mark.whole
 def test_a_process_that_dies_is_started_again(lab: Lab) -> None:
     until(lambda: koordinator.leads(lab), 60, "the descheduler leads")
     before, pid = container(the_pod(lab)), koordinator.process(lab, DESCHEDULER)
@@ -131,6 +133,7 @@ def test_a_process_that_dies_is_started_again(lab: Lab) -> None:
     assert koordinator.process(lab, DESCHEDULER) not in (0, pid)
 
 
+@pytest.mark.whole
 def test_a_pod_that_is_deleted_takes_its_process_along_and_the_next_has_the_new_configuration(lab: Lab) -> None:
     old, pid = the_pod(lab)["metadata"]["name"], koordinator.process(lab, DESCHEDULER)
     text = lab.api.get(koordinator.CONFIG)["data"][koordinator.KEY]
@@ -157,6 +160,7 @@ def rolled_out(lab: Lab) -> bool:
     )
 
 
+@pytest.mark.whole
 def test_a_configuration_that_is_refused_shows_as_in_a_cluster(lab: Lab) -> None:
     """The rollout stands still, the old pod works on, the new one says why it crashes."""
     until(lambda: rolled_out(lab), 60, "what others changed is rolled out")

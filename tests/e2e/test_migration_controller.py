@@ -52,6 +52,7 @@ def arguments(lab: Lab, **args: object) -> Iterator[None]:
         yield
 
 
+@pytest.mark.whole
 def test_skip_check_expected_replicas_holds_a_batch_jobs_pod_for_ever(
     lab: Lab, arena: Arena, jobs: Jobs, play: Player
 ) -> None:

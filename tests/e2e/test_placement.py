@@ -2,18 +2,19 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The placement forecast beside the real scheduler, in generated clusters: FORECASTS of them (40), by their seeds."""
+"""The placement forecast beside the real scheduler, in generated clusters: FORECASTS of them, by their seeds."""
 
 from __future__ import annotations
 
 import os
 
 import pytest
+from support import sampling
 from support.forecasts import clusters, comparison, pressure
 from support.forecasts.cases import report, told
 from support.lab import Lab
 
-COUNT = int(os.environ.get("FORECASTS") or 40)
+COUNT = int(os.environ.get("FORECASTS") or (40 if sampling.ALL else 20))
 AT_ONCE = 10
 NUMBERS = bool(os.environ.get("LAB_NUMBERS"))
 """Whether the lab knows tolerations that compare numbers (conftest.py)."""

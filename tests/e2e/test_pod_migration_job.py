@@ -238,6 +238,7 @@ def test_what_ends_by_its_ttl_leaves_the_pod_and_no_reservation(arena: Arena, jo
         assert wanted["uid"] in {found["metadata"]["uid"] for found in workload.pods()}
 
 
+@pytest.mark.whole
 def test_reservations_that_are_there_first(arena: Arena, jobs: Jobs, play: Player) -> None:
     here, there, third = arena.nodes(3)
     web, api = jobs.deployment("web", on=[here, third]), jobs.deployment("api", on=[here, third])
@@ -366,6 +367,7 @@ def test_pods_of_a_node_are_fed_as_they_are_admitted(arena: Arena, jobs: Jobs, p
     assert len(arena.pods("twin", on=here)) == 2
 
 
+@pytest.mark.whole
 def test_jobs_are_removed_after_arbitration(arena: Arena, jobs: Jobs, play: Player) -> None:
     arena.nodes(3)
     web, held = jobs.deployment("web"), jobs.deployment("held")
@@ -393,6 +395,7 @@ def test_jobs_are_removed_after_arbitration(arena: Arena, jobs: Jobs, play: Play
     assert pod["uid"] in {p["metadata"]["uid"] for p in web.pods()}
 
 
+@pytest.mark.whole
 def test_a_job_that_waits_for_arbitration_is_rejected_once_it_has_passed(
     lab: Lab, arena: Arena, jobs: Jobs, play: Player
 ) -> None:

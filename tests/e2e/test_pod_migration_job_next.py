@@ -37,6 +37,7 @@ def skip_replicas(config: Json) -> None:
     migration_args(config)["skipEvictionGates"] = ["ExpectedReplicas"]
 
 
+@pytest.mark.whole
 def test_a_move_without_events_and_a_single_replica(lab: Lab, arena: Arena, jobs: Jobs, play: Player) -> None:
     arena.nodes(3)
     web, alone, db = jobs.deployment("web"), jobs.deployment("alone", 1), jobs.statefulset("db")

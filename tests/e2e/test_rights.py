@@ -59,7 +59,7 @@ def test_what_the_account_may_not_do(lab: Lab, verb: str, group: str, resource: 
 @pytest.mark.parametrize(
     ("role", "missing"),
     sampling.first(
-        2,
+        1,
         [
             ("nodes", {"patch nodes"}),
             ("locks", {f"{verb} leases.coordination.k8s.io" for verb in ("get", "list", "create", "patch", "delete")}),
@@ -152,6 +152,7 @@ def is_told(run: Run, word: str) -> bool:
     return f"may not {word}: " in run.words or f"may not {word} in " in run.words
 
 
+@pytest.mark.whole
 def test_the_api_server_knows_no_roles_for_a_moment_after_its_restart(lab: Lab, arena: Arena, play: Player) -> None:
     """Without the witness, which loses its watches as everybody does."""
     play.may_be_refused = True

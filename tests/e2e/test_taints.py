@@ -257,6 +257,7 @@ def test_a_node_comes_back_with_its_taints(arena: Arena, play: Player) -> None:
     assert arena.node(here)["spec"]["taints"] == [FOREIGN]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     "taint_word", sampling.first(1, ["dedicated=gpu", "a b:NoSchedule", "maintenance.kubeops.io/in-progress-"])
 )

@@ -76,6 +76,7 @@ def test_when_the_users_tasks_fail_the_node_stays_out(arena: Arena, play: Player
     assert len(seen.new_pods(web)) == 1
 
 
+@pytest.mark.whole
 def test_a_node_that_stayed_out_is_released_by_hand(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     with watching() as seen:
