@@ -167,6 +167,10 @@ nodes:
     message: {description: "The outcome as a sentence, with the remedy for failures.", type: str}
     kept: {description: What others changed and what was therefore left as it is., type: list, elements: str}
     record: {description: "The record on the node, without the nonce; C(null) if there is none.", type: dict}
+    out_since:
+      description: Since when the node is out of service, by the clock of the machine that made the call.
+      type: str
+    moved_before: {description: How many pods had left it by its drains before this call., type: int}
 actions:
   description: What was done, or would be done in check mode, as sentences.
   returned: always

@@ -51,6 +51,13 @@ class Clock:
         date, at = self._heard
         return _rfc3339(date + self.now() - at)
 
+    def here(self, moment: float) -> str:
+        """When a moment of the API server's time, in seconds since 1970, was on this machine's wall clock."""
+        if self._heard is None:
+            return _rfc3339(moment)
+        date, at = self._heard
+        return _rfc3339(moment + self.epoch() - (date + self.now() - at))
+
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
 

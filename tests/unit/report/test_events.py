@@ -15,6 +15,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rep
 from ansible_collections.kubeops.node_maintenance.tests.unit.report.told import (
     SWAP,
     Json,
+    at,
     event,
     of_workload,
     watched,
@@ -285,3 +286,56 @@ def test_periods_of_watching_are_joined(second: tuple[float, float], joined: lis
     found = build_report(calls).watched
     assert [(span.start - 1_000_000, span.end - 1_000_000) for span in found] == joined
     assert build_report(calls).totals.watched_seconds == sum(end - start for start, end in joined)
+
+
+def node_out(since: float, moved: int = 4) -> Json:
+    """What `node_cordon` tells of a node that it found out of service."""
+    known = {"out_since": at(since), "moved_before": moved}
+    return {"name": "n1", "outcome": "returning", "failed": False, "message": "", **known}
+
+
+BACK: Json = {
+    "nodes": [{"name": "n1", "outcome": "uncordoned", "failed": False, "message": ""}],
+    "timeline": [event(10, "uncordoned", "", phase="back")],
+}
+
+
+@pytest.mark.parametrize(
+    ("calls", "way", "moved"),
+    [
+        pytest.param(
+            [{"nodes": [node_out(-600)], "timeline": [event(5, "returning", "", phase="returning")]}, BACK],
+            [("earlier", 605.0), ("returning", 5.0)],
+            4,
+            id="released",
+        ),
+        pytest.param([{"nodes": [node_out(-600)]}, BACK], [("earlier", 610.0)], 4, id="given back at once"),
+        pytest.param(
+            [{"nodes": [node_out(-600)], "timeline": [event(5, "note", "")]}], [("earlier", 605.0)], 4, id="still out"
+        ),
+        pytest.param(
+            [{"nodes": [node_out(1, 0)], "timeline": [event(0, "cordoned", "", phase="cordoned")]}, BACK],
+            [("cordoned", 10.0)],
+            0,
+            id="cordoned by this run, by a clock that tells seconds",
+        ),
+        pytest.param(
+            [{"nodes": [node_out(-600)], "timeline": [event(5, "returning", "", phase="returning")]},
+             {"nodes": [node_out(-900, 9)]}, BACK],
+            [("earlier", 605.0), ("returning", 5.0)],
+            4,
+            id="what was seen first counts",
+        ),
+        pytest.param([{"nodes": [{**node_out(0), "out_since": None}]}, BACK], [], 4, id="unknown"),
+        pytest.param([{"nodes": [{**node_out(0), "out_since": 7}]}, BACK], [], 4, id="malformed"),
+    ],
+)  # fmt: skip
+def test_a_node_that_was_out_before_is_away_from_its_cordon_on(
+    calls: list[Json], way: list[tuple[str, float]], moved: int
+) -> None:
+    report = build_report(calls)
+    (line,) = report.nodes
+    assert [(span.phase, round(span.seconds, 3)) for span in line.spans] == way
+    assert (line.pods_moved, report.totals.pods_moved) == (moved, moved)
+    assert report.verdict in ("no_pod_moved", "nothing_to_do")
+    assert (report.started or 0) == min([report.started or 0, *(span.start for span in line.spans)])

@@ -32,7 +32,7 @@ SINCE = "2026-01-01T00:00:00.000Z"
 """When the node was cordoned: when the worlds begin."""
 
 
-def drained(labels: t.Mapping[str, str] | None = None, step: Step = "drained") -> Raw:
+def drained(labels: t.Mapping[str, str] | None = None, step: Step = "drained", **changes: t.Any) -> Raw:
     """A node in the hands of run `r1`, which `tina` started."""
     found = manifests.node("a", labels=labels)
     draft = Record("r1", "n1", "tina", "", SINCE, "cordoned", "", f"{names.NAMESPACE}/node-a", {})
@@ -40,7 +40,7 @@ def drained(labels: t.Mapping[str, str] | None = None, step: Step = "drained") -
     record, change = steps.take_out(Node.of(seen), draft, taint=True)
     assert change is not None
     found["spec"] |= (change.body or {}).get("spec") or {}
-    found["metadata"]["annotations"] = {names.RECORD: replace(record, step=step).dump()}
+    found["metadata"]["annotations"] = {names.RECORD: replace(record, step=step, **changes).dump()}
     return found
 
 

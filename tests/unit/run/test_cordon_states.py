@@ -9,12 +9,14 @@ from __future__ import annotations
 import collections
 import itertools
 import typing as t
+from functools import partial
 
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import lock_leases, names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.read import instant
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import cordon
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.node_steps import CordonOptions, State
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.test_cordon import drained, record_of
@@ -135,6 +137,22 @@ def test_a_new_start_resumes_in_its_own_name_and_keeps_what_the_first_one_wrote(
         assert node["outcome"] == "cordoned", "the proof that it is drained was another start's"
         assert (now["run"], now["nonce"], now["by"], now["step"]) == ("r1", "n2", "me@sim", "cordoned")
         assert (now["since"], now["reason"], now["prior"]) == (before["since"], before["reason"], before["prior"])
+
+
+def test_since_when_a_node_is_out_and_what_had_left_it_is_told_by_the_callers_clock() -> None:
+    with World([drained(step="parked", moved=3)], settle=False) as world:
+        me = world.process("late", skew=5000.0)
+        world.machine.run_for(600.0)
+        for state in ("returning", "uncordoned"):
+            (node,) = me.run(partial(_brought, state), "/n2").data["nodes"]
+            out = instant(node["out_since"])
+            assert out is not None
+            assert me.clock.epoch() - out == pytest.approx(600, abs=5)
+            assert node["moved_before"] == 3
+
+
+def _brought(state: State, ctx: Context) -> Result:
+    return cordon(ctx, CordonOptions(state, ("a",)))
 
 
 def test_a_new_start_may_say_another_reason_and_the_same_one_keeps_who_began() -> None:

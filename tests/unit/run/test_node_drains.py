@@ -7,11 +7,15 @@
 from __future__ import annotations
 
 import itertools
+import json
 import typing as t
+from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import (
     DrainOutcome,
     PodOutcome,
@@ -120,6 +124,16 @@ def test_an_undecided_pod_is_shown_as_not_moved() -> None:
         ("evict", "not_moved", ""),
         ("job", "evicted", "r"),
     ]
+
+
+def test_the_proof_counts_the_pods_that_left_on_top_of_those_before_however_often_it_is_written() -> None:
+    moves = [move("gone", PodOutcome.EVICTED), move("gone", PodOutcome.SWAPPED), move("skipped", PodOutcome.DAEMONSET)]
+    record = Record("r1", "n1", "me", "", "2026-01-01T00:00:00Z", "cordoned", "u", "ns/l", {}, moved=7)
+    one = site(*moves, moved=7)
+    for known in (record, replace(record, moved=9)):
+        proof = one.drained(Node.of(objects.node("n1")), known)
+        assert proof is not None
+        assert json.loads((proof.body or {})["metadata"]["annotations"][names.RECORD])["moved"] == 9
 
 
 def test_the_summary_counts_each_kind_of_pod() -> None:

@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices as Wishes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import build
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import build, model
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import koordinator, manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Choices
@@ -115,6 +115,42 @@ def test_the_report_compares_the_forecast_with_the_same_span() -> None:
     assert found.forecast_seconds is not None
     assert found.moving_seconds == pytest.approx(found.forecast_seconds, rel=0.1)
     assert found.moving_seconds > alone + 8
+
+
+def reported(actor: Actor, outcome: Outcome) -> model.Report:
+    """The report of the start that this process was."""
+    calls = zip(outcome.calls, actor.contexts, strict=True)
+    return build.build_report([result.shaped(ctx) for (_name, result), ctx in calls])
+
+
+def test_the_report_of_a_resumed_run_counts_from_the_cordon_whatever_the_clocks_say() -> None:
+    objects = [manifests.deployment("web", 2), manifests.budget("web", maxUnavailable=1)]
+    with World([manifests.node("n1"), *objects], skew=-4000.0) as world:
+        world.apply(manifests.node("n2"))
+
+        def start(name: str, *, fails: bool) -> model.Report:
+            me = world.process(name, skew=9000.0)
+
+            def work(_actor: Actor, _node: str) -> None:
+                if fails:
+                    raise RuntimeError("no such package")
+
+            task = me.spawn(lambda: maintain(me, Input(("n1",), work=work)))
+            world.machine.run_until(lambda: not task.alive)
+            return reported(me, task.value())
+
+        first = start("first", fails=True)
+        world.machine.run_for(3600.0)
+        again = start("again", fails=False)
+    (line,) = again.nodes
+    assert (first.totals.pods_moved, line.pods_moved, again.totals.pods_moved) == (2, 2, 2)
+    assert line.outcome == "back"
+    assert line.spans[0].phase == "earlier"
+    assert first.started is not None
+    assert again.started == pytest.approx(first.started, abs=2.0)
+    assert again.ended is not None
+    assert line.seconds == pytest.approx(again.ended - first.started, abs=2.0)
+    assert again.ended - first.started > 3600
 
 
 def test_the_same_choices_give_the_same_run(saved: Saved) -> None:

@@ -11,7 +11,8 @@ still opens: it says what is left out, which is never what needs attention, and 
 from __future__ import annotations
 
 PAGE = """
-{%- set phases = {"cordoned": "cordoned", "protecting": "protecting", "draining": "draining", "drained": "empty",
+{%- set phases = {"earlier": "out before", "cordoned": "cordoned", "protecting": "protecting",
+  "draining": "draining", "drained": "empty",
   "out": "your tasks", "returning": "returning", "parked": "parked"} %}
 {%- set lanes = {"taking_over": "newcomer starts elsewhere", "both": "old and new serve",
   "queued": "waiting for its turn", "blocked": "held back by a rule", "refused": "refused", "ending": "ending"} %}

@@ -55,6 +55,7 @@ class Record:
     keys of ``marks`` are ``annotation/<key>`` or ``label/<key>``; ``lease`` is ``<namespace>/<name>`` of the lock;
     ``since`` is RFC 3339. ``conditions`` are the node conditions that we may set, by type, as they were before
     (``None``: not there); empty if none is to be set. ``hooks`` says how far calls of hooks are, see ``hooks.Call``.
+    ``moved`` is how many pods have left the node, by its drains so far.
     Whoever knows the ``nonce`` may act.
     """
 
@@ -71,6 +72,7 @@ class Record:
     marks: t.Mapping[str, Mark] = field(default_factory=dict)
     conditions: t.Mapping[str, objects.Raw | None] = field(default_factory=dict)
     hooks: t.Mapping[str, t.Mapping[str, str]] = field(default_factory=dict)
+    moved: int = 0
 
     def at(self, step: Step, **changes: t.Any) -> Record:
         """The same record at another step."""
@@ -111,9 +113,9 @@ class Record:
         return {key: value for key, value in self._plain().items() if key != "nonce"}
 
     def _plain(self) -> dict[str, t.Any]:
-        """Every field as in JSON; ``conditions`` and ``hooks`` only where there are some."""
+        """Every field as in JSON; ``conditions``, ``hooks`` and ``moved`` only where there are some."""
         found = {name: getattr(self, name) for name in _FIELDS}
-        data = {name: value for name, value in found.items() if value or name not in ("conditions", "hooks")}
+        data = {name: value for name, value in found.items() if value or name not in ("conditions", "hooks", "moved")}
         marks = {key: {"prior": mark.prior, "ours": mark.ours} for key, mark in self.marks.items()}
         return {**data, "prior": dict(self.prior), "added": [dict(x) for x in self.added], "marks": marks}
 

@@ -22,11 +22,13 @@ def build_report(results: t.Iterable[t.Any], *, check: bool = False) -> model.Re
     calls = read.read(results)
     starts = [call.start for call in calls if call.start is not None]
     ends = [call.end for call in calls if call.end is not None]
-    started, ended = (min(starts), max(ends)) if starts and not check else (None, None)
+    ended = max(ends) if ends and not check else None
     past = timeline.Past(calls, ended)
     swaps = _swaps(calls, past)
     pods = timeline.pod_lanes(calls, past, swaps)
     nodes = timeline.node_lines(calls, past, pods, check=check)
+    starts += [node.spans[0].start for node in nodes if node.spans]
+    started = min(starts) if ended is not None else None
     services, watched, refusals = _services(calls), _watched(calls), _refusals(pods)
     totals = _totals(calls, nodes, pods, services, watched, refusals, started, ended)
     return model.Report(
@@ -37,7 +39,7 @@ def build_report(results: t.Iterable[t.Any], *, check: bool = False) -> model.Re
             (model.Cluster(*read.texts(c.cluster, "context", "server")) for c in calls if c.cluster), model.NOWHERE
         ),
         check=check,
-        verdict=_verdict(calls, totals, watched, check=check),
+        verdict=_verdict(calls, totals, watched, moved=any(pod.moved for pod in pods), check=check),
         started=started,
         ended=ended,
         nodes=nodes,
@@ -208,12 +210,13 @@ def _totals(
     ended: float | None,
 ) -> model.Totals:
     requests, evicted = _sum(calls, "requests"), _sum(calls, "evicted")
+    names = {node.name for node in nodes}
     return model.Totals(
         nodes=len(nodes),
         nodes_done=sum(n.outcome in ("back", "parked", "unchanged") for n in nodes),
         nodes_failed=sum(n.outcome == "failed" for n in nodes),
         waves=max((n.wave for n in nodes), default=0),
-        pods_moved=sum(p.moved for p in pods),
+        pods_moved=sum(n.pods_moved for n in nodes) + sum(p.moved for p in pods if p.node not in names),
         pods_swapped=sum(p.moved and p.route == "swap" for p in pods),
         pods_left=sum(count for n in nodes for _reason, count in n.left),
         pods_failed=sum(p.failed for p in pods),
@@ -255,8 +258,9 @@ def _watched(calls: t.Iterable[read.Call]) -> tuple[model.Span, ...]:
 
 
 def _verdict(
-    calls: t.Sequence[read.Call], totals: model.Totals, watched: t.Sequence[model.Span], *, check: bool
+    calls: t.Sequence[read.Call], totals: model.Totals, watched: t.Sequence[model.Span], *, moved: bool, check: bool
 ) -> model.Verdict:
+    """``moved``: pods have moved in these calls, not only before them."""
     blocked = any(c.feasible is False for c in calls) or any(
         read.text(f.get("severity")) == "blocker" for c in calls for f in c.findings
     )
@@ -269,7 +273,7 @@ def _verdict(
         return "planned"
     if check:
         return "check"
-    if totals.pods_moved or totals.services_changed:
+    if moved or totals.services_changed:
         return "never_dark" if watched else "not_watched"
     if totals.nodes_failed or any(call.failed for call in calls):
         return "failed"

@@ -84,7 +84,7 @@ class NodeLine:
 
     @property
     def seconds(self) -> float | None:
-        """The time out of service, ``None`` if unknown."""
+        """The time out of service, from the cordon on, whoever made it; ``None`` if unknown."""
         return self.spans[-1].end - self.spans[0].start if self.spans else None
 
     @property

@@ -95,7 +95,7 @@ def headline(report: model.Report) -> str:
         "planned": f"Planned: {count(len(to_move(report)), 'pod')} to move",
         "check": "Check mode: nothing was changed",
         "nothing_to_do": "Nothing to do",
-        "no_pod_moved": "No pod had to move",
+        "no_pod_moved": "No pod was left to move" if totals.pods_moved else "No pod had to move",
         "failed": _failed(report),
         "not_watched": f"{count(totals.pods_moved, 'pod')} moved, no Service was watched",
     }

@@ -16,6 +16,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rep
 
 OF_PODS = frozenset({phases.What.REFUSED, phases.What.EVICTED, phases.What.GONE})
 SURGE = (phases.What.RAISED, phases.What.READY, phases.What.LOWERED)
+SKEW = 2.0
+"""Seconds: what a node's record says is by the API server's clock, which it tells to the second."""
 ENDS = frozenset({phases.Phase.BACK, phases.Phase.PARKED, phases.Phase.GONE})
 
 
@@ -58,7 +60,7 @@ def node_lines(
     calls: t.Sequence[read.Call], past: Past, pods: t.Iterable[model.PodLane], *, check: bool
 ) -> tuple[model.NodeLine, ...]:
     """Every node that a call, a wave or an event names, in the order of waves and calls."""
-    waves = _waves(calls)
+    waves, before = _waves(calls), _before(calls)
     waits = next((call.waits for call in calls if call.waves), {})
     named = (read.text(n["name"]) for call in calls for n in call.nodes)
     order = dict.fromkeys((*waves, *named, *past.nodes))
@@ -67,15 +69,16 @@ def node_lines(
     for name in order:
         outcome, message, failure = _ending(name, calls, past, check=check)
         mine = lanes.get(name, [])
+        since, moved = before.get(name, (None, 0))
         found.append(
             model.NodeLine(
                 name=name,
                 wave=waves.get(name, 0),
                 outcome=outcome,
                 message=message,
-                spans=() if check else _spans(past.nodes.get(name, ()), past.end),
+                spans=() if check else _spans(past.nodes.get(name, ()), past.end, since),
                 marks=_marks(e for e in past.nodes.get(name, ()) if _of_node(e)),
-                pods_moved=sum(p.moved for p in mine),
+                pods_moved=moved + sum(p.moved for p in mine),
                 pods_failed=sum(p.failed for p in mine),
                 left=left(mine),
                 waits=waits.get(name, ""),
@@ -83,6 +86,17 @@ def node_lines(
             )
         )
     return tuple(sorted(found, key=lambda line: (line.wave == 0, line.wave)))
+
+
+def _before(calls: t.Iterable[read.Call]) -> dict[str, tuple[float | None, int]]:
+    """Since when each node was out, and how many pods had left it, when it was first seen."""
+    found: dict[str, tuple[float | None, int]] = {}
+    for call in calls:
+        for raw in call.nodes:
+            if "out_since" in raw:
+                known = read.instant(raw["out_since"]), read.whole(raw.get("moved_before")) or 0
+                found.setdefault(read.text(raw["name"]), known)
+    return found
 
 
 def stays(pod: model.PodLane) -> bool:
@@ -142,19 +156,28 @@ def _ending(name: str, calls: t.Iterable[read.Call], past: Past, *, check: bool)
     return ("unfinished" if phase else "unchanged"), message, ""
 
 
-def _spans(told: t.Iterable[read.Event], end: float | None) -> tuple[model.Span, ...]:
+def _spans(told: t.Sequence[read.Event], end: float | None, since: float | None = None) -> tuple[model.Span, ...]:
+    """From the cordon to the return; what was before, since when the node was out already, is one span."""
     found: list[model.Span] = []
     phase: phases.Phase | None = None
-    since = 0.0
+    begun, back = 0.0, False
+
+    def earlier(until: float, *, still: bool = False) -> list[model.Span]:
+        before = not found and phase is None and since is not None and since < until - SKEW
+        return [model.Span("earlier", t.cast("float", since), until, open=still)] if before else []
+
     for event in told:
         following = _following(phase, event.phase)
+        back = event.phase in (phases.Phase.BACK, phases.Phase.GONE)
+        if following or back:
+            found += earlier(event.at)
         if following == phase:
             continue
         if phase:
-            found.append(model.Span(phase.value, since, event.at))
-        phase, since = following, event.at
-    if phase and end is not None:
-        found.append(model.Span(phase.value, since, end, open=True))
+            found.append(model.Span(phase.value, begun, event.at))
+        phase, begun = following, event.at
+    if end is not None:
+        found += [model.Span(phase.value, begun, end, open=True)] if phase else [] if back else earlier(end, still=True)
     return tuple(found)
 
 

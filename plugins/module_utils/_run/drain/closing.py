@@ -227,8 +227,7 @@ class Closing:
     def _recorded(self, site: node_drains.NodeDrain) -> Proof:
         """Write the proof into the node's record, on the condition that it is still out."""
         known = self._live.raw_node(site.name)
-        wanted = functools.partial(node_drains.drained, lacking=site.lacking)
-        why, _made = site.write(self.ctx, wanted, self.locks.fence, known=known)
+        why, _made = site.write(self.ctx, site.drained, self.locks.fence, known=known)
         return why or site.show(self.ctx, "drained", self.locks.fence) or "drained"
 
     def left_to_others(self) -> list[str]:

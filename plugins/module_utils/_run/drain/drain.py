@@ -197,7 +197,7 @@ class _Drain:
             site.outcome = outcomes.DrainOutcome.SELECTED_GONE
             site.message = f"Node {site.name} would lose the selected pods."
             return
-        proven = node_drains.drained(site.node, site.record, site.lacking) if site.node and site.record else None
+        proven = site.drained(site.node, site.record) if site.node and site.record else None
         shown = node_drains.predicted(self.ctx, site, self.live.raw_node(site.name))
         for change in (*shown[:-1], proven, *shown[-1:]):
             if change:

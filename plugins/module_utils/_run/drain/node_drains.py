@@ -41,8 +41,8 @@ class NodeDrain:
     """A node, its record, and a move for every pod; ``outcome`` is ``None`` while it is in work.
 
     ``raw`` is the node as it was last read to be written, or written. ``lacking`` are the DaemonSets that had no Ready
-    pod there when the drain began. ``stood`` is the node as it was last judged to be
-    still ours, with the record by which that was judged.
+    pod there when the drain began, ``moved`` is how many pods had left it before, by its record. ``stood`` is the node
+    as it was last judged to be still ours, with the record by which that was judged.
     """
 
     name: str
@@ -53,6 +53,7 @@ class NodeDrain:
     message: str = ""
     quiet_since: float = float("-inf")
     present: frozenset[str] = frozenset()
+    moved: int = 0
     raw: objects.Raw | None = None
     lacking: t.Collection[str] = ()
     stood: tuple[objects.Node | None, node_records.Record] | None = None
@@ -98,6 +99,7 @@ class NodeDrain:
             self.outcome, self.message = outcomes.DrainOutcome.UNKNOWN_NODE, f"There is no node {self.name}."
             return
         self.record, why = guard_call.claim(ctx, self.node)
+        self.moved = self.record.moved if self.record else 0
         if why:
             self.outcome, self.message = outcomes.DrainOutcome.FAILED, why.message
             if why.code != "bad_record":
@@ -133,6 +135,16 @@ class NodeDrain:
         self.raw = written.object
         return why, written.change
 
+    def drained(self, node: objects.Node, record: node_records.Record) -> api_changes.Change | None:
+        """The proof that nothing is left on the node that had to go.
+
+        With it goes which DaemonSets were ``lacking`` there when it was first drained: its return does not wait for
+        those; and how many pods have left it.
+        """
+        gone = sum(1 for move in self.moves.values() if move.outcome and move.outcome.moved)
+        prior = {"daemonsets": list(self.lacking), **record.prior}
+        return cordon.at_step(node, record, "drained", prior=prior, moved=self.moved + gone)
+
     def show(
         self, ctx: context.Context, phase: lifecycle.Phase, fence: surge_lease.NodesFence
     ) -> standing.Fallen | None:
@@ -151,16 +163,6 @@ class NodeDrain:
             "message": self.message,
             "pods": [_shown(move, now) for move in self.moves.values()],
         }
-
-
-def drained(
-    node: objects.Node, record: node_records.Record, lacking: t.Collection[str] = ()
-) -> api_changes.Change | None:
-    """The proof that nothing is left on the node that had to go.
-
-    With it goes which DaemonSets were ``lacking`` there when it was first drained: its return does not wait for those.
-    """
-    return cordon.at_step(node, record, "drained", prior={"daemonsets": list(lacking), **record.prior})
 
 
 def predicted(ctx: context.Context, site: NodeDrain, raw: objects.Raw | None) -> list[api_changes.Change | None]:

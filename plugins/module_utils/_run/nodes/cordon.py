@@ -90,7 +90,7 @@ def cordon(ctx: context.Context, options: node_steps.CordonOptions) -> context.R
             life.drop(ctx, lock, ended)
         if left:
             heartbeats.sweep(ctx, ctx.run.id)
-    return reading.result([task.to_dict() for task in tasks])
+    return reading.result([task.to_dict(ctx.clock) for task in tasks])
 
 
 def _act(ctx: context.Context, options: node_steps.CordonOptions, todo: list[node_steps.Task]) -> None:

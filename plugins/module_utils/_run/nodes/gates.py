@@ -139,7 +139,10 @@ def _soak(ctx: context.Context, nodes: snapshots.Snapshot, asked: Asked, seconds
 
 def _as_it_is(seen: snapshots.Snapshot, node: objects.Node) -> node_records.Record:
     """Stands for the record, which went with the return, so that what was bad before fails no gate."""
-    before = {"conditions": verify.state_before(node)["conditions"], "daemonsets": verify.lacking(seen, node)}
+    before: node_records.Prior = {
+        "conditions": verify.state_before(node)["conditions"],
+        "daemonsets": list(verify.lacking(seen, node)),
+    }
     return node_records.Record("", "", "", "", "", "returning", node.uid, "", before)
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, replace
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import clocks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     api_changes,
+    decoding,
     node_records,
     objects,
     outcomes,
@@ -89,9 +91,16 @@ class Task:
     def failed(self) -> bool:
         return self.outcome is not None and self.outcome.failed
 
-    def to_dict(self) -> dict[str, t.Any]:
-        record = self.wanted.public() if self.wanted else None
-        return {**outcomes.entry(self.name, self.outcome, self.message), "kept": list(self.kept), "record": record}
+    def to_dict(self, clock: clocks.Clock) -> dict[str, t.Any]:
+        known = self.record or self.wanted
+        since = decoding.moment(known.since) if known else None
+        return {
+            **outcomes.entry(self.name, self.outcome, self.message),
+            "kept": list(self.kept),
+            "record": self.wanted.public() if self.wanted else None,
+            "out_since": clock.here(since.timestamp()) if since else None,
+            "moved_before": known.moved if known else 0,
+        }
 
 
 def decide(ctx: context.Context, options: CordonOptions, task: Task) -> None:
