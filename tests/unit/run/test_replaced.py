@@ -298,7 +298,8 @@ def test_why_a_replacement_is_not_ready_is_said(waits: Make) -> None:
     stuck["status"]["conditions"].append(PENDING)
     served = objects.pod("served", owner=WEB)
     served["status"]["conditions"].append({**PENDING, "message": "of yesterday"})
-    assert one.missing(shop(served, slow, stuck)) == ["Deployment shop/web has 1 of 3 ready pods (0/3 nodes fit)"]
+    (text,) = one.missing(shop(served, slow, stuck))
+    assert text == "Deployment shop/web has 1 of 3 ready pods (Pod shop/stuck: 0/3 nodes fit)"
 
 
 def test_pods_without_a_selector_are_known_by_their_owner(waits: Make) -> None:

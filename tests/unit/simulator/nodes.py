@@ -26,7 +26,10 @@ ORPHAN_SECONDS = 40.0
 
 
 class Kubelets(Controller):
-    """Starts the pods of living nodes, makes them Ready, ends them. `dead` are nodes whose kubelet does nothing."""
+    """Starts the pods of living nodes, makes them Ready, ends them.
+
+    `dead` are nodes whose kubelet does nothing, `without_images` those that can pull none.
+    """
 
     name = "kubelets"
     watches = (PODS,)
@@ -36,6 +39,7 @@ class Kubelets(Controller):
     def __init__(self, *args: t.Any) -> None:
         super().__init__(*args)
         self.dead: set[str] = set()
+        self.without_images: set[str] = set()
         self._addresses: dict[str, str] = {}
         self._starting: dict[str, float] = {}
 
@@ -75,6 +79,9 @@ class Kubelets(Controller):
             return
         if self.machine.now < self._starting[uid]:
             return
+        if pod["spec"]["nodeName"] in self.without_images:
+            self._wait_for_images(key, pod)
+            return
         del self._starting[uid]
         ready = (pod["metadata"].get("annotations") or {}).get(READY) != "never"
         now = self.objects.wall()
@@ -107,6 +114,33 @@ class Kubelets(Controller):
         )
         if words := self.server.program.start(pod):
             self.crash(key, words)
+
+    def _wait_for_images(self, key: Key, pod: Raw) -> None:
+        """Tried every ten seconds, as kubelets do at first; in between they say that they wait."""
+        waited = [one["state"]["waiting"]["reason"] for one in pod["status"].get("containerStatuses") or ()]
+        failed = not waited or waited[0] != "ErrImagePull"
+        images = [container.get("image", "") for container in pod["spec"].get("containers") or ()]
+        pull = f'failed to pull and unpack image "{images[0]}": dial tcp: lookup registry.example: no such host'
+        states = [
+            {
+                "name": container.get("name", "c"),
+                "ready": False,
+                "started": False,
+                "restartCount": 0,
+                "lastState": {},
+                "state": {
+                    "waiting": {
+                        "reason": "ErrImagePull" if failed else "ImagePullBackOff",
+                        "message": pull if failed else f'Back-off pulling image "{images[0]}": ErrImagePull: {pull}',
+                    }
+                },
+            }
+            for container in pod["spec"].get("containers") or ()
+        ]
+        self.set_status(kinds.PODS, pod, containerStatuses=states)
+        pause = 1.0 if failed else 10.0
+        self._starting[pod["metadata"]["uid"]] = self.machine.now + pause
+        self.later(key, pause)
 
     def crash(self, key: Key, words: str) -> None:
         """The containers of a running pod end with these words, whenever they are started again."""

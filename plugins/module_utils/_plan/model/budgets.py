@@ -23,6 +23,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     option,
     reasons,
     snapshots,
+    unready,
 )
 
 Code = t.Literal[
@@ -171,11 +172,13 @@ def _refused(snapshot: snapshots.Snapshot, pod: objects.Pod, budget: objects.Bud
     needs = f"{name} ({rule(budget)}) needs {budget.desired} healthy pods and has {budget.healthy}"
     if not pod.ready:
         message = f"{needs}; {pod.ref} is not ready, and IfHealthyBudget allows its eviction only while the others are."
+        message += f" {found}." if (found := unready.beside(snapshot, pod)) else ""
         remedy = "Repair the pods, or set unhealthyPodEvictionPolicy: AlwaysAllow on the budget."
         return Verdict("unhealthy_blocked", message, remedy, ref)
     if budget.disrupted:
         needs += f"; {_admitted(budget)}"
-    return Verdict("spent", f"{needs}.", "Wait until its other pods are healthy again.", ref)
+    message = f"{needs}{unready.told(unready.beside(snapshot, pod))}."
+    return Verdict("spent", message, "Wait until its other pods are healthy again.", ref)
 
 
 def _not_synced(snapshot: snapshots.Snapshot, pod: objects.Pod, budget: objects.Budget) -> Verdict:

@@ -17,6 +17,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     decoding,
     names,
     pod_specs,
+    pod_status,
     printable,
     selectors,
     sharing,
@@ -175,7 +176,8 @@ class Pod(Object):
     may share it; the others were made for it. ``group`` is the PodGroup of its scheduling
     group (Kubernetes 1.36). ``responders`` are the names in its ``evictionResponders``. ``placed`` is what decides
     where it fits (``pod_specs``), ``looked_at`` says that a scheduler has seen it. It got its node at ``scheduled`` and
-    last became Ready at ``ready_since``; ``restarted`` says that a container was started again.
+    last became Ready at ``ready_since``; ``restarted`` says that a container was started again. ``trouble`` is what
+    keeps it from being ready, by its kubelet, and ``stuck`` says that a container does not start.
     """
 
     KIND, API_VERSION = "Pod", "v1"
@@ -203,6 +205,8 @@ class Pod(Object):
     scheduled: str = ""
     ready_since: str = ""
     restarted: bool = False
+    trouble: str = ""
+    stuck: bool = False
 
     @property
     def finished(self) -> bool:
@@ -232,6 +236,7 @@ class Pod(Object):
         conditions = {c["type"]: c.get("status") for c in status.get("conditions") or ()}
         since = {c["type"]: c.get("lastTransitionTime") or "" for c in status.get("conditions") or ()}
         requests: dict[str, str] = {}
+        trouble = pod_status.trouble(status)
         for index, container in enumerate(spec.get("containers") or ()):
             for resource, amount in ((container.get("resources") or {}).get("requests") or {}).items():
                 requests[f"{index}/{resource}"] = amount
@@ -260,6 +265,8 @@ class Pod(Object):
             scheduled=since.get("PodScheduled", ""),
             ready_since=since.get("Ready", ""),
             restarted=any(one.get("restartCount") for one in status.get("containerStatuses") or ()),
+            trouble=trouble.text,
+            stuck=trouble.stuck,
         )
 
 

@@ -20,6 +20,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     reasons,
     snapshots,
     taint_owners,
+    unready,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import scheduling
 
@@ -210,9 +211,13 @@ def _daemon_sets(
     passing: t.Collection[objects.Raw],
 ) -> list[reasons.Finding]:
     before = (record.prior.get("daemonsets") if record else None) or ()
-    remedy = "Check that pod, or wait for it."
-    missing = (name for name in lacking(snapshot, node, passing) if name not in before)
-    return [_blocker("daemonset_missing", node, f"DaemonSet {one} has no Ready pod on it", remedy) for one in missing]
+    found = []
+    for name in lacking(snapshot, node, passing):
+        there = [p for p in snapshot.pods_on({node.name}) if p.owner and f"{p.namespace}/{p.owner.name}" == name]
+        why = f"DaemonSet {name} has no Ready pod on it{unready.told(unready.why(snapshot, there))}"
+        if name not in before:
+            found.append(_blocker("daemonset_missing", node, why, "Check that pod, or wait for it."))
+    return found
 
 
 def _blocker(code: str, node: objects.Node, why: str, remedy: str) -> reasons.Finding:

@@ -22,6 +22,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     reasons,
     serving,
     snapshots,
+    unready,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import (
     pins,
@@ -126,7 +127,9 @@ def settled(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> str:
 
 def _count_differs(snapshot: snapshots.Snapshot, workload: objects.Workload) -> str:
     there = sum(1 for pod in snapshot.pods_of(workload) if not pod.deleting)
-    return f"{workload.ref} has {there} of {workload.replicas} pods" if there != workload.replicas else ""
+    if there == workload.replicas:
+        return ""
+    return f"{workload.ref} has {there} of {workload.replicas} pods{unready.told(unready.rejected(snapshot, workload))}"
 
 
 def scaler_of(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> objects.Autoscaler | None:
@@ -199,7 +202,8 @@ def waiting_for(
     counted = [p for p in pods if lowering or p.uid in surge.leaving or p.node not in leaving_nodes]
     for pod in counted:
         if not pod.ready:
-            return f"{pod.ref} is not ready" + (f" ({pod.phase})" if pod.phase != "Running" else "")
+            phase = pod.phase if pod.phase != "Running" else ""
+            return f"{pod.ref} is not ready{unready.told(pod.unschedulable or pod.trouble or phase)}"
     if workload.available < workload.replicas - (len(pods) - len(counted)):
         seconds = workload.spec.get("minReadySeconds") or 0
         return f"{workload.available} of {workload.replicas} pods are available (minReadySeconds {seconds})"
@@ -218,11 +222,9 @@ def blocked(
         return reasons.Reason("workload_gone", f"{surge.workload} is gone.", "Nothing to do.")
     if workload.replicas < surge.target:
         return _reverted(workload, surge)
-    for owner in (workload, *snapshot.owned_by(workload)):
-        if owner.failure and owner.current < owner.replicas:
-            why = f"One more pod of {workload.ref} is rejected: {owner.failure.rstrip('.')}."
-            remedy = "Make room for one more pod (quota, LimitRange, admission), or accept the interruption."
-            return reasons.Reason("surge_refused", why, remedy)
+    if rejected := unready.rejected(snapshot, workload):
+        remedy = "Make room for one more pod (quota, LimitRange, admission), or accept the interruption."
+        return reasons.Reason("surge_refused", f"{rejected[0].upper()}{rejected[1:]}.", remedy)
     newcomers = [p for p in active(snapshot, surge) if p.uid not in surge.leaving and p.created >= surge.created]
     for pod in newcomers:
         if pod.nominated and pod.unschedulable and not pod.node:
@@ -237,6 +239,10 @@ def blocked(
             why = f"{pod.ref} was scheduled to {pod.node} although that node is cordoned: the pod tolerates it."
             remedy = "Remove the toleration, or accept the interruption."
             return reasons.Reason("surge_on_leaving_node", why, remedy)
+        if pod.stuck:
+            why = f"{pod.ref} does not start on {pod.node}: {pod.trouble.rstrip('.')}."
+            remedy = "Repair what keeps it from starting there, or accept the interruption."
+            return reasons.Reason("surge_not_starting", why, remedy)
     return None
 
 

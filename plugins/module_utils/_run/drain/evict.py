@@ -25,6 +25,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     outcomes,
     phases,
     snapshots,
+    unready,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import eviction_requests, readiness
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards
@@ -196,7 +197,8 @@ class Evictor:
                 continue
             if found := self._short(move, snapshot):
                 self.waits.let_go(move, now, evicted=False)
-                move.block(found.object.kind, found.object.namespace, found.object.name, found.message)
+                why = unready.told(unready.beside(snapshot, move.pod))
+                move.block(found.object.kind, found.object.namespace, found.object.name, f"{found.message}{why}")
                 continue
             self._send(move)
 

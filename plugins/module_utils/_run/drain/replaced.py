@@ -7,7 +7,12 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import lookups, pod_plan, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    lookups,
+    pod_plan,
+    snapshots,
+    unready,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import detached
 
@@ -105,5 +110,4 @@ def _short(snapshot: snapshots.Snapshot, uid: str, before: int) -> str:
     ready = sum(1 for pod in living if pod.ready)
     if ready >= wanted:
         return ""
-    why = next((pod.unschedulable for pod in living if not pod.ready and pod.unschedulable), "")
-    return f"{workload.ref} has {ready} of {wanted} ready pods" + (f" ({why})" if why else "")
+    return f"{workload.ref} has {ready} of {wanted} ready pods{unready.told(unready.why(snapshot, living, workload))}"

@@ -32,7 +32,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.prot
 
 GRACE = 2.0
 """Seconds a refused or unplaced new pod is given: the scheduler or a quota may be just behind."""
-PATIENT_WITH = frozenset({"surge_refused", "surge_unschedulable"})
+PATIENCE_WITH = {"surge_refused": GRACE, "surge_unschedulable": GRACE, "surge_not_starting": 60.0}
+"""For how many seconds a reason has to last. Kubelets try again, and a registry may be away for a moment."""
 State = t.Literal["plan", "held", "raise", "wait", "ready", "undo", "undone"]
 Planner = t.Callable[[snapshots.Snapshot], t.Mapping[str, surge_records.Surge]]
 
@@ -388,7 +389,7 @@ class _Raising:
         case.blocked_since = case.blocked_since or now
         # A count that was put back takes a moment to end a pod, and it may be a leaving one.
         acting = why.code == "surge_reverted" and swap.settled(snapshot, case.held)
-        patient = why.code in PATIENT_WITH and now - case.blocked_since < GRACE
+        patient = now - case.blocked_since < PATIENCE_WITH.get(why.code, 0.0)
         if not acting and not patient:
             gone = why.code == "workload_gone"
             outcome = outcomes.WorkloadOutcome.ENDED if gone else outcomes.WorkloadOutcome(why.code)
