@@ -234,7 +234,9 @@ LOOPBACK = "0100007F"
 
 
 def test_everything_listens_on_loopback(labs: Labs, api: Api) -> None:
-    assert listening(labs.processes("one").values()) == {LOOPBACK}
+    running = labs.processes("one")
+    assert listening(running.values()) == {LOOPBACK}
+    assert listening([running["etcd"]]) == set(), "it asks nobody for a certificate, so it is behind a socket"
 
 
 @pytest.mark.whole

@@ -23,14 +23,13 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from lab_beside import equip
-from lab_place import STAGES, LabError, Place, alone, command_line, components, end, kubeconfig_option, processes
+from lab_place import STAGES, LabError, Place, alone, command_line, components, end, kubeconfig_option, ports, processes
 
 
 def trouble(place: Place, kubectl: str) -> str:
@@ -130,7 +129,7 @@ def start(place: Place, binaries: Mapping[str, str], metrics: bool, wait: int) -
     Under a lock until all of them serve, because two kwokctl at once would choose the same free ports.
     """
     for _attempt in range(ATTEMPTS):
-        with alone(Path(tempfile.gettempdir()) / f"kubeops-lab-{os.getuid()}.lock"):
+        with alone(ports()):
             create(place, binaries, wait)
             gone = ended(place, metrics, wait)
         if not gone:

@@ -10,6 +10,7 @@ import hashlib
 import os
 import shutil
 import signal
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -135,8 +136,24 @@ def end(place: Place) -> None:
 
 @contextmanager
 def alone(path: Path) -> Iterator[None]:
-    """Holds a lock; it is released with the process."""
+    """Holds a lock; it is released with the process.
+
+    Its directory may be everybody's: a link that somebody else has put there is not followed, and no file is emptied.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8") as lock:
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise LabError(f"{path} cannot be used as a lock ({error.strerror}): delete it") from error
+    try:
+        if os.fstat(lock).st_uid != os.getuid():
+            raise LabError(f"{path} cannot be used as a lock, because it belongs to another user: delete it")
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(lock)
+
+
+def ports() -> Path:
+    """The lock of whoever looks for free ports: one for all labs of a user."""
+    return Path(tempfile.gettempdir()) / f"kubeops-lab-{os.getuid()}.lock"

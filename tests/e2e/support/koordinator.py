@@ -7,16 +7,15 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import http.client
 import json
 import os
 import signal
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import lab_place
 import yaml
 from witness.api import ApiError
 from witness.log import Json
@@ -73,8 +72,7 @@ def restart_api_server(lab: Lab) -> None:
             return False
         return True
 
-    with (Path(tempfile.gettempdir()) / f"kubeops-lab-{os.getuid()}.lock").open("w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with lab_place.alone(lab_place.ports()):
         os.kill(pid, signal.SIGKILL)
         until(lambda: process(lab, "kube-apiserver") == 0, 10, "the API server has ended")
         until(ready, RESTART, f"the API server is ready again, see {log}", every=0.5)
