@@ -149,6 +149,7 @@ nodes:
         - V(returning) - the node is on its way back.
         - V(parked) - the node stays out of service.
         - V(uncordoned) - the node is in service again, without a record.
+        - V(replaced) - the node was registered again while it was out, so nothing of its maintenance is left on it.
         - V(already_cordoned) - the node was already cordoned or drained.
         - V(already_out) - the node was already out.
         - V(already_returning) - the node was already returning.

@@ -306,6 +306,8 @@ class _Playbook:
         returning = done + (list(worked) if given.on_failure == "release" else [])
         if stay := [name for name in ready if name not in returning]:
             told.append(self._call("parked", self._cordon("parked", stay), run))
+            if over := _over(told[-1]):
+                told.append(self._call("absent", lambda ctx: guard(ctx, GuardOptions("absent", tuple(over))), run))
         if not returning:
             return [], ""
         uncordoned: list[str] = []
@@ -319,6 +321,7 @@ class _Playbook:
             if noted := [name for name in verified if name not in worked]:
                 self.call_nodes("noted", self._state("noted", nodes=tuple(noted)), run, told)
             released = _good(back) if given.on_failure == "release" else verified
+            released = [*released, *(name for name in _over(back) if name not in released)]
             if released:
                 uncordoned = self._give_back(released, run, told)
         except _Broken as broken:
@@ -414,6 +417,12 @@ def _enums(value: t.Any) -> t.Iterator[enum.Enum]:
     elif isinstance(value, (dict, list, tuple)):
         for item in value.values() if isinstance(value, dict) else value:
             yield from _enums(item)
+
+
+def _over(result: Result) -> list[str]:
+    """Nodes that are gone, or have lost their records."""
+    ended = ("gone", "replaced", "not_in_maintenance_yet")
+    return [node["name"] for node in result.data.get("nodes", ()) if node["outcome"] in ended]
 
 
 def _good(result: Result) -> list[str]:

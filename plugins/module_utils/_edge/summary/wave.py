@@ -128,6 +128,17 @@ class Wave:
         return done + (self.failed_work if self.on_failure == "release" else [])
 
     @functools.cached_property
+    def over(self) -> list[str]:
+        """The nodes that are gone or were registered again while they were out: nothing keeps them out any more."""
+        ended = (
+            outcomes.CordonOutcome.GONE,
+            outcomes.CordonOutcome.REPLACED,
+            outcomes.CordonOutcome.NOT_IN_MAINTENANCE_YET,
+        )
+        found = (entry for entry in replies.entries(*self.of("returning", "parked")) if entry.get("outcome") in ended)
+        return replies.names(found)
+
+    @functools.cached_property
     def not_rebooted(self) -> list[str]:
         """The returning nodes whose hosts did not have to be rebooted."""
         return [node for node in self.returning if self.work and self.work[node].get("not_rebooted") in (True, "True")]
@@ -180,7 +191,7 @@ class Wave:
             "To continue, run the same command again. To return the node to service: "
             f"ansible-playbook kubeops.node_maintenance.release -e maintain_nodes={node}"
         )
-        stays = (kept or not_back) and node not in self.uncordoned and not self.check
+        stays = (kept or not_back) and node not in (*self.uncordoned, *self.over) and not self.check
         outcome = outcomes.PlaybookOutcome.FAILED_TASKS if worked else outcomes.PlaybookOutcome.FAILED
         return replies.failure(node, why, remedy if stays else None, outcome)
 
@@ -203,7 +214,7 @@ def wave(answers: replies.Answers, **known: t.Any) -> dict[str, t.Any]:
       and of them ``not_rebooted`` those whose hosts did not have to be;
     * ``finished``: those that passed the gates after their work. ``others``: the other runs to be told about them;
     * ``held``: those that stay out because of a hook. ``released``: those to be tainted, ``untainted``: those where
-      that failed, ``give_back``: the others of them;
+      that failed, ``give_back``: the others of them, and those that are ``over``: gone, or registered again;
     * ``not_back``: those that returned only in part;
     * ``done``: those that are where they should be, ``failed``: an entry about each of the others.
     """
@@ -211,6 +222,7 @@ def wave(answers: replies.Answers, **known: t.Any) -> dict[str, t.Any]:
     through = found.passed("returning" if found.on_failure == "release" else "verify")
     released = replies.without(through, found.unhooked)
     untainted = replies.names(replies.failed(*found.of("taint")))
+    give_back = replies.without(released, untainted)
     return {
         "stop": found.stop,
         "drained": found.drained,
@@ -224,7 +236,8 @@ def wave(answers: replies.Answers, **known: t.Any) -> dict[str, t.Any]:
         "held": replies.without(through, released),
         "released": released,
         "untainted": untainted,
-        "give_back": replies.without(released, untainted),
+        "give_back": [*give_back, *(node for node in found.over if node in found.returning and node not in give_back)],
+        "over": found.over,
         "not_back": replies.without(found.returning, found.uncordoned),
         "done": [] if found.stop else found.done,
         "failed": [] if found.stop else found.failed,

@@ -120,6 +120,12 @@ class Record:
         return {**data, "prior": dict(self.prior), "added": [dict(x) for x in self.added], "marks": marks}
 
 
+def once_over(run: str) -> str:
+    """How to go on with a run whose tasks may still be at work on a host, or to undo it, once they are not."""
+    recover = f"`ansible-playbook kubeops.node_maintenance.recover -e recover_run={run}`"
+    return f"If they are not: run the playbook again with -e maintain_run={run}, or {recover}."
+
+
 _FIELDS = tuple(one.name for one in fields(Record))
 
 

@@ -64,6 +64,7 @@ class CordonOutcome(Outcome):
     RETURNING = "returning", "the node is on its way back"
     PARKED = "parked", "the node stays out of service"
     UNCORDONED = "uncordoned", "the node is in service again, without a record"
+    REPLACED = "replaced", "the node was registered again while it was out, so nothing of its maintenance is left on it"
     ALREADY_CORDONED = "already_cordoned", "the node was already cordoned or drained"
     ALREADY_OUT = "already_out", "the node was already out"
     ALREADY_RETURNING = "already_returning", "the node was already returning"

@@ -7,7 +7,13 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import api_changes, names, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    api_changes,
+    lock_leases,
+    names,
+    node_records,
+    objects,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
 
 
@@ -61,4 +67,14 @@ def held(what: str, lease: objects.Raw) -> str:
     by, since = (meta.get("annotations") or {}).get(names.LOCK_DETAILS), spec.get("acquireTime")
     words = [f"{what} is held by run {holder_of(lease) or 'nobody'}", f"of {by}" if by else ""]
     words += [f"since {since}" if since else "", f"(Lease {meta.get('namespace')}/{meta.get('name')})"]
-    return " ".join(word for word in words if word)
+    text = " ".join(word for word in words if word)
+    tasks = "its tasks may still be running on the host. " + node_records.once_over(holder_of(lease)).rstrip(".")
+    return f"{text}; {tasks}" if of_tasks(lease) else text
+
+
+def of_tasks(lock: objects.Raw) -> bool:
+    """Whether it is the lock of a node, left for as long as the tasks of its run may take: nobody renews it."""
+    of_node = lock["metadata"]["name"].startswith(names.NODE_LEASE_PREFIX)
+    return bool(
+        of_node and lock_leases.duration_of(lock) > lock_leases.IDLE and not any(lock_leases.heartbeat_of(lock))
+    )

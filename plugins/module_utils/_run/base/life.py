@@ -154,7 +154,11 @@ def left_locks(
     if run.id:
         its = [lease for lease in found if holders.holder_of(lease) == run.id]
         return [lock_leases.Seen.among(lease, leases) for lease in its]
-    return list(silent(ctx, filter(is_ours, found)).values())
+    dead = silent(ctx, ours := list(filter(is_ours, found)))
+    for lease in ours:
+        if holders.of_tasks(lease) and place_of(lease) not in dead:
+            ctx.tell(phases.What.KEPT, holders.held(f"Node {node_of(lease)}", lease), node=node_of(lease))
+    return list(dead.values())
 
 
 def node_of(lock: objects.Raw) -> str:
@@ -187,12 +191,14 @@ def drop(ctx: context.Context, seen: lock_leases.Seen, ended: set[str], what: st
         server_fence.forget(ctx, name, holders.holder_of(lock))
 
 
-def silent(ctx: context.Context, leases: t.Iterable[objects.Raw]) -> dict[Place, lock_leases.Seen]:
+def silent(
+    ctx: context.Context, leases: t.Iterable[objects.Raw], over: str | None = None
+) -> dict[Place, lock_leases.Seen]:
     """Which of the leases are not renewed: all are watched together, each for its own duration or its heartbeat's.
 
     Any write counts as a renewal, a deletion too, but not that of a heartbeat. A lease that was left for the duration
-    of somebody's tasks counts as alive. So does a run's own one until it has expired on the server's clock; then it is
-    watched for a minute.
+    of somebody's tasks counts as alive, unless it is of the run whose tasks are ``over``. So does a run's own one until
+    it has expired on the server's clock; then it is watched for a minute.
 
     Raises:
         ClusterError: they may not be read, or the server could not be reached.
@@ -200,7 +206,7 @@ def silent(ctx: context.Context, leases: t.Iterable[objects.Raw]) -> dict[Place,
     leases, dead = list(leases), {}
     watched = {place_of(lease): lock_leases.Seen.among(lease, leases) for lease in leases}
     since = dict.fromkeys(watched, ctx.clock.now())
-    needed = {place: _silence(ctx, seen) for place, seen in watched.items()}
+    needed = {place: _silence(ctx, seen, over) for place, seen in watched.items()}
     while watched:
         for place, seen in list(watched.items()):
             if not holders.holder_of(seen.lease) or ctx.clock.now() - since[place] >= needed[place]:
@@ -217,11 +223,13 @@ def silent(ctx: context.Context, leases: t.Iterable[objects.Raw]) -> dict[Place,
             if fresh is None or fresh.shows_life(before):
                 del watched[place]
             elif fresh.differs(before):
-                watched[place], since[place], needed[place] = fresh, ctx.clock.now(), _silence(ctx, fresh)
+                watched[place], since[place], needed[place] = fresh, ctx.clock.now(), _silence(ctx, fresh, over)
     return dead
 
 
-def _silence(ctx: context.Context, seen: lock_leases.Seen) -> float:
+def _silence(ctx: context.Context, seen: lock_leases.Seen, over: str | None) -> float:
     """For how many seconds the lease has to stay unchanged to be dead."""
+    if holders.of_tasks(seen.lease) and holders.holder_of(seen.lease) == over:
+        return 0.0
     ran_out = seen.duration > locking.IDLE and is_sign(seen.lease) and not shown(ctx, [seen.lease])
     return locking.IDLE if ran_out else seen.duration

@@ -51,6 +51,9 @@ DONE: t.Mapping[node_steps.State, str] = {
 }
 
 
+UNRECORDED = (outcomes.CordonOutcome.NOT_IN_MAINTENANCE, outcomes.CordonOutcome.NOT_IN_MAINTENANCE_YET)
+
+
 def cordon(ctx: context.Context, options: node_steps.CordonOptions) -> context.Result:
     """Bring every node to the state.
 
@@ -80,17 +83,31 @@ def cordon(ctx: context.Context, options: node_steps.CordonOptions) -> context.R
             both = (task.shown, task.change) if first_shown else (task.change, task.shown)
             for change in (change for change in both if change):
                 act.apply(ctx, change)
-    # A start that was killed right after its last patch of a node has left the lock behind.
-    free = [task.name for task in tasks if not task.raw or task.outcome is outcomes.CordonOutcome.NOT_IN_MAINTENANCE]
-    if free and ctx.run and options.state == "uncordoned":
-        left = life.left_locks(ctx, ctx.run, free, locking.lease_namespace(ctx, options.lease_namespace))
-        ended: set[str] = set()
-        for lock in left:
-            handshakes.take_back_on(ctx, life.node_of(lock.lease))
-            life.drop(ctx, lock, ended)
-        if left:
-            heartbeats.sweep(ctx, ctx.run.id)
+    _drop_left_locks(ctx, options, [task for task in tasks if not task.raw or task.outcome in UNRECORDED])
     return reading.result([task.to_dict(ctx.clock) for task in tasks])
+
+
+def _drop_left_locks(ctx: context.Context, options: node_steps.CordonOptions, tasks: list[node_steps.Task]) -> None:
+    """Delete the locks of nodes that are gone or have no record: nobody else would.
+
+    A start that was killed right after its last patch of a node has left its lock, and tasks that delete a node or
+    register it again leave that of their own start. Only the way back is for locks of other starts.
+    """
+    back, run = options.state == "uncordoned", ctx.run
+    if not tasks or run is None or options.state == "cordoned" or not (run.id or back):
+        return
+    by_name = {task.name: task for task in tasks}
+    left = life.left_locks(ctx, run, by_name.keys(), locking.lease_namespace(ctx, options.lease_namespace))
+    left = [lock for lock in left if back or context.Run.parse(lock.lease["spec"]["holderIdentity"]) == run]
+    ended: set[str] = set()
+    for lock in left:
+        name = life.node_of(lock.lease)
+        if options.state == "returning":
+            node_steps.judge_new(by_name[name], lock.lease)
+        handshakes.take_back_on(ctx, name)
+        life.drop(ctx, lock, ended)
+    if left:
+        heartbeats.sweep(ctx, run.id)
 
 
 def _act(ctx: context.Context, options: node_steps.CordonOptions, todo: list[node_steps.Task]) -> None:

@@ -188,6 +188,15 @@ def _decide_unrecorded(ctx: context.Context, options: CordonOptions, task: Task,
         task.kept = (f"node {node.name} was cordoned before by somebody else and stays so afterwards",)
 
 
+def judge_new(task: Task, lock: objects.Raw) -> None:
+    """That the node was registered again after its lock was taken, for a node without a record."""
+    created = decoding.moment((task.raw or {}).get("metadata", {}).get("creationTimestamp", ""))
+    taken = decoding.moment((lock.get("spec") or {}).get("acquireTime", ""))
+    if created and taken and created > taken:
+        task.outcome = outcomes.CordonOutcome.REPLACED
+        task.message = f"Node {task.name} was registered again while it was out, so it is as new."
+
+
 def _may_adopt(options: CordonOptions, record: node_records.Record, run_id: str) -> bool:
     """Whether the record of another start may be taken over at all; the lock decides whether it may be now.
 
@@ -202,9 +211,6 @@ def _may_adopt(options: CordonOptions, record: node_records.Record, run_id: str)
 def _refusal(name: str, record: node_records.Record, options: CordonOptions) -> str:
     where = f"run {record.run} of {record.by} (since {record.since}, step {record.step})"
     if record.step == "out":
-        return (
-            f"Node {name} is out of service for the tasks of {where}, which may still be running on the host. "
-            f"If they are not: run the playbook again with -e maintain_run={record.run}, "
-            f"or `ansible-playbook kubeops.node_maintenance.recover -e recover_run={record.run}`."
-        )
+        text = f"Node {name} is out of service for the tasks of {where}, which may still be running on the host."
+        return f"{text} {node_records.once_over(record.run)}"
     return f"Node {name} belongs to {where}; a call of another start may not bring it to {options.state}."

@@ -146,7 +146,7 @@ def recover(ctx: context.Context, *, finished: bool, parked: bool) -> context.Re
     loose = [lease for lease in found.snapshot.leases if _is_loose(found, lease, wanted)]
     # Whether a run is alive matters only if its stored run may be deleted, and takes a minute to find out.
     loose = [lease for lease in loose if _is_lock(lease) or not (finished or holders.holder_of(lease) in staying)]
-    silent = _side_by_side(ctx, by_run, loose, done, explicit=bool(wanted))
+    silent = _side_by_side(ctx, by_run, loose, done, named=wanted)
     _orphans(ctx, found, wanted, done)
     _loose_locks(ctx, [x for x in loose if _is_lock(x)], silent, done)
     heartbeats.sweep(ctx, wanted or "")
@@ -200,13 +200,13 @@ def _side_by_side(
     loose: t.Sequence[objects.Raw],
     done: _Recovery,
     *,
-    explicit: bool,
+    named: str | None,
 ) -> dict[life.Place, lock_leases.Seen]:
     """Give the nodes of all runs back and watch the loose leases meanwhile; returns those that nobody renews."""
     silent = {life.place_of(lease): lock_leases.Seen.among(lease, loose) for lease in loose} if ctx.check else {}
     with ctx.clock.pool(act.AT_ONCE, "recover") as pool:
-        watching = None if ctx.check else pool.submit(life.silent, ctx, loose)
-        back = functools.partial(_give_back, ctx, explicit=explicit)
+        watching = None if ctx.check else pool.submit(life.silent, ctx, loose, named)
+        back = functools.partial(_give_back, ctx, explicit=bool(named))
         for entries in pool.map(lambda item: back(*item), by_run.items()):
             for entry in entries:
                 done.add(entry)
@@ -303,6 +303,8 @@ def _loose_locks(
         elif not node:
             text = f"the lock of {what} is still renewed by run {holders.holder_of(lease)}"
             ctx.tell(phases.What.WAITING, f"{text}, so it stays")
+        elif holders.of_tasks(lease):
+            done.add(outcomes.entry(node, outcomes.StateOutcome.LEFT, f"{holders.held(f'Node {node}', lease)}."))
         else:
             text = f"The lock of node {node} is still renewed by run {holders.holder_of(lease)}."
             done.add(outcomes.entry(node, outcomes.StateOutcome.HELD, text))

@@ -254,7 +254,8 @@ def ended(ctx: context.Context, *, failed: bool) -> context.Result:
     if not failed:
         forget(ctx, run.id, marked=False)
         return context.Result({"nodes": []}, message=f"Run {run.id} ended.")
-    if not run.finished and not bad and run.id not in {record.run for record in found.values()}:
+    unused = not run.finished and not bad and run.id not in {record.run for record in found.values()}
+    if unused and not _left_to_tasks(ctx, run.id):
         forget(ctx, run.id, marked=False)
         text = "with failures and nothing to resume; the same command starts a new run."
         return context.Result({"nodes": []}, message=f"Run {run.id} ended {text}")
@@ -268,6 +269,12 @@ def ended(ctx: context.Context, *, failed: bool) -> context.Result:
     writing.write(ctx, stored_runs.run_ref(run.id), decide)
     life.hide(ctx, me.id, me.nonce)
     return context.Result({"nodes": []}, message=f"Run {run.id} ended with failures; the same command resumes it.")
+
+
+def _left_to_tasks(ctx: context.Context, run_id: str) -> bool:
+    """Whether the run has left a lock for tasks, of a node that lost its record: only under its name it goes on."""
+    places = (names.NAMESPACE, locking.lease_namespace(ctx, None))
+    return any(holders.of_tasks(one) for one in life.leases_in(ctx, places) if holders.holder_of(one) == run_id)
 
 
 def _drop_left_locks(ctx: context.Context, run: state.StoredRun, out: t.Collection[str]) -> None:
