@@ -40,6 +40,7 @@ class ActionModule(ActionBase):
             answer.update(feasible=True, findings=[], pods=[], waves=[names[:1], names[1:]], wave_seconds=[1, 1])
         if module == "maintenance_state":
             answer.update(traces=[], resumable=None, run="ab12/00000001", msg="Run ab12.")
+            answer.update(cluster={"context": "lab", "server": ""})
         if module == "maintenance_report":
             answer.update(html="report.html", summary="")
         return answer
