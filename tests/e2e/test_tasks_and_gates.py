@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -74,6 +76,47 @@ def test_when_the_users_tasks_fail_the_node_stays_out(arena: Arena, play: Player
     seen.all_held()
     assert seen.dark_seconds(web) == 0
     assert len(seen.new_pods(web)) == 1
+
+
+REGISTERED = """
+import json, subprocess, sys
+kubectl, node = sys.argv[1:-1], sys.argv[-1]
+meta = json.loads(subprocess.check_output([*kubectl, "get", "node", node, "-o", "json"]))["metadata"]
+notes = {key: value for key, value in meta["annotations"].items() if key.startswith(("lab.", "kwok."))}
+labels = {key: value for key, value in meta["labels"].items() if not key.startswith(("node.", "remediation."))}
+again = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node, "labels": labels, "annotations": notes}}
+subprocess.check_call([*kubectl, "delete", "node", node])
+subprocess.run([*kubectl, "create", "-f", "-"], input=json.dumps(again).encode(), check=True)
+subprocess.check_call([*kubectl, "wait", "--for=condition=Ready", "node/" + node, "--timeout=60s"])
+"""
+
+
+@pytest.mark.whole
+def test_a_node_that_the_tasks_register_again_returns_and_leaves_nothing(arena: Arena, play: Player) -> None:
+    """Also where they fail after that: the same command is not in its own way."""
+    here, _unused = arena.nodes(2)
+    arena.deployment("web", 2, on=here)
+    kubectl = [str(play.lab.kubectl), "--kubeconfig", str(play.lab.kubeconfig)]
+    argv = [sys.executable, "-c", REGISTERED, *kubectl, here]
+    register: Json = {"name": "Register", "ansible.builtin.command": {"argv": argv}}
+    tasks = play.tasks(register, FAIL)
+    arguments: Json = {"maintain_nodes": [here], "maintain_tasks": tasks, "inventory": play.hosts([here])}
+
+    def left() -> list[Json | None]:
+        guards = [each for each in arena.all("PodDisruptionBudget") if objects.name(each).startswith(objects.GUARD)]
+        return [arena.find("Lease", f"node-{here}", OWN_NAMESPACE), arena.record(here), *guards]
+
+    failed = play("maintain", **arguments)
+    assert not failed.ok
+    assert left() == [None, None]
+    assert "stays out of service" not in failed.text
+    Path(tasks).write_text(json.dumps([register]), encoding="utf-8")
+    run = play("maintain", **arguments)
+    assert run.ok, run.text
+    assert left() == [None, None]
+    assert not arena.is_cordoned(here)
+    outcomes = [node["outcome"] for call in run.of("node_cordon") for node in call["nodes"]]
+    assert "replaced" in outcomes
 
 
 @pytest.mark.whole

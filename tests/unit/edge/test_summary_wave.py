@@ -234,6 +234,28 @@ def test_a_wave_that_does_not_fit_any_more_is_not_begun_and_blames_no_node() -> 
     assert (came["failed"], came["lost"]) == ([], [])
 
 
+def about(outcome: str, *, failed: bool = False) -> dict[str, Any]:
+    """The answer of a call about node b with this outcome, while all was well with a."""
+    told = {"name": "b", "failed": failed, "outcome": outcome, "message": "It is as new."}
+    return {"nodes": [*answer("a")["nodes"], told], "failed": failed, "msg": ""}
+
+
+@pytest.mark.parametrize(("outcome", "over"), [("replaced", ["b"]), ("gone", ["b"]), ("ok", [])])
+def test_a_node_that_is_gone_or_new_is_given_back_although_it_passed_no_gate(outcome: str, over: list[str]) -> None:
+    came = asked({**whole("a", "b"), "returning": about(outcome), "verify": answer("a", b="No.")}, tasks="patch.yml")
+    assert (came["over"], came["give_back"]) == (over, ["a", *over])
+
+
+@pytest.mark.parametrize(("outcome", "stays"), [("not_in_maintenance_yet", False), ("parked", True)])
+def test_a_new_node_whose_work_failed_is_not_told_to_stay_out(outcome: str, stays: bool) -> None:
+    came = asked(
+        {**whole("a", "b"), "parked": about(outcome, failed=not stays), "verify": answer("a"), "uncordon": answer("a")},
+        tasks="patch.yml",
+        works=[DONE, {"outcome": "failed", "message": "kubeadm join failed."}],
+    )
+    assert (STAYS in failures(came)["b"]) is stays
+
+
 def test_in_check_mode_a_node_is_done_that_could_be_emptied() -> None:
     answers = {"cordon": answer("a", "b"), "protect": answer("a", "b"), "migrate": answer("a", b="No room.")}
     came = asked(answers, check=True, tasks="patch.yml", on_failure="keep")
