@@ -35,8 +35,8 @@ class Call:
 
     @property
     def bound(self) -> int:
-        """Evictions + refusals + 18 + 2 per node + lease renewals (no swaps here)."""
-        return self.evictions + self.refusals + 18 + 2 * self.nodes + self.renewals
+        """Evictions + refusals + 18 + 3 per node + lease renewals (no swaps here)."""
+        return self.evictions + self.refusals + 18 + 3 * self.nodes + self.renewals
 
 
 @dataclass(frozen=True, slots=True)

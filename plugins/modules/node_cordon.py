@@ -32,7 +32,8 @@ options:
         taken out of service, so that they receive no more traffic.
       - V(returning) removes our taint but keeps the cordon, so that DaemonSet pods come back before any other.
       - V(parked) leaves the nodes out of service with no run working on them. Any later call may take them over.
-      - V(uncordoned) returns the nodes to service.
+      - V(uncordoned) returns the nodes to service. Workloads whose pods fitted on no other node are waited for until
+        they are complete, three minutes at most; RV(nodes[].kept) says what still is not.
     type: str
     choices: [cordoned, out, returning, parked, uncordoned]
     default: cordoned
@@ -166,7 +167,10 @@ nodes:
       sample: cordoned
     failed: {description: Whether it failed., type: bool}
     message: {description: "The outcome as a sentence, with the remedy for failures.", type: str}
-    kept: {description: What others changed and what was therefore left as it is., type: list, elements: str}
+    kept:
+      description: What others changed and what was therefore left as it is, and what does not run again yet.
+      type: list
+      elements: str
     record: {description: "The record on the node, without the nonce; C(null) if there is none.", type: dict}
     out_since:
       description: Since when the node is out of service, by the clock of the machine that made the call.

@@ -58,6 +58,9 @@ options:
     description:
       - What to wait for. V(gone) means that the pods themselves are gone, V(replacement) that their replacements are
         ready elsewhere, V(volumes) that their volumes are detached.
+      - A replacement for which the scheduler finds no node for 15 seconds is not waited for any longer, if the budget
+        of its workload holds without it and other pods of it serve; see RV(nodes[].pending).
+      - What is waited for stands in the node's record, so a call that continues another one waits for the same.
     type: list
     elements: str
     choices: [gone, replacement, volumes]
@@ -130,6 +133,7 @@ nodes:
         - V(needs_guard), a failure - a pod has no budget, so pdb_guard has to create a guard first.
         - V(timed_out), a failure - the timeout expired; the message names what is left and what blocked it.
         - V(failed), a failure - a pod could not be moved, or the API server refused.
+        - V(no_room), a failure - successors of its pods fit on no other node, so no more of its pods may leave.
         - V(replaced), a failure - the node was deleted, and another one is registered under its name.
         - V(uncordoned), a failure - somebody uncordoned the node, and it is not cordoned again.
         - V(untainted), a failure - somebody removed our taint, and it is not set again.
@@ -187,6 +191,14 @@ nodes:
         blocked_by:
           description: What blocked it, if anything did, with C(kind), C(namespace), C(name) and C(message).
           type: dict
+    pending:
+      description:
+        - Workloads that stay short of ready pods until the node is back, because the scheduler finds no other place for
+          their pods. C(ready) of C(wanted) are ready; C(reason) is what the scheduler says.
+      returned: when the node is drained and there are some
+      type: list
+      elements: dict
+      sample: [{kind: Deployment, namespace: shop, name: web, ready: 2, wanted: 3, reason: 0/3 nodes are available}]
     hooks:
       description:
         - The hooks of its pods with their C(key), C(state) and variables. The state is V(due), V(begun), V(done) or

@@ -28,14 +28,14 @@ def crowd(arena: Arena, nodes: list[str], per_node: int) -> list[Workload]:
 
 
 def spent(seen: Seen, run: Run, nodes: int) -> None:
-    """Evictions + refusals + 18 + 2 per node + lease renewals, and not one request more.
+    """Evictions + refusals + 18 + 3 per node + lease renewals, and not one request more.
 
     Most of the 18 are watches with their lists: pods, nodes, budgets, endpoints and owners are followed live.
     """
     requests = seen.requests
     tries = [request for request in requests if request.evicts]
     renewals = [request for request in requests if request.resource == "leases" and request.writes]
-    allowed = len(tries) + 18 + 2 * nodes + len(renewals)
+    allowed = len(tries) + 18 + 3 * nodes + len(renewals)
     assert len(requests) <= allowed, seen.counted("verb", "resource", "subresource")
     assert run.answer["summary"]["requests"] <= len(requests)
     assert run.answer["summary"]["evicted"] == len(seen.evictions())

@@ -17,6 +17,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pla
 
 Raw = dict[str, t.Any]
 WEB = objects.Ref("Deployment", "web", "shop")
+SNAPSHOT = Snapshot()
 
 
 def node(name: str, cpu: str = "2", **spec: t.Any) -> Raw:
@@ -65,7 +66,7 @@ def test_a_pod_that_has_finished_has_no_successor_and_takes_no_room_for_one(phas
 @pytest.mark.parametrize("route", ["evict", "swap", "job"])
 def test_what_fits_nowhere_is_warned_of(route: pod_plan.Route) -> None:
     plans, found = made([node("n1"), node("n2", "1")], [pod("a", "n1")], [("n1",)], route)
-    (finding,) = findings.findings(plans, found)
+    (finding,) = findings.findings(SNAPSHOT, plans, found, [("n1",)])
     assert (finding.code, finding.severity, finding.object) == ("fits_nowhere", "warning", str(WEB))
     assert "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable." in finding.message
     assert "Add a node" in finding.remedy
@@ -74,7 +75,7 @@ def test_what_fits_nowhere_is_warned_of(route: pod_plan.Route) -> None:
 def test_a_swap_for_which_others_leave_no_room_says_so() -> None:
     plans, found = made([node("n1"), node("n2")], [pod("a", "n1"), pod("b", "n1")], [("n1",)], "swap")
     assert [found[name].first for name in ("a", "b")] == [False, True]
-    (finding,) = findings.findings(plans, found)
+    (finding,) = findings.findings(SNAPSHOT, plans, found, [("n1",)])
     assert "after the pods that are placed before it" in finding.message
 
 
@@ -104,7 +105,7 @@ def test_whom_it_preempts_and_who_starves() -> None:
     plans, found = made([node("n1"), node("n2")], pods, [("n1",)])
     assert (found["a"].fits, found["a"].target) == (True, "n2")
     assert found["a"].victims == found["a"].starved == ("Pod shop/low",)
-    assert [finding.code for finding in findings.findings(plans, found)] == ["preempts"]
+    assert [finding.code for finding in findings.findings(SNAPSHOT, plans, found, [("n1",)])] == ["preempts"]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +120,7 @@ def test_what_is_not_forecast_says_so(spec: Raw, text: str) -> None:
     plans, found = made([node("n1"), node("n2")], [pod("a", "n1", **spec)], [("n1",)])
     assert found["a"].fits is None
     assert text in found["a"].text
-    assert findings.findings(plans, found) == []
+    assert findings.findings(SNAPSHOT, plans, found, [("n1",)]) == []
 
 
 def test_a_scheduler_that_nobody_runs() -> None:
@@ -152,7 +153,7 @@ def test_a_scheduler_that_nobody_runs() -> None:
 def test_pods_of_one_workload_that_fit_nowhere_are_one_finding(count: int, told: str) -> None:
     pods = [pod(f"p{number}", "n1", cpu="100m", nodeSelector={"host": "n1"}) for number in range(count)]
     plans, found = made([node("n1"), node("n2")], pods, [("n1",)])
-    (finding,) = findings.findings(plans, found)
+    (finding,) = findings.findings(SNAPSHOT, plans, found, [("n1",)])
     assert f"{WEB}, on n1 {told}" in finding.message
     assert finding.remedy.startswith("Change the rule that keeps it off")
 

@@ -124,7 +124,7 @@ def node_write(ordinal: int) -> t.Callable[[Request], bool]:
 
 
 @pytest.mark.parametrize("when", ["killed before", "killed after"])
-@pytest.mark.parametrize("ordinal", range(1, 13))
+@pytest.mark.parametrize("ordinal", range(1, 14))
 @pytest.mark.parametrize("then", ["the same command", "without conditions", "recover"])
 def test_a_run_that_is_killed_at_any_write_of_the_node_leaves_nothing(
     saved: Saved, ordinal: int, when: t.Any, then: str
@@ -158,11 +158,11 @@ def records(world: World) -> list[Raw]:
     return [json.loads(each[names.RECORD]) for each in found if names.RECORD in each]
 
 
-def test_twelve_are_all_writes_of_the_node(saved: Saved) -> None:
+def test_thirteen_are_all_writes_of_the_node(saved: Saved) -> None:
     with World.of(saved) as world:
         assert run(world).ok
         writes = [sent.request for sent in world.log if sent.request.writes]
-        assert len([request for request in writes if request.resource in ("nodes", STATUS)]) == 12
+        assert len([request for request in writes if request.resource in ("nodes", STATUS)]) == 13
 
 
 @pytest.mark.parametrize("what", ["lost", "in doubt", "conflict", "error", "throttled"])

@@ -67,6 +67,12 @@ def daemon_set(name: str, **options: t.Any) -> Raw:
     return _top("DaemonSet", name, {}, options)
 
 
+def apart(name: str) -> Raw:
+    """The affinity of pods of this app that are never on one node."""
+    term = {"labelSelector": {"matchLabels": {"app": name}}, "topologyKey": "kubernetes.io/hostname"}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
 def service(name: str, namespace: str = SHOP) -> Raw:
     spec = {"selector": {"app": name}, "ports": [{"port": 80}]}
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": namespace}, "spec": spec}

@@ -1,7 +1,10 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The scheduler: node selector and affinity, taints, cordon, room by number of pods; the emptiest node wins."""
+"""The scheduler: node selector and affinity, taints, cordon, pods that shun others, room by number of pods.
+
+The emptiest node wins.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +35,8 @@ class Scheduler(Controller):
     def keys(self, event: Event) -> t.Iterable[Key]:
         if event.resource == PODS and event.what != "DELETED":
             return (key_of(event.raw),) if self._waits(event.raw) else ()
+        if event.resource == PODS and not event.raw["spec"].get("nodeName"):
+            return ()
         if (
             event.resource == kinds.NODES.resource
             and event.before is not None
@@ -74,8 +79,9 @@ class Scheduler(Controller):
                 return str(reserved["metadata"]["name"]), ""
         load: dict[str, int] = {}
         reasons: dict[str, int] = {}
+        rules = self._rules(pod)
         for (_where, name), node in nodes.items():
-            why = refusal(pod, node)
+            why = refusal(pod, node) or self._shunned(pod, node, rules)
             if not why:
                 here = len(self.index.bound.get(name, {})) + self._reservations_on(name)
                 if here >= int((node["status"].get("allocatable") or {}).get("pods", 110)):
@@ -88,6 +94,28 @@ class Scheduler(Controller):
             return min(load, key=lambda name: (load[name], name)), ""
         text = ", ".join(f"{count} {why}" for why, count in sorted(reasons.items()))
         return "", f"0/{len(nodes)} nodes are available: {text}."
+
+    def _rules(self, pod: Raw) -> list[tuple[Raw, Raw, str]]:
+        """Which pods in a node's domain are in this one's way: one of each pair, the term of the other, and why not."""
+        own = [(pod, term, "node(s) didn't match pod anti-affinity rules") for term in shuns(pod)]
+        why = "node(s) didn't satisfy existing pods anti-affinity rules"
+        theirs = ((other, term) for other in self.store.of(PODS).values() for term in shuns(other))
+        return [*own, *((other, term, why) for other, term in theirs if _meant(term, other, pod))]
+
+    def _shunned(self, pod: Raw, node: Raw, rules: t.Iterable[tuple[Raw, Raw, str]]) -> str:
+        """Why pods in the node's domain and this one may not be together, by the required rules of either."""
+        for owner, term, why in rules:
+            beside = self._beside(node, term["topologyKey"])
+            if any(other is owner or (owner is pod and _meant(term, pod, other)) for other in beside):
+                return why
+        return ""
+
+    def _beside(self, node: Raw, key: str) -> t.Iterator[Raw]:
+        """The pods on nodes with the same value of this label."""
+        value = (node["metadata"].get("labels") or {}).get(key)
+        for (_where, name), other in self.store.of(kinds.NODES.resource).items():
+            if value is not None and (other["metadata"].get("labels") or {}).get(key) == value:
+                yield from (self.store.of(PODS)[at] for at in self.index.bound.get(name, {}))
 
     def _waits(self, pod: Raw) -> bool:
         return (
@@ -141,6 +169,19 @@ class Reservations(Scheduler):
         elif not raw["status"]:
             told = condition("Scheduled", False, "Unschedulable", why, now)
             self.set_status(kinds.RESERVATIONS, raw, phase="Pending", conditions=[told])
+
+
+def shuns(pod: Raw) -> t.Sequence[Raw]:
+    """The required terms of its podAntiAffinity."""
+    affinity = (pod["spec"].get("affinity") or {}).get("podAntiAffinity") or {}
+    return t.cast("t.Sequence[Raw]", affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or ())
+
+
+def _meant(term: Raw, owner: Raw, pod: Raw) -> bool:
+    """Whether the term of the owner, which is about pods of its own namespace, means the pod."""
+    same = owner["metadata"].get("namespace") == pod["metadata"].get("namespace")
+    finished = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+    return same and not finished and selectors.matches(term.get("labelSelector"), pod["metadata"].get("labels") or {})
 
 
 def _looks(node: Raw) -> tuple[t.Any, ...]:

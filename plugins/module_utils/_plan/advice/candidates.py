@@ -20,8 +20,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pre
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import held
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards, protect
 
-NEEDS_ROOM = frozenset({"fits_nowhere", "last_schedulable_node"})
-CROWDED = frozenset({"last_schedulable_node", "quota_forbids_surge"})
+NEEDS_ROOM = frozenset({"fits_nowhere", "no_room", "last_schedulable_node"})
+CROWDED = frozenset({"no_room", "last_schedulable_node", "quota_forbids_surge"})
 """Problems that fewer nodes at a time may remove; by the room for pods the waves are formed already."""
 BY_OPTION: t.Mapping[str, tuple[str, bool | str, str]] = {
     "bare_pod": ("force", True, "Delete for good the pods that nothing recreates."),

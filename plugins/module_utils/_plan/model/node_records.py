@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import json
 import typing as t
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import decoding, names, objects
 
 VERSION = 1
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
-Step = t.Literal["cordoned", "drained", "out", "returning", "parked"]
+Step = t.Literal["cordoned", "drained", "out", "returning", "parked", "back"]
+"""``back``: the node takes pods again, and what had to wait for it does not run yet."""
 
 
 class BadRecordError(ValueError):
@@ -48,15 +49,28 @@ class Prior(t.TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
+class Awaited:
+    """A workload of which pods leave the node: ``ready`` pods served before, and have to serve again.
+
+    ``here``: the node alone has what they need, so nothing of it serves elsewhere before that is back.
+    """
+
+    workload: objects.Ref
+    ready: int
+    here: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """The durable state of a maintenance.
 
-    ``added`` has the taints we added; the
-    keys of ``marks`` are ``annotation/<key>`` or ``label/<key>``; ``lease`` is ``<namespace>/<name>`` of the lock;
-    ``since`` is RFC 3339. ``conditions`` are the node conditions that we may set, by type, as they were before
-    (``None``: not there); empty if none is to be set. ``hooks`` says how far calls of hooks are, see ``hooks.Call``.
-    ``moved`` is how many pods have left the node, by its drains so far.
-    Whoever knows the ``nonce`` may act.
+    ``added`` has the taints we added; the keys of ``marks`` are ``annotation/<key>`` or ``label/<key>``; ``lease`` is
+    ``<namespace>/<name>`` of the lock; ``since`` is RFC 3339. ``conditions`` are the node conditions that we may set,
+    by type, as they were before (``None``: not there); empty if none is to be set. ``hooks`` says how far calls of
+    hooks are, see ``hooks.Call``. ``moved`` is how many pods have left the node, by its drains so far. ``awaits`` are
+    the workloads and ``volumes`` the names of those that have to follow the pods that leave: written before the first
+    of these goes, so that whoever continues waits for the same. At step ``drained`` only what the node has to come back
+    for is left of them. Whoever knows the ``nonce`` may act.
     """
 
     run: str
@@ -73,6 +87,8 @@ class Record:
     conditions: t.Mapping[str, objects.Raw | None] = field(default_factory=dict)
     hooks: t.Mapping[str, t.Mapping[str, str]] = field(default_factory=dict)
     moved: int = 0
+    awaits: tuple[Awaited, ...] = ()
+    volumes: tuple[str, ...] = ()
 
     def at(self, step: Step, **changes: t.Any) -> Record:
         """The same record at another step."""
@@ -113,9 +129,10 @@ class Record:
         return {key: value for key, value in self._plain().items() if key != "nonce"}
 
     def _plain(self) -> dict[str, t.Any]:
-        """Every field as in JSON; ``conditions``, ``hooks`` and ``moved`` only where there are some."""
+        """Every field as in JSON; those of ``_LATER`` only where there is something in them."""
         found = {name: getattr(self, name) for name in _FIELDS}
-        data = {name: value for name, value in found.items() if value or name not in ("conditions", "hooks", "moved")}
+        found |= {"awaits": [asdict(one) for one in self.awaits], "volumes": list(self.volumes)}
+        data = {name: value for name, value in found.items() if value or name not in _LATER}
         marks = {key: {"prior": mark.prior, "ours": mark.ours} for key, mark in self.marks.items()}
         return {**data, "prior": dict(self.prior), "added": [dict(x) for x in self.added], "marks": marks}
 
@@ -127,6 +144,7 @@ def once_over(run: str) -> str:
 
 
 _FIELDS = tuple(one.name for one in fields(Record))
+_LATER = ("conditions", "hooks", "moved", "awaits", "volumes")
 
 
 def record_of(node: objects.Node) -> Record | None:

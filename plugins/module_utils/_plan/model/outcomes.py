@@ -164,6 +164,7 @@ class DrainOutcome(Outcome):
     NEEDS_GUARD = _failure("needs_guard", "a pod has no budget, so pdb_guard has to create a guard first")
     TIMED_OUT = _failure("timed_out", "the timeout expired; the message names what is left and what blocked it")
     FAILED = _failure("failed", "a pod could not be moved, or the API server refused")
+    NO_ROOM = _failure("no_room", "successors of its pods fit on no other node, so no more of its pods may leave")
     REPLACED = _failure("replaced", "the node was deleted, and another one is registered under its name")
     UNCORDONED = _failure("uncordoned", "somebody uncordoned the node, and it is not cordoned again")
     UNTAINTED = _failure("untainted", "somebody removed our taint, and it is not set again")

@@ -106,6 +106,7 @@ def at_step(
         "out": f"Hand node {node.name} over to the tasks on its host",
         "returning": f"Remove our taint from node {node.name}, which stays cordoned",
         "parked": f"Leave node {node.name} out of service",
+        "back": f"Go on with the return of node {node.name}",
     }[step]
     return None if _is(node, wanted, taints) else _patch(node, sentence, wanted, taints)
 
@@ -119,7 +120,11 @@ def with_hooks(
     node: objects.Node, record: node_records.Record, entries: t.Mapping[str, t.Mapping[str, str]], sentence: str
 ) -> api_changes.Change | None:
     """Write how far these calls of hooks are, and nothing else."""
-    wanted = hooked(record, entries)
+    return noted(node, hooked(record, entries), sentence)
+
+
+def noted(node: objects.Node, wanted: node_records.Record, sentence: str) -> api_changes.Change | None:
+    """Write the record, and nothing else of the node."""
     return None if _is(node, wanted, node.taints) else _patch(node, sentence, wanted, node.taints)
 
 
@@ -151,8 +156,11 @@ def give_back(node: objects.Node, record: node_records.Record) -> tuple[api_chan
     """Undo what the record says is ours, and the record with it; also what stays because somebody else changed it.
 
     A kubelet can write its node's annotations, so the record alone is no proof. Undone is what we may have set: keys of
-    ``MARKS``, which a kubelet may set itself, and taints that show that they are ours, because it can set none.
+    ``MARKS``, which a kubelet may set itself, and taints that show that they are ours, because it can set none. As long
+    as workloads wait for the node, their part of the record stays, at step ``back``.
     """
+    if record.step == "back":
+        return _patch(node, f"Forget the maintenance of node {node.name}", None, node.taints), ()
     kept: list[str] = []
     unschedulable = node.unschedulable
     if node.unschedulable:
@@ -170,16 +178,18 @@ def give_back(node: objects.Node, record: node_records.Record) -> tuple[api_chan
         else:
             kept.append(f"{key} of node {node.name} was changed by somebody else to {_read(node, key)!r}")
     sentence = f"Give node {node.name} back, cordoned as before" if unschedulable else f"Uncordon node {node.name}"
-    taints = _rid(node, record)
+    taints, left = _rid(node, record), None
     foreign = [node_taints.in_words(taint) for taint in taints if _has(record.added, taint)]
     kept += [f"taint {taint} of node {node.name} is in its record, but not set by this collection" for taint in foreign]
-    return _patch(node, sentence, None, taints, unschedulable=unschedulable, marks=marks), tuple(kept)
+    if record.awaits:
+        left = record.at("back", added=(), marks={}, conditions={}, volumes=())
+    return _patch(node, sentence, left, taints, unschedulable=unschedulable, marks=marks), tuple(kept)
 
 
 def foreign_changes(node: objects.Node, record: node_records.Record) -> tuple[str, ...]:
     """What somebody else changed on the node since the record was written, in words."""
     found = []
-    if not node.unschedulable and record.step != "returning":
+    if not node.unschedulable and record.step not in ("returning", "back"):
         found.append(f"somebody uncordoned node {node.name}; our taint still keeps pods off it")
     ours = _without(record.added, node.taints)
     if ours and record.step != "returning":
@@ -257,11 +267,14 @@ def _shown(
     unschedulable: bool,
     marks: t.Mapping[str, str | None],
 ) -> objects.Raw:
-    """What a diff shows of the node; of the record only its step and its hooks, because its nonce is a right."""
+    """What a diff shows of the node; of the record no more than that, because its nonce is a right."""
     present = {key: marks[key] if key in marks else _read(node, key) for key in _SET}
     shown: dict[str, t.Any] = {key: value for key, value in present.items() if value is not None}
     if record is not None:
         shown["step"] = record.partition('"step":"')[2].partition('"')[0]
-        if hooks := json.loads(record).get("hooks"):
+        told = json.loads(record)
+        if hooks := told.get("hooks"):
             shown["hooks"] = {key: entry["state"] for key, entry in hooks.items()}
+        if awaits := told.get("awaits"):
+            shown["awaits"] = [one["workload"]["name"] for one in awaits]
     return {"unschedulable": unschedulable, "taints": [node_taints.in_words(x) for x in taints], **shown}

@@ -7,24 +7,48 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import pod_plan, reasons
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import forecast
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import pod_plan, reasons, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import forecast, pending
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import readiness
 
 
-def findings(plans: t.Iterable[pod_plan.PodPlan], found: t.Mapping[str, forecast.Forecast]) -> list[reasons.Finding]:
-    """Pods that fit nowhere, and those for which others would be preempted: one warning for each workload and reason.
+def findings(
+    snapshot: snapshots.Snapshot,
+    plans: t.Iterable[pod_plan.PodPlan],
+    found: t.Mapping[str, forecast.Forecast],
+    waves: t.Iterable[t.Collection[str]],
+) -> list[reasons.Finding]:
+    """Pods that fit nowhere, and those for which others would be preempted: one for each workload and reason.
 
-    No blocker: the cluster may have room by the time, a swap without room is given back, and budgets pace evictions.
+    It is a blocker where too few would be left of them until their nodes are back, else a warning: then the drain does
+    not wait for them. The cluster may have room by the time, and a swap without room is given back.
     """
     groups: dict[tuple[str, str, str], list[pod_plan.PodPlan]] = {}
+    plans = list(plans)
+    gaps = [
+        gap for _wave, some in pod_plan.by_wave(unplaced(plans, found), waves) for gap in pending.gaps(snapshot, some)
+    ]
+    blocked = [gap for gap in gaps if not gap.bearable]
+    told = {plan.pod.uid for gap in blocked for plan in gap.plans}
     for plan in plans:
         one = found.get(plan.pod.uid)
-        if one is None or (one.fits is not False and not one.victims):
+        if one is None or plan.pod.uid in told or (one.fits is not False and not one.victims):
             continue
         subject = str(plan.workload or plan.pod.ref)
         code = "preempts" if one.victims else "fits_nowhere"
         groups.setdefault((code, subject, described(one)), []).append(plan)
-    return [_finding(*key, group, found) for key, group in groups.items()]
+    short = {plan.pod.uid for gap in gaps for plan in gap.plans}
+    return [
+        *(_blocker(gap, found) for gap in blocked),
+        *(_finding(*key, group, found, short) for key, group in groups.items()),
+    ]
+
+
+def unplaced(
+    plans: t.Iterable[pod_plan.PodPlan], found: t.Mapping[str, forecast.Forecast]
+) -> t.Iterator[pod_plan.PodPlan]:
+    """The pods for whose successors the scheduler would find no node."""
+    return (plan for plan in plans if (one := found.get(plan.pod.uid)) and one.fits is False and one.reasons)
 
 
 def described(one: forecast.Forecast) -> str:
@@ -43,16 +67,37 @@ def _finding(
     text: str,
     group: t.Sequence[pod_plan.PodPlan],
     found: t.Mapping[str, forecast.Forecast],
+    short: t.Container[str],
 ) -> reasons.Finding:
     nodes = tuple(dict.fromkeys(plan.pod.node for plan in group))
-    pods = ", ".join(plan.pod.name for plan in group[:5]) + (f" and {len(group) - 5} more" if len(group) > 5 else "")
-    where = f"{subject}, on {', '.join(nodes)} ({pods})"
+    where = _where(subject, group)
     if code == "preempts":
         remedy = "Free room for them first, or accept that pods of lower priority are deleted."
         return reasons.Finding("preempts", f"{where}: {text}", remedy, "warning", subject, nodes)
     one = found[group[0].pod.uid]
     message = f"{where}: the successor of {'each pod' if len(group) > 1 else 'the pod'} fits on no other node. {text}"
+    if all(plan.pod.uid in short for plan in group):
+        message += f" {subject} serves without it until its node is back."
+    elif group[0].code in readiness.CONSENTED:
+        message += " It is down until its node is back, which was allowed."
     return reasons.Finding("fits_nowhere", message, _remedy(one), "warning", subject, nodes)
+
+
+def _where(subject: str, group: t.Sequence[pod_plan.PodPlan]) -> str:
+    nodes = ", ".join(dict.fromkeys(plan.pod.node for plan in group))
+    pods = ", ".join(plan.pod.name for plan in group[:5]) + (f" and {len(group) - 5} more" if len(group) > 5 else "")
+    return f"{subject}, on {nodes} ({pods})"
+
+
+def _blocker(gap: pending.Gap, found: t.Mapping[str, forecast.Forecast]) -> reasons.Finding:
+    """That too few would be left; a drain would wait for ever for the others to be back."""
+    one, nodes = found[gap.plans[0].pod.uid], tuple(dict.fromkeys(plan.pod.node for plan in gap.plans))
+    subject = str(gap.need.object)
+    bound = f"{gap.need.most} may be missing"
+    if gap.dark:
+        bound = f"nothing would be left of {', '.join(str(workload.ref) for workload in gap.dark)}"
+    message = f"{_where(subject, gap.plans)}: {len(gap.plans)} fit on no other node until theirs is back, and {bound}. "
+    return reasons.Finding("no_room", message + described(one), _remedy(one), "blocker", subject, nodes)
 
 
 def _remedy(one: forecast.Forecast) -> str:

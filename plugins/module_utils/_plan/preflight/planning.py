@@ -66,10 +66,13 @@ class Shape:
     together: t.Sequence[t.Collection[str]]
     lines: tuple[turns.Line, ...]
 
+    def sharing(self, more: tuple[waves.Share, ...]) -> Shape:
+        """The same where nodes always share ``more`` as well."""
+        return replace(self, limits=replace(self.limits, shares=(*self.limits.shares, *more)))
+
     def formed(self, more: tuple[waves.Share, ...] = ()) -> waves.Formed:
         """The waves, where nodes share ``more`` as well."""
-        limits = replace(self.limits, shares=(*self.limits.shares, *more))
-        return waves.formed(self.nodes, limits, together=self.together, lines=self.lines)
+        return waves.formed(self.nodes, self.sharing(more).limits, together=self.together, lines=self.lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +126,11 @@ def judged(snapshot: snapshots.Snapshot, wanted: Wanted, drafted: Draft) -> Plan
     def foresee(some: t.Sequence[t.Collection[str]]) -> dict[str, forecast.Forecast]:
         return forecast.forecasts(snapshot, plans, some, stay_out=wanted.evacuates, with_volumes=wanted.with_volumes)
 
-    shaping = capacity.Shaping(plans, drafted.shape.together, drafted.shape.formed, foresee)
-    seen = shaping.shaped(waves.Formed(drafted.waves, drafted.waits))
+    seen = _shaped(plans, drafted.shape, waves.Formed(drafted.waves, drafted.waits), foresee)
+    # Nodes that stay out are out together, whatever their waves are.
+    shape = drafted.shape.sharing(() if wanted.evacuates else shares.nowhere(snapshot, plans, seen.placed))
+    if (formed := shape.formed()).waves != drafted.shape.formed().waves:
+        seen = _shaped(plans, shape, formed, foresee)
     drafted = replace(drafted, waves=seen.formed.waves, waits=seen.formed.waits)
     asked = preflight.Asked(
         nodes=wanted.nodes,
@@ -136,8 +142,21 @@ def judged(snapshot: snapshots.Snapshot, wanted: Wanted, drafted: Draft) -> Plan
         kured=wanted.kured,
         terminating=frozenset(name for name, phase in phases(snapshot).items() if phase == "Terminating"),
     )
-    found = (*preflight.findings(snapshot, drafted.plans, asked), *placement.findings(drafted.plans, seen.placed))
+    out = [[name for wave in drafted.waves for name in wave]] if wanted.evacuates else drafted.waves
+    found = (
+        *preflight.findings(snapshot, drafted.plans, asked),
+        *placement.findings(snapshot, drafted.plans, seen.placed, out),
+    )
     return Plan(drafted, seen.placed, found)
+
+
+def _shaped(
+    plans: t.Sequence[pod_plan.PodPlan],
+    shape: Shape,
+    formed: waves.Formed,
+    foresee: t.Callable[[t.Sequence[t.Collection[str]]], capacity.Placed],
+) -> capacity.Foreseen:
+    return capacity.Shaping(plans, shape.together, shape.formed, foresee).shaped(formed)
 
 
 def phases(snapshot: snapshots.Snapshot) -> dict[str, str]:

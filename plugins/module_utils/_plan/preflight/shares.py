@@ -4,7 +4,8 @@
 """What nodes of a wave must not take with them together: the control plane, and members of what needs a quorum.
 
 A pod that moves is back before the next one of its budget leaves, so nodes with such pods may share a wave. A pod whose
-volume only its node has is down until that is back: the next one of its budget could not leave in the same wave.
+volume only its node has, or whose successor fits nowhere else, is down until that is back: the next one of its budget
+could not leave in the same wave.
 """
 
 from __future__ import annotations
@@ -13,6 +14,11 @@ import collections
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, pod_plan, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import (
+    findings,
+    forecast,
+    pending,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import waves
 
 CONTROL_PLANE = tuple(f"node-role.kubernetes.io/{role}" for role in ("control-plane", "master", "etcd"))
@@ -35,5 +41,18 @@ def shares(
     for keeper, takes in down.items():
         budget = snapshot.budget(keeper.namespace, keeper.name) if keeper.kind == "PodDisruptionBudget" else None
         most = max(1, budget.allowed) if budget else 1
-        found.append(waves.Share("budget", most, takes, f"with pods of {keeper} that are down until it is back"))
+        found.append(_down(keeper, most, takes))
     return tuple(share for share in found if len(share.takes) > 1)
+
+
+def nowhere(
+    snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan], placed: t.Mapping[str, forecast.Forecast]
+) -> tuple[waves.Share, ...]:
+    """What nodes share by pods whose successors fit nowhere."""
+    gaps = pending.gaps(snapshot, findings.unplaced(plans, placed))
+    found = ((gap, collections.Counter(plan.pod.node for plan in gap.plans)) for gap in gaps)
+    return tuple(_down(gap.need.object, max(1, gap.need.most), takes) for gap, takes in found if len(takes) > 1)
+
+
+def _down(keeper: objects.Ref, most: int, takes: t.Mapping[str, int]) -> waves.Share:
+    return waves.Share("budget", most, takes, f"with pods of {keeper} that are down until it is back")

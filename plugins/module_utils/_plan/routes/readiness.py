@@ -42,18 +42,46 @@ def short(
     """
     if not pod.ready or pod.deleting or pod.finished or pod.phase == "Pending":
         return None
-    found = snapshot.budgets_of(pod)
-    if found:
-        return _under(snapshot, found[0], pod, leaving)
+    found = need(snapshot, pod, prior)
+    if found is None:
+        return None if snapshot.workload_of(pod) else _of_unknown(snapshot, pod, leaving)
+    serving = _serving(found.pods, pod, leaving)
+    if serving >= found.least:
+        return None
+    why = _needs(found.object, found.least, serving)
+    return Short(found.object, why if found.budget else f"{why} It has no budget, so one goes at a time.")
+
+
+class Need(t.NamedTuple):
+    """How many of these pods have to serve, by a budget or by the rule for a workload without one.
+
+    ``most`` of them may be missing when all others serve.
+    """
+
+    object: objects.Ref
+    pods: tuple[objects.Pod, ...]
+    least: int
+    most: int
+    budget: objects.Budget | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether enough of them serve now."""
+        return sum(_serves(pod) for pod in self.pods) >= self.least
+
+
+def need(snapshot: snapshots.Snapshot, pod: objects.Pod, prior: t.Mapping[str, int] | None = None) -> Need | None:
+    """What the pod counts for; ``None`` for one of which nothing is known, or whose workload has no others."""
+    if budget := next(iter(snapshot.budgets_of(pod)), None):
+        covered = tuple(p for p in snapshot.selected(budget.namespace, budget.selector) if not p.finished)
+        expected, desired = _wanted(snapshot, budget, covered)
+        least = max(budget.desired, desired)
+        return Need(budget.ref, covered, least, max(expected - least, 0), budget)
     workload = snapshot.workload_of(pod)
-    if workload is not None:
-        wanted = min(workload.replicas, (prior or {}).get(workload.uid, workload.replicas))
-        serving = _serving(snapshot.pods_of(workload), pod, leaving)
-        if workload.deleting or wanted < 2 or serving >= wanted - 1:
-            return None
-        needs = _needs(workload.ref, wanted - 1, serving)
-        return Short(workload.ref, f"{needs} It has no budget, so one goes at a time.")
-    return _of_unknown(snapshot, pod, leaving)
+    if workload is None or workload.deleting:
+        return None
+    wanted = min(workload.replicas, (prior or {}).get(workload.uid, workload.replicas))
+    return Need(workload.ref, snapshot.pods_of(workload), wanted - 1, 1) if wanted > 1 else None
 
 
 class Last(t.NamedTuple):
@@ -80,28 +108,22 @@ def last(snapshot: snapshots.Snapshot, pod: objects.Pod) -> Last | None:
     return Last(workload.ref, told, True)
 
 
-def _under(
-    snapshot: snapshots.Snapshot, budget: objects.Budget, pod: objects.Pod, leaving: t.Collection[str]
-) -> Short | None:
-    covered = [p for p in snapshot.selected(budget.namespace, budget.selector) if not p.finished]
-    needed = max(budget.desired, _desired(snapshot, budget, covered))
-    serving = _serving(covered, pod, leaving)
-    return None if serving >= needed else Short(budget.ref, _needs(budget.ref, needed, serving))
+def _wanted(snapshot: snapshots.Snapshot, budget: objects.Budget, covered: t.Iterable[objects.Pod]) -> tuple[int, int]:
+    """How many pods there should be by the current replicas, and how many of them the budget requires to be ready.
 
-
-def _desired(snapshot: snapshots.Snapshot, budget: objects.Budget, covered: t.Iterable[objects.Pod]) -> int:
-    """How many ready pods the budget requires by the current replicas; 0 if these are not known."""
+    Where the replicas are not known, as its status says and none.
+    """
     workloads: dict[str, objects.Workload] = {}
     for pod in covered:
         workload = snapshot.workload_of(pod)
         if workload is None:
-            return 0
+            return budget.expected, 0
         workloads[workload.uid] = workload
     expected = sum(workload.replicas for workload in workloads.values())
     if budget.max_unavailable is not None:
-        return expected - (decoding.share(budget.max_unavailable, expected) or 0)
+        return expected, expected - (decoding.share(budget.max_unavailable, expected) or 0)
     least = 1 if budget.min_available is None else budget.min_available
-    return min(decoding.share(least, expected) or 0, expected)
+    return expected, min(decoding.share(least, expected) or 0, expected)
 
 
 def _of_unknown(snapshot: snapshots.Snapshot, pod: objects.Pod, leaving: t.Collection[str]) -> Short | None:
@@ -118,9 +140,11 @@ def _of_unknown(snapshot: snapshots.Snapshot, pod: objects.Pod, leaving: t.Colle
 
 
 def _serving(pods: t.Iterable[objects.Pod], but: objects.Pod, leaving: t.Collection[str]) -> int:
-    return sum(
-        1 for p in pods if p.ready and not p.deleting and not p.finished and p.uid != but.uid and p.uid not in leaving
-    )
+    return sum(1 for p in pods if _serves(p) and p.uid != but.uid and p.uid not in leaving)
+
+
+def _serves(pod: objects.Pod) -> bool:
+    return pod.ready and not pod.deleting and not pod.finished
 
 
 def _needs(ref: objects.Ref, needed: int, serving: int) -> str:

@@ -170,6 +170,8 @@ def _of_node(node: t.Any) -> list[Trace]:
         return [Trace("", "", "", f"Node {node.name}", str(error), (node.name,))]
     if record:
         what = f"out of service at step {record.step}" + (f": {record.reason}" if record.reason else "")
+        if record.step == "back":
+            what = "in service again, with workloads that waited for it"
         return [Trace(record.run, record.by, record.since, f"Node {node.name}", what, (node.name,))]
     return [
         Trace(str(taint.get("value", "")), "", "", f"Node {node.name}", "our taint without a record", (node.name,))

@@ -139,6 +139,12 @@ def owners_of(pods: t.Iterable[t.Any]) -> list[str]:
     return [name for kind, lists_ in OWNER_KINDS.items() if kind in present for name in lists_]
 
 
+def kinds_of(workloads: t.Iterable[objects.Ref]) -> list[str]:
+    """The kinds to list so that these workloads are known, those of Kubernetes."""
+    present = {"ReplicaSet" if ref.kind == "Deployment" else ref.kind: None for ref in workloads}
+    return [name for kind in present for name in OWNER_KINDS.get(kind, ())]
+
+
 def groups_of(pods: t.Iterable[objects.Pod]) -> list[str]:
     """The kinds to list so that it is known which pods are disrupted together; unread, each PodGroup is a gang."""
     return ["pod_groups"] if any(pod.group for pod in pods) else []

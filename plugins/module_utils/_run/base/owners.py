@@ -22,13 +22,16 @@ def scales(ctx: context.Context, snapshot: snapshots.Snapshot, pods: t.Iterable[
 
     Takes one discovery request for each API group version and two reads for each controller.
     """
-    unknown: dict[str, objects.Ref] = {}
-    for pod in pods:
-        known = snapshot.workload_of(pod)
-        owner = known.owner if known else pod.owner
-        if owner and owner.possible and owner.kind not in LISTED and snapshot.workload(owner.uid) is None:
-            unknown.setdefault(owner.uid, owner)
-    return _read_all(ctx, unknown.values())
+    found = ((snapshot.workload_of(pod), pod.owner) for pod in pods)
+    return named(ctx, snapshot, (known.owner if known else owner for known, owner in found))
+
+
+def named(
+    ctx: context.Context, snapshot: snapshots.Snapshot, refs: t.Iterable[objects.Ref | None]
+) -> list[objects.Workload]:
+    """Those of these controllers that the snapshot does not have and that can be scaled."""
+    wanted = (ref for ref in refs if ref and ref.possible and ref.kind not in LISTED)
+    return _read_all(ctx, {ref.uid: ref for ref in wanted if snapshot.workload(ref.uid) is None}.values())
 
 
 def again(ctx: context.Context, known: t.Iterable[objects.Workload]) -> list[objects.Workload]:

@@ -28,6 +28,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import (
     dead_nodes,
+    debts,
     evict,
     node_drains,
     pod_hooks,
@@ -112,6 +113,7 @@ class Closing:
     evictor: evict.Evictor
     locks: locking.Locks
     hooks: pod_hooks.PodHooks
+    debts: debts.Debts
     deadline: float
     pod_timeout: float
 
@@ -184,6 +186,9 @@ class Closing:
         if why := self.hooks.failed_for(site.name):
             self._close(site, outcomes.DrainOutcome.FAILED, why)
             return
+        if why := self.debts.hopeless(left, snapshot):
+            self._close(site, outcomes.DrainOutcome.NO_ROOM, why)
+            return
         if left or now - site.quiet_since < QUIET or self._live.quiet_for("pods") == 0:
             return
         if why := self.swaps.failed_for(site.name):
@@ -197,6 +202,7 @@ class Closing:
             site.outcome = outcomes.DrainOutcome.SELECTED_GONE
             site.message = f"The selected pods of node {site.name} are gone; others are left, so it is not drained."
         else:
+            site.needed_by = self._replacements.pending_of(site.name)
             self._proofs.start(site.name, functools.partial(self._proof, site))
 
     def prove(self, site: node_drains.NodeDrain) -> None:
@@ -212,8 +218,9 @@ class Closing:
         if isinstance(proof, standing.Fallen):
             self._close(site, proof.outcome, proof.message)
         elif proof == "drained":
-            site.outcome, site.message = outcomes.DrainOutcome.DRAINED, f"Node {site.name} is drained."
-            self.ctx.tell(outcomes.DrainOutcome.DRAINED, "drained", node=site.name)
+            left = "".join(f"; {found.text} until {site.name} is back" for found in site.needed_by.values())
+            site.outcome, site.message = outcomes.DrainOutcome.DRAINED, f"Node {site.name} is drained{left}."
+            self.ctx.tell(outcomes.DrainOutcome.DRAINED, f"drained{left}", node=site.name)
         else:
             site.quiet_since = self.ctx.clock.now()
             shown = proof & {pod.uid for pod in self._live.snapshot().pods_on((site.name,))}

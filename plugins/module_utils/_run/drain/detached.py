@@ -48,6 +48,14 @@ class Detachments:
         """The volumes of this pod have to follow it."""
         self._wanted |= _volumes_of(pod, snapshot)
 
+    def resume(self, node: str, volumes: t.Iterable[str]) -> None:
+        """These had to follow pods that have left the node already."""
+        self._wanted |= {(node, volume) for volume in volumes}
+
+    def of(self, node: str) -> tuple[str, ...]:
+        """The names of those that have to be detached from this node."""
+        return tuple(sorted(volume for where, volume in self._wanted if where == node))
+
     def stays(self, plan: pod_plan.PodPlan, snapshot: snapshots.Snapshot) -> None:
         """As long as this pod is there, its volumes stay attached to its node."""
         if plan.pod.claims:

@@ -42,6 +42,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import (
     closing,
     dead_nodes,
+    debts,
     evict,
     node_drains,
     operator_waits,
@@ -107,8 +108,12 @@ def drain(ctx: context.Context, options: DrainOptions) -> context.Result:
         sites = {name: node_drains.NodeDrain(name, nodes.get(name)) for name in wanted}
         for site in sites.values():
             site.read_record(ctx)
-        replacements = replaced.Replacements(ctx, options.wait_for, live.nudge)
+        replacements = replaced.Replacements(ctx, options.wait_for, live.nudge, choices)
+        for site in sites.values():
+            if site.record:
+                replacements.resume(site.name, site.record)
         routes = routing.Routing(ctx, choices, live, sites, surges, replacements)
+        routes.take_in(debts.known(ctx, live, replacements))
         closing.at_first(ctx, routes, routes.plan())
         work = _Drain(ctx, options, routes, deadline)
         work.run()
@@ -142,9 +147,10 @@ class _Drain:
         self.evictor = evict.Evictor(
             ctx, self._fence, wake, options.parallel, grace, delete, waits, fences, self.locks.regain, prior
         )
+        self.debts = debts.Debts(ctx, self.live, self.sites, routes.replacements, self.locks.fence)
         most = options.pod_timeout if options.pod_timeout is not None else float("inf")
         self.closing = closing.Closing(
-            ctx, routes, self.swaps, self.jobs, self.evictor, self.locks, self.hooks, deadline, most
+            ctx, routes, self.swaps, self.jobs, self.evictor, self.locks, self.hooks, self.debts, deadline, most
         )
 
     def run(self) -> None:
@@ -167,6 +173,7 @@ class _Drain:
             found, _whole = by_name.nodes_of(self.ctx.cluster, self.sites)
             self.closing.stand({name: objects.Node.of(raw) for name, raw in found.items()})
             self.closing.begin()
+            self._owe()
             self.swaps.hold()
             self._fenced(todo)
             try:
@@ -199,7 +206,7 @@ class _Drain:
             return
         proven = site.drained(site.node, site.record) if site.node and site.record else None
         shown = node_drains.predicted(self.ctx, site, self.live.raw_node(site.name))
-        for change in (*shown[:-1], proven, *shown[-1:]):
+        for change in (*shown[:-1], self.debts.predicted(site), proven, *shown[-1:]):
             if change:
                 act.apply(self.ctx, change)
         site.outcome, site.message = outcomes.DrainOutcome.DRAINED, f"Node {site.name} would be drained."
@@ -232,6 +239,7 @@ class _Drain:
         self.evictor.settle()
         self.closing.wind_up()
         self.routing.follow(snapshot)
+        self._owe()
         self._yield_guards(snapshot)
         self.progress.tell_evicted(self.sites.values())
         held = turns.take(self.sites.values(), self.ctx.clock.now())
@@ -249,6 +257,10 @@ class _Drain:
         owed = [text for site in self.sites.values() if site.open for text in self.hooks.missing(site.name)]
         missing = [*self.routing.replacements.waited_for, *self.jobs.waited_for, *owed]
         self.progress.tell(self.sites.values(), self.swaps.waiting.values(), missing)
+
+    def _owe(self) -> None:
+        for site, fallen in self.debts.write():
+            self.closing.unrecorded(site, fallen)
 
     def _yield_guards(self, snapshot: snapshots.Snapshot) -> None:
         """Delete a guard of ours that keeps its pods: beside somebody else's budget, or if they cannot be counted."""

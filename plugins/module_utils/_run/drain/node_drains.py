@@ -17,6 +17,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     outcomes,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import cordon, lifecycle, standing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import pending
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
     context,
     node_locks,
@@ -42,7 +43,8 @@ class NodeDrain:
 
     ``raw`` is the node as it was last read to be written, or written. ``lacking`` are the DaemonSets that had no Ready
     pod there when the drain began, ``moved`` is how many pods had left it before, by its record. ``stood`` is the node
-    as it was last judged to be still ours, with the record by which that was judged.
+    as it was last judged to be still ours, with the record by which that was judged. ``needed_by`` are the workloads
+    for which it has to come back, with what they lack.
     """
 
     name: str
@@ -57,6 +59,7 @@ class NodeDrain:
     raw: objects.Raw | None = None
     lacking: t.Collection[str] = ()
     stood: tuple[objects.Node | None, node_records.Record] | None = None
+    needed_by: t.Mapping[node_records.Awaited, pending.Lack] = field(default_factory=dict)
 
     @property
     def open(self) -> bool:
@@ -136,14 +139,15 @@ class NodeDrain:
         return why, written.change
 
     def drained(self, node: objects.Node, record: node_records.Record) -> api_changes.Change | None:
-        """The proof that nothing is left on the node that had to go.
+        """The proof that nothing is left on the node that had to go, and which workloads it has to come back for.
 
         With it goes which DaemonSets were ``lacking`` there when it was first drained: its return does not wait for
         those; and how many pods have left it.
         """
         gone = sum(1 for move in self.moves.values() if move.outcome and move.outcome.moved)
         prior = {"daemonsets": list(self.lacking), **record.prior}
-        return cordon.at_step(node, record, "drained", prior=prior, moved=self.moved + gone)
+        left = {"moved": self.moved + gone, "awaits": tuple(self.needed_by), "volumes": ()}
+        return cordon.at_step(node, record, "drained", prior=prior, **left)
 
     def show(
         self, ctx: context.Context, phase: lifecycle.Phase, fence: surge_lease.NodesFence
@@ -162,7 +166,21 @@ class NodeDrain:
             "failed": self.failed,
             "message": self.message,
             "pods": [_shown(move, now) for move in self.moves.values()],
+            **({"pending": [found.to_dict() for found in self.needed_by.values()]} if self.needed_by else {}),
         }
+
+
+def owing(
+    node: objects.Node,
+    record: node_records.Record,
+    *,
+    awaits: t.Iterable[node_records.Awaited],
+    volumes: t.Iterable[str],
+) -> api_changes.Change | None:
+    """What has to follow the pods that are about to leave, beside what the record names already."""
+    known = {one.workload.uid: one for one in (*awaits, *record.awaits)}
+    wanted = replace(record, awaits=tuple(known.values()), volumes=tuple(sorted({*record.volumes, *volumes})))
+    return cordon.noted(node, wanted, f"Record what has to follow the pods of node {node.name}")
 
 
 def predicted(ctx: context.Context, site: NodeDrain, raw: objects.Raw | None) -> list[api_changes.Change | None]:

@@ -9,10 +9,11 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     lookups,
+    node_records,
     pod_plan,
     snapshots,
-    unready,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import pending
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import detached
 
@@ -23,15 +24,36 @@ JUDGE_EVERY = 0.25
 """Seconds for which "something is missing" stands without another look."""
 
 
+LOOK_EVERY = 1.0
+"""Seconds between two looks at what workloads lack while their pods still leave."""
+
+PLACELESS = 15.0
+"""Seconds for which the scheduler has to find no node for a successor until that is what its node is needed for."""
+HOPELESS = 60.0
+"""The same until pods that could only leave after it are given up."""
+
+
 class Replacements:
-    """What has to be there before a node counts as drained; ``waited_for`` is what was missing at the last look."""
+    """What has to be there before a node counts as drained; ``waited_for`` is what was missing at the last look.
+
+    ``owed`` are the workloads of which pods leave, by their UIDs, and ``pending`` those of them that are not waited
+    for, because their successors fit nowhere until their own node is back.
+    """
 
     def __init__(
-        self, ctx: context.Context, wait_for: t.Collection[str], wake: t.Callable[[], None] = lambda: None
+        self,
+        ctx: context.Context,
+        wait_for: t.Collection[str],
+        wake: t.Callable[[], None] = lambda: None,
+        choices: pod_plan.Choices | None = None,
     ) -> None:
-        self._ctx, self._wait_for = ctx, wait_for
+        self._ctx, self._wait_for, self._choices = ctx, wait_for, choices or pod_plan.Choices()
         self.volumes = detached.Detachments(ctx, wake)
-        self._ready: dict[str, int] = {}
+        self.owed: dict[str, node_records.Awaited] = {}
+        self.pending: dict[str, pending.Lack] = {}
+        self._of_node: dict[str, dict[str, None]] = {}
+        self._nowhere: dict[str, tuple[float, pending.Lack]] = {}
+        self._looked = float("-inf")
         self._served: dict[tuple[str, str], int] = {}
         self._complete_at: float | None = None
         self._judged: snapshots.Snapshot | None = None
@@ -45,21 +67,43 @@ class Replacements:
         if plan.route not in ("evict", "swap", "job") or plan.tolerant:
             return
         self.volumes.leaves(plan.pod, snapshot)
-        if plan.route == "swap" or plan.code in ("local_volume", "no_free_device"):
-            # With a swap the new pods are ready already; with what the node alone has, none can be before it is back.
-            return
         workload = snapshot.workload_of(plan.pod)
-        if workload and workload.replicas == 1 and plan.code == "operator_budget":
-            # It may belong to its node, as Rook's OSDs do; its operator's budget keeps the others meanwhile.
+        if plan.route == "swap" or workload is None or "replacement" not in self._wait_for:
+            # With a swap the new pods are ready already.
             return
-        if workload and workload.uid not in self._ready:
-            ready = {p.uid for p in snapshot.pods_of(workload) if p.ready and not p.deleting}
-            self._ready[workload.uid] = len(ready)
-            pieces = (piece for one in ready for piece in snapshot.slices_with(one))
-            for place in sorted({place for piece in pieces for place in lookups.service_of(piece)}):
-                uids = snapshot.endpoints(place)
-                if ready & uids:
-                    self._served[place] = max(len(uids), self._served.get(place, 0))
+        self._of_node.setdefault(plan.pod.node, {})[workload.uid] = None
+        if workload.uid in self.owed:
+            return
+        ready = {p.uid for p in snapshot.pods_of(workload) if p.ready and not p.deleting}
+        # With what the node alone has, none can be ready before it is back. A pod of its operator may belong to its
+        # node, too, as Rook's OSDs do; the operator's budget keeps the others meanwhile.
+        here = plan.code in ("local_volume", "no_free_device")
+        here = here or (workload.replicas == 1 and plan.code == "operator_budget")
+        self.owed[workload.uid] = node_records.Awaited(workload.ref, len(ready), here)
+        if not here:
+            self._expect_endpoints(ready, snapshot)
+
+    def _expect_endpoints(self, ready: t.Collection[str], snapshot: snapshots.Snapshot) -> None:
+        pieces = (piece for one in ready for piece in snapshot.slices_with(one))
+        for place in sorted({place for piece in pieces for place in lookups.service_of(piece)}):
+            uids = snapshot.endpoints(place)
+            if not uids.isdisjoint(ready):
+                self._served[place] = max(len(uids), self._served.get(place, 0))
+
+    def resume(self, node: str, record: node_records.Record) -> None:
+        """What an earlier start of the run had to wait for."""
+        for one in record.awaits:
+            self.owed.setdefault(one.workload.uid, one)
+            self._of_node.setdefault(node, {})[one.workload.uid] = None
+        self.volumes.resume(node, record.volumes)
+
+    def of(self, node: str) -> tuple[dict[str, node_records.Awaited], tuple[str, ...]]:
+        """The workloads, by their UIDs, and the volumes that have to follow the pods of this node."""
+        return {uid: self.owed[uid] for uid in self._of_node.get(node, ())}, self.volumes.of(node)
+
+    def pending_of(self, node: str) -> dict[node_records.Awaited, pending.Lack]:
+        """The workloads for whose pods this node has to come back, with what they lack."""
+        return {self.owed[uid]: self.pending[uid] for uid in self._of_node.get(node, ()) if uid in self.pending}
 
     def missing(self, snapshot: snapshots.Snapshot) -> list[str]:
         now = self._ctx.clock.now()
@@ -71,15 +115,37 @@ class Replacements:
             self.waited_for = short or (self.volumes.left(snapshot) if "volumes" in wanted else [])
         return self.waited_for
 
+    def hopeless(self, snapshot: snapshots.Snapshot) -> dict[str, pending.Lack]:
+        """The workloads of which the scheduler has placed no successor for a long time, by their UIDs."""
+        now = self._ctx.clock.now()
+        if now - self._looked >= LOOK_EVERY:
+            self._look(snapshot)
+        return {uid: found for uid, (since, found) in self._nowhere.items() if now - since >= HOPELESS}
+
+    def _look(self, snapshot: snapshots.Snapshot) -> dict[str, pending.Lack]:
+        """What the workloads lack, and since when that has no node."""
+        now = self._looked = self._ctx.clock.now()
+        short = {uid: found for uid, one in self.owed.items() if (found := pending.lack(snapshot, one))}
+        nowhere = {uid: found for uid, found in short.items() if found.nowhere}
+        self._nowhere = {uid: (self._nowhere.get(uid, (now,))[0], found) for uid, found in nowhere.items()}
+        return short
+
     def _lacking(self, snapshot: snapshots.Snapshot) -> list[str]:
         """The workloads that lack ready pods; then, for a while, the Services that do not list these yet."""
-        short = [text for uid, count in self._ready.items() if (text := _short(snapshot, uid, count))]
-        if short:
+        short = self._look(snapshot)
+        self.pending = {uid: found for uid, found in short.items() if self._is_pending(uid, found, snapshot)}
+        if waited := [found.text for uid, found in short.items() if uid not in self.pending]:
             self._complete_at = None
-            return short
+            return waited
         now = self._ctx.clock.now()
         self._complete_at = now if self._complete_at is None else self._complete_at
         return self._unlisted(snapshot) if now - self._complete_at < SLICES_BEHIND else []
+
+    def _is_pending(self, uid: str, found: pending.Lack, snapshot: snapshots.Snapshot) -> bool:
+        if self.owed[uid].here:
+            return True
+        since = self._nowhere.get(uid, (float("inf"),))[0]
+        return self._ctx.clock.now() - since >= PLACELESS and pending.bearable(snapshot, found, self._choices)
 
     def _unlisted(self, snapshot: snapshots.Snapshot) -> list[str]:
         """The Services that lack endpoints although the pods are ready: traffic follows the EndpointSlices."""
@@ -93,21 +159,3 @@ class Replacements:
     def close(self) -> None:
         """Look for nothing any more."""
         self.volumes.close()
-
-
-def _short(snapshot: snapshots.Snapshot, uid: str, before: int) -> str:
-    """What the workload lacks, of which ``before`` pods were ready; empty where nothing."""
-    # What counts is what its owner wants now: it may have been scaled or deleted since it was planned.
-    workload = snapshot.workload(uid)
-    if workload is None or workload.deleting:
-        return ""
-    wanted = min(before, workload.replicas)
-    pods = snapshot.selected(workload.namespace, workload.selector)
-    if workload.selector is None:
-        # A scale subresource need not say which pods it counts: then they are known by their owner alone.
-        pods = iter(snapshot.owned_pods(workload.uid))
-    living = [pod for pod in pods if pod.owner and not pod.deleting and not pod.finished]
-    ready = sum(1 for pod in living if pod.ready)
-    if ready >= wanted:
-        return ""
-    return f"{workload.ref} has {ready} of {wanted} ready pods{unready.told(unready.why(snapshot, living, workload))}"

@@ -160,12 +160,15 @@ class Routing:
         if devices.claimants(pods):
             self.live.fetch(devices.KINDS, again=True)
             self.live.know_nodes()
-        found = owners.scales(self.ctx, self.live.snapshot(), pods)
+        self.take_in(owners.scales(self.ctx, self.live.snapshot(), pods))
+        self._look_beside(self.live.snapshot(), pods)
+        return self.live.snapshot()
+
+    def take_in(self, found: t.Sequence[objects.Workload]) -> None:
+        """Know controllers that cannot be watched, and read them again now and then."""
         if found:
             self._scales, self._scaled_at = [*self._scales, *found], self.ctx.clock.now()
             self.live.seed({"scales": list(self._scales)})
-        self._look_beside(self.live.snapshot(), pods)
-        return self.live.snapshot()
 
     def _enter(self, pods: t.Sequence[objects.Pod]) -> None:
         """Take in the namespaces of pods that may have to leave, and of the surges."""
@@ -178,8 +181,8 @@ class Routing:
     def _look_beside(self, snapshot: snapshots.Snapshot, pods: t.Iterable[objects.Pod]) -> None:
         """Know all pods that decide whether these may leave: budgets and owners say which."""
         if self.live.scope:
-            surged = filter(None, map(snapshot.workload, self.surges))
-            self.live.widen(scopes.beside(snapshot, pods, surged))
+            known = filter(None, map(snapshot.workload, (*self.surges, *self.replacements.owed)))
+            self.live.widen(scopes.beside(snapshot, pods, known))
 
     def _behind(self, pod: objects.Pod, snapshot: snapshots.Snapshot) -> bool:
         """Whether the pod's owner exists, and its watch has not shown it yet."""

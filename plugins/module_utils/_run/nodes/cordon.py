@@ -128,10 +128,11 @@ def _act(ctx: context.Context, options: node_steps.CordonOptions, todo: list[nod
                 given_up += _refuse_done(ctx, [task for task in group if not task.failed])
             if options.state == "out":
                 _refuse_undrained(ctx, [task for task in group if not task.failed], options.rules)
-            with ctx.clock.pool(act.AT_ONCE, "node") as pool:
-                list(pool.map(functools.partial(_write, ctx, options, locks), [x for x in group if not x.failed]))
+            back = [task for task in group if options.state == "uncordoned" and task.awaited]
+            _write_all(ctx, options, locks, [x for x in group if not x.failed and x not in back])
             if options.state == "uncordoned":
                 _tell_back(ctx, group)
+                _await_workloads(ctx, options, locks, group)
             if options.state == "out":
                 done = [task for task in group if not task.failed]
                 others.let_balancers_settle(ctx, {task.name: task.record for task in done if task.record})
@@ -144,6 +145,28 @@ def _act(ctx: context.Context, options: node_steps.CordonOptions, todo: list[nod
         finally:
             stays = options.lease_duration if options.state in ("out", "cordoned") else None
             locks.leave(stays or locking.IDLE, drop=given_up)
+
+
+def _write_all(
+    ctx: context.Context, options: node_steps.CordonOptions, locks: locking.Locks, tasks: list[node_steps.Task]
+) -> None:
+    with ctx.clock.pool(act.AT_ONCE, "node") as pool:
+        list(pool.map(functools.partial(_write, ctx, options, locks), tasks))
+
+
+def _await_workloads(
+    ctx: context.Context, options: node_steps.CordonOptions, locks: locking.Locks, group: list[node_steps.Task]
+) -> None:
+    """Forget nodes that workloads waited for once these run again, or after a while; what does not is said."""
+    back = [task for task in group if task.awaited]
+    if not back:
+        return
+    short = others.await_workloads(ctx, {task.name: task.awaited for task in back})
+    told = [(task, task.message, (*task.kept, *short[task.name])) for task in back]
+    _write_all(ctx, options, locks, back)
+    for task, message, kept in told:
+        if task.outcome == outcomes.CordonOutcome.UNCORDONED:
+            task.message, task.kept = message, kept
 
 
 def _write(

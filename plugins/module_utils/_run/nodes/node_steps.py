@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 from dataclasses import dataclass, replace
 
@@ -91,6 +92,14 @@ class Task:
     def failed(self) -> bool:
         return self.outcome is not None and self.outcome.failed
 
+    @property
+    def awaited(self) -> tuple[node_records.Awaited, ...]:
+        """The workloads that still wait for the node, which is back in service as it was last read."""
+        with contextlib.suppress(node_records.BadRecordError):
+            record = node_records.record_of(self.node) if self.node and not self.failed else None
+            return record.awaits if record and record.step == "back" else ()
+        return ()
+
     def to_dict(self, clock: clocks.Clock) -> dict[str, t.Any]:
         known = self.record or self.wanted
         since = decoding.moment(known.since) if known else None
@@ -124,7 +133,7 @@ def _decide_step(ctx: context.Context, options: CordonOptions, task: Task) -> No
     except node_records.BadRecordError as error:
         task.outcome, task.message = outcomes.CordonOutcome.FAILED, str(error)
         return
-    if record is None:
+    if record is None or (record.step == "back" and options.state in ("out", "parked")):
         _decide_unrecorded(ctx, options, task, node)
         return
     task.lease, task.wanted = record.lease, record
@@ -141,14 +150,17 @@ def _decide_step(ctx: context.Context, options: CordonOptions, task: Task) -> No
     if not mine:
         held = replace(held, by=ctx.by, reason=options.reason or record.reason)
     match options.state:
+        case "cordoned" if record.step == "back":
+            task.wanted, task.change = _taken_out(options, node, replace(held, since=ctx.clock.server(), hooks={}))
         case "cordoned":
             keep = record.step in ("cordoned", "drained") and mine
             task.change = None if keep else cordon.at_step(node, held, "cordoned")
             task.wanted = held if keep else held.at("cordoned")
         case "uncordoned":
-            (task.change, task.kept), task.wanted = cordon.give_back(node, record), None
+            (task.change, task.kept), task.wanted = cordon.give_back(node, held), None
         case step:
-            task.change, task.wanted = cordon.at_step(node, held, step), held.at(step)
+            reached = "back" if record.step == "back" else step
+            task.change, task.wanted = cordon.at_step(node, held, reached), held.at(reached)
     task.outcome = outcomes.CordonOutcome(options.state if task.change else f"already_{options.state}")
     task.message = task.change.sentence if task.change else f"Node {task.name} is {options.state} already."
     if options.state != "uncordoned":
@@ -180,9 +192,7 @@ def _decide_unrecorded(ctx: context.Context, options: CordonOptions, task: Task,
         lease=task.lease,
         prior={},
     )
-    task.wanted, task.change = cordon.take_out(
-        node, draft, taint=options.taint, marks=options.marks, conditions=options.node_conditions
-    )
+    task.wanted, task.change = _taken_out(options, node, draft)
     task.outcome, task.message = outcomes.CordonOutcome.CORDONED, task.change.sentence
     if node.unschedulable:
         task.kept = (f"node {node.name} was cordoned before by somebody else and stays so afterwards",)
@@ -195,6 +205,12 @@ def judge_new(task: Task, lock: objects.Raw) -> None:
     if created and taken and created > taken:
         task.outcome = outcomes.CordonOutcome.REPLACED
         task.message = f"Node {task.name} was registered again while it was out, so it is as new."
+
+
+def _taken_out(
+    options: CordonOptions, node: objects.Node, draft: node_records.Record
+) -> tuple[node_records.Record, api_changes.Change]:
+    return cordon.take_out(node, draft, taint=options.taint, marks=options.marks, conditions=options.node_conditions)
 
 
 def _may_adopt(options: CordonOptions, record: node_records.Record, run_id: str) -> bool:

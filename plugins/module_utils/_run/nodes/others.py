@@ -13,9 +13,22 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     node_records,
     objects,
     phases,
+    scopes,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import cordon as plan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import pending
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
+    act,
+    context,
+    live_view,
+    observe,
+    owners,
+)
+
+RUNS_AGAIN = 180.0
+"""For how long the successors of pods that waited for a node may take to be ready once it is back in service."""
+TICK = 1.0
+"""Longest pause between two looks at them, in seconds."""
 
 TAINT_SECONDS = 10.0
 """For how long the node lifecycle controller may take to remove the taint of a cordon."""
@@ -88,6 +101,38 @@ def await_schedulable(ctx: context.Context, nodes: t.Mapping[str, objects.Raw]) 
         reflector.stop()
     taint = f"the taint {names.UNSCHEDULABLE_TAINT} is still there, is the node lifecycle controller running?"
     return dict.fromkeys(late, f"; {taint}")
+
+
+def await_workloads(
+    ctx: context.Context, waiting: t.Mapping[str, t.Collection[node_records.Awaited]]
+) -> dict[str, list[str]]:
+    """Wait until what waited for these nodes runs again; what of that still does not, by node."""
+    refs = list({one.workload: None for some in waiting.values() for one in some})
+    spaces = tuple(dict.fromkeys(ref.namespace for ref in refs))
+    until, told = ctx.clock.now() + RUNS_AGAIN, ""
+    short: dict[str, list[str]] = {}
+    try:
+        with live_view.Live(ctx, ("pods", *observe.kinds_of(refs)), scopes.Scope((), spaces)) as live:
+            live.seed({"scales": owners.named(ctx, live.snapshot(), refs)})
+            live.widen(
+                scopes.beside(live.snapshot(), (), filter(None, (live.snapshot().workload(r.uid) for r in refs)))
+            )
+            while True:
+                seen = live.snapshot()
+                short = {
+                    name: [found.text for one in some if (found := pending.lack(seen, one))]
+                    for name, some in waiting.items()
+                }
+                text = "; ".join(dict.fromkeys(text for some in short.values() for text in some))
+                if not text or ctx.clock.now() >= until:
+                    return short
+                if text != told:
+                    told = text
+                    ctx.tell(phases.What.WAITING, f"{', '.join(waiting)} in service; {text}")
+                live.wait(min(TICK, until - ctx.clock.now()))
+    except (context.StopRun, errors.ClusterError) as error:
+        unseen = f"whether what waited for it runs again could not be watched: {error}"
+        return {name: [*short.get(name, ()), unseen] for name in waiting}
 
 
 def _held(raw: objects.Raw) -> bool:

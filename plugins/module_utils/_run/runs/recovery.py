@@ -146,7 +146,8 @@ def recover(ctx: context.Context, *, finished: bool, parked: bool) -> context.Re
     loose = [lease for lease in found.snapshot.leases if _is_loose(found, lease, wanted)]
     # Whether a run is alive matters only if its stored run may be deleted, and takes a minute to find out.
     loose = [lease for lease in loose if _is_lock(lease) or not (finished or holders.holder_of(lease) in staying)]
-    silent = _side_by_side(ctx, by_run, loose, done, named=wanted)
+    in_service = {name for name, record in found.records.items() if record.step == "back"}
+    silent = _side_by_side(ctx, by_run, loose, done, named=wanted, in_service=in_service)
     _orphans(ctx, found, wanted, done)
     _loose_locks(ctx, [x for x in loose if _is_lock(x)], silent, done)
     heartbeats.sweep(ctx, wanted or "")
@@ -201,12 +202,13 @@ def _side_by_side(
     done: _Recovery,
     *,
     named: str | None,
+    in_service: t.Collection[str],
 ) -> dict[life.Place, lock_leases.Seen]:
     """Give the nodes of all runs back and watch the loose leases meanwhile; returns those that nobody renews."""
     silent = {life.place_of(lease): lock_leases.Seen.among(lease, loose) for lease in loose} if ctx.check else {}
     with ctx.clock.pool(act.AT_ONCE, "recover") as pool:
         watching = None if ctx.check else pool.submit(life.silent, ctx, loose, named)
-        back = functools.partial(_give_back, ctx, explicit=bool(named))
+        back = functools.partial(_give_back, ctx, explicit=bool(named), in_service=in_service)
         for entries in pool.map(lambda item: back(*item), by_run.items()):
             for entry in entries:
                 done.add(entry)
@@ -216,8 +218,13 @@ def _side_by_side(
     return silent
 
 
-def _give_back(ctx: context.Context, run_id: str, nodes: t.Sequence[str], *, explicit: bool) -> list[dict[str, t.Any]]:
-    """Give one run's nodes back, under a nonce of our own; a lock that is renewed refuses this."""
+def _give_back(
+    ctx: context.Context, run_id: str, nodes: t.Sequence[str], *, explicit: bool, in_service: t.Collection[str]
+) -> list[dict[str, t.Any]]:
+    """Give one run's nodes back, under a nonce of our own; a lock that is renewed refuses this.
+
+    Those that are ``in_service`` again are not taken over by a cordon.
+    """
     me = replace(ctx, run=context.Run(run_id, ctx.clock.token()))
     steps: list[t.Callable[[tuple[str, ...]], context.Result]] = [
         lambda some: guard.guard(me, guard.GuardOptions(state="absent", nodes=some)),
@@ -226,8 +233,10 @@ def _give_back(ctx: context.Context, run_id: str, nodes: t.Sequence[str], *, exp
     if not ctx.check:
         steps.insert(0, lambda some: cordon.cordon(me, node_steps.CordonOptions("cordoned", some, adopt=explicit)))
     entries: dict[str, dict[str, t.Any]] = {}
-    todo = tuple(nodes)
+    todo = tuple(name for name in nodes if name not in in_service)
     for step in steps:
+        if step is steps[-1]:
+            todo += tuple(name for name in nodes if name in in_service)
         for name, entry in _each(step, todo).items():
             message = entry["message"] if entry["failed"] else f"Node {name} was given back."
             entries[name] = {**entry, "message": message}

@@ -1,0 +1,171 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Workloads that are short of pods which fit nowhere until their node is back."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, node_records, pod_plan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import pending
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import planning
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
+
+Raw = dict[str, t.Any]
+WEB = objects.owned("ReplicaSet", "web")
+NOWHERE: Raw = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes fit"}
+
+
+def waiting(name: str, **status: t.Any) -> Raw:
+    """A pod for which the scheduler finds no node."""
+    raw = objects.pod(name, "", ready=False, owner=WEB, phase="Pending")
+    raw["status"] = {**raw["status"], "conditions": [NOWHERE], **status}
+    return raw
+
+
+def web(count: int, **changes: t.Any) -> list[Raw]:
+    return [objects.pod(f"web-{number}", f"n{number}", owner=WEB, **changes) for number in range(1, count + 1)]
+
+
+def seen(*pods: Raw, replicas: int = 3, budgets: t.Sequence[Raw] = ()) -> Snapshot:
+    return objects.snapshot(objects.deployment("web", replicas), pods=list(pods), budgets=list(budgets))
+
+
+def lack(snapshot: Snapshot, ready: int = 3) -> pending.Lack | None:
+    workload = snapshot.workload("uid-Deployment-web")
+    assert workload is not None
+    return pending.lack(snapshot, node_records.Awaited(workload.ref, ready))
+
+
+@pytest.mark.parametrize(
+    ("pods", "nowhere"),
+    [
+        pytest.param([*web(2), waiting("x")], True, id="no place"),
+        pytest.param(web(2), False, id="not created yet"),
+        pytest.param([*web(2), objects.pod("x", "", ready=False, owner=WEB)], False, id="not looked at yet"),
+        pytest.param([*web(2), waiting("x", nominatedNodeName="n3")], False, id="others are preempted for it"),
+        pytest.param([*web(2), objects.pod("x", "n3", ready=False, owner=WEB)], False, id="starting"),
+        pytest.param([*web(1), waiting("x"), objects.pod("y", "n3", ready=False, owner=WEB)], False, id="one of both"),
+        pytest.param([*web(1), waiting("x"), waiting("y")], True, id="two without a place"),
+    ],
+)
+def test_it_is_known_whether_all_that_is_missing_has_no_place(pods: list[Raw], nowhere: bool) -> None:
+    found = lack(seen(*pods))
+    assert found is not None
+    assert found.nowhere is nowhere
+
+
+@pytest.mark.parametrize(("ready", "replicas", "short"), [(3, 3, True), (2, 3, False), (3, 2, False)])
+def test_what_counts_is_what_was_ready_and_is_still_wanted(ready: int, replicas: int, short: bool) -> None:
+    assert bool(lack(seen(*web(2), waiting("x"), replicas=replicas), ready)) is short
+
+
+@pytest.mark.parametrize(
+    ("budgets", "choices", "bearable"),
+    [
+        pytest.param([], {}, True, id="one of three, without a budget"),
+        pytest.param([objects.budget("web", 0, healthy=2, desired=2)], {}, True, id="its budget holds"),
+        pytest.param([objects.budget("web", 0, healthy=2, desired=3)], {}, False, id="its budget does not hold"),
+        pytest.param([objects.budget("web", 0, desired=3)], {"allow_interruption": True}, True, id="allowed"),
+        pytest.param([objects.budget("web", 0, desired=3)], {"disable_eviction": True}, True, id="budgets ignored"),
+        pytest.param([objects.guard("Deployment", "web", 0, healthy=2)], {}, True, id="our guard holds"),
+    ],
+)
+def test_what_its_budget_bears_is_borne(budgets: list[Raw], choices: dict[str, t.Any], bearable: bool) -> None:
+    snapshot = seen(*web(2), waiting("x"), budgets=budgets)
+    found = lack(snapshot)
+    assert found is not None
+    assert pending.bearable(snapshot, found, pod_plan.Choices(**choices)) is bearable
+
+
+@pytest.mark.parametrize(("consent", "bearable"), [({}, False), ({names.ALLOW_INTERRUPTION: "true"}, True)])
+def test_that_nothing_serves_is_borne_with_consent_alone(consent: dict[str, str], bearable: bool) -> None:
+    parts = objects.deployment("web", 1)
+    parts["deployments"][0]["metadata"]["annotations"] = consent
+    snapshot = objects.snapshot(parts, pods=[waiting("x")], budgets=[objects.budget("web", 1, healthy=0, desired=0)])
+    found = lack(snapshot, 1)
+    assert found is not None
+    assert pending.bearable(snapshot, found, pod_plan.Choices()) is bearable
+
+
+def planned(snapshot: Snapshot, *nodes: str, most: int = 1, **more: t.Any) -> planning.Plan:
+    asked = planning.Wanted(nodes, max_parallel=most, now="2026-01-01T00:00:00Z", **more)
+    return planning.judged(snapshot, asked, planning.draft(snapshot, asked))
+
+
+def codes(plan: planning.Plan) -> list[tuple[str, str]]:
+    wanted = ("fits_nowhere", "no_room")
+    return [(one.code, one.severity) for one in plan.findings if one.code in wanted]
+
+
+def apart(count: int = 3) -> list[Raw]:
+    return [{**pod, "spec": {**pod["spec"], "affinity": manifests.apart("web")}} for pod in web(count)]
+
+
+THREE = ("n1", "n2", "n3")
+
+
+@pytest.mark.parametrize(
+    ("budgets", "told"),
+    [
+        pytest.param([], ("fits_nowhere", "warning"), id="a guard of ours"),
+        pytest.param([objects.budget("web", 1)], ("fits_nowhere", "warning"), id="a budget for one"),
+        pytest.param(
+            [objects.budget("web", 3, desired=0, rule={"maxUnavailable": "100%"})],
+            ("fits_nowhere", "warning"),
+            id="one that allows all",
+        ),
+    ],
+)
+def test_the_usual_shape_is_planned_with_one_replica_less(budgets: list[Raw], told: tuple[str, str]) -> None:
+    plan = planned(seen(*apart(), budgets=budgets), *THREE)
+    assert (plan.draft.waves, set(codes(plan))) == ((("n1",), ("n2",), ("n3",)), {told})
+
+
+def test_nodes_whose_pods_fit_nowhere_share_a_wave_as_far_as_their_budget_bears_it() -> None:
+    waits = planned(seen(*apart()), *THREE, most=3).draft
+    assert (waits.waves, [wait.limits for wait in waits.waits]) == ((("n1",), ("n2",), ("n3",)), [("budget",)] * 2)
+    for_two = objects.budget("web", 2, desired=1)
+    assert planned(seen(*apart(), budgets=[for_two]), *THREE, most=3).draft.waves == (("n1", "n2"), ("n3",))
+
+
+@pytest.mark.parametrize(
+    ("replicas", "budgets", "object_"),
+    [
+        pytest.param(3, [], "Deployment shop/web", id="a guard of ours bears one"),
+        pytest.param(3, [objects.budget("web", 1)], "PodDisruptionBudget shop/web", id="a budget bears one"),
+        pytest.param(
+            2,
+            [objects.budget("web", 2, healthy=2, desired=0, rule={"minAvailable": 0})],
+            "PodDisruptionBudget shop/web",
+            id="a budget bears both, and nothing would be left",
+        ),
+    ],
+)
+def test_too_few_that_would_be_left_are_a_blocker(replicas: int, budgets: list[Raw], object_: str) -> None:
+    """Two pods of n1 that no other node takes."""
+    bound = [objects.pod(f"web-{number}", "n1", owner=WEB) for number in (1, 2)]
+    for one in bound:
+        one["spec"]["nodeSelector"] = {"disk": "fast"}
+    others = [objects.pod("web-3", "n2", owner=WEB)] if replicas == 3 else []
+    plan = planned(seen(*bound, *others, replicas=replicas, budgets=budgets), "n1")
+    (finding,) = [one for one in plan.findings if one.code == "no_room"]
+    assert (codes(plan), finding.object, finding.nodes) == ([("no_room", "blocker")], object_, ("n1",))
+    assert finding.remedy
+
+
+def test_pods_that_do_not_serve_are_no_blocker() -> None:
+    bound = [objects.pod(f"web-{number}", "n1", owner=WEB, ready=False) for number in (1, 2)]
+    for one in bound:
+        one["spec"]["nodeSelector"] = {"disk": "fast"}
+    assert codes(planned(seen(*bound, objects.pod("web-3", "n2", owner=WEB)), "n1")) == [("fits_nowhere", "warning")]
+
+
+def test_nodes_that_stay_out_add_up() -> None:
+    plan = planned(seen(*apart()), "n1", "n2", evacuates=True)
+    assert codes(plan) == [("no_room", "blocker")]
