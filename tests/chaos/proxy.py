@@ -108,7 +108,7 @@ def kind_of(method: str, path: str) -> str:
 def is_write(method: str, path: str) -> bool:
     """Whether it changes the cluster if accepted; access reviews and dry runs only ask."""
     place, _unused, query = path.partition("?")
-    asks = place.rpartition("/")[2] in ("selfsubjectaccessreviews", "selfsubjectrulesreviews")
+    asks = place.rpartition("/")[2] in ("selfsubjectaccessreviews", "selfsubjectreviews", "selfsubjectrulesreviews")
     return method not in ("GET", "HEAD", "OPTIONS") and not asks and "dryRun=All" not in query
 
 

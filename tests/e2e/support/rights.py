@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
@@ -26,6 +27,10 @@ HOME = "kubeops-node-maintenance"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 SECONDS = 24 * 3600
 """How long a token is good for: longer than any run of the tests."""
+
+LACKING = re.compile(r"(?:may not|, nor) (.+?) in (the whole cluster|namespace [a-z0-9-]+(?:, [a-z0-9-]+)*)")
+
+VERBS = ("get", "list", "watch", "create", "patch", "delete")
 
 AGENT = "kubeops-test"
 OPERATOR = "operator"
@@ -137,15 +142,26 @@ def also(api: Api, namespace: str, group: str, *resources: str) -> None:
 
 
 def revoke(api: Api, name: str) -> None:
-    """Delete the account and its bindings, whether made here or by the playbook `access`."""
+    """Delete the account and its bindings, whether made here, by the playbook `access` or as a message says."""
     bindings = [f"{RBAC}/clusterrolebindings"]
     bindings += [f"{RBAC}/namespaces/{one['metadata']['name']}/rolebindings" for one in api.items("/api/v1/namespaces")]
     for base in bindings:
         for found in api.items(base):
             called = str(found["metadata"]["name"])
-            if called.startswith(f"{name}-") or called.endswith(f".{HOME}.{name}"):
+            if called.startswith(f"{name}-") or called.endswith((f".{HOME}.{name}", f"-{HOME}-{name}")):
                 api.delete(f"{base}/{called}")
     api.delete(f"/api/v1/namespaces/{HOME}/serviceaccounts/{name}")
+
+
+def lacking(text: str) -> set[str]:
+    """The rights that a text says are missing, each as `patch nodes in the whole cluster`."""
+    found = set()
+    for told, place in LACKING.findall(text):
+        for alike in told.split("; "):
+            words = alike.replace(",", "").split(" ")
+            verbs = [word for word in words if word in VERBS]
+            found |= {f"{verb} {word} in {place}" for verb in verbs for word in words if word not in VERBS}
+    return found
 
 
 def refusals(audit_log: Path, mark: int, name: str = OPERATOR) -> list[str]:

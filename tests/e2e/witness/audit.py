@@ -56,7 +56,7 @@ class Request:
     @property
     def writes(self) -> bool:
         """Changes the cluster if accepted; access reviews are questions in a write's clothes."""
-        asks = self.resource in ("selfsubjectaccessreviews", "selfsubjectrulesreviews")
+        asks = self.resource in ("selfsubjectaccessreviews", "selfsubjectreviews", "selfsubjectrulesreviews")
         return self.verb not in READS and not self.dry_run and not asks
 
     @property

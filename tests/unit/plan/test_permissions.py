@@ -20,6 +20,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight.permissions import (
+    Lack,
+    Need,
     for_hooks,
     missing,
     needs,
@@ -146,11 +148,53 @@ def test_conditions_are_written_only_where_they_are_asked_for(wanted: bool) -> N
     assert ("patch nodes/status" in {need.words for need in found}) == wanted
 
 
-def test_a_missing_permission_names_verb_resource_and_place() -> None:
-    plans = planned(web(3))
-    need = next(n for n in needs(web(3), plans, Choices(), namespace_missing=False) if n.resource == "pods/eviction")
-    assert "create pods/eviction in namespace shop" in missing(need, ["shop"]).message
-    assert "create pods/eviction in the whole cluster" in missing(replace(need, namespaces=()), []).message
+EVERYWHERE = Lack(Need("create", "", "pods/eviction"))
+IN_SHOP = Lack(Need("create", "", "pods/eviction", ("shop",)), ("shop",))
+LOCKS = Lack(Need("patch", "coordination.k8s.io", "leases", ("medik8s-leases",)), ("medik8s-leases",))
+KUBELETS = Lack(Need("list", "coordination.k8s.io", "leases", ("kube-node-lease",)), ("kube-node-lease",))
+READS_NODES = [Lack(Need(verb, "", "nodes")) for verb in ("get", "list")]
+READS_MORE = [Lack(Need(verb, "", "pods")) for verb in ("get", "list")]
+NO_ROLE = Lack(Need("list", "", "secrets"))
+CLUSTER, HERE = "kubectl create clusterrolebinding ", "create rolebinding "
+
+
+@pytest.mark.parametrize(
+    ("lacks", "object", "message", "command"),
+    [
+        ([EVERYWHERE], "evict", "create pods/eviction in the whole cluster", f"{CLUSTER}{{role}}-jane --clusterrole"),
+        ([IN_SHOP], "evict", "create pods/eviction in namespace shop", CLUSTER),
+        ([EVERYWHERE, IN_SHOP], "evict", "whole cluster, nor create pods/eviction in namespace shop", CLUSTER),
+        ([LOCKS], "locks", "patch leases", f"kubectl -n medik8s-leases {HERE}"),
+        ([KUBELETS], "kubelets", "list leases", f"kubectl -n kube-node-lease {HERE}"),
+        (READS_NODES + READS_MORE, "read", "get, list nodes, pods in the whole cluster", "--user=jane"),
+    ],
+)
+def test_a_role_that_is_missing_is_one_finding(lacks: list[Lack], object: str, message: str, command: str) -> None:
+    (finding,) = missing(lacks, "jane")
+    role = f"kubeops-node-maintenance-{object}"
+    assert finding.object == f"ClusterRole {role}"
+    assert message in finding.message
+    assert command.format(role=role) in finding.remedy
+    assert f"--clusterrole={role} " in finding.remedy
+
+
+def test_every_role_that_is_missing_is_a_finding_of_its_own() -> None:
+    found = missing([EVERYWHERE, *READS_NODES, NO_ROLE], "jane")
+    assert [finding.object.rpartition("-")[2] for finding in found] == ["evict", "read", "list secrets"]
+    assert "kubectl" not in found[-1].remedy
+
+
+@pytest.mark.parametrize(
+    ("user", "subject"),
+    [
+        ("system:serviceaccount:ci:robot", "-ci-robot --clusterrole={role} --serviceaccount=ci:robot"),
+        ("system:node:n1", "-system-node-n1 --clusterrole={role} --user=system:node:n1"),
+        ("x; rm -rf /", "-x-rm--rf- --clusterrole={role} '--user=x; rm -rf /'"),
+    ],
+)
+def test_the_command_names_the_user_that_the_server_knows(user: str, subject: str) -> None:
+    (finding,) = missing([EVERYWHERE], user)
+    assert finding.remedy.endswith(subject.format(role="kubeops-node-maintenance-evict"))
 
 
 EVICT, DELETE, JOBS = "create pods/eviction", "delete pods", "create podmigrationjobs.scheduling.koordinator.sh"

@@ -144,12 +144,12 @@ def test_a_call_that_was_forbidden_something_names_all_that_its_steps_lack(made:
 
     result = made.perform(loop, steps=("nodes", "locks", "evict"))
     assert {finding["object"] for finding in result["findings"]} == {
-        "patch nodes",
-        "create leases.coordination.k8s.io",
-        "create pods/eviction",
+        "ClusterRole kubeops-node-maintenance-nodes",
+        "ClusterRole kubeops-node-maintenance-locks",
+        "ClusterRole kubeops-node-maintenance-evict",
     }
     assert "may not create pods/eviction in namespace shop" in result["msg"]
-    assert "such as kubeops-node-maintenance-locks (playbook access)" in result["msg"]
+    assert "--clusterrole=kubeops-node-maintenance-locks" in result["msg"]
     assert result["msg"].startswith("It failed. ")
 
 

@@ -11,7 +11,8 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import pod_plan, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import permissions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs.state import StateOptions, state
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.planned import Build, asked, building, codes, plan
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
@@ -52,25 +53,34 @@ def test_a_refused_list_is_named_together_with_all_that_is_missing(build: Build)
     result = plan(found)
     assert result.failed
     assert "nodes" not in result.data
+    read, write = result.data["findings"]
+    assert "list pods, poddisruptionbudgets.policy in the whole cluster" in read["message"]
+    assert "patch nodes" in write["message"]
+    assert "--user=somebody" in write["remedy"]
+
+
+def test_who_has_no_rights_is_told_the_roles_and_not_each_verb(build: Build) -> None:
+    found = build(3)
+    lists = [(need.verb, need.words.partition(" ")[2]) for need in permissions.READS]
+    every = permissions.needs(snapshots.Snapshot(), (), pod_plan.Choices(), namespace_missing=False)
+    found.server.denied |= {*lists, *((need.verb, need.words.partition(" ")[2]) for need in every)}
+    result = plan(found)
     assert [finding["object"] for finding in result.data["findings"]] == [
-        "list pods",
-        "list poddisruptionbudgets.policy",
-        "patch nodes",
+        f"ClusterRole kubeops-node-maintenance-{step}" for step in ("read", "nodes", "locks", "runs")
     ]
+    assert result.data["waves"] == [], "playbooks read them in any case"
 
 
 def test_what_every_playbook_begins_with_names_all_that_is_missing_too(build: Build) -> None:
     """It comes before the plan: who lacks three rights does not learn of them one by one."""
     found = build(3)
     found.server.denied |= {("list", kinds.LEASES.resource), ("patch", "nodes"), ("create", "configmaps")}
-    with pytest.raises(StopRun) as caught:
-        found.process("ann").run(lambda ctx: state(ctx, StateOptions("listed")))
-    assert caught.value.reason.code == "missing_permission"
-    told = str(caught.value)
-    assert "may not list leases.coordination.k8s.io: " in told
-    assert 'in the namespace "kubeops-node-maintenance". These credentials may not ' in told
-    assert "may not patch nodes in the whole cluster" in told
-    assert "may not create configmaps in namespace kubeops-node-maintenance" in told
+    result = found.process("ann").run(lambda ctx: state(ctx, StateOptions("listed")))
+    assert result.failed
+    assert {finding["code"] for finding in result.data["findings"]} == {"missing_permission"}
+    assert "may not list leases.coordination.k8s.io in namespace kubeops-node-maintenance" in result.message
+    assert "may not patch nodes in the whole cluster" in result.message
+    assert "may not create configmaps in namespace kubeops-node-maintenance" in result.message
 
 
 def test_locks_in_the_namespace_of_medik8s_are_asked_for_there(build: Build) -> None:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import typing as t
 from dataclasses import dataclass
 
@@ -182,14 +184,76 @@ def of_steps(steps: t.Iterable[str], namespaces: tuple[str, ...]) -> tuple[Need,
     return tuple(dict.fromkeys(found))
 
 
-def missing(need: Need, refused: t.Sequence[str]) -> reasons.Finding:
-    """The finding for a need that is refused in these namespaces (empty: in the whole cluster)."""
-    where = f"in namespace {', '.join(refused)}" if refused else "in the whole cluster"
-    message = f"These credentials may not {need.words} {where}."
-    remedy = f"Grant the verb {need.verb} on {need.words.partition(' ')[2]} in a role that is bound to their user"
-    steps = roles.steps_with(need.verb, need.group, need.resource)
-    remedy += f", such as {roles.BY_STEP[steps[0]].name} (playbook access)." if steps else "."
-    return reasons.Finding("missing_permission", message, remedy, "blocker", need.words)
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """A need that is refused in these namespaces; none: in the whole cluster."""
+
+    need: Need
+    refused: tuple[str, ...] = ()
+
+
+def missing(lacks: t.Iterable[Lack], user: str) -> list[reasons.Finding]:
+    """A finding for each role that ``user`` lacks, with the command that grants it, and for what no role allows."""
+    by_role: dict[str, list[Lack]] = {}
+    for lack in lacks:
+        step = _step(lack)
+        by_role.setdefault(roles.BY_STEP[step].name if step else lack.need.words, []).append(lack)
+    return [_missing(about, group, user) for about, group in by_role.items()]
+
+
+def _missing(about: str, group: t.Sequence[Lack], user: str) -> reasons.Finding:
+    message = f"These credentials may not {_told(group)}."
+    if role := next((role for role in roles.ROLES if role.name == about), None):
+        remedy = f"Grant the role, which the playbook access and rights.yml have: {_grant(role, group, user)}"
+        return reasons.Finding("missing_permission", message, remedy, "blocker", f"ClusterRole {about}")
+    verb, _space, resource = about.partition(" ")
+    remedy = f"Grant the verb {verb} on {resource} in a role that is bound to their user."
+    return reasons.Finding("missing_permission", message, remedy, "blocker", about)
+
+
+def _step(lack: Lack) -> str:
+    """The step whose role allows it, best one that is bound where it is refused and that every maintenance needs."""
+
+    def rank(step: str) -> tuple[bool, bool]:
+        role = roles.BY_STEP[step]
+        there = role.everywhere or role.places == "descheduler"
+        return not there and not set(lack.refused) <= _bound_in(role), step not in roles.MAINTAIN
+
+    steps = roles.steps_with(lack.need.verb, lack.need.group, lack.need.resource)
+    return min(steps, key=rank, default="")
+
+
+def _bound_in(role: roles.Role) -> set[str]:
+    return set(roles.BOUND_IN.get(role.places, "").split())
+
+
+def _grant(role: roles.Role, group: t.Iterable[Lack], user: str) -> str:
+    """The command of an administrator that binds the role to the user where it is lacking."""
+    name, kind, subject = user, "user", user
+    if user.startswith("system:serviceaccount:"):
+        kind, subject = "serviceaccount", user.removeprefix("system:serviceaccount:")
+        name = subject
+    binding = f"{role.name}-{re.sub(r'[^A-Za-z0-9.-]+', '-', name)}"
+    to = f"{shlex.quote(binding)} --clusterrole={role.name} {shlex.quote(f'--{kind}={subject}')}"
+    if role.everywhere:
+        return f"kubectl create clusterrolebinding {to}"
+    places = {place for lack in group for place in lack.refused} or _bound_in(role)
+    return "; ".join(f"kubectl -n {place} create rolebinding {to}" for place in sorted(places))
+
+
+def _told(group: t.Iterable[Lack]) -> str:
+    """Verbs and resources where they are refused: ``list, watch nodes; patch pods in the whole cluster``."""
+    places: dict[str, dict[str, list[str]]] = {}
+    for lack in group:
+        where = f"in namespace {', '.join(lack.refused)}" if lack.refused else "in the whole cluster"
+        places.setdefault(where, {}).setdefault(lack.need.words.partition(" ")[2], []).append(lack.need.verb)
+    told = []
+    for where, verbs_of in places.items():
+        alike: dict[str, list[str]] = {}
+        for resource, verbs in verbs_of.items():
+            alike.setdefault(", ".join(verbs), []).append(resource)
+        told.append("; ".join(f"{verbs} {', '.join(found)}" for verbs, found in alike.items()) + f" {where}")
+    return ", nor ".join(told)
 
 
 def _namespaces(plans: t.Iterable[pod_plan.PodPlan]) -> tuple[str, ...]:

@@ -321,7 +321,7 @@ def _todo(report: model.Report) -> list[str]:
     entries = [entry for found in to_look(report).values() for entry in found]
     lines = ["", "  To look at:"] if entries else []
     for subject, message in entries[:LINES_SHOWN]:
-        body = textwrap.wrap(message, WIDTH - 8) or [""]
+        body = textwrap.wrap(message, WIDTH - 8, break_long_words=False, break_on_hyphens=False) or [""]
         lines += [f"    {subject}", *(f"      {line}" for line in body)]
     hidden = len(entries) - LINES_SHOWN
     return lines + ([f"    … and {hidden} more, all in the report"] if hidden > 0 else [])

@@ -22,13 +22,18 @@ _STAY = ("DaemonSet", "Node")
 
 
 def ask(ctx: context.Context, needs: t.Sequence[permissions.Need]) -> list[reasons.Finding]:
-    """A finding for each need that is not met.
+    """A finding for each role that these credentials lack.
 
     Takes one review for each need, for the whole cluster, and one for each namespace if that is refused.
     """
     with ctx.clock.pool(act.AT_ONCE, "permissions") as pool:
-        found = pool.map(lambda need: _ask(ctx, need), needs)
-        return [finding for finding in found if finding]
+        lacks = [lack for lack in pool.map(lambda need: _ask(ctx, need), needs) if lack]
+    return missing(ctx, lacks)
+
+
+def missing(ctx: context.Context, lacks: t.Sequence[permissions.Lack]) -> list[reasons.Finding]:
+    """The findings about what these credentials lack, with the commands that grant it to their user."""
+    return permissions.missing(lacks, _user(ctx)) if lacks else []
 
 
 def refused(ctx: context.Context, error: errors.Forbidden, choices: pod_plan.Choices) -> list[reasons.Finding]:
@@ -45,7 +50,8 @@ def refused(ctx: context.Context, error: errors.Forbidden, choices: pod_plan.Cho
     )
     needs = permissions.needs(snapshots.Snapshot(), (), choices, namespace_missing=False)
     wanted = list(dict.fromkeys((*permissions.READS, *needs)))
-    return [first, *(finding for finding in ask(ctx, wanted) if finding.object != words)]
+    found = ask(ctx, wanted)
+    return found if words in {need.words for need in wanted} and found else [first, *found]
 
 
 def lacking(
@@ -70,11 +76,23 @@ def _spaces(ctx: context.Context, nodes: t.Sequence[str]) -> list[str]:
     return sorted({pod.namespace for pod in found if pod.node in nodes and not (pod.owner and pod.owner.kind in _STAY)})
 
 
-def _ask(ctx: context.Context, need: permissions.Need) -> reasons.Finding | None:
+def _ask(ctx: context.Context, need: permissions.Need) -> permissions.Lack | None:
     if allowed(ctx, need, ""):
         return None
-    refused = [namespace for namespace in need.namespaces if not allowed(ctx, need, namespace)]
-    return permissions.missing(need, refused) if refused or not need.namespaces else None
+    refused = tuple(namespace for namespace in need.namespaces if not allowed(ctx, need, namespace))
+    return permissions.Lack(need, refused) if refused or not need.namespaces else None
+
+
+def _user(ctx: context.Context) -> str:
+    """Who the API server says these credentials are; a placeholder where it does not (before Kubernetes 1.28)."""
+    kind = kinds.SELF_SUBJECT_REVIEWS
+    try:
+        answer = ctx.cluster.send(
+            verbs.create(kind, {"apiVersion": kind.api_version, "kind": kind.kind}), patience=act.PATIENCE
+        )
+    except errors.ClusterError:
+        return "USER"
+    return str(((answer.get("status") or {}).get("userInfo") or {}).get("username") or "USER")
 
 
 def allowed(ctx: context.Context, need: permissions.Need, namespace: str, name: str = "") -> bool:

@@ -45,6 +45,6 @@ def permit(target: targets.DeschedulerTarget, *, writes: bool, restarts: bool) -
         asked += [(permissions.Need(verb, group, plural, (names.NAMESPACE,)), "") for verb in verbs.split()]
     lacking = [need for need, name in asked if not rights.allowed(target.ctx, need, need.namespaces[0], name)]
     if lacking:
-        told = [permissions.missing(need, need.namespaces) for need in lacking]
+        told = rights.missing(target.ctx, [permissions.Lack(need, need.namespaces) for need in lacking])
         message, remedy = (" ".join(words) for words in zip(*((one.message, one.remedy) for one in told), strict=True))
         raise context.StopRun(told[0].code, message, f"{remedy} Nothing was written.", told[0].object)

@@ -399,5 +399,5 @@ def _pod(
 def _forbidden(ctx: context.Context, options: PlanOptions, error: errors.Forbidden) -> context.Result:
     """A list was refused: report that with all other missing permissions."""
     found = rights.refused(ctx, error, options.choices)
-    data = {"feasible": False, "findings": [finding.to_dict() for finding in found]}
-    return context.Result(data, failed=True, message=" ".join(finding.message for finding in found))
+    data = {"feasible": False, "waves": [], "findings": [finding.to_dict() for finding in found]}
+    return context.Result(data, failed=True, message="\n".join(finding.sentence for finding in found))

@@ -62,10 +62,7 @@ def _listed(ctx: context.Context, options: StateOptions) -> context.Result:
         resumable = runs.resumable(ctx, options.input)
     except errors.Forbidden as error:
         lacking = rights.refused(ctx, error, pod_plan.Choices())
-        raise context.StopRun(
-            "missing_permission",
-            " ".join(finding.message for finding in lacking),
-            "Grant these verbs in roles that are bound to their user: the collection brings such roles.",
-        ) from error
+        told = [finding.to_dict() for finding in lacking]
+        return context.Result({"findings": told}, failed=True, message="\n".join(one.sentence for one in lacking))
     shown = [trace.to_dict(alive=trace.run in alive) for trace in found]
     return context.Result({"traces": shown, "resumable": resumable, "nodes": []})
