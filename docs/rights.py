@@ -123,7 +123,11 @@ def _flow(value: Any) -> str:
 
 def _scalar(text: str) -> str:
     plain = text and text not in ("*", "true", "false", "null") and not set(text) & set("{}[],&*#?|<>=!%@\"'`")
-    return text if plain and ": " not in text and not text[0].isspace() else "'" + text.replace("'", "''") + "'"
+    return (
+        text
+        if plain and ": " not in text and not text[0].isspace() and not text.isdigit()
+        else "'" + text.replace("'", "''") + "'"
+    )
 
 
 def _long(text: str, indent: int) -> str:

@@ -102,13 +102,27 @@ options:
   policies:
     description:
       - Also ValidatingAdmissionPolicies that limit what the account can be used for if somebody steals its token.
-        Nodes - only the cordon, taints that do not evict, and our own marks. Evictions - only with the pod's UID.
-        Budgets - only our own. Replicas - at most doubled or halved, never to 0. Nothing in namespaces with the label
-        C(maintenance.kubeops.io/protected=true).
+        Nodes - only the cordon, with a record of it, taints of ours and of O(taints) that do not evict, and our own
+        marks. Evictions - only with the pod's UID and under a lock that is held, for which the fence is installed, too.
+        Budgets - only our own. Replicas - at most doubled or halved, up to O(replicas), never to 0. Nothing of nodes,
+        and in namespaces, with the label C(maintenance.kubeops.io/protected=true).
+      - The guide "Security" says what each of them refuses, and what they cannot.
       - With them, C(grace_period) 0, taints with NoExecute and
         O(kubeops.node_maintenance.pdb_guard#module:pin_budgets) are refused.
     type: bool
     default: false
+  taints:
+    description:
+      - With O(policies), the keys of further taints that the account may set and remove, such as those of
+        C(maintain_taints).
+    type: list
+    elements: str
+  replicas:
+    description:
+      - With O(policies), the number of replicas to which the account may raise a workload, or the bounds of an
+        autoscaler, at most. One that has more already is not raised.
+    type: int
+    default: 100
   dest:
     description:
       - A file on the machine that runs the module. The account's kubeconfig is written to it, readable only by its

@@ -29,10 +29,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.acc
 
 STEPS = "read,locks,runs,nodes,conditions,evict,guard,surge,hooks,announce,kubelets,delete-pods"
 
+BOUNDS = {"taints": ["dedicated", hostile.ADMITTED], "replicas": hostile.REPLICAS}
+
 
 def called(lab: Lab, **arguments: Any) -> Json:
     """The module `maintenance_access` as administrator, in this process."""
-    told = {"service_account": "bounded", "steps": STEPS.split(","), "policies": True, **arguments}
+    told = {"service_account": "bounded", "steps": STEPS.split(","), "policies": True, **BOUNDS, **arguments}
     return calling.call(access.SPEC, str(lab.kubeconfig), **told)
 
 
@@ -43,7 +45,7 @@ def bounded(lab: Lab, tmp_path: Path) -> Iterator[Path]:
     made = called(lab, dest=str(dest))
     assert not made["failed"], made["msg"]
     yield dest
-    gone = called(lab, dest=str(dest), state="absent")
+    gone = called(lab, dest=str(dest), state="absent", fence=True)
     assert not gone["failed"], gone["msg"]
     assert not dest.exists()
 
@@ -106,6 +108,7 @@ def test_a_stolen_token_is_refused_what_maintenance_never_does(
 ) -> None:
     """Each action is a dry run, which RBAC allows: the same rights without the policies do them all."""
     scene = hostile.Scene(lab.api, arena)
+    lab.api.patch(hostile.FENCE, {"held": hostile.HELD})
     open_account = rights.granted(lab.api, tmp_path / "open", "unbounded", STEPS.split(","))
     try:
         until(lambda: rights.may(open_account, "list", "", "nodes"), 10, "its roles are known")
@@ -115,7 +118,8 @@ def test_a_stolen_token_is_refused_what_maintenance_never_does(
         assert {name: said for name, said in allowed.items() if said} == {}, "without the policies"
         refused = {name: hostile.attempt(bounded, action) for name, action in scene.actions().items()}
         assert {name: said for name, said in refused.items() if "bounds of bounded: " not in said} == {}
-        assert len(refused) >= 30
+        assert len(refused) >= 60
+        assert "the lock node-invented is held by nobody" in hostile.attempt(bounded, scene.invented())
         harmless = {name: hostile.attempt(bounded, action) for name, action in scene.harmless().items()}
         assert {name: said for name, said in harmless.items() if said} == {}
     finally:

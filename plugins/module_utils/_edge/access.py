@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import errors, private_file, specs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.access import roles
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.access import accounts, roles
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.access import access
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
 
@@ -39,11 +39,13 @@ SPEC = specs.ClusterModuleSpec(
         "lease_namespace": {"type": "str"},
         "fence": {"type": "bool", "default": False},
         "policies": {"type": "bool", "default": False},
+        "taints": {"type": "list", "elements": "str"},
+        "replicas": {"type": "int", "default": accounts.REPLICAS},
         "dest": {"type": "path"},
         "token": {"type": "str", "choices": ["request", "secret"], "default": "request", "no_log": False},
         "token_lifetime": {"type": "raw", "default": "24h", "no_log": False},
     },
     durations=("token_lifetime",),
-    lists=("namespaces",),
+    lists=("namespaces", "taints"),
     engine=_installed,
 )

@@ -20,7 +20,16 @@ from support import rights, shapes
 from support.arena import Arena
 
 KEY = "maintenance.kubeops.io"
+FENCE = f"/apis/{KEY}/v1/namespaces/{rights.HOME}/nodefences/node-fence"
+HELD = {"node-none": "thief/x"}
 LOCK = {f"{KEY}/fence": "node-none=thief/x"}
+INVENTED = {f"{KEY}/fence": "node-invented=thief/x"}
+WAS_OPEN, WAS_CORDONED = '{"prior":{"unschedulable":false}}', '{"prior":{"unschedulable":true}}'
+REPLICAS = 6
+"""To how many the account of the tests may raise a workload."""
+QUARANTINE = {"key": "acme.io/quarantine", "value": "compromised", "effect": "NoSchedule"}
+ADMITTED = "acme.io/pool"
+"""The key of a taint that the account of the tests may change."""
 OURS = {"app.kubernetes.io/managed-by": "kubeops.node_maintenance"}
 COST = {"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "-1"}}}
 HOME = f"/api/v1/namespaces/{rights.HOME}"
@@ -51,13 +60,20 @@ def attempt(kubeconfig: Path, action: Action) -> str:
 
 
 class Scene:
-    """A node with pods, a workload with budget and autoscaler, and the same in a namespace that is protected."""
+    """A node with pods, a workload with budget and autoscaler, and the same in a namespace that is protected.
+
+    And nodes that an administrator has protected, cordoned, or cordoned before a maintenance that goes on.
+    """
 
     def __init__(self, api: Api, arena: Arena) -> None:
         self.api, self.arena = api, arena
-        self.node, self.dead = arena.nodes(2)
+        self.node, self.closed, self.maintained, self.guarded = arena.nodes(4)
+        for name in (self.closed, self.maintained):
+            arena.cordon(name)
+        arena.annotate(self.maintained, {f"{KEY}/record": WAS_CORDONED})
+        api.patch(f"/api/v1/nodes/{self.guarded}", {"metadata": {"labels": {f"{KEY}/protected": "true"}}})
         arena.deployment("web", 4, on=self.node, budget={"maxUnavailable": 1}, service=False)
-        arena.taint(self.node, {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"})
+        arena.taint(self.node, {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}, QUARANTINE)
         arena.hpa("web", 4, 10)
         self.namespace = arena.namespace
         guard = {"selector": {"matchLabels": {"app": "none"}}, "maxUnavailable": 1}
@@ -76,9 +92,9 @@ class Scene:
 
     def actions(self) -> dict[str, Action]:
         """By what each of them does."""
-        groups = (self._node(), self._status(), self._evictions(), self._pods(), self._budgets(), self._scales())
+        groups = (self._node(), self._cordons(), self._status(), self._evictions(), self._pods(), self._budgets())
         found: dict[str, Action] = {}
-        for group in (*groups, self._autoscalers(), self._records()):
+        for group in (*groups, self._scales(), self._autoscalers(), self._records()):
             found |= group
         return found
 
@@ -87,13 +103,20 @@ class Scene:
         node, uid = f"/api/v1/nodes/{self.node}", self.pod["metadata"]["uid"]
         taints = self.arena.node(self.node)["spec"]["taints"]
         held = {"key": f"{KEY}/in-progress", "value": "r", "effect": "NoSchedule"}
+        pool = {"key": ADMITTED, "effect": "NoSchedule"}
         cordon = {"spec": {"unschedulable": True, "taints": [*taints, held]}}
+        mine = self.arena.path("PodDisruptionBudget", namespace=self.namespace)
         return {
-            "cordon and taint a node": Action("PATCH", node, cordon),
+            "cordon and taint a node": Action("PATCH", node, {**self._recorded(WAS_OPEN), **cordon}),
+            "set a taint that is admitted": Action("PATCH", node, {"spec": {"taints": [*taints, pool]}}),
+            "take a node that was cordoned": self._marked(self.closed, WAS_CORDONED),
+            "give back a node that was cordoned": self._marked(self.maintained, None),
+            "guard a workload": Action("POST", mine, self._guard({"matchLabels": {"app": "web"}})),
+            "note a lock in the fence": Action("PATCH", FENCE, {"held": {"node-x": "r/y", "node-none": None}}),
             "evict a pod by its UID under a lock": self._evict(self.pods, LOCK, uid=uid),
             "mark a pod": Action("PATCH", self.pods, COST),
             "delete a pod by its UID": Action("DELETE", self.pods, {"preconditions": {"uid": uid}}),
-            "raise replicas": self._scale(8),
+            "raise replicas": self._scale(REPLICAS),
             "lock a node": Action("POST", LEASES, {"metadata": {"name": "node-x"}, "spec": {"holderIdentity": "r"}}),
         }
 
@@ -107,7 +130,7 @@ class Scene:
         def tainted(key: str, effect: str = "NoExecute") -> Action:
             return patch({"spec": {"taints": [*taints, {"key": key, "effect": effect}]}})
 
-        owner = {"apiVersion": "v1", "kind": "Node", "name": self.dead, "uid": "1"}
+        owner = {"apiVersion": "v1", "kind": "Node", "name": self.closed, "uid": "1"}
         role = {"node-role.kubernetes.io/control-plane": ""}
         return {
             "make a node a control plane": patch({"metadata": {"labels": role}}),
@@ -121,6 +144,34 @@ class Scene:
             "evict all of a node that works": tainted("node.kubernetes.io/out-of-service"),
             "pretend that a node is unreachable": tainted("node.kubernetes.io/unreachable", "NoSchedule"),
             "open the control plane to all pods": patch({"spec": {"taints": None}}),
+            "open a quarantine": patch({"spec": {"taints": [one for one in taints if one != QUARANTINE]}}),
+            "keep all pods off by a taint of others": tainted("acme.io/closed", "NoSchedule"),
+            "put a node out of maintenance's reach": patch({"metadata": {"labels": {f"{KEY}/protected": "true"}}}),
+        }
+
+    def _recorded(self, record: str | None) -> Json:
+        return {"metadata": {"annotations": {f"{KEY}/record": record}}}
+
+    def _marked(self, node: str, record: str | None, *, cordoned: bool = True) -> Action:
+        body = {**self._recorded(record), "spec": {"unschedulable": cordoned}}
+        return Action("PATCH", f"/api/v1/nodes/{node}", body)
+
+    def _cordons(self) -> dict[str, Action]:
+        def bare(node: str, cordoned: bool) -> Action:
+            return Action("PATCH", f"/api/v1/nodes/{node}", {"spec": {"unschedulable": cordoned}})
+
+        opened = {"metadata": {"labels": {f"{KEY}/protected": None}}}
+        return {
+            "cordon a node without a record of it": bare(self.node, True),
+            "cordon a node as if it had been before": self._marked(self.node, WAS_CORDONED),
+            "cordon a node with a record that says both": self._marked(self.node, WAS_OPEN + WAS_CORDONED),
+            "uncordon what an administrator cordoned": bare(self.closed, False),
+            "claim an administrator's cordon": self._marked(self.closed, WAS_OPEN),
+            "claim it while uncordoning": self._marked(self.closed, WAS_OPEN, cordoned=False),
+            "uncordon what was cordoned before": self._marked(self.maintained, None, cordoned=False),
+            "change what was before": self._marked(self.maintained, WAS_OPEN),
+            "cordon a node that is protected": self._marked(self.guarded, WAS_OPEN),
+            "take away a node's protection": Action("PATCH", f"/api/v1/nodes/{self.guarded}", opened),
         }
 
     def _status(self) -> dict[str, Action]:
@@ -174,6 +225,14 @@ class Scene:
             "mark a pod that is protected": Action("PATCH", self.protected, COST),
         }
 
+    def invented(self) -> Action:
+        """An eviction under a lock that nobody holds, which the fence refuses to everybody."""
+        return self._evict(self.pods, INVENTED, uid=self.pod["metadata"]["uid"])
+
+    def _guard(self, selector: Json, **rule: Any) -> Json:
+        spec = {"selector": selector, "maxUnavailable": 1, "unhealthyPodEvictionPolicy": "AlwaysAllow", **rule}
+        return {"metadata": {"name": "kubeops-guard-z", "labels": OURS}, "spec": spec}
+
     def _budgets(self) -> dict[str, Action]:
         base = f"/apis/policy/v1/namespaces/{self.namespace}/poddisruptionbudgets"
         others = f"{base}/web"
@@ -181,6 +240,9 @@ class Scene:
         def budget(name: str, labels: Json, **rule: Any) -> Action:
             spec = {"selector": {"matchLabels": {"app": "web"}}, **rule}
             return Action("POST", base, {"metadata": {"name": name, "labels": labels}, "spec": spec})
+
+        def anything(operator: str) -> Json:
+            return {"matchExpressions": [{"key": "app", "operator": operator}]}
 
         selector = {"spec": {"selector": {"matchLabels": {"app": "web"}}}}
         return {
@@ -192,6 +254,12 @@ class Scene:
             "make a budget of another name": budget("mine", OURS, maxUnavailable=1),
             "make a guard without our label": budget("kubeops-guard-c", {}, maxUnavailable=1),
             "turn a guard to other pods": Action("PATCH", f"{base}/kubeops-guard-x", selector),
+            "guard all pods of a namespace": Action("POST", base, self._guard({})),
+            "guard all pods with a label": Action("POST", base, self._guard(anything("Exists"))),
+            "guard all pods without a label": Action("POST", base, self._guard(anything("DoesNotExist"))),
+            "hold broken pods by a guard": Action(
+                "POST", base, self._guard({"matchLabels": {"app": "web"}}, unhealthyPodEvictionPolicy="IfHealthyBudget")
+            ),
         }
 
     def _scale(self, replicas: int) -> Action:
@@ -203,6 +271,7 @@ class Scene:
             "scale a workload to nothing": self._scale(0),
             "scale most of a workload away": self._scale(1),
             "fill the cluster": self._scale(400),
+            "fill the cluster, twice as many each time": self._scale(8),
         }
 
     def _autoscalers(self) -> dict[str, Action]:
@@ -215,6 +284,8 @@ class Scene:
             "let an autoscaler fill the cluster": patch({"spec": {"maxReplicas": 1000}}),
             "turn an autoscaler to another workload": patch({"spec": {"scaleTargetRef": {"name": "other"}}}),
             "label an autoscaler": patch({"metadata": {"labels": {"mine": "x"}}}),
+            "let it fill the cluster, twice as many each time": patch({"spec": {"maxReplicas": 20}}),
+            "let it start with the most": patch({"spec": {"minReplicas": 10}}),
         }
 
     def _records(self) -> dict[str, Action]:
@@ -234,6 +305,8 @@ class Scene:
         return {
             "make a lock of another kind": Action("POST", LEASES, lease),
             "store anything": Action("POST", f"{HOME}/configmaps", {"metadata": {"name": "loot"}, "data": {"a": "b"}}),
+            "hold a lock that is none of a node": Action("PATCH", FENCE, {"held": {"kube-scheduler": "thief/x"}}),
+            "keep the fence for ever": Action("PATCH", FENCE, {"metadata": {"finalizers": ["acme.io/kept"]}}),
             "change the cluster's authority": Action("PATCH", root, {"data": {"ca.crt": "x"}}),
             "delete a configuration": Action("DELETE", root),
             "forge an event": Action("POST", f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events", event),

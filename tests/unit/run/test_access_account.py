@@ -12,7 +12,11 @@ from collections import Counter
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.access import accounts, roles
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.access import (
+    accounts,
+    fence_manifests,
+    roles,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.access.access import AccessOptions, install
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import StopRun
@@ -210,10 +214,24 @@ def test_our_namespace_is_made_first_where_it_is_missing() -> None:
         assert not called(world)["changed"]
 
 
+@pytest.mark.parametrize("more", [{"policies": True}, {"fence": True, "steps": ()}])
+def test_policies_and_the_fence_can_be_the_first_thing_in_a_cluster(more: t.Mapping[str, t.Any]) -> None:
+    with World([manifests.namespace("default")]) as world:
+        assert called(world, **more)["changed"]
+        assert names.NAMESPACE in {one["metadata"]["name"] for one in world.server.select(kinds.NAMESPACES)}
+        assert not called(world, **more)["changed"]
+
+
 def test_policies_come_before_the_rights_and_go_after_them(world: World) -> None:
     made = called(world, policies=True)["objects"]
     assert made[0]["kind"] == "ValidatingAdmissionPolicy"
     assert made[-1]["kind"] == "ClusterRoleBinding"
     gone = called(world, policies=True, state="absent")["objects"]
     assert gone[-1]["kind"] == "ValidatingAdmissionPolicy"
-    assert world.server.select(kinds.ADMISSION_POLICIES) == []
+    left = [one["metadata"]["name"] for one in world.server.select(kinds.ADMISSION_POLICIES)]
+    assert left == [names.FENCE_POLICY], "which serves other accounts, too"
+
+
+def test_policies_demand_a_lock_so_the_fence_that_knows_it_comes_with_them(world: World) -> None:
+    made = {(one["kind"], one["name"]) for one in called(world, policies=True)["objects"]}
+    assert {(obj["kind"], obj["metadata"]["name"]) for obj in fence_manifests.FENCE} <= made

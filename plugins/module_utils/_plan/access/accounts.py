@@ -12,6 +12,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.acc
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, objects
 
 LABELS = {names.MANAGED_BY_LABEL: names.MANAGED_BY}
+REPLICAS = 100
 PREVIEWS = f"{names.NAMESPACE}-dry-run"
 """The ServiceAccount of the pods that preview a descheduler, in the descheduler's namespace."""
 NAMESPACE: objects.Raw = {
@@ -26,6 +27,8 @@ class Account:
     """A ServiceAccount with the ``steps`` that it may do.
 
     ``workloads`` are the namespaces whose pods move, none: the whole cluster; ``locks`` those of the nodes' locks.
+    ``taints`` (keys) and ``replicas`` are bounds in its policies: which it may change besides ours, to how many it may
+    raise a workload.
     """
 
     name: str = "operator"
@@ -34,6 +37,8 @@ class Account:
     workloads: tuple[str, ...] = ()
     locks: tuple[str, ...] = (names.NAMESPACE,)
     descheduler: str = roles.KOORDINATOR
+    taints: tuple[str, ...] = ()
+    replicas: int = REPLICAS
 
     @property
     def user(self) -> str:

@@ -4,8 +4,9 @@
 """Admission policies that keep an account to what this collection does, even if somebody else has its token.
 
 RBAC cannot say "this field of a node" or "only with the pod's UID"; ValidatingAdmissionPolicies can. Each of them
-looks at the requests of one account only. They hold no state: what they cannot see, such as how many replicas a
-workload had before a surge, they bound per request.
+looks at the requests of one account only, and at one object: it cannot count nodes or budgets, nor see how many
+replicas a workload had before a surge. What is bounded nevertheless is so by what the object says of itself, such as
+a node's record, or by a number.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import announcement
 
 PROTECTED = f"{names.PREFIX}/protected"
-"""The label of a namespace in which the account may not touch anything, if it is ``true``."""
+"""The label of a node that the account may not touch, and of a namespace in which it may not, if it is ``true``."""
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
 _MARKS = [key for marks in cordon.MARKS.values() for key in marks]
@@ -69,8 +70,8 @@ _VALUE = "(has({0}.value) ? {0}.value : '')"
 _EQUAL = f"a.key == b.key && a.effect == b.effect && {_VALUE.format('a')} == {_VALUE.format('b')}"
 _NEW = f"variables.now.filter(a, !variables.was.exists(b, {_EQUAL}))"
 _GONE = f"variables.was.filter(a, !variables.now.exists(b, {_EQUAL}))"
-_SYSTEM = "a.key.split('/')[0].matches('(^|[.])(kubernetes|k8s)[.]io$')"
 _FREE = _listed((names.UNSCHEDULABLE_TAINT, OUT_OF_SERVICE))
+_OURS = f"a.key.startsWith('{names.PREFIX}/')"
 _DEAD = "has(object.status.conditions) && object.status.conditions.exists(c, c.type == 'Ready' && c.status != 'True')"
 _NODE_SPEC = ("spec.podCIDR", "spec.podCIDRs", "spec.providerID", "spec.configSource", "spec.externalID")
 _NODE_STATUS = (
@@ -78,13 +79,17 @@ _NODE_STATUS = (
     *("runtimeHandlers", "volumesAttached", "volumesInUse"),
 )
 _CONDITIONS = f"filter(c, !(c.type in {_listed(names.LIFECYCLE)}))"
-_OPEN = (
-    f"!(has(namespaceObject.metadata.labels) && '{PROTECTED}' in namespaceObject.metadata.labels && "
-    f"namespaceObject.metadata.labels['{PROTECTED}'] == 'true')"
-)
-_UNPROTECTED = (_OPEN, f"the namespace is protected (label {PROTECTED})")
+
+
+def _open(owner: str) -> str:
+    labels = f"{owner}.metadata.labels"
+    return f"!(has({labels}) && '{PROTECTED}' in {labels} && {labels}['{PROTECTED}'] == 'true')"
+
+
+_UNPROTECTED = (_open("namespaceObject"), f"the namespace is protected (label {PROTECTED})")
 _UPDATED, _ALL = ("UPDATE",), ("CREATE", "UPDATE", "DELETE")
-_OURS = f"x.startsWith('{names.PREFIX}/')"
+_WAS_OPEN, _WAS_CORDONED = """'"unschedulable":false'""", """'"unschedulable":true'"""
+"""How a record tells whether its node was cordoned before: CEL reads no JSON."""
 _GUARDED = (
     f"has(g.metadata.labels) && '{names.MANAGED_BY_LABEL}' in g.metadata.labels && "
     f"g.metadata.labels['{names.MANAGED_BY_LABEL}'] == '{names.MANAGED_BY}'"
@@ -92,9 +97,29 @@ _GUARDED = (
 
 
 def _keys(place: str) -> str:
-    """CEL about ``k``: a key of ours, or one of those that tell other controllers of a maintenance."""
-    known = [key.removeprefix(f"{place}/") for key in _MARKS if key.startswith(f"{place}/")]
-    return f"(k.startsWith('{names.PREFIX}/') || k in {_listed(known)})"
+    """CEL about ``k``: one of those that tell other controllers of a maintenance."""
+    return f"k in {_listed(key.removeprefix(f'{place}/') for key in _MARKS if key.startswith(f'{place}/'))}"
+
+
+def _record(of: str) -> str:
+    notes = f"{of}.metadata.annotations"
+    return f"has({notes}) && '{names.RECORD}' in {notes} ? {notes}['{names.RECORD}'] : ''"
+
+
+def _says(record: str, this: str, other: str) -> str:
+    """CEL: whether a record has the one word and not the other."""
+    return f"variables.{record}.contains({this}) && !variables.{record}.contains({other})"
+
+
+_SAYS_THE_SAME = " && ".join(
+    f"variables.record.contains({word}) == variables.recorded.contains({word})" for word in (_WAS_OPEN, _WAS_CORDONED)
+)
+_LOWEST = "(has({0}.spec.minReplicas) ? {0}.spec.minReplicas : 1)"
+
+
+def _raised(now: str, was: str) -> str:
+    """CEL: whether a number is not raised, or no further than the account may."""
+    return f"({now} <= {was} || {now} <= variables.most)"
 
 
 def _named(*prefixes: str) -> str:
@@ -106,11 +131,22 @@ _NODES = Limit(
     _UPDATED,
     (("", "nodes"), ("", "nodes/status")),
     (
-        *_metadata(_keys("annotation"), _keys("label")),
+        (f"{_open('oldObject')} && {_open('object')}", f"the node is protected (label {PROTECTED})"),
+        *_metadata(f"k.startsWith('{names.PREFIX}/') || {_keys('annotation')}", _keys("label")),
         (_all_same(*_NODE_SPEC), "only spec.unschedulable and taints may be changed"),
         (
-            f"({_NEW} + {_GONE}).all(a, !{_SYSTEM} || a.key in {_FREE})",
-            "taints of Kubernetes itself may not be changed",
+            f"variables.record == '' || (variables.recorded != '' ? {_SAYS_THE_SAME} : variables.cordoned ? "
+            f"{_says('record', _WAS_CORDONED, _WAS_OPEN)} : {_says('record', _WAS_OPEN, _WAS_CORDONED)})",
+            "a record says whether its node was cordoned before",
+        ),
+        (
+            "variables.cordon == variables.cordoned || (variables.cordon ? variables.record != '' : "
+            f"{_says('recorded', _WAS_OPEN, _WAS_CORDONED)})",
+            "a node is cordoned with a record, and uncordoned if that says that it was not cordoned before",
+        ),
+        (
+            f"({_NEW} + {_GONE}).all(a, {_OURS} || a.key in {_FREE} || a.key in variables.taints)",
+            "only taints of a maintenance may be changed, and those whose keys the option taints lists",
         ),
         (
             f"{_NEW}.all(a, a.effect != 'NoExecute' || (a.key == '{OUT_OF_SERVICE}' && {_DEAD}))",
@@ -120,6 +156,10 @@ _NODES = Limit(
     (
         ("now", "has(object.spec.taints) ? object.spec.taints : []"),
         ("was", "has(oldObject.spec.taints) ? oldObject.spec.taints : []"),
+        ("cordon", "has(object.spec.unschedulable) && object.spec.unschedulable"),
+        ("cordoned", "has(oldObject.spec.unschedulable) && oldObject.spec.unschedulable"),
+        ("record", _record("object")),
+        ("recorded", _record("oldObject")),
     ),
 )
 _STATUS = Limit(
@@ -191,8 +231,15 @@ _BUDGETS = Limit(
         ),
         (
             "request.operation == 'DELETE' || (has(object.spec.maxUnavailable) && "
-            "string(object.spec.maxUnavailable) == '1' && !has(object.spec.minAvailable))",
-            "such a budget has maxUnavailable 1",
+            "string(object.spec.maxUnavailable) == '1' && !has(object.spec.minAvailable) && "
+            "has(object.spec.unhealthyPodEvictionPolicy) && object.spec.unhealthyPodEvictionPolicy == 'AlwaysAllow')",
+            "such a budget has maxUnavailable 1 and holds no broken pod",
+        ),
+        (
+            "request.operation == 'DELETE' || (has(object.spec.selector) && (has(object.spec.selector.matchLabels) && "
+            "object.spec.selector.matchLabels.size() > 0 || has(object.spec.selector.matchExpressions) && "
+            "object.spec.selector.matchExpressions.exists(e, e.operator == 'In')))",
+            "such a budget selects pods by the value of a label",
         ),
         ("request.operation != 'UPDATE' || object.spec.selector == oldObject.spec.selector", "its pods stay the same"),
     ),
@@ -218,6 +265,10 @@ _SCALES = Limit(
         ("variables.now >= 1", "a workload may not be scaled to nothing"),
         ("variables.now <= 2 * variables.was", "replicas may at most be doubled"),
         ("2 * variables.now >= variables.was", "replicas may at most be halved"),
+        (
+            _raised("variables.now", "variables.was"),
+            "replicas may be raised to the option replicas at most",
+        ),
     ),
     (
         ("now", "has(object.spec.replicas) ? object.spec.replicas : 0"),
@@ -237,6 +288,11 @@ _AUTOSCALERS = Limit(
             "object.spec.maxReplicas <= 2 * oldObject.spec.maxReplicas && "
             "2 * object.spec.maxReplicas >= oldObject.spec.maxReplicas",
             "maxReplicas may at most be doubled or halved",
+        ),
+        (
+            f"{_raised('object.spec.maxReplicas', 'oldObject.spec.maxReplicas')} && "
+            f"{_raised(_LOWEST.format('object'), _LOWEST.format('oldObject'))}",
+            "bounds may be raised to the option replicas at most",
         ),
     ),
 )
@@ -261,6 +317,18 @@ _STORED = Limit(
         (
             f"request.namespace != '{names.NAMESPACE}' || {_named(names.RUN_PREFIX, 'descheduler-')}",
             "only stored runs may be touched",
+        ),
+    ),
+)
+_HOLDERS = Limit(
+    "fence",
+    _UPDATED,
+    ((names.PREFIX, "nodefences"),),
+    (
+        *_metadata("false"),
+        (
+            f"!has(object.held) || object.held.all(k, k.startsWith('{names.NODE_LEASE_PREFIX}'))",
+            "only holders of nodes' locks may be noted",
         ),
     ),
 )
@@ -289,7 +357,7 @@ _EVENTS = Limit(
 
 LIMITS = (
     *(_NODES, _STATUS, _EVICTIONS, _PODS, _DELETIONS, _BUDGETS, _SCALES, _AUTOSCALERS, _LOCKS, _STORED),
-    *(_MIGRATIONS, _EVENTS),
+    *(_HOLDERS, _MIGRATIONS, _EVENTS),
 )
 
 
@@ -317,8 +385,10 @@ def _policy(limit: Limit, account: accounts.Account) -> tuple[objects.Raw, objec
             for demand, told in limit.demands
         ],
     }
-    if limit.variables:
-        spec["variables"] = [{"name": name, "expression": expression} for name, expression in limit.variables]
+    own = {"taints": _listed(account.taints), "most": str(account.replicas)}
+    asked = [(name, value) for name, value in own.items() if any(f"variables.{name}" in x for x, _ in limit.demands)]
+    if variables := [*limit.variables, *asked]:
+        spec["variables"] = [{"name": name, "expression": expression} for name, expression in variables]
     bound = {"policyName": meta["name"], "validationActions": ["Deny"]}
     version = fence_manifests.ADMISSION
     return (

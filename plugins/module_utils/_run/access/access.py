@@ -68,6 +68,8 @@ class AccessOptions:
     lease_namespace: str = ""
     fence: bool = False
     policies: bool = False
+    taints: tuple[str, ...] = ()
+    replicas: int = accounts.REPLICAS
     token: tokens.Form = "request"
     token_lifetime: float = 24 * 3600.0
     dest: tokens.Place | None = None
@@ -147,7 +149,9 @@ def _pieces(ctx: context.Context, options: AccessOptions, present: bool) -> list
     extra: list[objects.Raw] = []
     if options.policies and (present or _admits(ctx)):
         extra += policies.bounding(_account(options, ()))
-    if options.fence and (present or _admits(ctx)):
+    # The policies demand the name of a lock, and the fence that it is held.
+    fenced = options.fence or (options.policies and present)
+    if fenced and (present or _admits(ctx)):
         extra += fence_manifests.FENCE
     decide = installing.present if present else installing.absent
     more = [Piece(obj, writing.read(ctx, installing.ref_of(obj)), decide) for obj in extra]
@@ -189,6 +193,8 @@ def _account(options: AccessOptions, locks: tuple[str, ...]) -> accounts.Account
         options.namespaces,
         locks,
         options.descheduler_namespace,
+        options.taints,
+        options.replicas,
     )
 
 
