@@ -51,6 +51,12 @@ options:
       - With O(state=noted), the nodes that are finished. Without nodes, the call only reports that the run is alive.
     type: list
     elements: str
+  results:
+    description:
+      - With O(state=noted), the results of the modules for a wave that is over. What its report says in numbers is kept
+        with the run, so that the report of a start that resumes it counts from the first start.
+    type: list
+    elements: dict
   failed:
     description:
       - With O(state=ended), whether something failed, so that the same command may resume the run.
@@ -101,6 +107,19 @@ run:
     - Anyone with the nonce may act for the run.
   returned: with O(state=started)
   type: str
+earlier:
+  description:
+    - What earlier starts of the run have done, for the report; C(null) unless the run was resumed.
+  returned: with O(state=started)
+  type: dict
+  contains:
+    waves: {description: "The nodes that they have finished, by wave.", type: list, elements: list}
+    waves_done: {description: "How many waves are finished, from the first on.", type: int}
+    pods_moved: {description: How many pods had left these nodes., type: int}
+    out_seconds: {description: For how long nodes of these waves were out of service., type: float}
+    watched_seconds: {description: For how long Services were watched meanwhile., type: float}
+    dark: {description: "When Services were dark, as namespace, name, start and end.", type: list, elements: list}
+    whole: {description: "Whether that is all, because no start was killed.", type: bool}
 resumed: {description: Whether this start continues an earlier one., returned: with O(state=started), type: bool}
 finished_nodes:
   description: The nodes that the run has already finished.
@@ -114,6 +133,7 @@ resumable:
   contains:
     run: {description: The run's id., type: str}
     finished: {description: The nodes that it has already finished., type: list, elements: str}
+    waves_done: {description: "How many of its waves are finished, from the first on.", type: int}
     noted: {description: "When the last of them was recorded as finished, or the run ended with failures.", type: str}
     by: {description: Who started it., type: str}
     since: {description: When it was started., type: str}

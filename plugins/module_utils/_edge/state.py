@@ -5,8 +5,16 @@
 
 from __future__ import annotations
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import specs
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import details, specs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs import state
+
+
+def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
+    del environ
+    return {**params, "results": tuple(map(details.whole, params["results"] or ()))}
+
 
 SPEC = specs.ClusterModuleSpec(
     name="maintenance_state",
@@ -21,6 +29,7 @@ SPEC = specs.ClusterModuleSpec(
         "input": {"type": "dict"},
         "plan": {"type": "dict"},
         "nodes": {"type": "list", "elements": "str"},
+        "results": {"type": "list", "elements": "dict"},
         "failed": {"type": "bool", "default": False},
         "parked": {"type": "bool", "default": False},
         "lease_duration": {"type": "str"},
@@ -28,6 +37,8 @@ SPEC = specs.ClusterModuleSpec(
     },
     durations=("lease_duration",),
     lists=("nodes",),
+    prepare=_prepared,
+    unshown=("results",),
     rules={
         "required_if": [
             ("state", "started", ["input"]),

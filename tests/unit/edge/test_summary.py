@@ -178,6 +178,12 @@ def test_a_plan_shows_whether_the_window_is_open() -> None:
     assert "The maintenance window is open for the first wave." in lines
 
 
+@pytest.mark.parametrize(("done", "number"), [(0, 1), (2, 3), (None, 1)])
+def test_the_waves_of_a_resumed_run_are_numbered_on(done: int | None, number: int) -> None:
+    found = start({"waves": [["c"]], "nodes": []}, {"run": "ab12", "finished": ["a", "b"], "waves_done": done})
+    assert found["batches"] == [[f"maintenance-wave-{number}", "c"]]
+
+
 def test_a_run_whose_last_node_was_finished_plans_nothing() -> None:
     found = start({"skipped": True}, {"run": "ab12", "finished": ["a"]})
     assert (found["waves"], found["members"], found["give_back"]) == ([], [], ["a"])

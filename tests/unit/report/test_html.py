@@ -64,7 +64,7 @@ def page(results: t.Iterable[t.Any], **more: t.Any) -> Page:
 def test_the_page_shows_every_part_of_a_run() -> None:
     found = page(Sample(fail_tasks=[1]).results)
     assert found.open == []
-    assert found.text("h1") == "Never dark, but your tasks failed on 1 of 3 nodes"
+    assert found.text("h1") == "Never dark while watched (30 s of 5 min 58 s), but your tasks failed on 1 of 3 nodes"
     titles = found.text("h2")
     for title in (
         "To look at",

@@ -20,8 +20,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rep
 from ansible_collections.kubeops.node_maintenance.tests.unit.report.sample import NONCE, TOKEN, Sample
 
 SHAPE = {
-    "": "actions advice by check cluster ended failed findings given_back headline nodes pods problems reason refusals "
-    "run services started swaps totals verdict version watched",
+    "": "actions advice by check cluster earlier ended failed findings given_back headline nodes pods problems reason "
+    "refusals run services started swaps totals verdict version watched",
     "nodes": "left marks message name outcome pods_failed pods_moved seconds spans tasks_failed waits wave",
     "nodes.spans": "end open phase seconds start",
     "nodes.marks": "at message what",
@@ -40,8 +40,8 @@ SHAPE = {
     "given_back": "at kept message object",
 }
 TOTALS = (
-    "dark_seconds evictions forecast_seconds moving_seconds nodes nodes_done nodes_failed pods_failed pods_left "
-    "pods_moved pods_swapped refusals requests seconds services_changed services_dark services_watched "
+    "dark_seconds evictions forecast_seconds moving_seconds nodes nodes_done nodes_failed out_seconds pods_failed "
+    "pods_left pods_moved pods_swapped refusals requests seconds services_changed services_dark services_watched "
     "watched_seconds waves"
 )
 
@@ -81,7 +81,8 @@ def test_no_secret_comes_through() -> None:
 
 def test_the_summary_says_first_what_matters_and_last_what_to_do() -> None:
     lines = summary_text(build_report(Sample(fail_tasks=[1]).results), path="/reports/report.html").splitlines()
-    assert lines[0].startswith("Never dark, but your tasks failed on 1 of 3 nodes. 3 nodes: 2 back in service")
+    assert lines[0] == "Never dark while watched (30 s of 5 min 58 s), but your tasks failed on 1 of 3 nodes."
+    assert lines[1].startswith("3 nodes: 2 back in service, 1 failed; 42 pods moved")
     assert "  report    /reports/report.html" in lines
     assert [line.split() for line in lines if line.startswith("  worker-02")] == [
         ["worker-02", "2", "failed", "4", "min", "02", "s", "14"]

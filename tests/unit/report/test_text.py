@@ -139,6 +139,15 @@ OUT = (model.Span("cordoned", 0, 1), model.Span("out", 1, 2))
             {"verdict": "never_dark", "nodes": (line("a", "failed"), line("b", "failed", tasks_failed=True))},
             "Never dark, but 2 of 3 nodes failed",
         ),
+        ({"out_seconds": 100.0, "watched_seconds": 90.1}, {"verdict": "never_dark"}, "Never dark"),
+        ({"out_seconds": 1000.0, "watched_seconds": 900.1}, {"verdict": "never_dark"}, "Never dark"),
+        (
+            {"out_seconds": 100.0, "watched_seconds": 89.0},
+            {"verdict": "never_dark"},
+            "Never dark while watched (1 min 29 s of 1 min 40 s)",
+        ),
+        ({"pods_moved": 0}, {"verdict": "no_pod_moved"}, "No pod had to move"),
+        ({"pods_moved": 3}, {"verdict": "no_pod_moved"}, "No pod was left to move"),
         ({}, {"verdict": "failed"}, "Failed before the first pod moved"),
         ({"nodes": 1, "nodes_failed": 1}, {"verdict": "failed"}, "Failed before the first pod moved"),
         (
@@ -178,6 +187,16 @@ def test_the_verdict_in_one_sentence(of: dict[str, t.Any], changes: dict[str, t.
             "3 nodes: 2 back in service, 1 failed; 5 pods moved in 41 s.",
         ),
         ({"nodes": 1}, {"nodes": (line("a", "parked"),)}, "1 node: 1 out of service, as asked; 0 pods moved."),
+        (
+            {"nodes": 1, "pods_moved": 2},
+            {"nodes": (line("a"),), "earlier": model.Earlier((), 2, 1.0, 1.0, whole=False)},
+            "1 node: 1 back in service; at least 2 pods moved.",
+        ),
+        (
+            {"nodes": 1},
+            {"nodes": (line("a"),), "earlier": model.Earlier((), 0, 1.0, 1.0, whole=False)},
+            "1 node: 1 back in service; what was moved before it was interrupted is not known.",
+        ),
     ],
 )
 def test_how_it_ended_in_one_sentence(of: dict[str, t.Any], changes: dict[str, t.Any], words: str) -> None:
@@ -226,6 +245,24 @@ def test_what_became_of_the_pods(of: dict[str, t.Any], changes: dict[str, t.Any]
 def test_the_summary_names_the_cluster(cluster: dict[str, str], words: str) -> None:
     found = build_report([{"msg": "no cluster"}, {"cluster": cluster}, {"cluster": {"context": "other"}}])
     assert fact("cluster", found) == words
+
+
+@pytest.mark.parametrize(
+    ("of", "changes", "words"),
+    [
+        ({"out_seconds": 30.0, "watched_seconds": 20.0}, {}, ""),
+        ({"out_seconds": 300.0, "watched_seconds": 0.0}, {}, ""),
+        ({"out_seconds": 300.0, "watched_seconds": 20.0}, {"check": True}, ""),
+        ({"out_seconds": 300.0, "watched_seconds": 20.0}, {}, "4 min 40 s of 5 min 00 s"),
+        (
+            {"out_seconds": 300.0, "watched_seconds": 20.0},
+            {"nodes": tuple(line(n, spans=(model.Span("out", at, at + 90.0),)) for n, at in (("a", 0.0), ("b", 60.0)))},
+            "4 min 40 s of 5 min 00 s; your tasks took 2 min 30 s",
+        ),
+    ],
+)
+def test_for_how_long_nobody_looked(of: dict[str, t.Any], changes: dict[str, t.Any], words: str) -> None:
+    assert fact("unwatched", report(of, **changes)) == words
 
 
 def refusal(wait: float | None = None, *stuck: str) -> model.Refusal:

@@ -67,13 +67,61 @@ def test_what_would_be_resumed_is_told_beforehand(world: World) -> None:
     mine = begun(world)
     noted(world, mine.data["run"], "a")
     stored = memory(world, id_of(mine))
-    found = {"run": id_of(mine), "finished": ["a"], "noted": stored["noted"], "by": "me@sim", "since": stored["since"]}
+    times = {key: stored[key] for key in ("noted", "since")}
+    found = {"run": id_of(mine), "finished": ["a"], "waves_done": 1, "by": "me@sim", **times}
     assert stored["noted"]
     assert resumable(world, INPUT) == found
     assert resumable(world, OTHER) is None
     assert resumable(world, None) is None
     assert resumable(world, OTHER, id_of(mine)) == found, "by its name, whatever the input"
     assert resumable(world, INPUT, "another") is None
+
+
+def wave(node: str, moved: int, *, dark: bool = False, back: bool = True) -> dict[str, t.Any]:
+    """The results of a wave, which took ten seconds; all of its pods left in the first."""
+    pods = [{"namespace": "shop", "name": f"web-{n}", "route": "evict", "outcome": "evicted"} for n in range(moved)]
+    steps = [(0, "cordoned", "cordoned"), (10, "uncordoned", "back")][: 2 if back else 1]
+    timeline = [
+        {"at": f"2026-01-01T00:00:{when:02}Z", "node": node, "what": what, "phase": phase}
+        for when, what, phase in steps
+    ]
+    samples = [["2026-01-01T00:00:00Z", 1], ["2026-01-01T00:00:03Z", 0 if dark else 2], ["2026-01-01T00:00:05Z", 1]]
+    services = [{"namespace": "shop", "name": "web", "samples": samples}]
+    drained = {"name": node, "outcome": "drained", "failed": False, "message": "", "pods": pods}
+    return {"nodes": [drained], "timeline": timeline, "services": services, "failed": False}
+
+
+def test_what_waves_came_to_is_kept_for_the_start_that_resumes_the_run(world: World) -> None:
+    mine = begun(world)
+    noted(world, mine.data["run"], "a")
+    call(world, StateOptions("noted", results=(wave("a", 3, dark=True),)), mine.data["run"])
+    call(world, StateOptions("noted", results=(wave("b", 4, back=False),)), mine.data["run"])
+    call(world, StateOptions("ended", failed=True), mine.data["run"])
+    told = begun(world).data["earlier"]
+    assert (told["waves"], told["waves_done"], told["whole"]) == ([["a"], []], 1, True)
+    assert (told["pods_moved"], told["out_seconds"], told["watched_seconds"]) == (3, 10.0, 15.0), "b tells of itself"
+    assert told["dark"] == (("shop", "web", "2026-01-01T00:00:03.000Z", "2026-01-01T00:00:05.000Z"),)
+
+
+@pytest.mark.parametrize("killed", [1, 2, 3])
+def test_a_start_that_was_killed_is_remembered_by_all_that_follow(world: World, killed: int) -> None:
+    whole = []
+    for start in (1, 2, 3):
+        mine = begun(world)
+        whole.append((mine.data["earlier"] or {"whole": True})["whole"])
+        if start != killed:
+            noted(world, mine.data["run"], "a")
+            call(world, StateOptions("ended", failed=True), mine.data["run"])
+    whole.append(begun(world).data["earlier"]["whole"])
+    assert whole == [start <= killed for start in (1, 2, 3, 4)]
+
+
+def test_what_a_wave_came_to_counts_once_however_often_it_is_sent(world: World) -> None:
+    mine = begun(world)
+    me = world.process("me")
+    me.faults.when(lambda request: (request.method, request.resource) == ("PATCH", "configmaps"), Fault("lost"))
+    call(world, StateOptions("noted", results=(wave("a", 3),)), mine.data["run"])
+    assert json.loads(memory(world, id_of(mine))["so_far"])["pods_moved"] == 3
 
 
 def test_after_a_failure_a_soak_counts_from_the_end_of_the_run(world: World) -> None:

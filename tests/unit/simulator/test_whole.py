@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 import typing as t
@@ -151,6 +152,43 @@ def test_the_report_of_a_resumed_run_counts_from_the_cordon_whatever_the_clocks_
     assert again.ended is not None
     assert line.seconds == pytest.approx(again.ended - first.started, abs=2.0)
     assert again.ended - first.started > 3600
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_the_report_of_a_resumed_run_knows_of_waves_and_pods_of_the_start_before(killed: bool) -> None:
+    objects = [manifests.deployment("web", 4), manifests.budget("web", maxUnavailable=1)]
+    with World([manifests.node("n1"), manifests.node("n2"), *objects]) as world:
+        world.apply(manifests.node("n3"))
+
+        def start(name: str, *, fails: bool) -> model.Report:
+            me = world.process(name)
+
+            def work(_actor: Actor, node: str) -> None:
+                if fails and node == "n2":
+                    raise RuntimeError("no such package")
+
+            if killed and fails:
+                evicted = itertools.count(1)
+                me.faults.when(lambda r: r.resource == "pods/eviction" and next(evicted) == 4, Fault("killed after"))
+            task = me.spawn(lambda: maintain(me, Input(("n1", "n2"), work=work)))
+            world.machine.run_until(lambda: not task.alive)
+            return build.build_report([]) if killed and fails else reported(me, task.value())
+
+        start("first", fails=True)
+        world.machine.run_for(4000.0)
+        again = start("again", fails=False)
+    assert [(line.name, line.wave, line.outcome) for line in again.nodes] == [("n1", 1, "back"), ("n2", 2, "back")]
+    first, second = again.nodes
+    assert first.pods_moved is None, "known only for all of them"
+    moved = second.pods_moved or 0
+    assert (moved < 2) if killed else (moved == 2)
+    assert again.earlier is not None
+    assert again.earlier.finished == ("n1",)
+    assert again.earlier.whole is not killed
+    assert again.totals.pods_moved == again.earlier.pods_moved + moved
+    assert again.earlier.pods_moved > 0
+    assert again.totals.watched_seconds >= again.earlier.watched_seconds > 0
+    assert again.totals.out_seconds > 4000
 
 
 def test_the_same_choices_give_the_same_run(saved: Saved) -> None:

@@ -205,7 +205,7 @@ class _Playbook:
     def _wave(self, nodes: list[str], *, first: bool) -> None:
         """tasks/take_out.yml, tasks/work.yml, tasks/bring_back.yml, tasks/sum_up.yml."""
         given, run = self.given, self.outcome.run
-        told: list[Result] = []
+        begun, told = len(self.outcome.calls), list[Result]()
         broken = ""
         cordoned: list[str] | None = None
         ready: list[str] = []
@@ -252,7 +252,9 @@ class _Playbook:
                 self.outcome.failed[name] = (
                     worked.get(name) or _said(name, told) or broken or "It did not come through."
                 )
-        self._call("goes on", self._state("noted"), run)
+        calls = zip(self.outcome.calls[begun:], self.actor.contexts[-(len(self.outcome.calls) - begun) :], strict=True)
+        results = [result.shaped(ctx) for (_name, result), ctx in calls]
+        self._call("goes on", self._state("noted", results=tuple(results)), run)
 
     def _protect(self, nodes: list[str], told: list[Result]) -> list[str]:
         if not nodes:

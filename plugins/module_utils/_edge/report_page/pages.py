@@ -45,6 +45,7 @@ GLOBALS: dict[str, t.Any] = {
     "style": style.STYLE,
     "subline": text.subline,
     "to_look": text.to_look,
+    "unwatched": text.unwatched,
     "version": model.VERSION,
     "when": text.when,
 }

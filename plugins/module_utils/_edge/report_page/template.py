@@ -58,7 +58,7 @@ y="{{ inset - 2 }}" height="{{ 27 - 2 * inset }}"><title>{{ mark.at|clock }} {{ 
 <td data-is="wave" title="{{ node.waits }}">{{ node.wave or "" }}</td>\
 <td class="fit {{ tones.get(node.outcome, "") }}">{{ node.outcome }}</td>\
 <td class="num" data-is="away">{{ node.seconds|duration }}</td>\
-<td class="num" data-is="pods">{{ node.pods_moved }}</td>\
+<td class="num" data-is="pods">{{ "" if node.pods_moved is none else node.pods_moved }}</td>\
 <td class="lane">{{ timeline(way(node), node, phases, failed_outcomes, axis, grid, 6) }}</td></tr>
 {% endfor %}
 </tbody></table>
@@ -150,7 +150,8 @@ y="{{ (100 - height)|round(1) }}%" height="{{ height }}%"><title>{{ ready|counte
 {{ tile("Pods moved", totals.pods_moved|thousands, (totals.pods_swapped|thousands ~ " by swap, "
   if totals.pods_swapped else "") ~ totals.pods_left|thousands ~ " left in place") }}
 {{ tile("Services dark", totals.services_dark ~ known if report.watched else "-",
-  "watched for " ~ totals.watched_seconds|duration if report.watched else "not watched",
+  "watched for " ~ totals.watched_seconds|duration ~ (" of " ~ totals.out_seconds|duration if unwatched(report) else "")
+  if report.watched else "not watched",
   "bad" if totals.services_dark else "") }}
 {{ tile("Evictions refused", totals.refusals|thousands, held_back(report)) }}
 {{ tile("Cordon to drained", totals.moving_seconds|duration,
@@ -192,7 +193,8 @@ y="{{ (100 - height)|round(1) }}%" height="{{ height }}%"><title>{{ ready|counte
 {% set changed = services|selectattr("changed")|sort(attribute="dark_seconds", reverse=true)|sort(attribute="share") %}
 {% set steady = services|rejectattr("changed")|sort(attribute="served", reverse=true) %}
 {% set rest = changed[24:150] %}
-<p class="soft">Watched for {{ report.totals.watched_seconds|duration }} while pods moved\
+<p class="soft">Watched for {{ report.totals.watched_seconds|duration }}\
+{% if unwatched(report) %}, not watched for {{ unwatched(report) }}{% endif %}\
 {% if report.watched|length > 1 %}, in {{ report.watched|length }} stretches that stand side by side; \
 one is empty where nothing changed{% endif %}. The dashed line is the number that should be ready.</p>
 {% if changed %}{{ service_rows(changed[:24], axis) }}{% endif %}

@@ -46,7 +46,7 @@ def start(
     planned_waves = zip(plan.get("waves") or (), plan.get("wave_seconds") or (), strict=True)
     left = [(rest, seconds) for wave, seconds in planned_waves if (rest := replies.without(wave, finished))]
     waves = [wave for wave, _seconds in left]
-    batches = [[f"maintenance-wave-{number}", *wave] for number, wave in enumerate(waves, start=1)]
+    batches = [[f"maintenance-wave-{n}", *wave] for n, wave in enumerate(waves, 1 + (resumable.get("waves_done") or 0))]
     manned = batches if has_work or _on_hosts(wanted) else [batch[:1] for batch in batches]
     planned = {node["name"]: node for node in plan.get("nodes") or ()}
 

@@ -10,10 +10,16 @@ import itertools
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import outcomes, phases
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import model, read, timeline
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import (
+    model,
+    read,
+    timeline,
+    watching,
+)
 
 GIVEN_BACK = frozenset({phases.What.GIVEN_BACK, phases.What.RESTORED, outcomes.CordonOutcome.UNCORDONED})
 UNTIL_DRAINED = (phases.Phase.CORDONED, phases.Phase.PROTECTING, phases.Phase.DRAINING)
+NOTHING = model.Earlier((), 0, 0.0, 0.0, whole=True)
 SEVERITIES = ("blocker", "warning", "info")
 
 
@@ -29,8 +35,11 @@ def build_report(results: t.Iterable[t.Any], *, check: bool = False) -> model.Re
     nodes = timeline.node_lines(calls, past, pods, check=check)
     starts += [node.spans[0].start for node in nodes if node.spans]
     started = min(starts) if ended is not None else None
-    services, watched, refusals = _services(calls), _watched(calls), _refusals(pods)
-    totals = _totals(calls, nodes, pods, services, watched, refusals, started, ended)
+    services, watched, refusals = watching.services(calls), watching.watched(calls), _refusals(pods)
+    earlier = _earlier(calls)
+    moved = any(pod.moved for pod in pods) or bool(earlier and earlier.pods_moved)
+    seen = bool(watched) or bool(earlier and earlier.watched_seconds)
+    totals = _totals(calls, nodes, pods, services, watched, refusals, earlier, started, ended)
     return model.Report(
         run=next((c.run for c in calls if c.run), ""),
         by=next((c.by for c in calls if c.by), ""),
@@ -38,8 +47,9 @@ def build_report(results: t.Iterable[t.Any], *, check: bool = False) -> model.Re
         cluster=next(
             (model.Cluster(*read.texts(c.cluster, "context", "server")) for c in calls if c.cluster), model.NOWHERE
         ),
+        earlier=earlier,
         check=check,
-        verdict=_verdict(calls, totals, watched, moved=any(pod.moved for pod in pods), check=check),
+        verdict=_verdict(calls, totals, watched=seen, moved=moved, check=check),
         started=started,
         ended=ended,
         nodes=nodes,
@@ -54,6 +64,19 @@ def build_report(results: t.Iterable[t.Any], *, check: bool = False) -> model.Re
         given_back=_given_back(calls, past),
         actions=tuple(action for call in calls for action in call.actions),
         totals=totals,
+    )
+
+
+def _earlier(calls: t.Sequence[read.Call]) -> model.Earlier | None:
+    raw = read.earlier(calls)
+    if not raw:
+        return None
+    return model.Earlier(
+        finished=tuple(node for wave in timeline.finished_by(raw) for node in wave),
+        pods_moved=read.whole(raw.get("pods_moved")) or 0,
+        out_seconds=read.number(raw.get("out_seconds")) or 0.0,
+        watched_seconds=read.number(raw.get("watched_seconds")) or 0.0,
+        whole=raw.get("whole") is True,
     )
 
 
@@ -74,48 +97,6 @@ def _swaps(calls: t.Sequence[read.Call], past: timeline.Past) -> tuple[model.Swa
             model.Swap(kind, namespace, name, before, during, budget, outcome, message, raised, ready, lowered)
         )
     return tuple(found)
-
-
-def _services(calls: t.Sequence[read.Call]) -> tuple[model.ServiceLine, ...]:
-    watches = collections.defaultdict[tuple[str, str], list[model.Watch]](list)
-    replicas: dict[tuple[str, str], int] = {}
-    for call in calls:
-        for raw in call.services:
-            if call.end is not None and (samples := read.samples_of(raw)):
-                place = (read.text(raw.get("namespace")), read.text(raw.get("name")))
-                watches[place].append(model.Watch(samples, call.end))
-                replicas[place] = read.whole(raw.get("replicas")) or replicas.get(place, 0)
-    return tuple(
-        _service(namespace, name, replicas[namespace, name], sorted(found, key=lambda watch: watch.start))
-        for (namespace, name), found in sorted(watches.items())
-    )
-
-
-def _service(namespace: str, name: str, replicas: int, watches: t.Sequence[model.Watch]) -> model.ServiceLine:
-    dark, below = list[model.Span](), 0.0
-    counts: list[int] = []
-    steps = [(*step, watch.end) for watch in watches for step in watch.steps()]
-    first, last = steps[0][2], steps[-1][2]
-    # Where the workload is unknown the count at the end matters too: watching begins when the replacements of swaps are
-    # ready already.
-    goal = replicas or min(first, last) or first
-    for start, end, ready, watched_to in steps:
-        if ready or counts:
-            counts.append(ready)
-            below += end - start if ready < goal else 0.0
-            if ready == 0:
-                dark.append(model.Span("dark", start, end, open=end == watched_to))
-    return model.ServiceLine(
-        namespace=namespace,
-        name=name,
-        desired=goal,
-        watches=tuple(watches),
-        served=bool(counts),
-        lowest=min(counts, default=0),
-        highest=max(counts, default=0),
-        dark=tuple(dark),
-        below_seconds=round(below, 3),
-    )
 
 
 def _refusals(pods: t.Iterable[model.PodLane]) -> tuple[model.Refusal, ...]:
@@ -206,17 +187,20 @@ def _totals(
     services: t.Sequence[model.ServiceLine],
     watched: t.Sequence[model.Span],
     refusals: t.Sequence[model.Refusal],
+    earlier: model.Earlier | None,
     started: float | None,
     ended: float | None,
 ) -> model.Totals:
     requests, evicted = _sum(calls, "requests"), _sum(calls, "evicted")
-    names = {node.name for node in nodes}
+    names, before = {node.name for node in nodes}, earlier or NOTHING
+    moved = sum(n.pods_moved or 0 for n in nodes) + sum(p.moved for p in pods if p.node not in names)
+    out = watching.seconds_of((n.spans[0].start, n.spans[-1].end) for n in nodes if n.spans)
     return model.Totals(
         nodes=len(nodes),
         nodes_done=sum(n.outcome in ("back", "parked", "unchanged") for n in nodes),
         nodes_failed=sum(n.outcome == "failed" for n in nodes),
         waves=max((n.wave for n in nodes), default=0),
-        pods_moved=sum(n.pods_moved for n in nodes) + sum(p.moved for p in pods if p.node not in names),
+        pods_moved=moved + before.pods_moved,
         pods_swapped=sum(p.moved and p.route == "swap" for p in pods),
         pods_left=sum(count for n in nodes for _reason, count in n.left),
         pods_failed=sum(p.failed for p in pods),
@@ -227,7 +211,8 @@ def _totals(
         services_changed=len(services),
         services_dark=sum(bool(s.dark) for s in services),
         dark_seconds=round(sum(s.dark_seconds for s in services), 3),
-        watched_seconds=round(sum(span.seconds for span in watched), 3),
+        watched_seconds=round(sum(span.seconds for span in watched) + before.watched_seconds, 3),
+        out_seconds=round(out + before.out_seconds, 3),
         seconds=None if started is None or ended is None else round(ended - started, 3),
         moving_seconds=_moving(nodes),
         forecast_seconds=next((c.estimate for c in calls if c.waves and c.estimate is not None), None),
@@ -245,26 +230,14 @@ def _moving(nodes: t.Iterable[model.NodeLine]) -> float | None:
     return round(sum(taken), 3) if taken else None
 
 
-def _watched(calls: t.Iterable[read.Call]) -> tuple[model.Span, ...]:
-    """The periods in which Services were watched; those that overlap or touch are joined."""
-    found: list[model.Span] = []
-    for call in sorted((c for c in calls if c.watched), key=lambda c: c.start or 0.0):
-        times = [at for raw in call.services for at, _ready in read.samples_of(raw)] or [call.start or 0.0]
-        start, end = min(times), max(*times, call.end or 0.0)
-        if found and start <= found[-1].end + 1.0:
-            start, end = found[-1].start, max(end, found.pop().end)
-        found.append(model.Span("watched", start, end))
-    return tuple(found)
-
-
 def _verdict(
-    calls: t.Sequence[read.Call], totals: model.Totals, watched: t.Sequence[model.Span], *, moved: bool, check: bool
+    calls: t.Sequence[read.Call], totals: model.Totals, *, watched: bool, moved: bool, check: bool
 ) -> model.Verdict:
-    """``moved``: pods have moved in these calls, not only before them."""
+    """``moved``: pods have moved in this run, not only before it."""
     blocked = any(c.feasible is False for c in calls) or any(
         read.text(f.get("severity")) == "blocker" for c in calls for f in c.findings
     )
-    only_planned = bool(calls) and all(call.feasible is not None for call in calls)
+    only_planned = bool(calls) and all(call.feasible is not None or call.starts for call in calls)
     if totals.services_dark and not check:
         return "dark"
     if blocked and not totals.pods_moved:

@@ -66,8 +66,8 @@ class Mark:
 class NodeLine:
     """One node; ``wave`` counts from 1 (0: in none), ``left`` has the number of pods that stay, by code.
 
-    ``waits`` is why it is not in an earlier wave; empty in the first one. ``tasks_failed``: the tasks on its host are
-    what failed.
+    ``pods_moved`` is ``None`` where only an earlier start knew it. ``waits`` is why it is not in an earlier wave; empty
+    in the first one. ``tasks_failed``: the tasks on its host are what failed.
     """
 
     name: str
@@ -76,7 +76,7 @@ class NodeLine:
     message: str
     spans: tuple[Span, ...]
     marks: tuple[Mark, ...]
-    pods_moved: int
+    pods_moved: int | None
     pods_failed: int
     left: tuple[tuple[str, int], ...]
     waits: str = ""
@@ -275,6 +275,20 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True)
+class Earlier:
+    """What earlier starts of a run that was resumed had done before, as far as it was kept; the totals have it too.
+
+    ``finished`` are the nodes that they had finished. It is not ``whole`` if one of them was killed in a wave.
+    """
+
+    finished: tuple[str, ...]
+    pods_moved: int
+    out_seconds: float
+    watched_seconds: float
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Cluster:
     """Which cluster it was: the ``context`` of the kubeconfig (or ``in-cluster``), and the address of the ``server``.
 
@@ -312,9 +326,10 @@ class GivenBack:
 class Totals:
     """Numbers for the whole run.
 
-    ``moving_seconds`` is the time from the cordon of each wave until its nodes are drained, with all successors ready,
-    and ``forecast_seconds`` what the plan predicted for that; if ``services_watched`` is ``None``, only the changed
-    Services are known.
+    ``out_seconds`` is the time in which a node was out of service, ``watched_seconds`` the part of it in which Services
+    were watched. ``moving_seconds`` is the time from the cordon of each wave until its nodes are drained, with all
+    successors ready, and ``forecast_seconds`` what the plan predicted for that; if ``services_watched`` is ``None``,
+    only the changed Services are known.
     """
 
     nodes: int
@@ -333,6 +348,7 @@ class Totals:
     services_dark: int
     dark_seconds: float
     watched_seconds: float
+    out_seconds: float
     seconds: float | None
     moving_seconds: float | None
     forecast_seconds: float | None
@@ -346,6 +362,7 @@ class Report:
     by: str
     reason: str
     cluster: Cluster
+    earlier: Earlier | None
     check: bool
     verdict: Verdict
     started: float | None
@@ -362,6 +379,11 @@ class Report:
     given_back: tuple[GivenBack, ...]
     actions: tuple[str, ...]
     totals: Totals
+
+    @property
+    def unwatched_seconds(self) -> float:
+        """How long nodes were out while nobody watched the Services."""
+        return max(0.0, self.totals.out_seconds - self.totals.watched_seconds)
 
     @property
     def planned(self) -> bool:

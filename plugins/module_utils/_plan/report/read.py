@@ -49,16 +49,17 @@ class Event:
 class Call:
     """One module's result; ``start`` and ``end`` are its first and last known moment.
 
-    ``cluster`` has ``context`` and ``server``.
+    ``cluster`` has ``context`` and ``server``, ``earlier`` what earlier starts of the run had done.
 
     ``watched``: it watched Services, of which ``services`` lists those that changed. ``waits`` is why nodes are in no
-    earlier wave, by node.
+    earlier wave, by node. ``starts``: it begins a run, and has done nothing else.
     """
 
     run: str
     by: str
     reason: str
     cluster: objects.Raw
+    earlier: objects.Raw
     failed: bool
     message: str
     nodes: tuple[objects.Raw, ...]
@@ -72,6 +73,7 @@ class Call:
     waves: tuple[tuple[str, ...], ...]
     waits: t.Mapping[str, str]
     summary: objects.Raw
+    starts: bool
     estimate: float | None
     feasible: bool | None
     events: tuple[Event, ...]
@@ -140,6 +142,11 @@ def read(results: t.Iterable[t.Any]) -> tuple[Call, ...]:
     return tuple(_call(raw) for result in results for raw in _flat(result))
 
 
+def earlier(calls: t.Iterable[Call]) -> objects.Raw:
+    """What earlier starts of the run had done; empty unless it was resumed."""
+    return next((call.earlier for call in calls if call.earlier), {})
+
+
 def samples_of(service: objects.Raw) -> tuple[tuple[float, int], ...]:
     """A Service's samples in the order of time, the last one of each instant."""
     found: dict[float, int] = {}
@@ -182,6 +189,11 @@ def listed(value: t.Any) -> t.Sequence[t.Any]:
     return value if isinstance(value, (list, tuple)) else ()
 
 
+def mapping(value: t.Any) -> objects.Raw:
+    """A mapping, an empty one instead of anything else."""
+    return value if isinstance(value, t.Mapping) else {}
+
+
 def mappings(value: t.Any) -> tuple[objects.Raw, ...]:
     """The mappings of a list, none of anything else."""
     return tuple(item for item in listed(value) if isinstance(item, t.Mapping))
@@ -214,7 +226,8 @@ def _call(raw: objects.Raw) -> Call:
         run=(text(raw.get("run")) or text(record.get("run"))).partition("/")[0],
         by=text(raw.get("by")) or text(record.get("by")),
         reason=text(raw.get("reason")) or text(record.get("reason")),
-        cluster=raw["cluster"] if isinstance(raw.get("cluster"), t.Mapping) else {},
+        cluster=mapping(raw.get("cluster")),
+        earlier=mapping(raw.get("earlier")),
         failed=raw.get("failed") is True,
         message=text(raw.get("msg")),
         nodes=tuple(n for n in mappings(raw.get("nodes")) if text(n.get("name"))),
@@ -227,7 +240,8 @@ def _call(raw: objects.Raw) -> Call:
         actions=tuple(text(action) for action in listed(raw.get("actions"))),
         waves=tuple(tuple(text(n) for n in listed(wave)) for wave in listed(raw.get("waves"))),
         waits={text(wait.get("node")): text(wait.get("reason")) for wait in mappings(raw.get("waits"))},
-        summary=raw["summary"] if isinstance(raw.get("summary"), t.Mapping) else {},
+        summary=mapping(raw.get("summary")),
+        starts=isinstance(raw.get("resumed"), bool),
         estimate=_emptying(raw),
         feasible=feasible if isinstance(feasible, bool) else None,
         events=told,

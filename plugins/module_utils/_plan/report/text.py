@@ -12,7 +12,7 @@ import textwrap
 import typing as t
 from dataclasses import fields, is_dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import model, timeline
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import model, timeline, watching
 
 WIDTH, LINE = 100, 120
 """Characters of a paragraph's line, and of any line."""
@@ -20,6 +20,8 @@ NODES_SHOWN = 20
 PODS_SHOWN = 30
 LINES_SHOWN = 8
 SPANS_SHOWN = 5
+UNWATCHED = 10.0
+"""Seconds, and a tenth of the time: for so long the calls of a run that follow each other may not look."""
 ENDS: t.Mapping[model.Outcome, str] = {
     "back": "back in service",
     "parked": "out of service, as asked",
@@ -83,7 +85,7 @@ def headline(report: model.Report) -> str:
     """The verdict in one sentence."""
     totals = report.totals
     if report.verdict == "never_dark":
-        return "Never dark" + (f", but {_failure(report)}" if report.failed else "")
+        return f"Never dark{_while_watched(report)}" + (f", but {_failure(report)}" if report.failed else "")
     if report.verdict == "dark":
         worst = max(report.dark, key=lambda s: s.dark_seconds)
         if len(report.dark) == 1:
@@ -100,6 +102,14 @@ def headline(report: model.Report) -> str:
         "not_watched": f"{count(totals.pods_moved, 'pod')} moved, no Service was watched",
     }
     return words[report.verdict]
+
+
+def _while_watched(report: model.Report) -> str:
+    """That nobody looked for a part of the time, empty if that was short."""
+    totals = report.totals
+    if report.unwatched_seconds <= max(UNWATCHED, totals.out_seconds / 10):
+        return ""
+    return f" while watched ({duration(totals.watched_seconds)} of {duration(totals.out_seconds)})"
 
 
 def _failed(report: model.Report) -> str:
@@ -130,6 +140,8 @@ def subline(report: model.Report) -> str:
     parts = [f"{ends[outcome]} {words}" for outcome, words in ENDS.items() if ends[outcome]]
     took = f" in {duration(totals.seconds)}" if totals.seconds is not None else ""
     moved = f"{count(totals.pods_moved, 'pod')} moved{took}"
+    if report.earlier and not report.earlier.whole:
+        moved = f"at least {moved}" if totals.pods_moved else "what was moved before it was interrupted is not known"
     return f"{count(totals.nodes, 'node')}: {', '.join(parts)}; {moved}."
 
 
@@ -148,6 +160,7 @@ def summary_text(report: model.Report, *, path: str = "") -> str:
         "pods": _pods(report),
         "refused": _refused(report),
         "services": _services(report),
+        "unwatched": unwatched(report),
         "forecast": _forecast(report),
         "report": path,
     }
@@ -189,7 +202,8 @@ def _pods(report: model.Report) -> str:
         return ", ".join(filter(None, parts))
     swapped = f" ({totals.pods_swapped:,} swapped)" if totals.pods_swapped else ""
     others = {"left in place": totals.pods_left, "failed": totals.pods_failed}
-    parts = [f"{totals.pods_moved:,} moved{swapped}", *(f"{n:,} {what}" for what, n in others.items() if n)]
+    least = "at least " if report.earlier and not report.earlier.whole else ""
+    parts = [f"{least}{totals.pods_moved:,} moved{swapped}", *(f"{n:,} {what}" for what, n in others.items() if n)]
     return ", ".join(parts + ([] if totals.requests is None else [f"{totals.requests:,} requests"]))
 
 
@@ -262,6 +276,15 @@ def _services(report: model.Report) -> str:
     return text
 
 
+def unwatched(report: model.Report) -> str:
+    """For how long nobody looked, and why; empty if that was short, or if no Service was watched at all."""
+    if report.planned or not report.totals.watched_seconds or report.unwatched_seconds <= UNWATCHED:
+        return ""
+    tasks = watching.seconds_of((s.start, s.end) for node in report.nodes for s in node.spans if s.phase == "out")
+    part = f"; your tasks took {duration(tasks)}" if tasks else ""
+    return f"{duration(report.unwatched_seconds)} of {duration(report.totals.out_seconds)}{part}"
+
+
 def _forecast(report: model.Report) -> str:
     totals = report.totals
     if totals.forecast_seconds is None:
@@ -280,9 +303,13 @@ def _nodes(report: model.Report) -> list[str]:
     lines = ["", f"  {'node':<{width}}  wave  {'outcome':<10}  {'away':>11}  pods"]
     for node in shown:
         place_in_time = f"{node.wave or '-':>4}  {node.outcome:<10}  {duration(node.seconds):>11}"
-        lines.append(f"  {node.name:<{width}}  {place_in_time}  {node.pods_moved:>4}")
+        lines.append(f"  {node.name:<{width}}  {place_in_time}  {_known(node.pods_moved):>4}")
     hidden = len(report.nodes) - len(shown)
     return lines + ([f"  … and {count(hidden, 'more node')}"] if hidden else [])
+
+
+def _known(number: int | None) -> str:
+    return "-" if number is None else f"{number}"
 
 
 def _to_move(report: model.Report) -> list[str]:

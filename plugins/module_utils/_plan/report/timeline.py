@@ -46,39 +46,56 @@ class Past:
 
 
 def _waves(calls: t.Sequence[read.Call]) -> dict[str, int]:
-    """The wave of each node from 1: as planned, or in the order in which nodes were emptied."""
+    """The wave of each node from 1: as planned, or in the order in which nodes were emptied.
+
+    Those of a run that was resumed come after the waves that earlier starts had finished.
+    """
     planned = next((call.waves for call in calls if call.waves), ())
     emptied = [[read.text(n["name"]) for n in call.nodes] for call in calls if call.summary]
-    found: dict[str, int] = {}
-    for index, wave in enumerate(planned or emptied, start=1):
+    earlier = read.earlier(calls)
+    found = {node: n for n, wave in enumerate(finished_by(earlier), start=1) for node in wave}
+    for index, wave in enumerate(planned or emptied, start=1 + (read.whole(earlier.get("waves_done")) or 0)):
         for node in wave:
             found.setdefault(node, index)
     return found
+
+
+def finished_by(earlier: objects.Raw) -> list[list[str]]:
+    """The nodes that earlier starts had finished, by wave."""
+    return [[read.text(node) for node in read.listed(wave)] for wave in read.listed(earlier.get("waves"))]
 
 
 def node_lines(
     calls: t.Sequence[read.Call], past: Past, pods: t.Iterable[model.PodLane], *, check: bool
 ) -> tuple[model.NodeLine, ...]:
     """Every node that a call, a wave or an event names, in the order of waves and calls."""
-    waves, before = _waves(calls), _before(calls)
+    waves, before, earlier = _waves(calls), _before(calls), read.earlier(calls)
     waits = next((call.waits for call in calls if call.waves), {})
     named = (read.text(n["name"]) for call in calls for n in call.nodes)
     order = dict.fromkeys((*waves, *named, *past.nodes))
+    finished = {node for wave in finished_by(earlier) for node in wave}
     lanes = by_node(pods)
     found = []
     for name in order:
         outcome, message, failure = _ending(name, calls, past, check=check)
+        over = outcome in ("planned", "unchanged") and name in finished
+        if over:
+            outcome, message = "back", "An earlier start of this run has finished it."
         mine = lanes.get(name, [])
         since, moved = before.get(name, (None, 0))
+        spans = () if check else _spans(past.nodes.get(name, ()), past.end, since)
+        # A start that was killed in its drain has told nobody what it had moved.
+        lost = earlier.get("whole") is False and bool(spans) and spans[0].phase == "earlier"
+        moved += sum(p.moved for p in mine)
         found.append(
             model.NodeLine(
                 name=name,
                 wave=waves.get(name, 0),
                 outcome=outcome,
                 message=message,
-                spans=() if check else _spans(past.nodes.get(name, ()), past.end, since),
+                spans=spans,
                 marks=_marks(e for e in past.nodes.get(name, ()) if _of_node(e)),
-                pods_moved=moved + sum(p.moved for p in mine),
+                pods_moved=None if (lost or over) and not moved else moved,
                 pods_failed=sum(p.failed for p in mine),
                 left=left(mine),
                 waits=waits.get(name, ""),

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import itertools
 import json
 import typing as t
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import journaling
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
@@ -25,6 +26,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import waiting
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import earlier
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards, surge_records
 
 FINGERPRINTED = ("playbook", "nodes", "node_selector", "tasks", "reboot", "backend", "taints")
@@ -43,7 +45,8 @@ class StoredRun:
     """The content of ``run-<id>``; times are RFC 3339, ``plan`` is a list of waves.
 
     ``noted`` is when the last of the ``finished`` nodes was noted, ``ended`` when the run ended with failures, both by
-    the API server's clock.
+    the API server's clock. ``so_far`` is for the report of a start that resumes it; ``lost``: a start was killed, so it
+    may lack what that did.
     """
 
     id: str
@@ -55,6 +58,8 @@ class StoredRun:
     finished: tuple[str, ...] = ()
     noted: str = ""
     ended: str = ""
+    so_far: earlier.Sums = earlier.NOTHING
+    lost: bool = False
     resource_version: str = ""
 
     def to_config_map(self) -> dict[str, t.Any]:
@@ -79,7 +84,15 @@ class StoredRun:
             "finished": json.dumps(self.finished),
             "noted": self.noted,
             "ended": self.ended,
+            "so_far": json.dumps(asdict(self.so_far)),
+            "lost": "true" if self.lost else "",
         }
+
+    @property
+    def waves_done(self) -> int:
+        """How many of its waves are finished, one after the other from the first."""
+        done = set(self.finished)
+        return sum(1 for _wave in itertools.takewhile(done.issuperset, self.plan))
 
     def resumable(self, now: str) -> bool:
         """Whether it is recent enough for the same command to resume it."""
@@ -92,7 +105,7 @@ def stored_run(raw: objects.Raw) -> StoredRun | None:
     if not meta["name"].startswith(names.RUN_PREFIX) or "fingerprint" not in data:
         return None
     try:
-        kept = {key: decoding.json_of(text) for key in ("input", "plan", "finished") if (text := data.get(key))}
+        kept = {key: decoding.json_of(text) for key in _JSON if (text := data.get(key))}
         lists = decoding.shaped(_Lists, kept)
         return StoredRun(
             id=meta["name"].removeprefix(names.RUN_PREFIX),
@@ -104,6 +117,8 @@ def stored_run(raw: objects.Raw) -> StoredRun | None:
             finished=lists.finished,
             noted=data.get("noted", ""),
             ended=data.get("ended", ""),
+            so_far=lists.so_far,
+            lost=bool(data.get("lost")),
             resource_version=meta.get("resourceVersion", ""),
         )
     except decoding.UnreadableError as error:
@@ -120,6 +135,10 @@ class _Lists:
     input: objects.Raw = field(default_factory=dict)
     plan: tuple[tuple[str, ...], ...] = ()
     finished: tuple[str, ...] = ()
+    so_far: earlier.Sums = earlier.NOTHING
+
+
+_JSON = tuple(one.name for one in fields(_Lists))
 
 
 @dataclass(frozen=True, slots=True)

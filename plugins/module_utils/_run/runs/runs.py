@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import typing as t
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
@@ -23,6 +23,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     phases,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import waiting as marks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import build, earlier
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.runs import state
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
     context,
@@ -55,7 +56,7 @@ def resumable(ctx: context.Context, given: t.Mapping[str, t.Any] | None) -> dict
         if run.id == ctx.run.id if ctx.run else run.fingerprint == mark and run.resumable(now):
             # After a failure nodes have to prove themselves anew.
             finished = {"finished": list(run.finished), "noted": max(run.noted, run.ended)}
-            return {"run": run.id, **finished, "by": run.by, "since": run.since}
+            return {"run": run.id, **finished, "waves_done": run.waves_done, "by": run.by, "since": run.since}
     return None
 
 
@@ -159,14 +160,39 @@ def _going(
     """The run goes on under a nonce of its own, and the nodes of all ``waves`` but the first wait."""
     me, since = context.Run(run.id, ctx.clock.token()), ctx.clock.now()
     life.show(ctx, me, seconds)
+    run = _resumed(ctx, run) if resumed else run
     waiting.mark(ctx, run.id, marks.nodes_of(waves, run.finished), since + seconds)
     data = {"run": str(me), "run_id": run.id, "resumed": resumed, "finished_nodes": list(run.finished), "nodes": []}
-    return context.Result(data, message=message)
+    return context.Result({**data, "earlier": _earlier(run) if resumed else None}, message=message)
 
 
-def noted(ctx: context.Context, nodes: t.Sequence[str], seconds: float = locking.IDLE) -> context.Result:
+def _resumed(ctx: context.Context, run: state.StoredRun) -> state.StoredRun:
+    """Remember that a start goes on, and whether the one before was killed: that has not said what it did."""
+    wanted: dict[str, t.Any] = {"ended": "", "lost": run.lost or not run.ended}
+
+    def decide(raw: objects.Raw | None) -> api_changes.Change | None:
+        now = state.stored_run(raw) if raw else None
+        fresh = replace(now, **wanted, noted=max(now.noted, run.ended)) if now else None
+        if now is None or fresh == now:
+            return None
+        return _rewrite(now, f"Note that run {now.id} is resumed", **wanted, noted=max(now.noted, run.ended))
+
+    writing.write(ctx, stored_runs.run_ref(run.id), decide)
+    return replace(run, **wanted)
+
+
+def _earlier(run: state.StoredRun) -> dict[str, t.Any]:
+    """What earlier starts of a run have done, as the report of the next one reads it."""
+    waves = [[name for name in wave if name in run.finished] for wave in run.plan]
+    return {**asdict(run.so_far), "whole": not run.lost, "waves": waves, "waves_done": run.waves_done}
+
+
+def noted(
+    ctx: context.Context, nodes: t.Sequence[str], seconds: float = locking.IDLE, results: t.Sequence[t.Any] = ()
+) -> context.Result:
     """Note nodes as finished in the caller's run, which then counts as alive for ``seconds``.
 
+    ``results`` are those of a wave that is over, of which the report of a start that resumes the run has to know.
     A caller without a nonce released the run's nodes by hand; one without an id did so for the runs that the nodes'
     records name. Such a call deletes the stored run once none of its nodes is left, because nobody else will.
     """
@@ -182,15 +208,18 @@ def noted(ctx: context.Context, nodes: t.Sequence[str], seconds: float = locking
             if name in found and not found[name].foreign_to(*ctx.caller):
                 its[found[name].run] = (*its.get(found[name].run, ()), name)
     by_hand = not (caller.id and caller.nonce)
-    told = [_note(ctx, run_id, some, by_hand=by_hand) for run_id, some in its.items()]
+    over = earlier.of_wave(build.build_report(results), ctx.clock.token()) if results else None
+    told = [_note(ctx, run_id, some, over, by_hand=by_hand) for run_id, some in its.items()]
     finished = tuple(dict.fromkeys(name for known, _text in told for name in known))
     entries = [outcomes.entry(name, outcomes.StateOutcome.NOTED) for name in nodes]
     text = " ".join(text for _known, text in told if text)
     return context.Result({"nodes": entries, "finished_nodes": list(finished)}, message=text)
 
 
-def _note(ctx: context.Context, run_id: str, nodes: t.Sequence[str], *, by_hand: bool) -> tuple[tuple[str, ...], str]:
-    """The run's finished nodes, and a message about the others."""
+def _note(
+    ctx: context.Context, run_id: str, nodes: t.Sequence[str], over: earlier.Sums | None, *, by_hand: bool
+) -> tuple[tuple[str, ...], str]:
+    """The run's finished nodes, and a message about the others; ``over`` is what a wave adds to what was done."""
     seen: list[state.StoredRun] = []
 
     def decide(raw: objects.Raw | None) -> api_changes.Change | None:
@@ -202,10 +231,14 @@ def _note(ctx: context.Context, run_id: str, nodes: t.Sequence[str], *, by_hand:
         if by_hand and {name for wave in run.plan for name in wave} <= set(finished):
             # No node is left that it could be resumed for.
             return _deletion(run)
-        sentence = f"Note {', '.join(nodes)} as finished in run {run_id}"
-        return (
-            None if finished == run.finished else _rewrite(run, sentence, finished=finished, noted=ctx.clock.server())
-        )
+        fields: dict[str, t.Any] = {}
+        sentence = f"Note what a wave of run {run_id} came to"
+        if finished != run.finished:
+            fields |= {"finished": finished, "noted": ctx.clock.server()}
+            sentence = f"Note {', '.join(nodes)} as finished in run {run_id}"
+        if over and over.mark != run.so_far.mark:
+            fields["so_far"] = run.so_far.plus(over)
+        return _rewrite(run, sentence, **fields) if fields else None
 
     change = writing.write(ctx, stored_runs.run_ref(run_id), decide).change
     if not seen:

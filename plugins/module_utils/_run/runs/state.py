@@ -20,14 +20,16 @@ State = t.Literal["started", "noted", "ended", "listed", "finished", "undone"]
 class StateOptions:
     """Options of the module. ``input`` is the playbook's, ``plan`` holds its ``waves``.
 
-    ``lease_duration``: seconds for which the run counts as alive after ``started`` and ``noted``. ``mark_waiting``:
-    whether pods are to prefer other nodes to those that wait for their wave.
+    ``results``, of ``noted``, are those of a wave that is over. ``lease_duration``: seconds for which the run counts as
+    alive after ``started`` and ``noted``. ``mark_waiting``: whether pods are to prefer other nodes to those that wait
+    for their wave.
     """
 
     state: State
     input: t.Mapping[str, t.Any] | None = None
     plan: t.Mapping[str, t.Any] | None = None
     nodes: tuple[str, ...] = ()
+    results: tuple[t.Any, ...] = ()
     failed: bool = False
     parked: bool = False
     lease_duration: float = locking.IDLE
@@ -47,7 +49,7 @@ def state(ctx: context.Context, options: StateOptions) -> context.Result:
             given = dict(options.input or {})
             return runs.started(ctx, given, waves, options.lease_duration, mark=options.mark_waiting)
         case "noted":
-            return runs.noted(ctx, options.nodes, options.lease_duration)
+            return runs.noted(ctx, options.nodes, options.lease_duration, options.results)
         case "ended":
             return runs.ended(ctx, failed=options.failed)
         case "listed":
