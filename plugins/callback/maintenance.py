@@ -98,6 +98,8 @@ class CallbackModule(Default):
         self._foot: _foot.Foot | None = None
         self._said: list[str] = []
         self._headed: t.Any = None
+        # Waves that earlier starts of the run had finished, and that this one has.
+        self._before, self._index = 0, 0
         self._building: tuple[str, float] | None = None
         self._starting = False
         self._theirs = False
@@ -272,9 +274,11 @@ class CallbackModule(Default):
     def _answered(self, answer: t.Mapping[str, t.Any]) -> None:
         """A module of ours has answered."""
         answer = details.whole(answer)
+        if "resumable" in answer:
+            self._before, self._index = (answer["resumable"] or {}).get("waves_done", 0), 0
         if words.planned(answer):
             self._bars.forecasts.update(words.forecasts(answer))
-            self._say(["", *words.plan_lines(answer), ""])
+            self._say(["", *words.plan_lines(answer, self._before + self._index + 1), ""])
         shown = "\n".join(self._said)
         self._say((line for message, line in words.troubles(answer) if message not in shown), constants.COLOR_ERROR)
 
@@ -302,7 +306,8 @@ class CallbackModule(Default):
         if self._headed is self._play or not nodes or host not in waves:
             return
         self._headed = self._play
-        number = f"Wave {waves.index(host) + 1} of {len(waves)}"
+        self._index = waves.index(host)
+        number = f"Wave {self._before + self._index + 1} of {self._before + len(waves)}"
         self._say(["", f"{number}: {', '.join(map(str, nodes))}"], constants.COLOR_HIGHLIGHT)
 
     # Bars

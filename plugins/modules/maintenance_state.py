@@ -113,6 +113,7 @@ earlier:
   returned: with O(state=started)
   type: dict
   contains:
+    since: {description: "When the first one began, by the clock of the machine that makes the call.", type: str}
     waves: {description: "The nodes that they have finished, by wave.", type: list, elements: list}
     waves_done: {description: "How many waves are finished, from the first on.", type: int}
     pods_moved: {description: How many pods had left these nodes., type: int}

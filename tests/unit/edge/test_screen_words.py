@@ -33,6 +33,12 @@ PLAN: dict[str, Any] = {
 }
 
 
+def test_the_waves_of_a_plan_are_numbered_from_where_the_run_stands() -> None:
+    plan = {"waves": [["a", "b"], ["c"]], "wave_seconds": [1, 2], "pods": [], "findings": []}
+    rows = [line.split()[:2] for line in words.plan_lines(plan, 4)[1:]]
+    assert rows == [["4", "a"], ["b", "none"], ["5", "c"]]
+
+
 def test_the_plan_is_a_table_with_its_warnings() -> None:
     assert words.plan_lines(PLAN) == [
         "wave  node  pods                       forecast",

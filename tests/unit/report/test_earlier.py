@@ -10,13 +10,14 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import earlier, text
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import announcement, earlier, text
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.build import build_report
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.watching import seconds_of
 from ansible_collections.kubeops.node_maintenance.tests.unit.report.sample import Sample
 from ansible_collections.kubeops.node_maintenance.tests.unit.report.told import Json, at, event, watched
 
 BEFORE: Json = {
+    "since": at(-500),
     "waves": [["n1"], ["n2"], []],
     "waves_done": 2,
     "pods_moved": 5,
@@ -63,6 +64,17 @@ def test_what_earlier_starts_moved_and_watched_is_in_the_totals() -> None:
     assert report.verdict == "never_dark"
     assert report.earlier is not None
     assert report.earlier.finished == ("n1", "n2")
+    assert report.started == report.earlier.since == report.ended - 550
+
+
+@pytest.mark.parametrize(("moment", "end", "nodes"), [("started", 700.0, ["n3"]), ("ended", 0.0, ["n1", "n2", "n3"])])
+def test_the_calendar_entry_of_a_resumed_run_begins_with_its_first_start(
+    moment: t.Any, end: float, nodes: list[str]
+) -> None:
+    report, now = resumed(), 1_000_000.0
+    entry = announcement.Announcement(moment, now, "ann", report, resumed=True, end=now + end or None).entry()
+    assert (entry.start, entry.end) == (now - 500, now + end)
+    assert entry.summary.removeprefix("Maintenance of ").split(", ") == nodes
 
 
 def test_a_service_that_was_dark_before_is_not_forgotten() -> None:

@@ -32,18 +32,18 @@ def forecasts(plan: Answer) -> dict[str, float]:
     return {node: float(seconds) for wave, seconds in waves for node in wave}
 
 
-def plan_lines(plan: Answer) -> list[str]:
-    """The waves as a table, and what is worth knowing before the first write."""
+def plan_lines(plan: Answer, first: int = 1) -> list[str]:
+    """The waves as a table, from the ``first`` on, and what is worth knowing before the first write."""
     routes: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     for pod in plan["pods"]:
         routes[pod["node"]][pod["route"]] += 1
     rows = [("wave", "node", "pods", "forecast")]
     seconds = plan.get("wave_seconds") or [None] * len(plan["waves"])
-    for number, (wave, took) in enumerate(zip(plan["waves"], seconds, strict=True), start=1):
+    for number, (wave, took) in enumerate(zip(plan["waves"], seconds, strict=True), start=first):
         for node in wave:
-            first = node == wave[0]
+            leads = node == wave[0]
             pods = ", ".join(f"{routes[node][route]} {_route(route)}" for route in MOVES if routes[node][route])
-            rows.append((str(number) if first else "", node, pods or "none", text.duration(took) if first else ""))
+            rows.append((str(number) if leads else "", node, pods or "none", text.duration(took) if leads else ""))
     hidden = len(rows) - 1 - ROWS
     rows = rows[: ROWS + 1]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]

@@ -77,8 +77,9 @@ class Announcement:
 
     @property
     def nodes(self) -> tuple[model.NodeLine, ...]:
-        """The nodes that it concerns: not those that are as wanted already, or gone."""
-        return tuple(node for node in self.report.nodes if node.outcome not in ("unchanged", "gone"))
+        """The nodes that it concerns: not those that are as wanted, or gone, or done already before it begins."""
+        others = ("unchanged", "gone") if self.over else ("unchanged", "gone", "back")
+        return tuple(node for node in self.report.nodes if node.outcome not in others)
 
     @property
     def forecast(self) -> float | None:
@@ -89,7 +90,8 @@ class Announcement:
     def window(self) -> tuple[float, float]:
         """From when to when the maintenance takes place: by its forecast, and once it is over as it was."""
         begun = self.report.started if self.over else None
-        start = next(at for at in (self.start, begun, self.at) if at is not None)
+        first = self.report.earlier.since if self.report.earlier else None
+        start = next(at for at in (self.start, begun, first, self.at) if at is not None)
         end = self.at if self.over else start + (self.forecast or 0.0)
         return start, max(start, end if self.end is None else self.end)
 

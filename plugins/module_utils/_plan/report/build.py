@@ -19,7 +19,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rep
 
 GIVEN_BACK = frozenset({phases.What.GIVEN_BACK, phases.What.RESTORED, outcomes.CordonOutcome.UNCORDONED})
 UNTIL_DRAINED = (phases.Phase.CORDONED, phases.Phase.PROTECTING, phases.Phase.DRAINING)
-NOTHING = model.Earlier((), 0, 0.0, 0.0, whole=True)
+NOTHING = model.Earlier(None, (), 0, 0.0, 0.0, whole=True)
 SEVERITIES = ("blocker", "warning", "info")
 
 
@@ -33,10 +33,11 @@ def build_report(results: t.Iterable[t.Any], *, check: bool = False) -> model.Re
     swaps = _swaps(calls, past)
     pods = timeline.pod_lanes(calls, past, swaps)
     nodes = timeline.node_lines(calls, past, pods, check=check)
+    earlier = _earlier(calls)
     starts += [node.spans[0].start for node in nodes if node.spans]
+    starts += [earlier.since] if earlier and earlier.since is not None else []
     started = min(starts) if ended is not None else None
     services, watched, refusals = watching.services(calls), watching.watched(calls), _refusals(pods)
-    earlier = _earlier(calls)
     moved = any(pod.moved for pod in pods) or bool(earlier and earlier.pods_moved)
     seen = bool(watched) or bool(earlier and earlier.watched_seconds)
     totals = _totals(calls, nodes, pods, services, watched, refusals, earlier, started, ended)
@@ -72,6 +73,7 @@ def _earlier(calls: t.Sequence[read.Call]) -> model.Earlier | None:
     if not raw:
         return None
     return model.Earlier(
+        since=read.instant(raw.get("since")),
         finished=tuple(node for wave in timeline.finished_by(raw) for node in wave),
         pods_moved=read.whole(raw.get("pods_moved")) or 0,
         out_seconds=read.number(raw.get("out_seconds")) or 0.0,

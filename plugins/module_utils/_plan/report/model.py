@@ -278,9 +278,11 @@ class Advice:
 class Earlier:
     """What earlier starts of a run that was resumed had done before, as far as it was kept; the totals have it too.
 
-    ``finished`` are the nodes that they had finished. It is not ``whole`` if one of them was killed in a wave.
+    The first one began at ``since``. ``finished`` are the nodes that they had finished. It is not ``whole`` if one of
+    them was killed in a wave.
     """
 
+    since: float | None
     finished: tuple[str, ...]
     pods_moved: int
     out_seconds: float

@@ -33,7 +33,7 @@ ENDS: t.Mapping[model.Outcome, str] = {
     "gone": "gone for good",
 }
 """How nodes ended, in the order in which it is told."""
-INSTANTS = frozenset({"started", "ended", "start", "end", "at", "first", "last", "raised", "ready", "lowered"})
+INSTANTS = frozenset({"started", "ended", "since", "start", "end", "at", "first", "last", "raised", "ready", "lowered"})
 COMPUTED: t.Mapping[type, tuple[str, ...]] = {
     model.NodeLine: ("seconds",),
     model.Report: ("failed",),

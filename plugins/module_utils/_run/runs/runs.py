@@ -16,6 +16,7 @@ from dataclasses import asdict, replace
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     api_changes,
+    decoding,
     names,
     node_records,
     objects,
@@ -163,7 +164,7 @@ def _going(
     run = _resumed(ctx, run) if resumed else run
     waiting.mark(ctx, run.id, marks.nodes_of(waves, run.finished), since + seconds)
     data = {"run": str(me), "run_id": run.id, "resumed": resumed, "finished_nodes": list(run.finished), "nodes": []}
-    return context.Result({**data, "earlier": _earlier(run) if resumed else None}, message=message)
+    return context.Result({**data, "earlier": _earlier(ctx, run) if resumed else None}, message=message)
 
 
 def _resumed(ctx: context.Context, run: state.StoredRun) -> state.StoredRun:
@@ -181,10 +182,11 @@ def _resumed(ctx: context.Context, run: state.StoredRun) -> state.StoredRun:
     return replace(run, **wanted)
 
 
-def _earlier(run: state.StoredRun) -> dict[str, t.Any]:
+def _earlier(ctx: context.Context, run: state.StoredRun) -> dict[str, t.Any]:
     """What earlier starts of a run have done, as the report of the next one reads it."""
-    waves = [[name for name in wave if name in run.finished] for wave in run.plan]
-    return {**asdict(run.so_far), "whole": not run.lost, "waves": waves, "waves_done": run.waves_done}
+    waves, begun = [[name for name in wave if name in run.finished] for wave in run.plan], decoding.moment(run.since)
+    done = {"since": ctx.clock.here(begun.timestamp()) if begun else None, "waves": waves, "waves_done": run.waves_done}
+    return {**asdict(run.so_far), "whole": not run.lost, **done}
 
 
 def noted(
