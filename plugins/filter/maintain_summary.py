@@ -12,6 +12,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.sum
     failed_task,
     hooked,
     lines,
+    reach,
     reboot,
     rehearsed,
     run,
@@ -41,8 +42,8 @@ options:
   of:
     description: What to summarize.
     type: str
-    choices: [cut, plan, traces, reboot, choice, start, wave, through, broken, came, run, soak, release, recovery,
-      hooks, task_files, failed_task, announced, rehearsal_input, rehearsal_run, rehearsal, comparison]
+    choices: [cut, plan, traces, reach, reboot, choice, start, wave, through, broken, came, run, soak, release,
+      recovery, hooks, task_files, failed_task, announced, rehearsal_input, rehearsal_run, rehearsal, comparison]
     required: true
   known:
     description: What else the playbook knows, by the names that the summary uses for it.
@@ -65,6 +66,7 @@ SUMMARIES: dict[str, t.Callable[..., dict[str, t.Any]]] = {
     "cut": _command_line.cut,
     "plan": lines.plan,
     "traces": lines.traces,
+    "reach": reach.reach,
     "reboot": reboot.reboot,
     "choice": reboot.choice,
     "start": start.start,

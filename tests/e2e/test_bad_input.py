@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -251,14 +252,27 @@ def test_strings_and_empty_strings_of_a_survey(arena: Arena, play: Player, watch
     assert len(run.of("node_drain")) == 1
 
 
-def test_a_host_that_cannot_be_reached_for_the_users_tasks(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _unused = arena.nodes(2)
-    arena.deployment("web", on=here)
+def test_hosts_on_which_the_users_tasks_cannot_run(arena: Arena, play: Player, watching: Watch) -> None:
+    """One that nobody can connect to, one without Python, and one on which nobody becomes another user."""
+    gone, bare, strict, _unused = arena.nodes(4)
+    arena.deployment("web", on=gone)
     tasks = play.tasks({"name": "Work on it", "ansible.builtin.command": "true"})
-    unreachable = {here: {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}}
+    local: Json = {"ansible_connection": "local"}
+    hosts: Json = {
+        gone: {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1},
+        bare: {**local, "ansible_python_interpreter": "/nowhere/python3"},
+        strict: {
+            **local,
+            "ansible_python_interpreter": sys.executable,
+            "ansible_become": True,
+            "ansible_become_user": "nobody",
+            "ansible_become_exe": "false",
+        },
+    }
     with watching() as seen:
-        run = play("maintain", inventory=unreachable, maintain_nodes=[here], maintain_tasks=tasks)
-    refused(run, seen, here, "reach")
+        run = play("maintain", inventory=hosts, maintain_nodes=[*hosts], maintain_tasks=tasks)
+    said = {gone: "is unreachable", bare: "answers, but no module", strict: "answers, but nobody becomes root"}
+    refused(run, seen, *(f"Host {host} {words}" for host, words in said.items()))
 
 
 @pytest.mark.whole
