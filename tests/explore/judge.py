@@ -74,13 +74,13 @@ class Judge:
         if self.broken:
             raise Violation("; ".join(self.broken[:5]))
 
-    def all_as_before(self) -> None:
-        """Nothing of ours is left, and everything is what it was (I3)."""
+    def all_as_before(self, but: t.Collection[str] = ()) -> None:
+        """Nothing of ours is left, and everything is what it was, but for objects of these kinds (I3)."""
         self.check()
         left = [f"{resource} {key}" for resource, key in ours(self.world)]
         if left:
             raise Violation(f"I3: left behind: {', '.join(left)}")
-        self.unchanged()
+        self.unchanged(but)
 
     def unchanged(self, but: t.Collection[str] = ()) -> None:
         """Everything is what it was, but for objects of these kinds (I3)."""

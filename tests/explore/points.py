@@ -10,11 +10,13 @@ import functools
 import typing as t
 from dataclasses import dataclass, replace
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.lock_leases import WORKING
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import holders
 from ansible_collections.kubeops.node_maintenance.tests.explore import invariants, scenes
-from ansible_collections.kubeops.node_maintenance.tests.explore.judge import NODES, Judge, Violation, record
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import EVERY, Fault
+from ansible_collections.kubeops.node_maintenance.tests.explore.judge import NODES, Judge, Violation, holder_of, record
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.whole import Outcome, maintain, recover
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.wire import Sent
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor, World
@@ -23,7 +25,15 @@ WITHIN = 3600.0
 """Seconds of simulated time after which a run counts as hanging."""
 LONG = 2400.0
 """Seconds for which a process stands still whose work is done by another meanwhile."""
-SCENES = {scene.name: scene for scene in (scenes.begin_and_end("eviction"), scenes.begin_and_end("koordinator"))}
+SCENES = {
+    scene.name: scene
+    for scene in (
+        scenes.begin_and_end("eviction"),
+        scenes.begin_and_end("koordinator"),
+        scenes.odd(),
+        scenes.anew(),
+    )
+}
 
 SURVIVED = ("lost", "conflict", "throttled", "throttled with time", "in doubt")
 """After these the run goes on by itself; after the others the same command may be needed once more."""
@@ -59,7 +69,7 @@ def requests_of(scene: scenes.Scene) -> int:
         assert outcome is not None
         assert outcome.ok, (outcome.failed, outcome.wrong)
         world.settle()
-        judge.all_as_before()
+        judge.all_as_before(but=scene.touches)
         told(world, outcome)
         return me.link.count
 
@@ -104,7 +114,7 @@ def foretold(scene: scenes.Scene) -> None:
 
 
 def points(scene: scenes.Scene) -> list[Point]:
-    return [Point(scene.name, ordinal, fault) for ordinal in range(requests_of(scene)) for fault in EVERY]
+    return [Point(scene.name, ordinal, fault) for ordinal in range(requests_of(scene)) for fault in scene.faults]
 
 
 def explore(point: Point) -> None:
@@ -139,7 +149,7 @@ def explore(point: Point) -> None:
                 raise Violation(f"I8: the same command does not come through: {said}")
             told(world, again)
         world.settle()
-        judge.all_as_before()
+        judge.all_as_before(but=scene.touches)
         judge.evicted_once()
 
 
@@ -178,7 +188,7 @@ def replaced(point: Point) -> None:
             raise Violation(
                 f"I5: thawed, it still did {[(s.request.verb, s.request.resource, s.request.name) for s in late]}"
             )
-        judge.all_as_before()
+        judge.all_as_before(but=scene.touches)
         judge.evicted_once()
 
 
@@ -232,4 +242,7 @@ def begins(sent: Sent) -> bool:
 def out(world: World) -> str:
     """The run whose tasks were at work on a host when it ended."""
     records = (record(raw) for raw in world.store.of(NODES).values())
-    return next((str(found["run"]) for found in records if found and found["step"] == "out"), "")
+    by_record = (str(found["run"]) for found in records if found and found["step"] == "out")
+    leases = world.store.of(kinds.LEASES.resource).values()
+    by_lock = (holder_of(lease).partition("/")[0] for lease in leases if holders.of_tasks(lease))
+    return next(by_record, "") or next(by_lock, "")

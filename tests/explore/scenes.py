@@ -11,6 +11,7 @@ import json
 import typing as t
 from dataclasses import dataclass, field, replace
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     hooks,
     names,
@@ -21,9 +22,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import applications, koordinator, manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import nodes as on_nodes
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import EVERY, Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.whole import Input
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor, Saved, World
+
+INTERRUPTED = tuple(fault for fault in EVERY if fault.what in ("killed before", "killed after", "lost"))
+"""Where what is tried is whether another start goes on as the first one would have."""
 
 FOREIGN_TAINTS = (
     {"key": "dedicated", "value": "shop", "effect": "NoSchedule"},
@@ -39,7 +44,8 @@ CANARY = "canary-5b1d7c"
 class Scene:
     """A name, the objects, the least that each Service has to serve, and what the user asks for.
 
-    ``first`` are objects that are there before the others, so that pods of theirs are on nodes of theirs.
+    ``first`` are objects that are there before the others, so that pods of theirs are on nodes of theirs. Of the kinds
+    in ``touches`` the tasks make other objects. ``faults`` are tried at each request.
     """
 
     name: str
@@ -48,6 +54,8 @@ class Scene:
     given: Input
     add_ons: tuple[str, ...] = ()
     first: tuple[Raw, ...] = ()
+    touches: tuple[str, ...] = ()
+    faults: tuple[Fault, ...] = EVERY
     options: t.Mapping[str, t.Any] = field(default_factory=dict)
 
     @functools.cached_property
@@ -68,6 +76,14 @@ def reboot(actor: Actor, node: str) -> None:
     actor.clock.sleep(2.0)
     actor.world.reboot(node)
     actor.clock.sleep(1.0)
+
+
+def register_again(actor: Actor, node: str) -> None:
+    """Tasks that give the node a new image: its object goes, and comes again."""
+    actor.world.delete(kinds.NODES, node)
+    actor.clock.sleep(2.0)
+    actor.world.apply(manifests.node(node))
+    actor.clock.sleep(2.0)
 
 
 def node(name: str) -> Raw:
@@ -133,6 +149,35 @@ def small(*, nodes: int = 2) -> Scene:
     )
     given = Input(("n1",), settle=0.0, gap=0.05, gates=("ready",))
     return Scene("small", objects, {"single": 1, "pair": 1}, given)
+
+
+def odd() -> Scene:
+    """Pods with the labels of a Job's, a leader by a label that its template lacks, a DaemonSet that is never Ready."""
+    leader = manifests.service("leader")
+    leader["spec"]["selector"] = {"app": "single", **applications.LEADER}
+    first = (
+        manifests.node("n1"),
+        manifests.deployment("single", 1, annotations={applications.LEADS: "yes"}),
+        manifests.deployment("pair", 2),
+        manifests.replica_set("plain", 2),
+    )
+    objects = (
+        manifests.node("n2"),
+        *(manifests.service(name) for name in ("single", "pair", "plain")),
+        leader,
+        *(manifests.job(f"report-{app}", app, "n2") for app in ("pair", "plain")),
+        manifests.daemon_set("sick", annotations={on_nodes.READY: "never"}),
+    )
+    given = Input(("n1",), work=reboot, settle=0.0, gap=0.05, gates=("ready", "daemonsets"))
+    floors = {"single": 1, "pair": 1, "plain": 1}
+    return Scene("odd", objects, floors, given, first=first, faults=INTERRUPTED)
+
+
+def anew() -> Scene:
+    """The small world, in which the tasks register the node again."""
+    known = small()
+    given, touches = replace(known.given, work=register_again), (kinds.NODES.kind,)
+    return replace(known, name="anew", given=given, touches=touches, faults=INTERRUPTED)
 
 
 def scaled() -> Scene:

@@ -34,6 +34,9 @@ SWITCHES = "lab.kubeops.io/switches-over"
 """Annotation of pods: so many seconds after the node of the master is cordoned, its operator moves that role."""
 CLUSTER, ROLE, MASTER, REPLICA = "cluster-name", "spilo-role", "master", "replica"
 """Labels as Zalando's postgres-operator sets them."""
+LEADS = "lab.kubeops.io/leads"
+"""Annotation of pods: one of their app that is Ready is its leader, and says so by a label that its template lacks."""
+LEADER = {"role": "leader"}
 
 
 def _seconds(raw: Raw, annotation: str) -> float | None:
@@ -155,6 +158,24 @@ class Operators(Controller):
     def _role(self, pod: Raw, role: str) -> None:
         where, name = key_of(pod)
         self.objects.patch(kinds.PODS, name, {"metadata": {"labels": {ROLE: role}}}, where)
+
+
+class Leaders(Controller):
+    """An application that elects a leader among its pods, and gives that a label."""
+
+    name = "leaders"
+    watches = (PODS,)
+
+    def keys(self, event: Event) -> t.Iterable[Key]:
+        meta = event.raw["metadata"]
+        led = LEADS in (meta.get("annotations") or {})
+        return ((meta["namespace"], meta["labels"]["app"]),) if led else ()
+
+    def sync(self, key: Key) -> None:
+        pods = [pod for pod in self.pods_in(key[0]) if (pod["metadata"].get("labels") or {}).get("app") == key[1]]
+        serving = sorted((pod for pod in pods if is_active(pod) and is_ready(pod)), key=key_of)
+        if serving and not any(LEADER.items() <= pod["metadata"]["labels"].items() for pod in serving):
+            self.objects.patch(kinds.PODS, serving[0]["metadata"]["name"], {"metadata": {"labels": LEADER}}, key[0])
 
 
 def _cluster(pod: Raw) -> Key:

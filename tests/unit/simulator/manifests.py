@@ -63,6 +63,19 @@ def stateful_set(name: str, replicas: int, spec: Raw | None = None, **options: t
     return _top("StatefulSet", name, {"replicas": replicas, "serviceName": name, **(spec or {})}, options)
 
 
+def replica_set(name: str, replicas: int, **options: t.Any) -> Raw:
+    """One that no Deployment owns: its controller gives its pods no label of their own."""
+    return _top("ReplicaSet", name, {"replicas": replicas}, options)
+
+
+def job(name: str, app: str, on: str = "", complete: str = "0s") -> Raw:
+    """A Job whose pod has the labels of another app, as those of a chart often have."""
+    chosen: Raw = {"nodeSelector": {"kubernetes.io/hostname": on}} if on else {}
+    pod = template(app, annotations={"lab.kubeops.io/complete": complete}, restartPolicy="Never", **chosen)
+    meta = {"name": name, "namespace": SHOP}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"template": pod}}
+
+
 def daemon_set(name: str, **options: t.Any) -> Raw:
     return _top("DaemonSet", name, {}, options)
 

@@ -13,18 +13,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan.plan import PlanOptions, make_plan
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.nodes import COMPLETE, START
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.nodes import START
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.whole import Input, Outcome, maintain
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
-
-
-def job(name: str, app: str, on: str = "", complete: str = "0s") -> Raw:
-    """A Job whose pod has the labels of another app."""
-    chosen = {"nodeSelector": {"kubernetes.io/hostname": on}} if on else {}
-    template = manifests.template(app, annotations={COMPLETE: complete}, restartPolicy="Never", **chosen)
-    meta = {"name": name, "namespace": manifests.SHOP}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"template": template}}
 
 
 def agent(name: str, app: str) -> Raw:
@@ -34,11 +26,6 @@ def agent(name: str, app: str) -> Raw:
     found["spec"] |= {"selector": {"matchLabels": labels}}
     found["spec"]["template"]["metadata"]["labels"] = labels
     return found
-
-
-def replica_set(name: str, replicas: int, **options: t.Any) -> Raw:
-    """One that no Deployment owns: its controller gives its pods no label of their own."""
-    return {**manifests.deployment(name, replicas, **options), "kind": "ReplicaSet"}
 
 
 def world_of(*objects: Raw, others: t.Iterable[Raw] = ()) -> World:
@@ -75,7 +62,7 @@ def watch(world: World, app: str, least: int) -> None:
 
 @pytest.mark.parametrize(
     "beside",
-    [job("report", "web", "n2"), job("report", "web", complete="3600s"), agent("agent", "web")],
+    [manifests.job("report", "web", "n2"), manifests.job("report", "web", complete="3600s"), agent("agent", "web")],
     ids=["a finished Job", "a Job that runs", "a DaemonSet"],
 )
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
@@ -89,15 +76,15 @@ def test_a_guard_covers_no_pod_of_another_kind(kind: str, beside: Raw) -> None:
 
 
 def test_a_guard_that_cannot_be_counted_holds_up_nothing() -> None:
-    objects = (replica_set("web", 3), manifests.service("web"))
-    with world_of(*objects, others=[job("report", "web", "n2")]) as world:
+    objects = (manifests.replica_set("web", 3), manifests.service("web"))
+    with world_of(*objects, others=[manifests.job("report", "web", "n2")]) as world:
         watch(world, "web", 2)
         outcome = run(world)
         assert (outcome.ok, outcome.failed, outcome.wrong) == (True, {}, [])
 
 
 def test_a_guard_that_can_no_longer_be_counted_is_withdrawn_in_the_drain() -> None:
-    objects = (replica_set("web", 5, annotations={START: "5s"}), manifests.service("web"))
+    objects = (manifests.replica_set("web", 5, annotations={START: "5s"}), manifests.service("web"))
     with world_of(*objects) as world:
         watch(world, "web", 4)
         seen: list[int] = []
@@ -105,7 +92,7 @@ def test_a_guard_that_can_no_longer_be_counted_is_withdrawn_in_the_drain() -> No
         def later() -> None:
             if not seen and len(world.pods(on="n1", app="web")) == 3:
                 seen.append(len(guards(world)))
-                world.apply(job("report", "web", "n2", complete="3600s"))
+                world.apply(manifests.job("report", "web", "n2", complete="3600s"))
 
         world.machine.on_step.append(later)
         outcome = run(world)
@@ -116,7 +103,7 @@ def test_a_guard_that_can_no_longer_be_counted_is_withdrawn_in_the_drain() -> No
 @pytest.mark.parametrize(
     ("rule", "beside"),
     [
-        pytest.param({"maxUnavailable": 1}, job("report", "web", "n2"), id="a finished Job elsewhere"),
+        pytest.param({"maxUnavailable": 1}, manifests.job("report", "web", "n2"), id="a finished Job elsewhere"),
         pytest.param({"minAvailable": "50%"}, agent("agent", "web"), id="a DaemonSet"),
         pytest.param({}, None, id="no rule"),
     ],
@@ -134,7 +121,7 @@ def test_a_budget_that_never_allows_anything_is_a_blocker(rule: Raw, beside: Raw
 
 def test_a_finished_pod_that_goes_with_the_node_is_no_blocker() -> None:
     objects = (manifests.deployment("web", 3), manifests.budget("web", maxUnavailable=1), manifests.service("web"))
-    with world_of(*objects, job("report", "web")) as world:
+    with world_of(*objects, manifests.job("report", "web")) as world:
         watch(world, "web", 2)
         outcome = run(world)
         assert (outcome.ok, outcome.failed, outcome.wrong) == (True, {}, [])

@@ -6,21 +6,18 @@
 from __future__ import annotations
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, serving
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import applications, manifests, serving
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.whole import Input, Outcome, maintain
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
-
-ROLE = {"role": "leader"}
 
 
 def led() -> World:
     """A single pod on n1, behind one Service by its app and behind another as the leader it was made."""
     leader = manifests.service("leader")
-    leader["spec"]["selector"] = {"app": "single", **ROLE}
-    world = World([manifests.node("n1"), manifests.deployment("single", 1), manifests.service("single"), leader])
-    (pod,) = world.pods(app="single")
-    world.patch(kinds.PODS, pod["metadata"]["name"], {"metadata": {"labels": ROLE}})
+    leader["spec"]["selector"] = {"app": "single", **applications.LEADER}
+    led = manifests.deployment("single", 1, annotations={applications.LEADS: "yes"})
+    world = World([manifests.node("n1"), led, manifests.service("single"), leader])
     world.apply(manifests.node("n2"))
     world.settle()
     assert (world.serving("single"), world.serving("leader")) == (1, 1)

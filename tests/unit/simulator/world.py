@@ -78,6 +78,7 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     applications.Applications,
     applications.StartupTaints,
     applications.Operators,
+    applications.Leaders,
 )
 
 C = t.TypeVar("C", bound=Controller)

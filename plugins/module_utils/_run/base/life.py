@@ -186,7 +186,8 @@ def drop(ctx: context.Context, seen: lock_leases.Seen, ended: set[str], what: st
     def decide(lease: objects.Raw | None) -> api_changes.Change | None:
         return change if lease is not None and lease["metadata"]["resourceVersion"] == version else None
 
-    done = writing.write(ctx, change.target, decide, known=lock).change
+    # Of its own locks a start tells nothing.
+    done = writing.write(ctx, change.target, decide, known=lock, remember=not is_own).change
     if done and not ctx.check and holders.holder_of(lock):
         server_fence.forget(ctx, name, holders.holder_of(lock))
 
