@@ -48,12 +48,51 @@ options:
     default: 32
   timeout:
     description:
-      - How long draining the nodes may take, in seconds or as C(90s), C(10m). No limit by default.
+      - How long draining the nodes may take, in seconds or as C(90s), C(10m). What is left then fails.
     type: str
+    default: 24h
   pod_timeout:
     description:
       - How long a single pod may take, in seconds or as C(90s), C(10m). No limit by default.
     type: str
+  alarm_after:
+    description:
+      - After how long it is reported that nothing has moved on on a node, in seconds or as C(90s), C(10m). It says who
+        waits, since when, why, and what helps, once for each reason. V(0) means never.
+      - Pods that are terminating within their grace period are not reported.
+    type: str
+    default: 10m
+  announce:
+    description:
+      - Who else is told then, while the call goes on, in the form of M(kubeops.node_maintenance.maintenance_event) with
+        the moment V(blocked). What could not be told is a note in RV(timeline).
+      - In check mode nobody is told.
+    type: dict
+    suboptions:
+      events:
+        description: Whether to create Events about the nodes and about the workloads of the pods that are left.
+        type: bool
+        default: false
+      webhook:
+        description: Where to send it, as in O(kubeops.node_maintenance.maintenance_event#module:webhook).
+        type: dict
+        suboptions:
+          url:
+            description: The URL. It may be secret; results and messages show its scheme and host only.
+            type: str
+            required: true
+          headers:
+            description: Headers, which may be secret. They are in no result, message or diff.
+            type: dict
+          format:
+            description: The shape of the body.
+            type: str
+            choices: [json, slack]
+            default: json
+          deadline:
+            description: How long to try.
+            type: str
+            default: 30s
   wait_for:
     description:
       - What to wait for. V(gone) means that the pods themselves are gone, V(replacement) that their replacements are

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 from pathlib import Path
 
@@ -20,12 +21,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import announcement, read
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs import announcing
 
-WEBHOOK: dict[str, t.Any] = {
-    "url": {"type": "str", "required": True, "no_log": True},
-    "headers": {"type": "dict", "no_log": True},
-    "format": {"type": "str", "choices": list(announcement.FORMATS), "default": "json"},
-    "deadline": {"type": "str", "default": "30s"},
-}
 URL = "a URL such as https://chat.example.com/hooks/maintenance"
 
 
@@ -47,6 +42,19 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
     }
 
 
+def alarm(given: t.Mapping[str, t.Any]) -> t.Callable[..., t.Sequence[str]]:
+    """Tells those who are named why a drain does not move on; raises BadOption."""
+    webhook = _webhook(given["webhook"]) if given.get("webhook") else None
+    options = announcing.EventOptions(
+        "blocked", hooks.send, _nowhere, events=bool(given.get("events")), webhook=webhook
+    )
+    return functools.partial(announcing.alarm, options)
+
+
+def _nowhere(path: str, content: str) -> None:
+    """No calendar is written."""
+
+
 def _webhook(given: t.Mapping[str, t.Any]) -> announcing.Webhook:
     """Raises BadOption, with neither the URL nor a header in the message."""
     headers = given.get("headers") or {}
@@ -65,7 +73,7 @@ def _webhook(given: t.Mapping[str, t.Any]) -> announcing.Webhook:
 SPEC = specs.ClusterModuleSpec(
     name="maintenance_event",
     options={
-        "moment": {"type": "str", "choices": list(announcement.MOMENTS), "required": True},
+        "moment": {"type": "str", "choices": list(announcement.OF_CALLS), "required": True},
         "results": {"type": "list", "elements": "dict"},
         "run": {"type": "str"},
         "resumed": {"type": "bool", "default": False},
@@ -75,7 +83,7 @@ SPEC = specs.ClusterModuleSpec(
         "end": {"type": "str"},
         "duration": {"type": "str"},
         "events": {"type": "bool", "default": False},
-        "webhook": {"type": "dict", "options": WEBHOOK},
+        "webhook": {"type": "dict", "options": specs.WEBHOOK},
         "calendar": {"type": "path"},
     },
     durations=("duration",),

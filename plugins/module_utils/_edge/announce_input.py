@@ -12,7 +12,7 @@ from pathlib import Path
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import durations, errors
 
 # What it shares with the module is imported late: most playbooks announce nothing.
-MOMENTS = ("planned", "started", "ended", "failed")
+MOMENTS = ("planned", "started", "blocked", "ended", "failed")
 
 
 def url(name: str, value: t.Any) -> str:
@@ -70,6 +70,19 @@ def cross_checks(values: t.Mapping[str, t.Any]) -> list[str]:
 def moments(values: t.Mapping[str, t.Any]) -> list[str]:
     """At what moments something is announced: at none if nobody is told."""
     return list(values["announce_on"]) if _asked(values) else []
+
+
+def alarm(values: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Who is told that a drain is blocked, as ``node_drain`` takes it; nobody if it is empty."""
+    told = {"events": values["announce_events"], "webhook": webhook(values)}
+    return {name: who for name, who in told.items() if who} if "blocked" in values["announce_on"] else {}
+
+
+def webhook(values: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """The webhook as modules take it; empty without one."""
+    hook = {"url": values["announce_webhook"]}
+    hook |= {key: values[f"announce_{key}"] for key in ("headers", "format", "deadline")}
+    return hook if hook["url"] else {}
 
 
 def _asked(values: t.Mapping[str, t.Any]) -> bool:

@@ -270,6 +270,7 @@ VARIABLES: t.Mapping[str, Variable] = {
     "planned_notice": Variable(_seconds),
     "mark_waiting": Variable(_truth, True),
     "timeout": Variable(_seconds),
+    "alarm_after": Variable(_seconds, 600),
     "fenced": Variable(_names, ()),
     "rules": Variable(_rules, ()),
     "fence_tasks": Variable(_text, ""),
@@ -343,6 +344,7 @@ def read(
         values["soak"] = 0
     values["gates"] = values["gates"] or _usual_gates(values)
     values["announce_on"] = announce_input.moments(values)
+    values["alarm"] = announce_input.alarm(values)
     values["report_dir"] = str(Path(values["report_dir"] or ".").expanduser().absolute())
     mark = fingerprint(values, playbook)
     values["asks_hosts"] = values["nodes"] == [CHOSEN] or _only_reboots(values, playbook)

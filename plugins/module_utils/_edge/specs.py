@@ -48,6 +48,12 @@ BUDGETS: Params = {
     "reactive_budgets": {"type": "list", "elements": "str"},
 }
 RULES: Params = {"rules": {"type": "list", "elements": "dict"}}
+WEBHOOK: Params = {
+    "url": {"type": "str", "required": True, "no_log": True},
+    "headers": {"type": "dict", "no_log": True},
+    "format": {"type": "str", "choices": ["json", "slack"], "default": "json"},
+    "deadline": {"type": "str", "default": "30s"},
+}
 
 
 def _discard(event: Event) -> None:

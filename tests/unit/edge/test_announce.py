@@ -14,6 +14,8 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import (
     announce,
     announce_input,
+    drain,
+    errors,
     inputs,
     specs,
 )
@@ -47,7 +49,7 @@ def given(**variables: Any) -> dict[str, Any]:
             "maintain_announce_format: 'teams' cannot be used. Expected: one of json",
         ),
         ({"webhook": HOOK, "deadline": "0"}, "maintain_announce_deadline: '0' cannot be used. Expected: at least 1"),
-        ({"webhook": HOOK, "on": "begin,ended"}, "Expected: some of planned, started, ended, failed"),
+        ({"webhook": HOOK, "on": "begin,ended"}, "Expected: some of planned, started, blocked, ended, failed"),
         (
             {"webhook": HOOK, "on": "ended", "plan": True},
             "maintain_announce_plan needs planned in maintain_announce_on",
@@ -121,3 +123,26 @@ def test_the_module_refuses_bad_options_and_shows_nothing_secret(option: dict[st
     assert result["failed"]
     assert said in result["msg"]
     assert "s3cret" not in json.dumps(result)
+
+
+def test_whoever_is_told_of_the_moments_is_told_that_a_drain_is_blocked() -> None:
+    assert given()["alarm"] == {}
+    assert given(events=True)["alarm"] == {"events": True}
+    assert given(webhook=HOOK)["alarm"]["webhook"]["url"] == HOOK
+    assert given(events=True, webhook=HOOK, on="ended")["alarm"] == {}
+
+
+@pytest.mark.parametrize(("after", "seconds"), [("10m", 600.0), ("0", float("inf"))])
+def test_a_drain_knows_when_and_whom_to_tell(after: str, seconds: float) -> None:
+    options = {"alarm_after": after, "announce": {"events": True, "webhook": {"url": HOOK}}}
+    params = drain.SPEC.prepare(drain.SPEC.converted({"nodes": ["n1"], **options}), {})
+    assert params["alarm_after"] == seconds
+    told = params["announce"].args[0]
+    assert (told.moment, told.events, told.webhook.http.url) == ("blocked", True, HOOK)
+
+
+@pytest.mark.parametrize("webhook", [{"url": "s3cret"}, {"url": HOOK, "headers": {"X": "a\nb s3cret"}}])
+def test_a_drain_refuses_a_webhook_without_showing_it(webhook: dict[str, Any]) -> None:
+    with pytest.raises(errors.BadOption) as refused:
+        drain.SPEC.prepare(drain.SPEC.converted({"nodes": ["n1"], "announce": {"webhook": webhook}}), {})
+    assert "s3cret" not in str(refused.value)

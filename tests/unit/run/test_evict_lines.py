@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.budgets import Verdict
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.operators import selectors_of
@@ -35,7 +34,8 @@ def asks(
     """Whether an eviction under the budget may be sent, and the move of its pod after that."""
     known = seen or objects.pod("p0")
     others = [objects.pod(f"p{number}") for number in range(1, 4)]
-    snapshot = objects.snapshot(pods=[*([] if known == {} else [known]), *others], budgets=[budget, *more])
+    web = objects.deployment("web", 4)
+    snapshot = objects.snapshot(web, pods=[*([] if known == {} else [known]), *others], budgets=[budget, *more])
     move = Move(
         PodPlan(Pod.of(planned or objects.pod("p0")), "evict", "replicas", "", None), "waiting", 0.0, budget=WEB
     )
@@ -154,11 +154,15 @@ def test_what_was_taken_of_a_budget_is_not_said_to_block() -> None:
     assert asks(objects.budget("web", 1), Line(seen="1", taken=1))[1].blocked_by is None
 
 
-@pytest.mark.parametrize("other", ["other", names.GUARD_PREFIX + "1"])
-def test_of_two_budgets_one_of_ours_is_waited_for(other: str) -> None:
-    may, move = asks(objects.budget("web", 1), Line(), more=(objects.budget(other, 1),))
+@pytest.mark.parametrize(
+    ("other", "outcome"),
+    [(objects.budget("other", 1), "two_budgets"), (objects.guard("Deployment", "web", 1), None)],
+    ids=["other", "ours"],
+)
+def test_of_two_budgets_one_of_ours_is_waited_for(other: Raw, outcome: str | None) -> None:
+    may, move = asks(objects.budget("web", 1), Line(), more=(other,))
     assert not may
-    assert move.outcome == (None if other.startswith(names.GUARD_PREFIX) else "two_budgets")
+    assert move.outcome == outcome
 
 
 def test_every_budget_has_a_line_and_pods_without_one_none() -> None:

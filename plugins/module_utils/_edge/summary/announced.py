@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import window_input
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import announce_input, window_input
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary import replies
 
 
@@ -32,10 +32,8 @@ def announced(
     end = start + datetime.timedelta(seconds=sum(forecast))
     if wanted["window"] and (found := window_input.fitting(wanted["window"], now, next(iter(forecast), 0.0))):
         start, end = found
-    hook = {"url": wanted["announce_webhook"]}
-    hook |= {key: wanted[f"announce_{key}"] for key in ("headers", "format", "deadline")}
     return {
-        "webhook": hook if hook["url"] else {},
+        "webhook": announce_input.webhook(wanted),
         "start": start.isoformat(timespec="milliseconds"),
         "end": end.isoformat(timespec="milliseconds"),
         "duration": f"{round(sum(forecast))}s" if forecast else "",

@@ -60,6 +60,7 @@ class What(outcomes.Outcome):
     WAITING = "waiting", "what the call waits for"
     SOAKING = "soaking", "how long the gates of returned nodes still have to hold before the next wave"
     PROGRESS = "progress", "how many pods are left on the node, and what they wait for", Phase.DRAINING
+    ALARM = "alarm", "why nothing has moved on for a while on the node", Phase.DRAINING
     NOTE = "note", "something worth knowing"
     NOT_FENCED = "not_fenced", "the fence in the API server could not be written"
     TAINTED = "tainted", "a fenced node got the taint out-of-service"

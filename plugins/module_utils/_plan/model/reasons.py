@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 from dataclasses import dataclass
 
@@ -52,3 +53,26 @@ class Finding(Reason):
         """As modules return it."""
         # super() without arguments fails in a class with slots: the decorator makes another one.
         return {**Reason.to_dict(self), "severity": self.severity, "object": self.object}
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked(Reason):
+    """Why a node's drain does not move on: ``who`` waits (pods, or the node), and since when (RFC 3339)."""
+
+    who: str = ""
+    node: str = ""
+    since: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Identifies the reason, whatever numbers are in it."""
+        return self.node, re.sub("[0-9]+", "0", self.message)
+
+    @property
+    def sentence(self) -> str:
+        """Who waits since when, for what, and what helps."""
+        return f"{self.who}, since {self.since}: {Reason(self.code, self.message, self.remedy).sentence}"
+
+    def to_dict(self) -> dict[str, str]:
+        """As announcements have it."""
+        return {"node": self.node, "who": self.who, "since": self.since, **Reason.to_dict(self)}

@@ -10,7 +10,7 @@ import hashlib
 import typing as t
 from dataclasses import asdict, dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import api_changes, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import api_changes, objects, reasons
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import (
     icalendar,
     model,
@@ -21,9 +21,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rep
 
 VERSION = 1
 """Of a webhook's body: increases when a field changes its meaning or is removed, not when one is added."""
-Moment = t.Literal["planned", "started", "ended", "failed"]
-MOMENTS = ("planned", "started", "ended", "failed")
-SEQUENCE: t.Mapping[Moment, int] = {"planned": 0, "started": 1, "ended": 2, "failed": 2}
+Moment = t.Literal["planned", "started", "blocked", "ended", "failed"]
+MOMENTS = ("planned", "started", "blocked", "ended", "failed")
+OF_CALLS = ("planned", "started", "ended", "failed")
+"""Those that ``maintenance_event`` is called at; that a drain is blocked is told while it runs."""
+SEQUENCE: t.Mapping[Moment, int] = {"planned": 0, "started": 1, "blocked": 1, "ended": 2, "failed": 2}
 """Which entry of a calendar replaces which."""
 FORMATS = ("json", "slack")
 CONTROLLER = "maintenance.kubeops.io/node-maintenance"
@@ -54,7 +56,8 @@ class Announcement:
 
     ``seconds`` is how long the work takes by its forecast, where that is not just what the plan foresees.
     ``run`` is the run's id, empty before there is one; then ``key``, which is the same for all that is told of the same
-    run or plan, is made of what is planned. ``errors`` are the sentences that the run ended with.
+    run or plan, is made of what is planned. ``errors`` are the sentences that the run ended with, ``blocked`` is why
+    drains do not move on.
     """
 
     moment: Moment
@@ -68,6 +71,7 @@ class Announcement:
     start: float | None = None
     end: float | None = None
     seconds: float | None = None
+    blocked: tuple[reasons.Blocked, ...] = ()
     cluster: model.Cluster = model.NOWHERE
 
     @property
@@ -103,8 +107,10 @@ class Announcement:
 
     @property
     def id(self) -> str:
-        """Names what is announced once. A run that is resumed may fail again."""
+        """Names what is announced once. A run that is resumed may fail again, and be blocked for several reasons."""
         again = [str(text.rfc3339(self.at))] if self.moment == "failed" else []
+        if self.blocked:
+            again = [_digest(*(part for one in self.blocked for part in one.key))]
         return "/".join([self.key, self.moment, *again])
 
     @property
@@ -125,6 +131,10 @@ class Announcement:
     def sentence(self) -> str:
         """The announcement in one sentence or two."""
         totals, names = self.report.totals, _names([node.name for node in self.nodes]) or "no node"
+        if self.blocked:
+            more = f" And {len(self.blocked) - SHOWN} more." if len(self.blocked) > SHOWN else ""
+            whys = " ".join(f"{one.node}: {one.sentence}" for one in self.blocked[:SHOWN])
+            return f"Maintenance {self.moment}{self._in}. {whys}{more}"
         if not self.over:
             again = " again" if self.resumed else ""
             size = f"{text.count(totals.waves, 'wave')}, {text.count(len(text.to_move(self.report)), 'pod')} to move"
@@ -152,9 +162,16 @@ class Announcement:
             "end": text.rfc3339(end),
             "nodes": [{"name": n.name, "wave": n.wave, "outcome": n.outcome, "message": n.message} for n in self.nodes],
             "workloads": [{**asdict(each), "nodes": list(each.nodes)} for each in self.workloads],
-            "summary": {"verdict": report.verdict, "headline": text.headline(report), **asdict(report.totals)},
+            "summary": {**self._verdict, **asdict(report.totals)},
             "errors": list(self.errors),
+            "blocked": [one.to_dict() for one in self.blocked],
         }
+
+    @property
+    def _verdict(self) -> dict[str, str]:
+        if self.blocked:
+            return {"verdict": self.moment, "headline": f"{text.count(len(self.nodes), 'node')} blocked"}
+        return {"verdict": self.report.verdict, "headline": text.headline(self.report)}
 
     def slack(self) -> dict[str, t.Any]:
         """The same for people, as incoming webhooks of Slack and of those who read its format take it."""
@@ -188,6 +205,9 @@ class Announcement:
         reason = f" Reason: {self.reason}." if self.reason else ""
         if ref.kind == "Node":
             node = next(node for node in self.nodes if node.name == ref.name)
+            if self.blocked:
+                whys = " ".join(one.sentence for one in self.blocked if one.node == node.name)
+                return f"Maintenance of this node {self.moment}: {whys}{run}{reason}"
             if not self.over:
                 wave = f", in wave {node.wave}," if node.wave else ""
                 return f"Maintenance of this node{wave} {self.moment}.{run}{reason}"
@@ -198,6 +218,9 @@ class Announcement:
         pods = text.count(load.pods, "pod")
         verb = "has to move" if load.pods == 1 else "have to move"
         where = f"{pods} on {_names(load.nodes)}"
+        if self.blocked:
+            whys = " ".join(one.sentence for one in self.blocked if one.node in load.nodes)
+            return f"Maintenance {self.moment} ({where} {verb}): {whys}{run}{reason}"
         if not self.over:
             return f"Maintenance {self.moment}: {where} {verb}.{run}{reason}"
         return f"Maintenance {self.moment} ({where} concerned): {text.headline(self.report)}.{run}{reason}"
@@ -208,7 +231,7 @@ def event(told: Announcement, ref: objects.Ref) -> api_changes.Change:
     mark = _digest(told.id, ref.kind, ref.namespace, ref.name)
     name, namespace = f"{ref.name[:200].rstrip('.-')}.{mark}", ref.namespace or EVENTS_OF_NODES
     node = next((node for node in told.nodes if ref.kind == "Node" and node.name == ref.name), None)
-    troubled = told.moment == "failed" and (node is None or node.troubled)
+    troubled = told.moment == "blocked" or (told.moment == "failed" and (node is None or node.troubled))
     coordinates = {"apiVersion": ref.api_version, "kind": ref.kind, "namespace": ref.namespace, "name": ref.name}
     note = clipped(read.text(told.about(ref)), NOTE)
     body = {

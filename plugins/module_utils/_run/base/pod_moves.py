@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     api_changes,
     objects,
     outcomes,
     pod_plan,
+    reasons,
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import readiness
@@ -42,6 +43,7 @@ class Move:
     held: bool = False
     turn_at: float | None = None
     blocked_by: dict[str, str] | None = None
+    remedy: str = ""
     ours: bool = False
     unsure: api_changes.Change | None = None
     budget: tuple[str, str] | None = None
@@ -76,9 +78,18 @@ class Move:
         """It was taken for gone, and is there."""
         self.state, self.outcome, self.left_at, self.not_before = "waiting", None, None, 0.0
 
-    def block(self, kind: str, namespace: str, name: str, message: str) -> None:
-        """Remember what blocks it, for messages and for the result."""
+    def block(self, kind: str, namespace: str, name: str, message: str, remedy: str = "") -> None:
+        """Remember what blocks it, and what helps, for messages and for the result."""
         self.blocked_by = {"kind": kind, "namespace": namespace, "name": name, "message": message}
+        self.remedy = remedy
+
+    @property
+    def waits(self) -> reasons.Reason:
+        """What it waits for, and what helps."""
+        why = self.plan.why
+        if self.blocked_by:
+            return replace(why, message=self.blocked_by["message"], remedy=self.remedy or why.remedy)
+        return replace(why, message="Its eviction has not been answered.") if self.state == "asked" else why
 
 
 def too_few(

@@ -40,6 +40,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
     services,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import (
+    alarms,
     closing,
     dead_nodes,
     debts,
@@ -63,24 +64,30 @@ The threads that send requests and read watches need the interpreter, and perhap
 """
 AT_LEAST = 2.0
 """Seconds between two different things that are told of one node."""
+NOTHING: t.Mapping[str, t.Sequence[str]] = {}
 NAMED = 3
 """So many evicted pods are named in a line."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrainOptions:
-    """Options of the module; times in seconds, ``None`` without a limit. ``send`` sends the HTTP calls of hooks."""
+    """Options of the module; times in seconds, ``None`` without a limit. ``send`` sends the HTTP calls of hooks.
+
+    For ``alarm_after`` and ``announce`` see ``alarms``.
+    """
 
     nodes: tuple[str, ...]
     choices: pod_plan.Choices
     grace_period: int | None = None
     order: str = "priority"
     parallel: int = 32
-    timeout: float | None = None
+    timeout: float | None = 86400.0
     pod_timeout: float | None = None
     wait_for: tuple[t.Literal["gone", "replacement", "volumes"], ...] = ("gone", "replacement", "volumes")
     hooks: hooks.Rules = hooks.NO_RULES
     send: hook_calls.Send = hook_calls.nobody
+    alarm_after: float = 600.0
+    announce: alarms.Announce | None = None
 
 
 def drain(ctx: context.Context, options: DrainOptions) -> context.Result:
@@ -148,6 +155,7 @@ class _Drain:
             ctx, self._fence, wake, options.parallel, grace, delete, waits, fences, self.locks.regain, prior
         )
         self.debts = debts.Debts(ctx, self.live, self.sites, routes.replacements, self.locks.fence)
+        self.alarms = alarms.Alarms(ctx, options.alarm_after, options.announce, routes.look_again, wake)
         most = options.pod_timeout if options.pod_timeout is not None else float("inf")
         self.closing = closing.Closing(
             ctx, routes, self.swaps, self.jobs, self.evictor, self.locks, self.hooks, self.debts, deadline, most
@@ -185,6 +193,7 @@ class _Drain:
                 self.closing.close()
                 self.routing.replacements.close()
                 self.hooks.close()
+                self.alarms.close()
         finally:
             self.swaps.close()
             self.locks.leave(drop=self.closing.left_to_others())
@@ -256,7 +265,8 @@ class _Drain:
                 self.closing.judge(site, snapshot)
         owed = [text for site in self.sites.values() if site.open for text in self.hooks.missing(site.name)]
         missing = [*self.routing.replacements.waited_for, *self.jobs.waited_for, *owed]
-        self.progress.tell(self.sites.values(), self.swaps.waiting.values(), missing)
+        self.alarms.step(self.sites.values(), snapshot, self.swaps.waiting, missing)
+        self.progress.tell(self.sites.values(), self.swaps.waiting.values(), missing, self.alarms.why)
 
     def _owe(self) -> None:
         for site, fallen in self.debts.write():
@@ -323,13 +333,20 @@ class Progress:
                 self._ctx.show(phases.What.EVICTED, f"{self._verb} {_places([*found.values()])}", node=site.name)
 
     def tell(
-        self, sites: t.Iterable[node_drains.NodeDrain], beside: t.Collection[str], missing: t.Collection[str]
+        self,
+        sites: t.Iterable[node_drains.NodeDrain],
+        beside: t.Collection[str],
+        missing: t.Collection[str],
+        still: t.Mapping[str, t.Sequence[str]] = NOTHING,
     ) -> None:
-        """Tell of the open sites; ``beside`` and ``missing`` are waited for while pods are left, and after that."""
+        """Tell of the open sites; ``beside`` and ``missing`` are waited for while pods are left, and after that.
+
+        ``still`` is all that sites without progress wait for.
+        """
         now = self._ctx.clock.now()
         for site in (site for site in sites if site.open):
             last, at = self._told.get(site.name, ("", float("-inf")))
-            if now - at >= AT_LEAST and (text := _words(site, beside, missing)) != last:
+            if now - at >= AT_LEAST and (text := _words(site, beside, missing, still)) != last:
                 self._told[site.name] = (text, now)
                 self._ctx.tell(phases.What.PROGRESS, text, node=site.name)
 
@@ -341,7 +358,12 @@ def _places(moves: t.Sequence[pod_moves.Move]) -> str:
     return named + (f" and {more} more {'pod' if more == 1 else 'pods'}" if more > 0 else "")
 
 
-def _words(site: node_drains.NodeDrain, beside: t.Collection[str], missing: t.Collection[str]) -> str:
+def _words(
+    site: node_drains.NodeDrain,
+    beside: t.Collection[str],
+    missing: t.Collection[str],
+    still: t.Mapping[str, t.Sequence[str]] = NOTHING,
+) -> str:
     left = site.left()
     total = sum(1 for move in site.moves.values() if move.state != "skipped")
     leaving = sum(1 for move in left if move.state == "leaving")
@@ -349,7 +371,9 @@ def _words(site: node_drains.NodeDrain, beside: t.Collection[str], missing: t.Co
     if held := sum(1 for move in left if move.held):
         text += f", {held} held until others are gone"
     blocked = {move.blocked_by["message"] for move in left if move.blocked_by} | set(beside)
-    if not left:
+    if left:
+        blocked |= set(still.get(site.name, ()))
+    else:
         text = f"all {total} pods gone"
         blocked |= set(missing)
     if blocked:

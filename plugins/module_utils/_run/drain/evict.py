@@ -58,7 +58,10 @@ LONGEST = 30.0
 
 @dataclass
 class Line:
-    """Our requests under one budget that its status does not show yet; ``held``: its operator has to act."""
+    """Our requests under one budget that its status does not show yet; ``held``: its operator has to act.
+
+    ``spent`` is why it allows nothing, whichever of its pods is asked for.
+    """
 
     busy: bool = False
     held: bool = False
@@ -66,6 +69,7 @@ class Line:
     seen: str = ""
     refused_at: str = ""
     ask_again: float = 0.0
+    spent: budgets.Verdict | None = None
 
 
 class Lines(dict[tuple[str, str], Line]):
@@ -97,12 +101,14 @@ class Lines(dict[tuple[str, str], Line]):
         if line.busy or early:
             if line.held:
                 waits.hold_too(move, snapshot, now)
+            elif line.spent and not line.busy:
+                _block(move, line.spent)
             return False
         verdict = waits.diagnose(snapshot, pod)
         if verdict.allowed and (not pod.ready or budget.allowed - line.taken > 0):
             return True
-        if verdict.budget and not verdict.allowed:
-            move.block(verdict.budget.kind, verdict.budget.namespace, verdict.budget.name, verdict.message)
+        line.spent = verdict if verdict.code == "spent" else None
+        _block(move, verdict)
         if verdict.code == "two_budgets" and not any(guards.is_one(snapshot, b) for b in snapshot.budgets_of(pod)):
             move.end("failed", outcomes.PodOutcome.TWO_BUDGETS, now, verdict.sentence)
             return False
@@ -114,6 +120,12 @@ class Lines(dict[tuple[str, str], Line]):
                 return True
         line.ask_again = max(line.ask_again, now + ASK_AGAIN)
         return False
+
+
+def _block(move: pod_moves.Move, verdict: budgets.Verdict) -> None:
+    if verdict.budget and not verdict.allowed:
+        of = verdict.budget
+        move.block(of.kind, of.namespace, of.name, verdict.message, verdict.remedy)
 
 
 class Requested(dict[str, float]):

@@ -232,8 +232,7 @@ def too_late(moves: t.Sequence[pod_moves.Move], missing: t.Sequence[str]) -> str
         return "timed out; " + "; ".join(missing[:5])
     parts = []
     for move in moves[:10]:
-        message = move.blocked_by["message"] if move.blocked_by else move.plan.reason
-        parts.append(f"{move.pod.ref} ({replace(move.plan.why, message=message).sentence})")
+        parts.append(f"{move.pod.ref} ({move.waits.sentence})")
     more = f" and {len(moves) - 10} more" if len(moves) > 10 else ""
     return f"timed out with {len(moves)} pods left: " + "; ".join(parts) + more
 

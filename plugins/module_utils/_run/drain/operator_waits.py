@@ -39,7 +39,7 @@ class OperatorWaits:
         self._held[move.pod.uid] = since, verdict
         held = verdict.budget or move.pod.ref
         left = f"Waited for {_minutes(self._until(move) - now)} more at most."
-        move.block(held.kind, held.namespace, held.name, f"{verdict.message} {left}")
+        move.block(held.kind, held.namespace, held.name, f"{verdict.message} {left}", verdict.remedy)
 
     def hold_too(self, move: pod_moves.Move, snapshot: snapshots.Snapshot, now: float) -> None:
         """The same for a pod under a budget of which another pod is asked for first."""

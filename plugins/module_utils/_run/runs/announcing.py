@@ -10,7 +10,7 @@ them knows that the webhook was called.
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
@@ -18,6 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     hooks,
     objects,
     outcomes,
+    reasons,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import (
     announcement,
@@ -68,6 +69,15 @@ class EventOptions:
     events: bool = False
     webhook: Webhook | None = None
     calendar: str = ""
+    blocked: tuple[reasons.Blocked, ...] = ()
+
+
+def alarm(
+    options: EventOptions, ctx: context.Context, about: objects.Raw, blocked: tuple[reasons.Blocked, ...]
+) -> list[str]:
+    """Announce why drains do not move on; ``about`` is a result with these nodes. Returns what went wrong."""
+    told = replace(options, results=(about,), reason=str(about["reason"] or ""), blocked=blocked)
+    return list(announce(ctx, told).data["warnings"])
 
 
 def announce(ctx: context.Context, options: EventOptions) -> context.Result:
@@ -98,6 +108,7 @@ def _told(ctx: context.Context, options: EventOptions) -> announcement.Announcem
         start=options.start,
         end=options.end,
         seconds=options.duration,
+        blocked=options.blocked,
         cluster=model.Cluster(**ctx.cluster.place),
     )
 

@@ -1,0 +1,162 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Drains that do not move on: they say why, whatever the reason, and tell others once it takes long."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Callable
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import decoding, hooks, reasons
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs import announcing
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, nodes
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Task
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.test_draining import begun, ended, said, world_of
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor, World
+
+AFTER = 120.0
+
+
+class Others:
+    """Who is told; `answer` comes after so many seconds."""
+
+    def __init__(self, world: World, seconds: float = 0.0, warnings: tuple[str, ...] = ()) -> None:
+        self.world, self.seconds, self.warnings = world, seconds, warnings
+        self.told: list[tuple[float, tuple[reasons.Blocked, ...]]] = []
+
+    def __call__(self, ctx: Context, about: Raw, found: tuple[reasons.Blocked, ...]) -> tuple[str, ...]:
+        self.told.append((self.world.machine.now, found))
+        ctx.clock.sleep(self.seconds)
+        return self.warnings
+
+    @property
+    def whys(self) -> list[tuple[str, str, str]]:
+        return [(one.node, one.who, one.message) for _at, found in self.told for one in found]
+
+
+def held(world: World) -> None:
+    """The successor of the first pod does not start, so the guard keeps the others."""
+    world.controller(nodes.Kubelets).without_images = {"n8", "n9"}
+
+
+def let_go(world: World) -> None:
+    world.controller(nodes.Kubelets).without_images.clear()
+
+
+def finalized(world: World) -> None:
+    for pod in world.pods(on="n1"):
+        world.patch(kinds.PODS, pod["metadata"]["name"], {"metadata": {"finalizers": ["example.com/keep"]}})
+
+
+@pytest.mark.parametrize(
+    ("cause", "words"),
+    [
+        pytest.param(held, ["PodDisruptionBudget shop/kubeops-guard", "ErrImagePull"], id="image"),
+        pytest.param(finalized, ["example.com/keep"], id="finalizer"),
+    ],
+)
+def test_what_does_not_move_on_for_a_minute_says_why(cause: Callable[[World], None], words: list[str]) -> None:
+    with world_of(manifests.deployment("web", 3)) as world:
+        me, task = begun(world)
+        cause(world)
+        world.machine.run_for(100)
+        assert task.alive
+        told = [event.message for event in me.told if event.node == "n1" and event.what == "progress"]
+        assert [word for word in words if word not in told[-1]] == []
+
+
+def alarmed(world: World, **options: t.Any) -> tuple[Actor, Task, Others]:
+    others = options.pop("others", None) or Others(world)
+    me, task = begun(world, alarm_after=AFTER, announce=others, **options)
+    return me, task, others
+
+
+def test_others_are_told_once_for_each_reason_and_the_drain_goes_on() -> None:
+    with world_of(manifests.deployment("web", 3)) as world:
+        me, task, others = alarmed(world)
+        held(world)
+        began = world.machine.now
+        world.machine.run_for(AFTER - 10)
+        assert others.told == []
+        world.machine.run_for(AFTER * 3)
+        ((at, (why,)),) = others.told
+        assert AFTER - 1 <= at - began <= AFTER + 30
+        assert (why.node, why.who.startswith("Pod shop/web-")) == ("n1", True)
+        assert "ErrImagePull" in why.message
+        assert why.remedy
+        assert decoding.moment(why.since) is not None
+        assert [event.message for event in me.told if event.what == "alarm"] == [why.sentence]
+        let_go(world)
+        assert said(ended(world, task, within=300))[0] == "drained"
+
+
+def test_another_reason_of_the_same_node_is_told_too() -> None:
+    with world_of(manifests.deployment("web", 3)) as world:
+        _me, task, others = alarmed(world)
+        held(world)
+        world.machine.run_for(AFTER + 30)
+        finalized(world)
+        let_go(world)
+        world.machine.run_for(AFTER * 2)
+        assert task.alive
+        assert len(others.whys) == 2
+        assert "example.com/keep" in others.whys[1][2]
+
+
+def test_a_pod_within_its_grace_period_is_no_reason() -> None:
+    slow = manifests.deployment("web", 1, annotations={nodes.STOP: "400s"}, terminationGracePeriodSeconds=500)
+    with world_of(slow) as world:
+        _me, task, others = alarmed(world, choices=Choices(allow_interruption=True))
+        assert said(ended(world, task, within=900))[0] == "drained"
+        assert others.told == []
+
+
+def test_whoever_is_told_does_not_hold_the_drain_up() -> None:
+    with world_of(manifests.deployment("web", 3)) as world:
+        me, task, _others = alarmed(world, others=Others(world, seconds=100, warnings=("nobody heard",)))
+        held(world)
+        world.machine.run_for(AFTER + 30)
+        let_go(world)
+        before = world.machine.now
+        world.machine.run_until(lambda: world.pods(on="n1") == [], within=60)
+        assert world.machine.now - before < 60
+        assert said(ended(world, task))[0] == "drained"
+        assert [event.message for event in me.told if event.what == "note"] == ["nobody heard"]
+
+
+def test_what_is_told_names_the_node_the_workload_and_the_reason() -> None:
+    sent: list[Raw] = []
+
+    def send(http: hooks.Http, body: t.Mapping[str, t.Any], timeout: float) -> int:
+        sent.append(dict(body))
+        return 200
+
+    webhook = announcing.Webhook(hooks.Http("https://chat.example/x", "POST", (), announcing.STATUS, secret_path=True))
+    options = announcing.EventOptions("blocked", send, lambda path, content: None, events=True, webhook=webhook)
+    with world_of(manifests.deployment("web", 3), manifests.namespace("default")) as world:
+        me, task = begun(world, alarm_after=AFTER, announce=lambda *told: announcing.alarm(options, *told))
+        held(world)
+        world.machine.run_for(AFTER * 3)
+        (body,) = sent
+        assert (body["moment"], body["run"], body["errors"]) == ("blocked", "r1", [])
+        assert [(one["name"], one["outcome"]) for one in body["nodes"]] == [("n1", "blocked")]
+        assert [(one["kind"], one["name"], one["pods"]) for one in body["workloads"]] == [("Deployment", "web", 2)]
+        (why,) = body["blocked"]
+        assert set(why) == {"node", "who", "since", "code", "message", "remedy"}
+        assert why["message"] in body["text"]
+        assert body["summary"]["verdict"] == "blocked"
+        events = world.store.of(kinds.NEW_EVENTS.resource).values()
+        assert sorted((one["regarding"]["kind"], one["reason"], one["type"]) for one in events) == [
+            ("Deployment", "MaintenanceBlocked", "Warning"),
+            ("Node", "MaintenanceBlocked", "Warning"),
+        ]
+        let_go(world)
+        assert not ended(world, task).failed
+        assert [event for event in me.told if event.what == "note"] == []
