@@ -58,7 +58,8 @@ options:
   alarm_after:
     description:
       - After how long it is reported that nothing has moved on on a node, in seconds or as C(90s), C(10m). It says who
-        waits, since when, why, and what helps, once for each reason. V(0) means never.
+        waits, since when, why, and what helps, once for each reason.
+      - Less than a minute counts as one. V(0) means never.
       - Pods that are terminating within their grace period are not reported.
     type: str
     default: 10m
