@@ -40,7 +40,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import ma
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 
-RECORD = Record("r1", "x", "me", "", "2026-01-01T00:00:00Z", "cordoned", "uid-n1", "ns/n1", {})
+RECORD = Record("r1", "x", "me", "", "2026-01-01T00:00:00Z", "cordoned", "uid-n1", "ns/node-n1", {})
 WEB = Ref("Deployment", "web", "shop", "uid-Deployment-web", "apps/v1")
 SURGE = Surge(
     *("apps/v1", "Deployment", "shop", "web", WEB.uid, 2, 3),

@@ -67,7 +67,7 @@ def test_journals_that_cannot_be_read_and_other_config_maps_hide_none() -> None:
 
 
 def test_records_are_told_from_nodes_without_one_and_from_what_cannot_be_read() -> None:
-    record = Record("r1", "n1", "tina", "", "2026-01-01T00:00:00Z", "cordoned", "", "x/node-a", {})
+    record = Record("r1", "n1", "tina", "", "2026-01-01T00:00:00Z", "cordoned", "", "x/node-c", {})
     nodes = [
         Node.of(objects.node("a", annotations={names.RECORD: "{"})),
         Node.of(objects.node("b")),
