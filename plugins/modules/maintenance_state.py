@@ -152,6 +152,8 @@ traces:
       type: bool
     object: {description: The object that was left or changed., type: str}
     what: {description: "What was left, as a sentence.", type: str}
+    nodes: {description: The nodes it concerns., type: list, elements: str}
+    step: {description: Of a node's record its step; empty for anything else., type: str}
 nodes:
   description: The result for each node. Missing if the call failed as a whole.
   returned: when the work could begin

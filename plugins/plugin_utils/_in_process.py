@@ -9,7 +9,6 @@ The module itself runs instead with ``become``, over a connection, with another 
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import sys
 import typing as t
@@ -21,14 +20,15 @@ from ansible.module_utils.errors import UnsupportedError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import details, specs
-from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _output, _progress
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import details, left, specs
+from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _interrupts, _left, _output, _progress
 
 COLLECTION = "kubeops.node_maintenance"
 
 display = Display()
 # Before the first task with an action of ours, the main process reads its class here.
 _output.outlast(display)
+_left.tell(display)
 
 
 class InProcess(ActionBase):
@@ -51,6 +51,7 @@ class InProcess(ActionBase):
                 task_vars=variables,
                 wrap_async=self._task.async_val,
             )
+            self._keep(specs.plain(self._task.args), {}, ran)
             return {**result, **ran}
         ran = self._run_here(self.shows(variables))
         if self.spec.detailed and variables.get(details.VARIABLE):
@@ -99,15 +100,29 @@ class InProcess(ActionBase):
         )
         if validation.error_messages:
             return specs.failure("; ".join(map(self._worded, validation.errors.errors)))
-        with task_environment(environment) as environ:
+        arguments = validation.validated_parameters
+        with task_environment(environment) as environ, _interrupts.heeded() as interruption:
             call = specs.Call(
                 check=bool(self._task.check_mode),
                 diff=bool(self._task.diff),
-                progress=_Shown(self._late_header()) if shows else _silent,
+                progress=_Shown(self._late_header(), interruption) if shows else _silent,
                 environ=environ,
-                guard=orphan_guard(),
+                guard=_interrupts.orphan_guard(interruption),
+                interruption=interruption,
             )
-            return specs.run_call(self.spec, validation.validated_parameters, call)
+            ran = specs.run_call(self.spec, arguments, call)
+        self._keep(arguments, environment, ran, let_go=interruption.asked)
+        if interruption.asked:
+            # Nobody reads results any more.
+            raise KeyboardInterrupt
+        return ran
+
+    def _keep(
+        self, arguments: specs.Arguments, environment: dict[str, str], ran: dict[str, t.Any], *, let_go: bool = False
+    ) -> None:
+        """Keep what the call changed for the case that the playbook does not get to its end."""
+        if not self._task.check_mode:
+            _left.keep(left.note(self.spec.name, arguments, environment, ran, let_go=let_go))
 
     def _worded(self, error: Exception) -> str:
         text = str(error)
@@ -117,13 +132,16 @@ class InProcess(ActionBase):
 
 
 class _Shown:
-    """Prints progress, below this header if there is one."""
+    """Prints progress, below this header if there is one, until the call is interrupted."""
 
-    def __init__(self, header: str) -> None:
-        self._header = header
+    def __init__(self, header: str, interruption: specs.Interruption) -> None:
+        self._header, self._interruption = header, interruption
 
     def __call__(self, event: specs.Event) -> None:
-        # Display passes a worker's lines to the main process, so they reach the terminal and the job's log.
+        # Display passes a worker's lines to the main process, so they reach the terminal and the job's log. After an
+        # interrupt nobody takes them, and who waited for that would never end.
+        if self._interruption.asked:
+            return
         header, self._header = self._header, ""
         if header:
             display.banner(header)
@@ -165,22 +183,3 @@ class task_environment:  # noqa: N801  (used like a function)
                 os.environ.pop(key, None)
             else:
                 os.environ[key] = value
-
-
-def orphan_guard() -> t.Callable[[], None] | None:
-    """A check that ends this worker before its next request once ``ansible-playbook`` is gone.
-
-    Since ansible-core 2.19 a worker has its own session and outlives a killed process group. It must not continue,
-    because another run may have taken over. It exits without cleaning up, as if killed with its parent; the state in
-    the cluster allows for that.
-    """
-    parent = multiprocessing.parent_process()
-    if parent is None:
-        return None
-    expected = parent.pid
-
-    def guard() -> None:
-        if os.getppid() != expected:
-            os._exit(1)
-
-    return guard

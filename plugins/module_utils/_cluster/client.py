@@ -152,6 +152,7 @@ class Cluster:
                     if isinstance(error, errors.Forbidden):
                         self.refusals.append(error)
                     raise
+            self.clock.look()
             self._closed.wait(min(delay, left))
             timeout = min(timeout, max(1.0, deadline - self.clock.now()))
 

@@ -19,9 +19,34 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 _THROUGH_SUSPEND = getattr(time, "CLOCK_BOOTTIME", None)
 
 
+class Interrupted(Exception):
+    """The call was asked to end."""
+
+
+class Interruption:
+    """The wish that a call ends, told once, at the next wait of the thread that made this.
+
+    What the call does at its end waits undisturbed, as do its other threads. A signal handler may set `asked`.
+    """
+
+    SLICE = 0.2
+    """Seconds for which nobody looks whether it is asked."""
+
+    def __init__(self, thread: Callable[[], object] = threading.get_ident) -> None:
+        self.asked = False
+        self._thread, self._mine, self._told = thread, thread(), False
+
+    def look(self) -> None:
+        """Raises Interrupted if the call is to end, and has not been told."""
+        if self.asked and not self._told and self._thread() == self._mine:
+            self._told = True
+            raise Interrupted
+
+
 class Clock:
     """The machine's time and threads, and the API server's time as far as it is known."""
 
+    interruption: Interruption | None = None
     _heard: tuple[float, float] | None = None
 
     def now(self) -> float:
@@ -59,7 +84,17 @@ class Clock:
         return _rfc3339(moment + self.epoch() - (date + self.now() - at))
 
     def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
+        """Raises Interrupted as `look` does."""
+        until = self.now() + seconds
+        while (left := until - self.now()) > 0:
+            self.look()
+            time.sleep(min(left, Interruption.SLICE) if self.interruption else left)
+        self.look()
+
+    def look(self) -> None:
+        """Called by whatever waits; raises Interrupted if the call is to end."""
+        if self.interruption:
+            self.interruption.look()
 
     def jitter(self) -> float:
         """A factor between 1 and 1.5 for pauses, so that callers spread out."""

@@ -37,6 +37,8 @@ ROLE = "migrate_"
 """The role whose options are mistaken for the playbook's: as extra variables they would silently override it."""
 RUN_ID = re.compile(r"[a-z0-9]([a-z0-9-]{0,50}[a-z0-9])?")
 
+CLOSE = 0.75
+"""How similar a name has to be to one that was given wrong; 1 is the same."""
 CHOSEN = "reboot_required"
 """Instead of names of nodes: those whose hosts have to be rebooted. No node can be called so."""
 POLICY = (
@@ -356,9 +358,10 @@ def read(
 
 def unknown(full: str) -> str:
     """The message about an unknown variable, with similar ones if there are any."""
-    names = [PREFIX + name for name in VARIABLES]
-    close = [PREFIX + full] if full in VARIABLES else difflib.get_close_matches(full, names, n=3, cutoff=0.8)
-    hint = f"Did you mean {' or '.join(close)}?" if close else f"The variables are {', '.join(names)}."
+    # Without the prefix, which they all share.
+    close = difflib.get_close_matches(full.removeprefix(PREFIX), VARIABLES, n=3, cutoff=CLOSE)
+    names = [PREFIX + name for name in close[: 1 if full in VARIABLES else None] or VARIABLES]
+    hint = f"Did you mean {' or '.join(names)}?" if close else f"The variables are {', '.join(names)}."
     return f"{full} is not a variable of this playbook. {hint}"
 
 

@@ -29,6 +29,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
 
 # What plugin_utils needs of the engine, of which it may import this layer only.
 Event = context.Event
+Interruption = calls.Interruption
 failure = calls.failure
 
 Arguments = t.Mapping[str, t.Any]
@@ -72,13 +73,17 @@ def _ours(arguments: Arguments) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call: check and diff mode, where progress goes, and a guard that may end the process before a request."""
+    """One call: check and diff mode, where progress goes, and what ends it early.
+
+    A ``guard`` may end the process before a request, an ``interruption`` the call at its next wait.
+    """
 
     check: bool = False
     diff: bool = False
     progress: Progress = _discard
     environ: t.Mapping[str, str] = field(default_factory=dict)
     guard: Guard | None = None
+    interruption: Interruption | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +164,7 @@ class ClusterModuleSpec(ModuleSpec):
             check=call.check,
             progress=call.progress,
             guard=call.guard,
+            interruption=call.interruption,
             steps=self.steps,
             nodes=lists.names(arguments.get("nodes")),
             within=lists.names(arguments.get("namespaces")),

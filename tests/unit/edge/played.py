@@ -26,7 +26,7 @@ ESCAPE = re.compile(r"\x1b\[(\d*)(?:;\d+)*([A-Za-z])")
 # An action that tells what a drain tells, as one of ours does, and then waits for a file. Its class is read in the main
 # process, too, so what is shown of a wait after seconds may be shown at once.
 TELLER = """
-import os, time
+import dataclasses, os, time
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import specs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.screen import waits
 from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _foot, _in_process
@@ -36,22 +36,34 @@ if "TELL_QUICKLY" in os.environ:
 
 class Tell(specs.ModuleSpec):
     def run(self, arguments, call):
-        self.tell(arguments["events"], call)
-        until = arguments["until"]
+        until, told = arguments["until"], self.tell(arguments["events"], call)
         if until:
             open(until + ".awaited", "w").close()
-        while until and not os.path.exists(until):
+        while until and not os.path.exists(until) and not call.interruption.asked:
             time.sleep(0.05)
-        self.tell(arguments["then"], call)
-        return {"changed": False, "failed": False}
+        if call.interruption.asked:
+            open(until + ".ended", "w").close()
+        told += self.tell(arguments["then"], call)
+        return {"changed": False, "failed": False, "timeline": [dataclasses.asdict(event) for event in told]}
 
     def tell(self, events, call):
+        told = []
         for what, message in events or ():
             phase = "drained" if what == "drained" else "draining"
-            call.progress(specs.Event("2026-11-21T10:30:48.123Z", "n1", what, message, phase=phase))
+            told.append(specs.Event("2026-11-21T10:30:48.123Z", "n1", what, message, phase=phase))
+            call.progress(told[-1])
+        return told
 
 class ActionModule(_in_process.InProcess):
-    spec = Tell(name="tell", options={"events": {"type": "list"}, "until": {"type": "path"}, "then": {"type": "list"}})
+    spec = Tell(
+        name="tell",
+        options={
+            "events": {"type": "list"},
+            "until": {"type": "path"},
+            "then": {"type": "list"},
+            "run": {"type": "str"},
+        },
+    )
 """
 EVENTS = [
     ["cordoned", "cordoned"],

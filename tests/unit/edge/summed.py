@@ -25,8 +25,9 @@ def entry(name: str, *, failed: bool = False, outcome: str = "ok", message: str 
     return {"name": name, "failed": failed, "outcome": outcome, "message": message}
 
 
-def trace(what: str, run: str, *nodes: str, alive: bool = False, by: str = "", since: str = "") -> dict[str, Any]:
-    return {"object": what, "what": "left", "run": run, "nodes": nodes, "alive": alive, "by": by, "since": since}
+def trace(what: str, run: str, *nodes: str, alive: bool = False, **more: str) -> dict[str, Any]:
+    known = {"by": "", "since": "", "step": "", **more}
+    return {"object": what, "what": "left", "run": run, "nodes": nodes, "alive": alive, **known}
 
 
 def start(

@@ -18,12 +18,11 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.playbook.task import Task
 from ansible.template import Templar
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import details
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import details, specs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.specs import Call, Event, ModuleSpec
-from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _in_process
+from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _in_process, _interrupts
 from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils._in_process import (
     InProcess,
-    orphan_guard,
     runs_here,
     task_environment,
 )
@@ -231,7 +230,7 @@ def test_a_variable_that_was_not_there_is_gone_afterwards() -> None:
 
 
 def _worker(pipe: Any, lives: Any) -> None:
-    guard = orphan_guard()
+    guard = _interrupts.orphan_guard(specs.Interruption())
     assert guard is not None
     guard()
     pipe.send(os.getpid())
@@ -261,4 +260,4 @@ def test_a_worker_ends_before_its_next_request_once_its_parent_is_gone() -> None
 
 
 def test_outside_of_a_worker_there_is_nobody_to_outlive() -> None:
-    assert orphan_guard() is None
+    assert _interrupts.orphan_guard(specs.Interruption()) is None

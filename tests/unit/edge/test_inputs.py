@@ -186,12 +186,21 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
 
 @pytest.mark.parametrize(
     ("name", "meant"),
-    [("node", "maintain_nodes"), ("seriel", "maintain_serial"), ("allow_interuption", "maintain_allow_interruption")],
+    [
+        ("node", "maintain_nodes"),
+        ("report", "maintain_report_dir"),
+        ("seriel", "maintain_serial"),
+        ("allow_interuption", "maintain_allow_interruption"),
+    ],
 )
 def test_a_misspelt_variable_is_an_error_with_what_was_meant(name: str, meant: str) -> None:
     (error,) = given(**{name: 1})["errors"]
-    assert f"maintain_{name} is not a variable of this playbook. Did you mean" in error
-    assert meant in error
+    assert f"maintain_{name} is not a variable of this playbook. Did you mean {meant}?" in error
+
+
+def test_what_is_not_similar_is_not_suggested() -> None:
+    (error,) = given(kubeconfig="x")["errors"]
+    assert "Did you mean" not in error
 
 
 def test_a_variable_that_resembles_none_gets_the_whole_list() -> None:

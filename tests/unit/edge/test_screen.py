@@ -11,10 +11,12 @@ import os
 import re
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import commands
 from ansible_collections.kubeops.node_maintenance.tests.unit.edge.played import (
     EVENTS,
     Terminal,
@@ -150,22 +152,39 @@ def test_on_a_terminal_a_bar_stands_at_the_foot_and_leaves_nothing(folder: Path)
     assert "changed: [localhost]" in terminal.rows
 
 
-def test_an_interrupt_leaves_the_terminal_whole(folder: Path) -> None:
+def interrupted(folder: Path, stop: signal.Signals, **args: object) -> Terminal:
+    """A terminal on which the command was given that signal in the middle of a task."""
     sent: list[int] = []
 
     def then(terminal: Terminal, process: subprocess.Popen[bytes]) -> None:
-        # Not earlier: a worker that ends while it writes into Ansible's queue of results leaves the queue locked, and
-        # ansible-core waits for that lock for ever.
         awaited = (folder / "never.awaited").exists()
         if not sent and awaited and terminal.rows[terminal.row].startswith("n1  █"):
             sent.append(process.pid)
-            os.killpg(process.pid, signal.SIGINT)
+            os.killpg(process.pid, stop)
 
-    tell = {"events": EVENTS, "until": str(folder / "never")}
+    tell = {"events": EVENTS, "until": str(folder / "never"), **args}
     terminal = on_terminal(folder, f"- name: Tell\n  tell: {json.dumps(tell)}", then, NO_COLOR="1")
     assert sent
+
+    return terminal
+
+
+def test_an_interrupt_leaves_the_terminal_whole_and_says_how_to_go_on(folder: Path) -> None:
+    terminal = interrupted(folder, signal.SIGINT, run="r1/n0nce")
+    assert (folder / "never.ended").exists(), "the call ended by itself"
     assert any("User interrupted execution" in row for row in terminal.rows)
     assert not [row for row in terminal.rows if "█" in row]
     assert (terminal.rows[terminal.row], terminal.column) == ("", 0)
     assert "\x1b[?" not in terminal.raw, "the cursor was never hidden"
     assert not re.search(r"\x1b\[[\d;]*m", terminal.raw), "NO_COLOR"
+    assert [row for row in terminal.rows if row.startswith("  n1  ") and "draining" in row]
+    assert [row for row in terminal.rows if row.endswith(commands.undo("r1"))]
+    assert "n0nce" not in terminal.raw
+
+
+def test_a_call_that_is_terminated_ends_by_itself(folder: Path) -> None:
+    interrupted(folder, signal.SIGTERM)
+    latest = time.monotonic() + 20
+    while not (folder / "never.ended").exists() and time.monotonic() < latest:
+        time.sleep(0.1)
+    assert (folder / "never.ended").exists()

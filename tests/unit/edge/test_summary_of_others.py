@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import commands
 from ansible_collections.kubeops.node_maintenance.tests.unit.edge.summed import (
     BLOCKER,
     SUMMED,
@@ -106,6 +109,7 @@ TRACES = {
         trace("Lease b", "ef56", alive=True),
         trace("Node c", ""),
         trace("Node d", "ab12"),
+        trace("Node e", "0123", "e", step="parked"),
     ]
 }
 
@@ -117,9 +121,27 @@ def test_what_earlier_runs_left_is_listed_with_what_to_do_next() -> None:
         "Lease b: left, run ef56, its run is alive",
         "Node c: left, no live run",
         "Node d: left, run ab12, no live run",
-        "To undo what one run left: -e recover_run=<id>. What all dead runs left: -e recover_state=undone.",
+        "Node e: left, run 0123, no live run",
+        f"To return e to service: {commands.release(['e'])}",
+        f"To undo what run ab12 left: {commands.undo('ab12')}",
+        f"To undo what run 0123 left: {commands.undo('0123')}",
+        f"To undo what all dead runs left: {commands.UNDO_ALL}",
     ]
-    assert found["runs"] == ["ab12", "ef56"]
+    assert found["runs"] == ["ab12", "ef56", "0123"]
+
+
+def test_nothing_is_to_be_undone_of_what_is_at_work() -> None:
+    alive = {"traces": [trace("Lease b", "ef56", alive=True)]}
+    assert SUMMED({"listed": alive}, "traces", {"run": "", "state": "listed"})["lines"] == [
+        "Lease b: left, run ef56, its run is alive"
+    ]
+
+
+@pytest.mark.parametrize("name", ["x; rm -rf ~", "$(id)", "{{ lookup('pipe', 'id') }}", "-v", "a b", "", "x" * 300])
+def test_nothing_that_others_named_becomes_part_of_a_command(name: str) -> None:
+    assert commands.undo(name).endswith(" -e recover_run=<name>")
+    assert commands.resume(name) == "-e maintain_run=<name>"
+    assert commands.release(["n1", name]).endswith(" -e maintain_nodes=n1,<name>")
 
 
 def test_of_a_run_that_is_named_its_own_traces_are_listed() -> None:

@@ -59,7 +59,7 @@ class Calls:
         self._world.server.denied |= set(rights)
 
     def perform(
-        self, loop: Loop, run: str = "", *, check: bool = False, steps: t.Sequence[str] = (), **moving: t.Sequence[str]
+        self, loop: Loop, run: str = "", *, check: bool = False, steps: t.Sequence[str] = (), **moving: t.Any
     ) -> dict[str, t.Any]:
         target: dict[str, t.Any] = {"host": "https://one"}
         return self._me.run(

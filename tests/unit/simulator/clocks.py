@@ -11,7 +11,7 @@ import threading
 import typing as t
 from concurrent.futures import Executor, Future
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clocks import Clock
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clocks import Clock, Interruption
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import (
     FOREVER,
     Killed,
@@ -39,10 +39,13 @@ class SimulatedClock(Clock):
         return EPOCH + self.machine.now + self.process.skew
 
     def sleep(self, seconds: float) -> None:
-        if seconds > 0:
-            self.machine.pause(self.machine.now + seconds)
-        else:
+        if seconds <= 0:
             self.machine.hop()
+        until = self.machine.now + seconds
+        while (left := until - self.machine.now) > 0:
+            self.look()
+            self.machine.pause(self.machine.now + (min(left, Interruption.SLICE) if self.interruption else left))
+        self.look()
 
     def jitter(self) -> float:
         return self._chance.uniform(1.0, 1.5) if self._chance else 1.25

@@ -14,13 +14,11 @@ import enum
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import clocks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import hooks
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import BadRecordError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import BadSurgeError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.calls import stopped
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import calls
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.drain import DrainOptions, drain
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import cordon
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.hooks import HookOptions, call_hooks
@@ -93,8 +91,21 @@ class Outcome:
 
 
 def maintain(actor: Actor, given: Input) -> Outcome:
-    """The whole run, to be called in a thread of the actor: give it to `actor.spawn`."""
-    return _Playbook(actor, given).run()
+    """The whole run, to be called in a thread of the actor: give it to `actor.spawn`.
+
+    With an interruption of the actor's clock it ends as ansible-playbook does, with the process.
+    """
+    playbook = _Playbook(actor, given)
+    try:
+        return playbook.run()
+    except clocks.Interrupted:
+        # Between two calls: the main process ends the run at its exit.
+        if run := playbook.outcome.run:
+            ctx = actor.ctx(run)
+            calls.ended(ctx, lambda ctx: state(ctx, StateOptions("ended", failed=True)))
+            ctx.cluster.close()
+        actor.process.kill()
+        raise
 
 
 def recover(actor: Actor, run: str = "", gates: tuple[str, ...] = GATES, timeout: float = 600.0) -> list[str]:
@@ -296,6 +307,8 @@ class _Playbook:
         for name in ready:
             try:
                 self.given.work(self.actor, name)
+            except clocks.Interrupted:
+                raise
             except Exception as error:  # whatever a user's tasks do concerns this host only
                 worked[name] = f"A task: {error}"
         return [name for name in ready if name not in worked], worked
@@ -398,15 +411,15 @@ class _Playbook:
     def _call(self, name: str, loop: Loop, run: str) -> Result:
         if self.outcome.calls:
             self.actor.clock.sleep(self.given.gap)
-        ctx = self.actor.ctx(run, check=self.given.check)
+        ctx, interruption = self.actor.ctx(run, check=self.given.check), self.actor.clock.interruption
         try:
-            result = loop(ctx)
-        except StopRun as stop:
-            result = stopped(stop)
-        except (ClusterError, BadRecordError, BadSurgeError) as error:
-            result = Result({"findings": []}, failed=True, message=str(error))
+            result = calls.ended(ctx, loop)
         finally:
             ctx.cluster.close()
+            self.actor.clock.interruption = interruption
+        if interruption and interruption.asked:
+            # So does the worker, in which the call was made.
+            self.actor.process.kill()
         assert not (enums := list(_enums([result.data, [event.what for event in ctx.timeline]]))), enums
         self.outcome.calls.append((name, result))
         return result

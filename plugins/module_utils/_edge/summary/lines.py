@@ -9,6 +9,7 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import window_input
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary import replies
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import commands
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import text
 
 PARTS = {
@@ -21,6 +22,7 @@ PARTS = {
 }
 """What a wave is made of, in words."""
 BUDGETS_SHOWN = 10
+RUNS_SHOWN = 5
 FENCE = "ansible-playbook kubeops.node_maintenance.fence"
 FENCES = {
     "present": "The API server refuses evictions from a run that has lost its lock.",
@@ -91,13 +93,19 @@ def traces(answers: replies.Answers, *, run: str = "", state: str = "") -> dict[
     """What earlier runs left (``listed``), or one of them, as ``lines``; ``runs`` are the ids of all runs."""
     listed = answers["listed"]
     found = [trace for trace in listed["traces"] if run in ("", trace["run"])]
-    lines = [_trace(trace) for trace in found]
-    if lines and state == "listed":
-        lines.append(
-            "To undo what one run left: -e recover_run=<id>. What all dead runs left: -e recover_state=undone."
-        )
+    lines = [_trace(trace) for trace in found] + (_commands(found) if state == "listed" else [])
     runs = dict.fromkeys(trace["run"] for trace in listed["traces"] if trace["run"])
     return {"lines": lines or ["Earlier runs left nothing."], "runs": list(runs)}
+
+
+def _commands(found: t.Sequence[replies.Entry]) -> list[str]:
+    """What to do about what was left."""
+    parked = [node for trace in found if trace.get("step") == "parked" for node in trace["nodes"]]
+    dead = [trace for trace in found if not trace["alive"]]
+    runs = list(dict.fromkeys(trace["run"] for trace in dead if trace["run"]))
+    lines = [f"To return {', '.join(parked)} to service: {commands.release(parked)}"] if parked else []
+    lines += [f"To undo what run {run} left: {commands.undo(run)}" for run in runs[:RUNS_SHOWN]]
+    return lines + ([f"To undo what all dead runs left: {commands.UNDO_ALL}"] if dead else [])
 
 
 def _trace(trace: replies.Entry) -> str:

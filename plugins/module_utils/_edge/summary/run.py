@@ -9,6 +9,7 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import window_input
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary import replies
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import commands
 
 CONTINUES = (
     " Run the same command again then; if that is more than 24 hours after the start of this run, with "
@@ -43,7 +44,7 @@ def run(
 
     * ``failed``: an entry about each node that is not where it should be, ``stops``: why waves did not start,
       ``left``: the nodes of waves that did not start for that or another reason;
-    * ``told``: the results of all waves, ``back``: the nodes that are back in service, those of an earlier start too;
+    * ``told``: the results of all waves, ``back``: the nodes at their goal, ``release``: what returns evacuated ones;
     * ``closed``: why the next wave may not start now, by the maintenance windows;
     * ``clean``: every wave succeeded, so that the steps after the waves may run, ``well``: these succeeded too;
     * ``wrong``: the parts of the last message.
@@ -70,7 +71,8 @@ def run(
         "stops": stops,
         "left": left,
         "told": [answer for wave in came for answer in wave.get("told", ())],
-        "back": [*finished, *(node for wave in came for node in wave.get("back", ()))],
+        "back": (back := [*finished, *(node for wave in came for node in wave.get("back", ()))]),
+        "release": commands.release(back),
         "closed": closed,
         "clean": not of_waves and not stops and not left,
         "well": not failures and not stops and not left and not descheduler,

@@ -13,7 +13,12 @@ import json
 import typing as t
 from dataclasses import asdict, dataclass, field, fields, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import decoding, names, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    commands,
+    decoding,
+    names,
+    objects,
+)
 
 VERSION = 1
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
@@ -110,8 +115,8 @@ class Record:
         """Who has the node, for a caller that does not have it."""
         return (
             f"Node {node} belongs to run {self.run} of {self.by} (since {self.since}, step {self.step}). "
-            "Once nobody works on it, adopt it with node_cordon, state returning or cordoned, or with the playbook "
-            f"recover -e recover_run={self.run}."
+            "Once nobody works on it, adopt it with node_cordon, state returning or cordoned, or with "
+            f"`{commands.undo(self.run)}`."
         )
 
     @property
@@ -139,8 +144,7 @@ class Record:
 
 def once_over(run: str) -> str:
     """How to go on with a run whose tasks may still be at work on a host, or to undo it, once they are not."""
-    recover = f"`ansible-playbook kubeops.node_maintenance.recover -e recover_run={run}`"
-    return f"If they are not: run the playbook again with -e maintain_run={run}, or {recover}."
+    return f"If they are not: run the playbook again with {commands.resume(run)}, or `{commands.undo(run)}`."
 
 
 _FIELDS = tuple(one.name for one in fields(Record))

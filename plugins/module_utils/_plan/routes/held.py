@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    commands,
     decoding,
     lock_leases,
     node_records,
@@ -43,10 +44,10 @@ def findings(node: objects.Node, leases: t.Iterable[objects.Raw], *, run: str, n
     if record.step == "parked":
         message = f"Node {node.name} was left out of service by {where}; nobody works on it."
         return [_finding("parked", "info", node, message, "It is adopted as it is.")]
-    recover = f"`ansible-playbook kubeops.node_maintenance.recover -e recover_run={record.run}`"
+    recover = f"`{commands.undo(record.run)}`"
     if record.step == "out":
         message = f"Node {node.name} is out of service for the tasks of {where}, which may still run on the host."
-        remedy = f"If they are not, run its playbook again with -e maintain_run={record.run}, or {recover}."
+        remedy = f"If they are not, run its playbook again with {commands.resume(record.run)}, or {recover}."
         return [_finding("out", "blocker", node, message, remedy)]
     namespace, _slash, name = record.lease.partition("/")
     leases = tuple(leases)

@@ -143,7 +143,10 @@ _JSON = tuple(one.name for one in fields(_Lists))
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Something that a run left: ``object`` names it, ``what`` describes it, ``nodes`` are those it concerns."""
+    """Something that a run left: ``object`` names it, ``what`` describes it, ``nodes`` are those it concerns.
+
+    ``step`` is that of a node's record.
+    """
 
     run: str
     by: str
@@ -151,6 +154,7 @@ class Trace:
     object: str
     what: str
     nodes: tuple[str, ...] = ()
+    step: str = ""
 
     def to_dict(self, *, alive: bool) -> dict[str, t.Any]:
         return {**asdict(self), "nodes": list(self.nodes), "alive": alive}
@@ -191,7 +195,8 @@ def _of_node(node: t.Any) -> list[Trace]:
         what = f"out of service at step {record.step}" + (f": {record.reason}" if record.reason else "")
         if record.step == "back":
             what = "in service again, with workloads that waited for it"
-        return [Trace(record.run, record.by, record.since, f"Node {node.name}", what, (node.name,))]
+        place = f"Node {node.name}"
+        return [Trace(record.run, record.by, record.since, place, what, (node.name,), record.step)]
     return [
         Trace(str(taint.get("value", "")), "", "", f"Node {node.name}", "our taint without a record", (node.name,))
         for taint in node.taints

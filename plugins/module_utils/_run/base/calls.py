@@ -5,12 +5,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import connection, errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import clocks, connection, errors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import node_records
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, rights
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, life, rights
+
+Interruption = clocks.Interruption
+INTERRUPTED = "interrupted"
+"""The code of a call that was asked to end."""
 
 
 def library_error() -> str | None:
@@ -27,6 +32,7 @@ def perform(
     check: bool,
     progress: t.Callable[[context.Event], None],
     guard: t.Callable[[], None] | None,
+    interruption: clocks.Interruption | None = None,
     steps: t.Sequence[str] = (),
     nodes: t.Sequence[str] = (),
     within: t.Sequence[str] = (),
@@ -35,7 +41,7 @@ def perform(
 
     What was changed before an error is in the result too; only unexpected errors are raised. If it failed and
     something was forbidden, the result names all permissions that are missing for its ``steps``, also those for the
-    pods of its ``nodes`` in the namespaces that it is limited to (``within``).
+    pods of its ``nodes`` in the namespaces that it is limited to (``within``). An ``interruption`` ends the loop early.
     """
     try:
         cluster = connection.connect(
@@ -47,9 +53,10 @@ def perform(
         )
     except (errors.ConfigError, errors.ClusterError) as error:
         return failure(str(error))
+    cluster.clock.interruption = interruption
     ctx = context.Context(cluster, check=check, run=run, progress=progress, clock=cluster.clock)
     try:
-        result = _ended(ctx, loop)
+        result = ended(ctx, loop)
         if result.failed and cluster.refusals and steps:
             _name_lacking(ctx, result, steps, nodes, within)
     finally:
@@ -57,11 +64,23 @@ def perform(
     return result.shaped(ctx)
 
 
-def _ended(ctx: context.Context, loop: t.Callable[[context.Context], context.Result]) -> context.Result:
+def ended(ctx: context.Context, loop: t.Callable[[context.Context], context.Result]) -> context.Result:
+    """The loop's result, with every expected error as part of it; interrupted, this start lets go of all it holds."""
+    result = _result(ctx, loop)
+    interruption, ctx.clock.interruption = ctx.clock.interruption, None
+    if interruption and interruption.asked:
+        with contextlib.suppress(errors.ClusterError):
+            life.let_go(ctx)
+    return result
+
+
+def _result(ctx: context.Context, loop: t.Callable[[context.Context], context.Result]) -> context.Result:
     try:
         return loop(ctx)
     except context.StopRun as stop:
         return stopped(stop)
+    except clocks.Interrupted:
+        return stopped(context.StopRun(INTERRUPTED, "The call was interrupted.", "The same command resumes its run."))
     except (errors.ConfigError, errors.ClusterError, node_records.BadRecordError, surge_records.BadSurgeError) as error:
         return context.Result({"findings": []}, failed=True, message=str(error))
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import functools
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds
@@ -38,6 +39,9 @@ PAUSES = (0.0, 1.0, 3.0)
 """Seconds before each try to delete a run's lease, which no later call would delete."""
 SHORTLY = 5.0
 """Seconds of patience of each try but the first."""
+
+SHORTEST = 1
+"""Seconds for which a surge's lease has to be watched that nobody holds any more."""
 
 Place = tuple[str, str]
 """Namespace and name of a lease."""
@@ -112,6 +116,55 @@ def hide(ctx: context.Context, run_id: str, nonce: str = "") -> None:
                 break
     text = f"{sign(run_id)} could not be deleted, so run {run_id} looks alive until it expires: {trouble}"
     ctx.tell(phases.What.NOTE, text)
+
+
+def let_go(ctx: context.Context) -> None:
+    """Whatever this start of the run still holds, so that nobody waits for it: it has ended without its playbook's end.
+
+    A lease that was left for the duration of tasks stays, because they may still be at work on their host.
+
+    Raises:
+        ClusterError: a lease may not be read or written, or the server could not be reached.
+    """
+    me = ctx.run
+    if me is None or not me.nonce or ctx.check:
+        return
+    leases = leases_in(ctx, {names.NAMESPACE, locking.lease_namespace(ctx, None)})
+    held = [lease for lease in leases if _by(lease, me) and not (is_sign(lease) or lock_leases.is_heartbeat(lease))]
+    surges = [lease for lease in held if names.SURGE in (lease["metadata"].get("annotations") or {})]
+    locks = [lease for lease in held if lease not in surges and not _of_tasks(lease)]
+    holders_of = {lease["metadata"]["name"]: lease["spec"]["holderIdentity"] for lease in locks}
+    server_fence.ServerFence(ctx, there=True).leave(holders_of)
+    jobs = [functools.partial(_let_go, ctx, lease, holders.deletion(lease, "Delete a lock")) for lease in locks]
+    for lease in surges:
+        shortly = holders.patch(lease, "Leave a surge to whoever comes", {"spec": {"leaseDurationSeconds": SHORTEST}})
+        jobs.append(functools.partial(_let_go, ctx, lease, shortly))
+    with ctx.clock.pool(act.AT_ONCE, "let go") as pool:
+        list(pool.map(lambda job: job(), jobs))
+    for run_id in {me.id, *map(holders.holder_of, held)} - {""}:
+        heartbeats.sweep(ctx, run_id)
+    if me.id:
+        hide(ctx, me.id, me.nonce)
+
+
+def _let_go(ctx: context.Context, lease: objects.Raw, change: api_changes.Change) -> None:
+    version = lease["metadata"]["resourceVersion"]
+
+    def decide(found: objects.Raw | None) -> api_changes.Change | None:
+        return change if found is not None and found["metadata"]["resourceVersion"] == version else None
+
+    writing.write(ctx, change.target, decide, known=lease, remember=False)
+
+
+def _by(lease: objects.Raw, me: context.Run) -> bool:
+    """Whether this start holds the lease; it takes over nodes of runs whose ids it need not know."""
+    holder = context.Run.parse((lease.get("spec") or {}).get("holderIdentity"))
+    return holder is not None and holder.nonce == me.nonce and me.id in ("", holder.id)
+
+
+def _of_tasks(lease: objects.Raw) -> bool:
+    """Whether it was left for as long as a user's tasks may take."""
+    return lock_leases.duration_of(lease) > locking.IDLE and not lock_leases.heartbeat_of(lease)[1]
 
 
 def place_of(lease: objects.Raw) -> Place:

@@ -76,6 +76,7 @@ def begin(ctx: context.Context, reflectors: t.Mapping[str, watch.Reflector], wak
             trouble = next((r.trouble for r in reflectors.values() if r.trouble), None)
             if trouble and ctx.clock.now() > until:
                 raise trouble
+            ctx.clock.look()
             wake.wait(LOOK_EVERY)
 
 
@@ -220,6 +221,7 @@ class Live:
 
         It takes ``SOON`` at least: what is left of a time may be too little for the clock to move on.
         """
+        self._ctx.clock.look()
         began = self._ctx.clock.now()
         deadline = began + max(seconds, SOON)
         with self._wake:

@@ -31,15 +31,14 @@ def by_the_fence(error: errors.ClusterError) -> bool:
 
 
 class ServerFence:
-    """The map of holders; ``there`` says whether it exists, as far as is known. Safe to use from several threads.
+    """The map of holders; ``there``: it may exist, as far as is known. Safe to use from several threads.
 
     Entries are ``<run>/<nonce>`` by name of the lease.
     """
 
-    def __init__(self, ctx: context.Context) -> None:
-        self._ctx = ctx
+    def __init__(self, ctx: context.Context, *, there: bool = False) -> None:
+        self._ctx, self.there = ctx, there
         self._one_at_a_time = ctx.clock.lock()
-        self.there = False
 
     def hold(self, entries: t.Mapping[str, str], prove: act.Fence) -> None:
         """Write these entries, where there is a map; ``prove`` shows that the locks are ours.

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import journaling
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    commands,
     lock_leases,
     names,
     node_records,
@@ -172,8 +173,7 @@ def way(
 ) -> tuple[outcomes.StateOutcome | None, str]:
     """Why a node is left as it is or has to pass the gates first; ``None`` if it is to be given back."""
     name, of = node.name, f"run {record.run} of {record.by} (since {record.since})"
-    release = f"`ansible-playbook kubeops.node_maintenance.release -e maintain_nodes={name}`"
-    by_name = f"`ansible-playbook kubeops.node_maintenance.recover -e recover_run={record.run}`"
+    release, by_name = f"`{commands.release([name])}`", f"`{commands.undo(record.run)}`"
     if finished and not is_done:
         return outcomes.StateOutcome.LEFT, (
             f"Node {name} is at step {record.step} of run {record.run}, so its work is not finished. "
@@ -187,7 +187,7 @@ def way(
         return outcomes.StateOutcome.LEFT, f"{text} To give it back: {release}, or by its run's name: {by_name}."
     if record.step == "out" and not named:
         text = f"Node {name} is out of service for the tasks of {of}, which may still be running on the host."
-        again = f"run its playbook again with -e maintain_run={record.run}, or {by_name}"
+        again = f"run its playbook again with {commands.resume(record.run)}, or {by_name}"
         return outcomes.StateOutcome.LEFT, f"{text} If they are not: {again}."
     if record.step in ("parked", "out") or (record.step == "returning" and not is_done):
         text = f"Node {name} is at step {record.step} of {of}, so it has to pass the gates first: {release}."

@@ -16,6 +16,7 @@ from dataclasses import asdict, replace
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     api_changes,
+    commands,
     decoding,
     names,
     node_records,
@@ -126,8 +127,8 @@ def _refuse_alive(ctx: context.Context, run: state.StoredRun) -> None:
         raise context.StopRun(
             "run_alive",
             f"Run {run.id} of {run.by}, started {run.since} by the same command, is still at work.",
-            f"Wait until it ends. If it was killed: -e maintain_run={run.id} resumes it, and "
-            f"`ansible-playbook kubeops.node_maintenance.recover -e recover_run={run.id}` undoes it.",
+            f"Wait until it ends. If it was killed: {commands.resume(run.id)} resumes it, and "
+            f"`{commands.undo(run.id)}` undoes it.",
             str(stored_runs.run_ref(run.id)),
         )
 
@@ -271,13 +272,18 @@ def _to_do(run: state.StoredRun, finished: t.Collection[str]) -> str:
         return ""
     return (
         f"Run {run.id} still has to maintain {', '.join(left)}: the same command resumes it. "
-        f"To delete it: ansible-playbook kubeops.node_maintenance.recover -e recover_run={run.id}"
+        f"To delete it: {commands.undo(run.id)}"
     )
 
 
 def ended(ctx: context.Context, *, failed: bool) -> context.Result:
-    """Delete the caller's stored run, or after failures keep it if there is something left to resume."""
+    """Delete the caller's stored run, or after failures keep it if there is something left to resume.
+
+    After failures nothing stays locked in the name of this start.
+    """
     me = t.cast("context.Run", ctx.run)  # the module requires it
+    if failed:
+        life.let_go(ctx)
     run = next((r for r in stored_runs.stored(ctx) if r.id == me.id), None)
     if run is None:
         life.hide(ctx, me.id, me.nonce)

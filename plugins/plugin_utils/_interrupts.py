@@ -1,0 +1,68 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Signals in a worker that runs our engine: the call ends at its next wait instead of anywhere.
+
+Up to ansible-core 2.18 a worker is in the process group of ``ansible-playbook``, and the terminal interrupts both; from
+2.19 on the main process passes on what it gets. An interrupted one terminates its workers at once, and awaits them.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import specs
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+WITHIN = 10
+"""Seconds after which a call that was asked to end is cut off."""
+
+
+class heeded:  # noqa: N801  (used like a function)
+    """While the engine runs in a worker, one of the ``SIGNALS`` asks it to end, and another interrupt ends it."""
+
+    def __enter__(self) -> specs.Interruption:
+        """Heed them, but for those that the process ignores."""
+        self.interruption = specs.Interruption()
+        here = multiprocessing.parent_process() and threading.current_thread() is threading.main_thread()
+        wanted = [one for one in SIGNALS if signal.getsignal(one) is not signal.SIG_IGN] if here else []
+        self._before = {one: signal.signal(one, self._heed) for one in wanted}
+        return self.interruption
+
+    def __exit__(self, *_error: object) -> None:
+        """A worker that was asked to end does so."""
+        if not self.interruption.asked:
+            for number, handler in self._before.items():
+                signal.signal(number, handler)
+
+    def _heed(self, number: int, _frame: object) -> None:
+        if not self.interruption.asked:
+            self.interruption.asked = True
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(WITHIN)
+        elif number == signal.SIGINT:
+            os._exit(1)
+
+
+def orphan_guard(interruption: specs.Interruption) -> t.Callable[[], None] | None:
+    """A check that ends this worker before its next request once ``ansible-playbook`` is gone.
+
+    Since ansible-core 2.19 a worker has its own session and outlives a killed process group. It must not continue,
+    because another run may have taken over. It exits without cleaning up, as if killed with its parent; the state in
+    the cluster allows for that. A worker that was asked to end may do so.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return None
+    expected = parent.pid
+
+    def guard() -> None:
+        if os.getppid() != expected and not interruption.asked:
+            os._exit(1)
+
+    return guard

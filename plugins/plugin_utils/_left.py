@@ -1,0 +1,87 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is left of a run whose playbook does not get to its end: noted by its calls, told as ``ansible-playbook`` ends.
+
+The notes are files in the folder that Ansible makes for this one ``ansible-playbook`` and deletes at its end. Only the
+main process has a terminal then, and none of it tells a plugin that it was interrupted.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import multiprocessing
+import os
+import pathlib
+import subprocess
+import sys
+import time
+import typing as t
+
+from ansible import constants
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import left
+from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _interrupts
+
+PREFIX = "kubeops-note-"
+TREE = str(pathlib.Path(__file__).parents[5])
+"""The folder with ``ansible_collections``."""
+LET_GO_WITHIN = 15.0
+"""Seconds that the main process waits for what was held to be let go."""
+# Python that is about to end starts no threads, so this is a process of its own.
+LETS_GO = """
+import json, os, sys
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import specs, state
+given = json.load(sys.stdin)
+specs.run_call(state.SPEC, {**given, "state": "ended", "failed": True}, specs.Call(environ=dict(os.environ)))
+"""
+
+
+def keep(noted: left.Note | None) -> None:
+    """Keep the note of a call for the main process."""
+    if noted is None or multiprocessing.parent_process() is None:
+        return
+    path = pathlib.Path(constants.DEFAULT_LOCAL_TMP) / f"{PREFIX}{time.time_ns()}-{os.getpid()}"
+    # Without it, less is told at the end.
+    with (
+        contextlib.suppress(OSError),
+        os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file,
+    ):
+        json.dump(noted, file)
+
+
+def tell(display: t.Any) -> None:
+    """At the end of this process, let go of what unended runs hold, and say how to go on."""
+    if multiprocessing.parent_process() is None:
+        atexit.register(_tell, display, os.getpid())
+
+
+def _tell(display: t.Any, pid: int) -> None:
+    if os.getpid() != pid:
+        return
+    for worker in multiprocessing.active_children():
+        worker.join(_interrupts.WITHIN)
+    for one in left.of(_notes()):
+        for line in one.lines():
+            display.display(line, stderr=True)
+        if not one.let_go and one.target is not None:
+            _let_go(one.run, one.target)
+
+
+def _notes() -> t.Iterator[left.Note]:
+    for path in sorted(pathlib.Path(constants.DEFAULT_LOCAL_TMP).glob(f"{PREFIX}*")):
+        with contextlib.suppress(OSError, ValueError):
+            yield json.loads(path.read_text(encoding="utf-8"))
+
+
+def _let_go(run: str, target: t.Mapping[str, t.Any]) -> None:
+    environ = {**os.environ, **target["environment"], "PYTHONPATH": os.pathsep.join([TREE, *sys.path])}
+    given = json.dumps({**target["arguments"], "run": run})
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        command = [sys.executable, "-c", LETS_GO]
+        subprocess.run(
+            command, input=given, env=environ, text=True, capture_output=True, timeout=LET_GO_WITHIN, check=False
+        )
