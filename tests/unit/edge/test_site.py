@@ -136,6 +136,14 @@ def test_a_guide_shows_the_file_that_is_installed(page: str, file: str) -> None:
     assert textwrap.indent(content, "   ") in (RST / f"{page}.rst").read_text(encoding="utf-8")
 
 
+def test_every_test_that_auditors_are_shown_is_there() -> None:
+    text = (RST / "guide_security.rst").read_text(encoding="utf-8")
+    shown = re.findall(r"``(tests/[\w/]+\.py)::(test_\w+)``", text)
+    assert len(shown) == text.count("``tests/") >= 20
+    sources = {path: (REPOSITORY / path).read_text(encoding="utf-8") for path, _name in shown}
+    assert [(path, name) for path, name in shown if f"def {name}(" not in sources[path]] == []
+
+
 @pytest.mark.parametrize(
     ("page", "translated"),
     [(REPOSITORY / "README.md", REPOSITORY / "README.zh-CN.md"), (RST / "guide_start.rst", RST / "guide_start_zh.rst")],
