@@ -423,6 +423,18 @@ nodes:
     message: {description: The outcome as a sentence., type: str}
     address: {description: Its InternalIP., type: str}
     record: {description: "The record on the node, without the nonce; missing with O(gates).", type: dict}
+services:
+  description:
+    - Ready endpoints of the Services that changed meanwhile, over time; for the report, as of
+      M(kubeops.node_maintenance.node_drain).
+  returned: when Services were watched, because gates were waited for
+  type: list
+  elements: dict
+watched:
+  description: From when to when Services were watched.
+  returned: with RV(services)
+  type: list
+  elements: str
 cluster:
   description:
     - The cluster of the call, as its C(context) in the kubeconfig (V(in-cluster) with a pod's service account) and the

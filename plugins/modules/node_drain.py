@@ -264,6 +264,11 @@ services:
   returned: when the work could begin
   type: list
   elements: dict
+watched:
+  description: From when to when Services were watched.
+  returned: with RV(services)
+  type: list
+  elements: str
 actions: {description: "What was done, or in check mode would be done.", returned: always, type: list, elements: str}
 cluster:
   description:

@@ -155,6 +155,18 @@ nodes:
     message: {description: "The outcome as a sentence, with the remedy for failures.", type: str}
 findings: {description: "Observations, and why a call failed as a whole.", returned: always, type: list, elements: dict}
 actions: {description: "What was done, or in check mode would be done.", returned: always, type: list, elements: str}
+services:
+  description:
+    - Ready endpoints of the Services that changed meanwhile, over time; for the report, as of
+      M(kubeops.node_maintenance.node_drain).
+  returned: when Services were watched, because a surge was waited for
+  type: list
+  elements: dict
+watched:
+  description: From when to when Services were watched.
+  returned: with RV(services)
+  type: list
+  elements: str
 cluster:
   description:
     - The cluster of the call, as its C(context) in the kubeconfig (V(in-cluster) with a pod's service account) and the

@@ -33,6 +33,7 @@ SAYING = (
     "_plan/preflight/gang_findings.py",
     "_plan/preflight/permissions.py",
     "_plan/preflight/planning.py",
+    "_plan/preflight/stayers.py",
     "_run/plan/plan.py",
     "_run/jobs/koordinator.py",
     "_run/jobs/installed.py",

@@ -142,16 +142,19 @@ def test_a_call_has_what_its_record_says_where_it_says_nothing() -> None:
 @pytest.mark.parametrize(
     ("raw", "watched", "start", "end"),
     [
-        ({}, False, None, None),
-        ({"services": []}, False, None, None),
-        ({"timeline": [{"at": B}, {"at": A}, {"at": "then"}]}, False, 1.0, 2.0),
-        ({"services": [], "timeline": [{"at": A}]}, True, 1.0, 1.0),
-        ({"services": [{"samples": [[B, 1]]}], "timeline": [{"at": A}]}, True, 1.0, 2.0),
-        ({"services": "none", "timeline": [{"at": A}]}, False, 1.0, 1.0),
+        ({}, None, None, None),
+        ({"services": []}, None, None, None),
+        ({"timeline": [{"at": B}, {"at": A}, {"at": "then"}]}, None, 1.0, 2.0),
+        ({"services": [], "timeline": [{"at": A}]}, (1.0, 1.0), 1.0, 1.0),
+        ({"services": [{"samples": [[B, 1]]}], "timeline": [{"at": A}]}, (2.0, 2.0), 1.0, 2.0),
+        ({"services": "none", "timeline": [{"at": A}]}, None, 1.0, 1.0),
+        ({"services": [], "watched": [A, B]}, (1.0, 2.0), 1.0, 2.0),
+        ({"services": [], "watched": [], "timeline": [{"at": A}]}, None, 1.0, 1.0),
+        ({"services": [], "watched": [None, "then", 7]}, None, None, None),
     ],
 )
 def test_a_call_lasts_from_its_first_known_moment_to_its_last(
-    raw: dict[str, t.Any], watched: bool, start: float | None, end: float | None
+    raw: dict[str, t.Any], watched: t.Any, start: float | None, end: float | None
 ) -> None:
     found = call(**raw)
     assert (found.watched, found.start, found.end) == (watched, start, end)

@@ -83,7 +83,7 @@ def test_pods_are_read_only_for_the_gate_that_needs_them_and_watched_only_if_it_
 ) -> None:
     assert not judged(world, gates=(*wanted, "stable"), wait=wait, stable=stable, run="").failed
     # The nodes themselves were read before.
-    watched = ["nodes", *kinds_] if wait and stable else []
+    watched = ["nodes", *kinds_, "endpointslices.discovery.k8s.io"] if wait and stable else []
     assert asked(world, "list") == [*kinds_, *watched]
     assert asked(world, "watch") == watched
 

@@ -20,7 +20,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import (
     world,
 )
 
-FIXED, EACH_NODE = 97, 8
+FIXED, EACH_NODE = 100, 8
 RENEWALS = 1
 """More than one renewal of the heartbeat in a drain that takes longer."""
 

@@ -191,6 +191,27 @@ def test_the_report_of_a_resumed_run_knows_of_waves_and_pods_of_the_start_before
     assert again.totals.out_seconds > 4000
 
 
+def test_services_are_watched_while_a_surge_the_drain_and_the_gates_are_waited_for() -> None:
+    apps = [manifests.deployment("single", 1), manifests.daemon_set("agent")]
+    objects = [*apps, manifests.service("single"), manifests.service("agent")]
+    with World([manifests.node("n1"), *objects]) as world:
+        world.apply(manifests.node("n2"))
+        world.machine.run_for(30.0)
+        me = world.process("me")
+        task = me.spawn(lambda: maintain(me, Input(("n1",), work=patched)))
+        world.machine.run_until(lambda: not task.alive)
+        outcome: Outcome = task.value()
+        report = reported(me, outcome)
+    watching = [name for name, result in outcome.calls if "services" in result.data]
+    assert watching == ["present", "drain", "gates"]
+    assert report.verdict == "never_dark"
+    tasks = sum(span.seconds for span in report.nodes[0].spans if span.phase == "out")
+    assert tasks >= 5
+    assert tasks <= report.unwatched_seconds < tasks + 5
+    (finding,) = [finding for finding in report.findings if finding.code == "serves_from_node"]
+    assert finding.object == "DaemonSet shop/agent"
+
+
 def test_the_same_choices_give_the_same_run(saved: Saved) -> None:
     def told(choices: Choices) -> list[tuple[str, str, str]]:
         with World.of(saved, choices=choices, fine=True) as world:

@@ -10,7 +10,7 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, sharing
 
-SERVICE = "kubernetes.io/service-name"
+SERVICE, HEADLESS = "kubernetes.io/service-name", "service.kubernetes.io/headless"
 """The label by which an EndpointSlice names its Service."""
 UNREADY: objects.Raw = {"ready": False}
 DEVICES = ("device_claims", "device_slices", "device_classes", "device_rules")
@@ -36,7 +36,7 @@ UNPARSED = (
 def _slice(raw: objects.Raw, share: sharing.Shared = sharing.APART) -> objects.Raw:
     """An EndpointSlice with what is asked of it: its Service, and which endpoints it lists and which are not ready."""
     meta = raw["metadata"]
-    labels = {SERVICE: meta["labels"][SERVICE]} if SERVICE in (meta.get("labels") or {}) else {}
+    labels = {key: value for key, value in (meta.get("labels") or {}).items() if key in (SERVICE, HEADLESS)}
     return {
         "metadata": {"namespace": share.text(meta.get("namespace", "")), "name": meta["name"], "labels": labels},
         "addressType": raw.get("addressType", ""),

@@ -22,7 +22,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     reasons,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import gang_findings, neighbours
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import (
+    gang_findings,
+    neighbours,
+    stayers,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import (
     dead,
     devices,
@@ -68,6 +72,7 @@ def findings(
         *devices.findings(snapshot, plans, asked.waves),
         *gang_findings.findings(snapshot, plans, asked.waves),
         *eviction_requests.findings(snapshot, plans),
+        *stayers.findings(snapshot, plans),
         *surge_room.findings(snapshot, plans, asked.waves, asked.terminating),
     ]
     order: dict[reasons.Severity, int] = {"blocker": 0, "warning": 1, "info": 2}

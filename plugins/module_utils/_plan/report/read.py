@@ -51,8 +51,8 @@ class Call:
 
     ``cluster`` has ``context`` and ``server``, ``earlier`` what earlier starts of the run had done.
 
-    ``watched``: it watched Services, of which ``services`` lists those that changed. ``waits`` is why nodes are in no
-    earlier wave, by node. ``starts``: it begins a run, and has done nothing else.
+    ``watched`` is from when to when it watched Services, ``services`` are those that changed. ``waits`` is why
+    nodes are in no earlier wave, by node. ``starts``: it begins a run, and has done nothing else.
     """
 
     run: str
@@ -68,7 +68,7 @@ class Call:
     findings: tuple[objects.Raw, ...]
     advice: tuple[objects.Raw, ...]
     services: tuple[objects.Raw, ...]
-    watched: bool
+    watched: tuple[float, float] | None
     actions: tuple[str, ...]
     waves: tuple[tuple[str, ...], ...]
     waits: t.Mapping[str, str]
@@ -215,11 +215,20 @@ def _record(raw: objects.Raw) -> objects.Raw:
     return {}
 
 
+def _watched(raw: objects.Raw) -> tuple[float, float] | None:
+    times = [instant(at) for at in listed(raw.get("watched"))]
+    known = [at for at in times if at is not None]
+    return (min(known), max(known)) if known else None
+
+
 def _call(raw: objects.Raw) -> Call:
     record = _record(raw)
     told = tuple(sorted(_events(raw.get("timeline")), key=lambda event: event.at))
     services = mappings(raw.get("services"))
-    times = [event.at for event in told] + [at for s in services for at, _ready in samples_of(s)]
+    watched, sampled = _watched(raw), [at for service in services for at, _ready in samples_of(service)]
+    times = [*(event.at for event in told), *sampled, *(watched or ())]
+    if "watched" not in raw and times and isinstance(raw.get("services"), (list, tuple)):
+        watched = min(sampled or times), max(times)
     feasible = raw.get("feasible")
     return Call(
         # What follows the slash is the nonce: the right to act for this run.
@@ -236,7 +245,7 @@ def _call(raw: objects.Raw) -> Call:
         findings=mappings(raw.get("findings")),
         advice=mappings(raw.get("advice")),
         services=services,
-        watched=isinstance(raw.get("services"), (list, tuple)) and bool(times),
+        watched=watched,
         actions=tuple(text(action) for action in listed(raw.get("actions"))),
         waves=tuple(tuple(text(n) for n in listed(wave)) for wave in listed(raw.get("waves"))),
         waits={text(wait.get("node")): text(wait.get("reason")) for wait in mappings(raw.get("waits"))},

@@ -282,6 +282,8 @@ def unwatched(report: model.Report) -> str:
         return ""
     tasks = watching.seconds_of((s.start, s.end) for node in report.nodes for s in node.spans if s.phase == "out")
     part = f"; your tasks took {duration(tasks)}" if tasks else ""
+    stayed = ", ".join(finding.object for finding in report.findings if finding.code == "serves_from_node")
+    part += f"; {stayed} served from the nodes" if stayed else ""
     return f"{duration(report.unwatched_seconds)} of {duration(report.totals.out_seconds)}{part}"
 
 

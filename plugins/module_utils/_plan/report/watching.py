@@ -76,11 +76,10 @@ def _service(
 def watched(calls: t.Iterable[read.Call]) -> tuple[model.Span, ...]:
     """The periods in which Services were watched; those that overlap or touch are joined."""
     found: list[model.Span] = []
-    for call in sorted((c for c in calls if c.watched), key=lambda c: c.start or 0.0):
-        times = [at for raw in call.services for at, _ready in read.samples_of(raw)] or [call.start or 0.0]
-        start, end = min(times), max(*times, call.end or 0.0)
+    for start, end in sorted(call.watched for call in calls if call.watched):
         if found and start <= found[-1].end + 1.0:
-            start, end = found[-1].start, max(end, found.pop().end)
+            last = found.pop()
+            start, end = last.start, max(end, last.end)
         found.append(model.Span("watched", start, end))
     return tuple(found)
 

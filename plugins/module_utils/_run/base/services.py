@@ -28,10 +28,12 @@ class Services:
         self._most: dict[tuple[str, str], int] = {}
         self._partial: set[tuple[str, str]] = set()
         self._seen: indexes.Index[tuple[str, str], t.Any] | None = None
+        self._since = ""
 
     def sample(self, snapshot: snapshots.Snapshot) -> None:
         """Record the present counts; only a changed count adds a step."""
         at, seen, self._seen = self._ctx.clock.wall(), self._seen, snapshot.services
+        self._since = self._since or at
         for service in snapshot.services.differing(seen):
             count = len(snapshot.endpoints(service))
             series = self._series.setdefault(service, [])
@@ -63,6 +65,10 @@ class Services:
     def watched(self) -> int:
         """How many Services were watched."""
         return len(self._series)
+
+    def result(self) -> dict[str, t.Any]:
+        """What a call that watched them returns: what changed, and from when to when they were ``watched``."""
+        return {"services": self.to_dicts(), "watched": [self._since, self._ctx.clock.wall()] if self._since else []}
 
     def to_dicts(self) -> list[dict[str, t.Any]]:
         """``[{namespace, name, replicas, samples: [[at, ready], ...]}]``; those that served all the same are left out.

@@ -219,7 +219,7 @@ def result_of(
                 "services": seen.watched,
                 **spent,
             },
-            "services": seen.to_dicts(),
+            **seen.result(),
         },
         failed=bool(failed),
         message="; ".join(site.message for site in failed),

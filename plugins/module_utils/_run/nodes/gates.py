@@ -30,6 +30,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
     live_view,
     locking,
     observe,
+    services,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import reading
 
@@ -88,7 +89,8 @@ def judge(ctx: context.Context, nodes: snapshots.Snapshot, asked: Asked) -> cont
     locks = locking.Locks(ctx)
     try:
         refused = locks.take_recorded(_own(ctx, nodes, asked.nodes))
-        return _result(nodes, _watch(ctx, asked, len(nodes.nodes), lambda: {**refused, **locks.lost()}))
+        seen = services.Services(ctx, {})
+        return _result(nodes, _watch(ctx, asked, len(nodes.nodes), lambda: {**refused, **locks.lost()}, seen), seen)
     finally:
         locks.leave()
 
@@ -160,17 +162,24 @@ def _own(ctx: context.Context, nodes: snapshots.Snapshot, wanted: t.Iterable[str
     return found
 
 
-def _watch(ctx: context.Context, asked: Asked, among: int, lost: t.Callable[[], t.Mapping[str, str]]) -> Missing:
+def _watch(
+    ctx: context.Context,
+    asked: Asked,
+    among: int,
+    lost: t.Callable[[], t.Mapping[str, str]],
+    seen: services.Services,
+) -> Missing:
     """Evaluate the gates until all are passed or time is up.
 
     ``among``: how many nodes the cluster has. ``lost`` gives the nodes whose locks are not ours, and why; they are not
-    waited for.
+    waited for. Meanwhile Services are watched (``seen``), except in large clusters.
     """
     start, announced = ctx.clock.now(), ""
     holds_since: dict[str, float] = {}
-    with live_view.Live(ctx, _watched(asked), scopes.apart(asked.nodes, among)) as live:
+    with live_view.Live(ctx, [*_watched(asked), "slices"], scopes.apart(asked.nodes, among)) as live:
         while True:
             snapshot, now = live.snapshot(), ctx.clock.now()
+            seen.sample(snapshot)
             bare = _look(snapshot, asked, {})
             for name, missing in bare.items():
                 if missing:
@@ -212,7 +221,7 @@ def _gates(snapshot: snapshots.Snapshot, name: str, asked: Asked, left: float) -
     return verify.gates(snapshot, node, record, wanted, expected=asked.expected, missing_seconds=left)
 
 
-def _result(nodes: snapshots.Snapshot, found: Missing) -> context.Result:
+def _result(nodes: snapshots.Snapshot, found: Missing, seen: services.Services | None = None) -> context.Result:
     failed = [finding for missing in found.values() for finding in missing]
     return context.Result(
         {
@@ -226,6 +235,7 @@ def _result(nodes: snapshots.Snapshot, found: Missing) -> context.Result:
             "budgets": [],
             "estimate_seconds": 0,
             "nodes": [_node(nodes.nodes.get(name), name, missing) for name, missing in found.items()],
+            **(seen.result() if seen and seen.watched else {}),
         },
         failed=bool(failed),
         message=" ".join(finding.message for finding in failed),

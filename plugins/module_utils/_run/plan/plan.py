@@ -21,6 +21,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     outcomes,
     pod_plan,
     reasons,
+    scopes,
     selectors,
     snapshots,
 )
@@ -33,6 +34,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pre
     permissions,
     planning,
     preflight,
+    stayers,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead, devices, volumes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.timing import queues, wave_times
@@ -131,7 +133,7 @@ def _plan(
     draft = planning.draft(snapshot, asked)
     plans, todo = draft.plans, draft.todo
     snapshot, unread = _room(ctx, snapshot, plans)
-    snapshot = _requested(ctx, snapshot, plans)
+    snapshot = _serving(ctx, _requested(ctx, snapshot, plans), plans)
     snapshot = _medik8s(ctx, replace(snapshot, namespaces=tuple(_namespaces(ctx) if todo else ())))
     snapshot, unknown = _volumes(ctx, snapshot, plans)
     asked = replace(asked, with_volumes=not unknown)
@@ -307,6 +309,19 @@ def _requested(
     with contextlib.suppress(errors.Forbidden):
         found = observe.lists(ctx.cluster, ("eviction_requests",))["eviction_requests"]
         return replace(snapshot, eviction_requests=tuple(found))
+    return snapshot
+
+
+def _serving(
+    ctx: context.Context, snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan]
+) -> snapshots.Snapshot:
+    """EndpointSlices, before a run begins, if pods that stay may serve; a missing right is found with the others."""
+    spaces = {pod.namespace for pod in stayers.might_serve(plans)}
+    if not spaces or (ctx.run and ctx.run.nonce):
+        return snapshot
+    scope = scopes.Scope((), tuple(sorted(spaces))) if len(snapshot.nodes) > scopes.LARGE else None
+    with contextlib.suppress(errors.Forbidden):
+        return replace(snapshot, slices=tuple(observe.lists(ctx.cluster, ("slices",), scope)["slices"]))
     return snapshot
 
 

@@ -84,6 +84,7 @@ def guard(ctx: context.Context, options: GuardOptions) -> context.Result:
             "nodes": [site.to_dict() for site in work.sites.values()],
             "workloads": work.workloads,
             "findings": [finding.to_dict() for finding in work.findings],
+            **(work.services.result() if work.services.watched else {}),
         },
         failed=bool(failed),
         message="; ".join(dict.fromkeys(failed)),
@@ -192,6 +193,7 @@ class _Wave:
     def work(self) -> None:
         """Raise the surges and write the guards, until all are decided or time is up."""
         call, ctx = self.call, self.call.ctx
+        call.prior.update({uid: surge.prior_replicas for uid, surge in self.wanted.items()})
         recorded = [old for uid, old in self.recorded.items() if uid in self.wanted]
         surges = [*self.wanted.values(), *recorded] if self.cases else []
         beside = (*(("slices",) if self.cases else ()), *(("budgets",) if self.floors.floors else ()))

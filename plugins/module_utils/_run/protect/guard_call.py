@@ -25,6 +25,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
     live_view,
     locking,
     observe,
+    services,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import guard_floors, surge_machine
 
@@ -104,8 +105,8 @@ class GuardCall:
     _told_at: float = float("-inf")
 
     def __post_init__(self) -> None:
-        self.began = self.ctx.clock.now()
-        self.locks = locking.Locks(self.ctx)
+        self.began, self.prior = self.ctx.clock.now(), dict[str, int]()
+        self.locks, self.services = locking.Locks(self.ctx), services.Services(self.ctx, self.prior)
         self.snapshot = snapshots.Snapshot.of(self.found)
         self.scope: scopes.Scope | None = None
 
@@ -183,11 +184,11 @@ class GuardCall:
 
         What is not ready by then is undone, within ``UNDO_WITHIN`` seconds more.
         """
-        ctx, late = self.ctx, False
-        self._told_at = ctx.clock.now()
+        ctx, late, self._told_at = self.ctx, False, self.ctx.clock.now()
         deadline = self.began + limit if limit is not None else float("inf")
         while True:
             snapshot = live.snapshot()
+            self.services.sample(snapshot)
             surging.step(snapshot)
             if not late:
                 floors.step(snapshot)
