@@ -193,7 +193,7 @@ def test_an_entry_without_a_verdict_is_judged_by_its_word() -> None:
     ]
     told = build_report([{"failed": True, "nodes": [node(word, word) for word in words]}])
     failed = {line.name for line in told.nodes if line.outcome == "failed"}
-    assert failed == {"replaced", "bad_record", "not_in_maintenance", "unheard_of"}
+    assert failed == {"bad_record", "not_in_maintenance", "unheard_of"}
 
 
 def test_what_happens_to_pods_begins_the_phases_that_are_no_outcome() -> None:

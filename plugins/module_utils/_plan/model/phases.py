@@ -40,6 +40,7 @@ PHASE_AFTER: t.Mapping[str, Phase] = {
     outcomes.CordonOutcome.PARKED: Phase.PARKED,
     outcomes.CordonOutcome.ALREADY_PARKED: Phase.PARKED,
     outcomes.CordonOutcome.UNCORDONED: Phase.BACK,
+    outcomes.CordonOutcome.REPLACED: Phase.BACK,
     outcomes.CordonOutcome.GONE: Phase.GONE,
 }
 """The phase of a node after an outcome; equal words of other lists, such as a drain's ``gone``, mean the same phase."""
