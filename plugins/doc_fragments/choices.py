@@ -72,6 +72,12 @@ options:
         C(maintenance.kubeops.io/allow-interruption=true). Neither overrides a budget.
     type: bool
     default: false
+  node_autoscaler:
+    description:
+      - Whether a node autoscaler (cluster-autoscaler, Karpenter) adds nodes for pods that fit nowhere. Such pods are
+        then no blocker C(no_room) of a plan, and the drain waits for their replacements.
+    type: bool
+    default: false
   operator_budget_wait:
     description:
       - How long the drain waits for the operator of a pod's budget to act, such as to promote another instance of a

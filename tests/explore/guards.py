@@ -101,12 +101,12 @@ def stood_still(meets: Meets) -> Notices:
     return notice
 
 
-def faulty(meets: Meets, fault: Fault) -> Notices:
+def faulty(meets: Meets, fault: Fault, scene: str = "eviction") -> Notices:
     """The run meets the fault at each such request."""
 
     def notice() -> None:
-        for ordinal in asked_for(SCENE, meets):
-            explore(Point("eviction", ordinal, fault))
+        for ordinal in asked_for(SCENES[scene], meets):
+            explore(Point(scene, ordinal, fault))
 
     return notice
 

@@ -23,8 +23,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swa
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import locking
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.heartbeats import HeldLease
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import LostLockError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import closing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import closing, replaced
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.evict import Evictor
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import others
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan.plan import PlanOptions, make_plan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs import recovery, runs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs.state import StateOptions, state
@@ -33,7 +34,9 @@ from ansible_collections.kubeops.node_maintenance.tests.explore.guards import (
     NAMESPACE,
     Guard,
     Notices,
+    faulty,
     holder,
+    is_eviction,
     is_renewal,
     locks,
     prepared,
@@ -334,5 +337,15 @@ GUARDS = (
     Guard("the memory of runs that live", forgetful, between_two_waves),
     Guard("what is forgotten is what was read", unconditional, resumed_meanwhile),
     Guard("guards are counted for before they count", observed_at_once, slow_budgets),
+    Guard(
+        "what has to follow stands in the record",
+        replaced_by(replaced.Replacements, "resume", lambda self, *args: None),
+        faulty(is_eviction, Fault("killed after"), "waits"),
+    ),
+    Guard(
+        "a node is forgotten when what waited for it runs",
+        replaced_by(others, "await_workloads", lambda ctx, waiting: {name: [] for name in waiting}),
+        faulty(is_eviction, Fault("lost"), "waits"),
+    ),
 )
 """Each is missed by its exploration when it is taken out."""

@@ -14,6 +14,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.answers import Refused
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Task
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.object_rules import DENIES
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.serving import LOAD
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
@@ -46,6 +47,16 @@ def person(world: World, *acts: Act) -> Task:
                 continue
 
     return actor.spawn(work)
+
+
+def room(world: World, node: str, pods: int) -> None:
+    """The node takes so many pods."""
+    world.patch(kinds.NODES, node, {"status": {"allocatable": {"pods": str(pods)}}}, subresource="status")
+
+
+def deny(world: World, app: str) -> None:
+    """A webhook denies new pods of this app from now on; of none where it is empty."""
+    world.patch(kinds.NAMESPACES, manifests.SHOP, {"metadata": {"annotations": {DENIES: app or None}}})
 
 
 def any_of(world: World, *acts: Act) -> Act:

@@ -14,7 +14,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.lock_leases import WORKING
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import holders
-from ansible_collections.kubeops.node_maintenance.tests.explore import invariants, scenes
+from ansible_collections.kubeops.node_maintenance.tests.explore import followers, invariants, scenes
 from ansible_collections.kubeops.node_maintenance.tests.explore.judge import NODES, Judge, Violation, holder_of, record
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.whole import Outcome, maintain, recover
@@ -32,6 +32,7 @@ SCENES = {
         scenes.begin_and_end("koordinator"),
         scenes.odd(),
         scenes.anew(),
+        scenes.waited_for(),
     )
 }
 
@@ -126,6 +127,7 @@ def explore(point: Point) -> None:
     scene = SCENES[point.scene]
     with scene.world() as world:
         judge, me = Judge(world, scene.floors), world.process("me")
+        followers.attend(world, judge.broken)
         me.faults.at(point.ordinal, point.fault)
         outcome = play(world, me, scene)
         if not me.faults.met or not point.fault.fits(me.faults.met[0][1]):
@@ -166,6 +168,7 @@ def replaced(point: Point) -> None:
     scene = SCENES[point.scene]
     with scene.world() as world:
         judge, me = Judge(world, scene.floors), world.process("me")
+        followers.attend(world, judge.broken)
         me.faults.at(point.ordinal, point.fault)
         task = me.spawn(lambda: maintain(me, scene.given))
         world.machine.run_until(lambda: me.process.frozen or not task.alive, within=WITHIN)

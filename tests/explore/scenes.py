@@ -138,6 +138,30 @@ def begin_and_end(backend: str = "eviction") -> Scene:
     return Scene(backend, objects, floors, given, (koordinator.GROUP,) if by_jobs else (), first)
 
 
+def waited_for() -> Scene:
+    """What has to follow the pods of n1 comes late, or fits nowhere before n1 is back.
+
+    Of three replicas that shun each other one is on each node; the pods of a pair take long to start on the others.
+    """
+    late = [manifests.node(name) for name in ("n2", "n3")]
+    for one in late:
+        one["metadata"]["annotations"] = {on_nodes.START: "25s"}
+    first = (manifests.node("n1"), manifests.deployment("pair", 2), manifests.service("pair"))
+    apart = manifests.deployment("apart", 3, affinity=manifests.apart("apart"), annotations={on_nodes.START: "2s"})
+    objects = (*late, apart, manifests.service("apart"))
+    faults = tuple(fault for fault in EVERY if fault.what in ("conflict", "down", "frozen"))
+    given = Input(("n1",), work=reboot, settle=0.0, gates=("ready",))
+    floors = {"pair": 1, "apart": 2}
+    return Scene("waits", objects, floors, given, first=first, faults=(*INTERRUPTED, *faults))
+
+
+def crowded() -> Scene:
+    """Three pods of one kind on n1, of which the other node has room for two."""
+    first = (manifests.node("n1"), manifests.deployment("trio", 3), manifests.service("trio"))
+    given = Input(("n1",), settle=0.0, gap=0.05, gates=("ready",), timeout=120.0)
+    return Scene("crowded", (manifests.node("n2", pods=2),), {"trio": 2}, given, first=first)
+
+
 def small(*, nodes: int = 2) -> Scene:
     """Few pods, so that many orders can be tried: a surge, and a pair behind a guard."""
     objects = (

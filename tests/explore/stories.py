@@ -35,6 +35,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.prot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs.state import StateOptions, state
 from ansible_collections.kubeops.node_maintenance.tests.explore import people, scenes
 from ansible_collections.kubeops.node_maintenance.tests.explore.judge import Violation, holder_of
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Task
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.serving import Autoscalers
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.whole import maintain, recover
@@ -289,6 +290,29 @@ def _participants(world: World) -> list[Task]:
     ]
 
 
+def _without_room(world: World) -> list[Task]:
+    """A run whose pods find less room, or none, or are denied, until somebody sees to it."""
+    a = world.process("a")
+    something = people.any_of(
+        world,
+        *(lambda pods=pods: people.room(world, "n2", pods) for pods in (0, 1, 2, 3)),
+        lambda: people.deny(world, "trio"),
+        lambda: world.apply(manifests.node("n9")),
+        lambda: world.cordon("n2", True),
+    )
+
+    def mended() -> None:
+        world.process(people.PERSON).clock.sleep(100.0)
+        people.deny(world, "")
+        people.room(world, "n2", 4)
+        world.cordon("n2", False)
+
+    return [
+        a.spawn(lambda: maintain(a, CROWDED.given)),
+        people.person(world, something, something, mended),
+    ]
+
+
 def _crowd(world: World) -> list[Task]:
     a, b, carl = world.process("a"), world.process("b"), world.process("carl")
     given = CROWD.given
@@ -321,9 +345,9 @@ def _crowd(world: World) -> list[Task]:
     ]
 
 
-SMALL, CROWD, PARTICIPANTS = scenes.small(), scenes.crowd(), scenes.participants()
+SMALL, CROWD, PARTICIPANTS, CROWDED = scenes.small(), scenes.crowd(), scenes.participants(), scenes.crowded()
 ALL: tuple[Story, ...] = (
-    Story("two want one lock", scenes.locked(), _one_lock, 0.31),
+    Story("two want one lock", scenes.locked(), _one_lock, 0.306),
     Story("two runs take one node", SMALL, _locks, 0.28),
     Story("a run, a call by hand and a person", SMALL, _hands, 0.26, ("Node",)),
     Story("two starts of one run on two nodes", SMALL, _starts, 0.05),
@@ -334,6 +358,7 @@ ALL: tuple[Story, ...] = (
     Story("a run and a person who taints", SMALL, _taints, 0.008, ("Node",), _taint_is_gone),
     Story("a run and pods that people delete", scenes.deleted(), _deletions, 0.008),
     Story("a surge and an HPA that changes its mind", scenes.scaled(), _changing_load, 0.008, ("Deployment",)),
+    Story("a run without room, and somebody who makes some", CROWDED, _without_room, 0.004, ("Node",)),
     Story("two runs of the playbook", scenes.small(nodes=3), _two_maintains, 0.005),
     Story("a run and a recover", SMALL, _maintain_and_recover, 0.005),
     Story("a run that others take part in", PARTICIPANTS, _participants, 0.001),

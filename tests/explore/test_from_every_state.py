@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.tests.explore import stories
+from ansible_collections.kubeops.node_maintenance.tests.explore import followers, stories
 from ansible_collections.kubeops.node_maintenance.tests.explore.judge import Judge, Violation, picture
 from ansible_collections.kubeops.node_maintenance.tests.explore.orders import WITHIN, made_good
 from ansible_collections.kubeops.node_maintenance.tests.explore.points import SCENES, foretold, looks, out, play, told
@@ -51,12 +51,13 @@ def forgets(world: World) -> None:
     world.settle()
 
 
-def goes_on(state: Saved, scene: str, before: dict[str, t.Any]) -> None:
+def goes_on(state: Saved, scene: str, before: dict[str, t.Any], owed: followers.Owed) -> None:
     """The same command, once; by the run's name where tasks may be at work on the host."""
     given = SCENES[scene].given
     with World.of(state) as world:
         judge = Judge(world, SCENES[scene].floors)
         judge.before = before
+        followers.attend(world, judge.broken, owed)
         world.machine.run_for(5.0)
         given = replace(given, run=out(world))
         looks(world, SCENES[scene], given.run)
@@ -82,7 +83,7 @@ def test_one_undisturbed_run_reaches_the_goal_and_stays_there(
 ) -> None:
     known: set[str] = set()
     with SCENES[scene].world() as world:
-        before, states = picture(world), Collector(world, known)
+        before, owed, states = picture(world), followers.at(world), Collector(world, known)
         first = play(world, world.process("me"), SCENES[scene])
         assert first is not None
         assert first.ok
@@ -90,7 +91,7 @@ def test_one_undisturbed_run_reaches_the_goal_and_stays_there(
     mine = list(enumerate(states.found))[part * SAMPLE :: PARTS * SAMPLE]
     for number, state in mine:
         try:
-            goes_on(state, scene, before)
+            goes_on(state, scene, before, owed)
         except AssertionError as error:
             wrong.append(f"state {number}: {error}")
     record_property("states", len(mine))

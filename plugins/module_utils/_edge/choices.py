@@ -31,6 +31,7 @@ CHOICES: dict[str, t.Any] = {
     "ignore_daemonsets": {"type": "bool", "default": True},
     "disable_eviction": {"type": "bool", "default": False},
     "allow_interruption": {"type": "bool", "default": False},
+    "node_autoscaler": {"type": "bool", "default": False},
     "operator_budget_wait": {"type": "str", "default": "10m"},
     "pod_selector": {"type": "str"},
     "namespaces": {"type": "list", "elements": "str"},

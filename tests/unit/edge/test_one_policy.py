@@ -29,6 +29,7 @@ GIVEN: dict[str, Any] = {
     "koordinator_key": "koord.yaml",
     "job_wait": 120,
     "allow_interruption": True,
+    "node_autoscaler": True,
     "swap_blocked": True,
     "reactive_budgets": ["app=web", "tier in (a, b)"],
     "operator_budget_wait": 660,

@@ -16,6 +16,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import BadRecordError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.node_steps import CordonOptions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs import runs as stored
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs.state import StateOptions
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.test_state import (
@@ -263,6 +265,17 @@ def test_a_run_that_is_no_longer_stored_ends_with_its_own_sign_alone(world: Worl
     result = call(world, StateOptions("ended"), f"{id_of(mine)}/{nonce}" if nonce else started)
     assert result.message == f"Run {id_of(mine)} is no longer stored."
     assert (sign(world, id_of(mine)) is None) is (nonce == "")
+
+
+def test_a_run_that_is_no_longer_stored_leaves_no_heartbeat(world: World) -> None:
+    started = begun(world).data["run"]
+    assert not world.process("me").run(lambda ctx: cordon(ctx, CordonOptions("cordoned", ("a",))), started).failed
+    assert len(leases(world)) == 3
+    for kind in (kinds.LEASES, kinds.CONFIGMAPS):
+        name = names.node_lease_name("a") if kind is kinds.LEASES else names.run_name(started.partition("/")[0])
+        world.delete(kind, name, names.NAMESPACE)
+    call(world, StateOptions("ended"), started)
+    assert leases(world) == set()
 
 
 def test_a_run_that_succeeded_ends(world: World) -> None:

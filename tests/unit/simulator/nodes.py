@@ -19,7 +19,10 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.object_ru
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Event, Key, Raw
 
 START, READY, STOP, COMPLETE = (f"lab.kubeops.io/{name}" for name in ("start", "ready", "stop", "complete"))
-"""Annotations of pods, as in the lab: seconds to start (`5s`, `500ms`), to stop, to complete; `ready: never`."""
+"""Annotations of pods, as in the lab: seconds to start (`5s`, `500ms`), to stop, to complete; `ready: never`.
+
+Of nodes, for all pods that have no such annotation: those of START and READY.
+"""
 NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 SILENT_SECONDS = 40.0
 ORPHAN_SECONDS = 40.0
@@ -70,8 +73,9 @@ class Kubelets(Controller):
     def _start(self, key: Key, pod: Raw) -> None:
         scheduled = next((c for c in pod["status"].get("conditions") or () if c["type"] == "PodScheduled"), None)
         uid = pod["metadata"]["uid"]
+        host = self.store.of(kinds.NODES.resource)["", pod["spec"]["nodeName"]]
         if uid not in self._starting:
-            seconds = _seconds(pod, START)
+            seconds = _seconds(pod if START in (pod["metadata"].get("annotations") or {}) else host, START)
             takes = self.start_seconds if seconds is None else seconds
             self._starting[uid] = self.machine.now + takes
             self.set_status(kinds.PODS, pod, startTime=self.objects.wall(), hostIP="10.0.0.1")
@@ -83,7 +87,7 @@ class Kubelets(Controller):
             self._wait_for_images(key, pod)
             return
         del self._starting[uid]
-        ready = (pod["metadata"].get("annotations") or {}).get(READY) != "never"
+        ready = all((one["metadata"].get("annotations") or {}).get(READY) != "never" for one in (pod, host))
         now = self.objects.wall()
         names = [container.get("name", "c") for container in pod["spec"].get("containers") or ()]
         address = self._addresses.setdefault(

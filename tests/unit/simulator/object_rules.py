@@ -49,6 +49,10 @@ ANSWERS_WITH_OBJECT = frozenset({kinds.PODS.resource, kinds.PODMIGRATIONJOBS.res
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 
 
+DENIES = "sim.example/denies"
+"""An annotation of a namespace: somebody's admission webhook denies new pods of the app that it names."""
+
+
 class Objects:
     """Reads and writes of single objects in a store; `time` is the server's own, in seconds."""
 
@@ -81,6 +85,9 @@ class Objects:
                 raise answers.not_found(kinds.NAMESPACES, namespace)
             if "deletionTimestamp" in around["metadata"]:
                 raise answers.terminating(kind, name, namespace)
+            app = (given.get("labels") or {}).get("app", "")
+            if kind is kinds.PODS and app and (around["metadata"].get("annotations") or {}).get(DENIES) == app:
+                raise answers.denied_by_webhook()
         if self.store.get(kind.resource, namespace, name) is not None:
             raise answers.exists(kind, name)
         _parsed(kind, body)

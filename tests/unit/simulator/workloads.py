@@ -26,6 +26,8 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.object_ru
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Event, Key, Raw
 
 HASH = "pod-template-hash"
+AGAIN = 5.0
+"""Seconds after which a pod that was refused is created again; the real pauses grow."""
 COST = "controller.kubernetes.io/pod-deletion-cost"
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 
@@ -176,6 +178,7 @@ class ReplicaSets(Controller):
                     pods.append(self.objects.create(kinds.PODS, body, rs["metadata"]["namespace"]))
                 except Refused as refusal:
                     failure = condition("ReplicaFailure", True, "FailedCreate", str(refusal), self.objects.wall())
+                    self.later(key, AGAIN)
                     break
         elif len(pods) > wanted:
             for pod in ended_first(pods, self.objects.time())[: len(pods) - wanted]:

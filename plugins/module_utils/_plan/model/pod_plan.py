@@ -28,6 +28,7 @@ class Choices:
     Koordinator's live MigrationController, ``None`` if PodMigrationJobs are not possible or not wanted; ``fallback`` is
     for the pods that ``backend`` ``koordinator`` cannot move by one, ``job_wait`` the seconds for which a pod that
     could be evicted waits for its job. ``operator_budget_wait`` are those for which one waits for its operator.
+    ``node_autoscaler``: nodes are added for pods that fit nowhere.
     """
 
     backend: str = "auto"
@@ -39,6 +40,7 @@ class Choices:
     disable_eviction: bool = False
     allow_interruption: bool = False
     swap_blocked: bool = False
+    node_autoscaler: bool = False
     pod_selector: str = ""
     namespaces: tuple[str, ...] = ()
     reactive_budgets: tuple[str, ...] = ()

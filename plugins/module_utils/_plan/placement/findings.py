@@ -7,7 +7,12 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import pod_plan, reasons, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    option,
+    pod_plan,
+    reasons,
+    snapshots,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import forecast, pending
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import readiness
 
@@ -21,7 +26,8 @@ def findings(
     """Pods that fit nowhere, and those for which others would be preempted: one for each workload and reason.
 
     It is a blocker where too few would be left of them until their nodes are back, else a warning: then the drain does
-    not wait for them. The cluster may have room by the time, and a swap without room is given back.
+    not wait for them. The cluster may have room by the time, and a swap without room is given back. Without ``waves``
+    all of them are waited for.
     """
     groups: dict[tuple[str, str, str], list[pod_plan.PodPlan]] = {}
     plans = list(plans)
@@ -97,7 +103,10 @@ def _blocker(gap: pending.Gap, found: t.Mapping[str, forecast.Forecast]) -> reas
     if gap.dark:
         bound = f"nothing would be left of {', '.join(str(workload.ref) for workload in gap.dark)}"
     message = f"{_where(subject, gap.plans)}: {len(gap.plans)} fit on no other node until theirs is back, and {bound}. "
-    return reasons.Finding("no_room", message + described(one), _remedy(one), "blocker", subject, nodes)
+    remedy = (
+        f"{_remedy(one)} If a node autoscaler adds nodes for such pods, set {option.options(node_autoscaler=True)}."
+    )
+    return reasons.Finding("no_room", message + described(one), remedy, "blocker", subject, nodes)
 
 
 def _remedy(one: forecast.Forecast) -> str:

@@ -128,7 +128,8 @@ def judged(snapshot: snapshots.Snapshot, wanted: Wanted, drafted: Draft) -> Plan
 
     seen = _shaped(plans, drafted.shape, waves.Formed(drafted.waves, drafted.waits), foresee)
     # Nodes that stay out are out together, whatever their waves are.
-    shape = drafted.shape.sharing(() if wanted.evacuates else shares.nowhere(snapshot, plans, seen.placed))
+    apart = not (wanted.evacuates or wanted.choices.node_autoscaler)
+    shape = drafted.shape.sharing(shares.nowhere(snapshot, plans, seen.placed) if apart else ())
     if (formed := shape.formed()).waves != drafted.shape.formed().waves:
         seen = _shaped(plans, shape, formed, foresee)
     drafted = replace(drafted, waves=seen.formed.waves, waits=seen.formed.waits)
@@ -142,7 +143,11 @@ def judged(snapshot: snapshots.Snapshot, wanted: Wanted, drafted: Draft) -> Plan
         kured=wanted.kured,
         terminating=frozenset(name for name, phase in phases(snapshot).items() if phase == "Terminating"),
     )
-    out = [[name for wave in drafted.waves for name in wave]] if wanted.evacuates else drafted.waves
+    out: t.Sequence[t.Collection[str]] = drafted.waves
+    if wanted.choices.node_autoscaler:
+        out = ()
+    elif wanted.evacuates:
+        out = [[name for wave in drafted.waves for name in wave]]
     found = (
         *preflight.findings(snapshot, drafted.plans, asked),
         *placement.findings(snapshot, drafted.plans, seen.placed, out),

@@ -117,6 +117,8 @@ class Replacements:
 
     def hopeless(self, snapshot: snapshots.Snapshot) -> dict[str, pending.Lack]:
         """The workloads of which the scheduler has placed no successor for a long time, by their UIDs."""
+        if self._choices.node_autoscaler:
+            return {}
         now = self._ctx.clock.now()
         if now - self._looked >= LOOK_EVERY:
             self._look(snapshot)
@@ -142,8 +144,8 @@ class Replacements:
         return self._unlisted(snapshot) if now - self._complete_at < SLICES_BEHIND else []
 
     def _is_pending(self, uid: str, found: pending.Lack, snapshot: snapshots.Snapshot) -> bool:
-        if self.owed[uid].here:
-            return True
+        if self.owed[uid].here or self._choices.node_autoscaler:
+            return self.owed[uid].here
         since = self._nowhere.get(uid, (float("inf"),))[0]
         return self._ctx.clock.now() - since >= PLACELESS and pending.bearable(snapshot, found, self._choices)
 

@@ -72,6 +72,7 @@ def cordon(ctx: context.Context, options: node_steps.CordonOptions) -> context.R
     # To make the lock last longer it is taken even if the node needs no change.
     stretch = options.state == "cordoned" and options.lease_duration
     todo = [task for task in tasks if task.change or task.shown or _notice_left(ctx, options, task)]
+    todo += [task for task in tasks if options.state == "uncordoned" and task.awaited and task not in todo]
     todo += [task for task in tasks if stretch and task.identity and not task.failed and task not in todo]
     if todo and not ctx.check:
         _act(ctx, options, todo)
@@ -128,8 +129,7 @@ def _act(ctx: context.Context, options: node_steps.CordonOptions, todo: list[nod
                 given_up += _refuse_done(ctx, [task for task in group if not task.failed])
             if options.state == "out":
                 _refuse_undrained(ctx, [task for task in group if not task.failed], options.rules)
-            back = [task for task in group if options.state == "uncordoned" and task.awaited]
-            _write_all(ctx, options, locks, [x for x in group if not x.failed and x not in back])
+            _write_all(ctx, options, locks, [x for x in group if not x.failed])
             if options.state == "uncordoned":
                 _tell_back(ctx, group)
                 _await_workloads(ctx, options, locks, group)
@@ -163,6 +163,8 @@ def _await_workloads(
         return
     short = others.await_workloads(ctx, {task.name: task.awaited for task in back})
     told = [(task, task.message, (*task.kept, *short[task.name])) for task in back]
+    for task in back:
+        task.complete = True
     _write_all(ctx, options, locks, back)
     for task, message, kept in told:
         if task.outcome == outcomes.CordonOutcome.UNCORDONED:

@@ -66,6 +66,7 @@ class Task:
     """One node's part of the call.
 
     ``raw`` is the node as it was last read, ``shown`` the change of its conditions, ``line`` what to tell of its own.
+    ``complete``: what waited for the node, which is back in service, runs again, or was waited for long enough.
     ``newcomer`` takes out a node that nobody holds; it is the same for all nodes of a call, so that later calls take
     their locks together.
     """
@@ -77,6 +78,7 @@ class Task:
     change: api_changes.Change | None = None
     shown: api_changes.Change | None = None
     wanted: node_records.Record | None = None
+    complete: bool = False
     lease: str = ""
     identity: context.Run | None = None
     outcome: outcomes.CordonOutcome | None = None
@@ -156,6 +158,9 @@ def _decide_step(ctx: context.Context, options: CordonOptions, task: Task) -> No
             keep = record.step in ("cordoned", "drained") and mine
             task.change = None if keep else cordon.at_step(node, held, "cordoned")
             task.wanted = held if keep else held.at("cordoned")
+        case "uncordoned" if record.step == "back" and not task.complete:
+            task.outcome, task.message = outcomes.CordonOutcome.UNCORDONED, f"Node {node.name} is in service again."
+            return
         case "uncordoned":
             (task.change, task.kept), task.wanted = cordon.give_back(node, held), None
         case step:

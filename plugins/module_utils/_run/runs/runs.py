@@ -287,6 +287,7 @@ def ended(ctx: context.Context, *, failed: bool) -> context.Result:
     run = next((r for r in stored_runs.stored(ctx) if r.id == me.id), None)
     if run is None:
         life.hide(ctx, me.id, me.nonce)
+        heartbeats.sweep(ctx, me.id)
         return context.Result({"nodes": []}, message=f"Run {me.id} is no longer stored.")
     found, bad = stored_runs.records(nodes := _nodes(ctx))
     _drop_left_locks(ctx, run, {*found, *bad})
