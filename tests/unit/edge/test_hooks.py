@@ -139,7 +139,7 @@ def test_variables_fill_url_and_headers() -> None:
 
 
 def test_a_record_without_hooks_is_as_it_was_and_one_with_them_is_read_back() -> None:
-    record = node_records.Record("r", "n", "me", "", "now", "cordoned", "u", "ns/l", {})
+    record = node_records.Record("r", "n", "me", "", "now", "cordoned", "u", "ns/node-n1", {})
     assert "hooks" not in record.dump()
     node = objects.node("n1")
     with_hooks = dataclasses.replace(record, hooks={"k": {"state": "due"}})
