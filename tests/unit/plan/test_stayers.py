@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 import pytest
 
@@ -69,6 +70,13 @@ def test_the_rule_that_is_proposed_cures_it() -> None:
 )
 def test_what_serves_nobody_from_the_node_is_not_named(slices: list[Raw], changes: Raw) -> None:
     assert found(cluster(*slices, **changes)) == []
+
+
+def test_of_a_node_that_is_out_already_it_was_told() -> None:
+    seen = cluster(endpoints("agent", "agent-n1", "agent-n2"))
+    out = replace(seen, nodes={**seen.nodes, "n1": replace(seen.nodes["n1"], annotations={names.RECORD: "{}"})})
+    (finding,) = found(out)
+    assert finding.nodes == ("n2",)
 
 
 @pytest.mark.parametrize("tolerates", [False, True])

@@ -21,6 +21,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     reasons,
     snapshots,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import held
 
 OURS = {"key": names.TAINT_KEY, "effect": "NoSchedule"}
 
@@ -31,9 +32,11 @@ def might_serve(plans: t.Iterable[pod_plan.PodPlan]) -> list[objects.Pod]:
 
 
 def findings(snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan]) -> list[reasons.Finding]:
-    """One for each DaemonSet, or pod of something else, that serves from its nodes."""
+    """One for each DaemonSet, or pod of something else, that serves from nodes that are still to be taken out."""
     groups: dict[str, list[tuple[objects.Pod, list[str]]]] = {}
     for pod in might_serve(plans):
+        if held.recorded(snapshot.nodes[pod.node]):
+            continue
         if services := _services(snapshot, pod):
             owner = objects.Ref(pod.owner.kind, pod.owner.name, pod.namespace) if pod.owner else pod.ref
             groups.setdefault(str(owner), []).append((pod, services))
