@@ -8,7 +8,6 @@ Times are seconds of the given clock, so setting the wall clock has no effect.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -52,7 +51,7 @@ class Stream:
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
                     if line:
-                        yield json.loads(line)
+                        yield exchange.decoded(line)
         except exchange.Lost as error:
             raise errors.Unreachable(str(error), request=self._request) from error
         except ValueError as error:

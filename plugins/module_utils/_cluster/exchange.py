@@ -7,6 +7,7 @@ from __future__ import annotations
 import email.utils
 import functools
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
@@ -14,10 +15,12 @@ from typing import Any, Protocol
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import clocks, errors, tunnel, verbs
 
 CONNECT_TIMEOUT = 10.0
+DEEPEST = 100
 FIRST_CONTACT = 4.0
 """Seconds to look for a server that has never answered: its address is more likely wrong than the server down."""
 # Refusals that the server decides on only after it has checked permissions.
 _PAST_RIGHTS = (404, 409, 410, 422)
+_NESTING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}]')
 
 
 class Lost(Exception):
@@ -176,10 +179,36 @@ class Exchange:
 def parsed(raw: bytes) -> dict[str, Any] | None:
     """The JSON object in an answer; None if it is anything else."""
     try:
-        answer = json.loads(raw)
+        answer = decoded(raw)
     except ValueError:
         return None
     return answer if isinstance(answer, dict) else None
+
+
+def decoded(raw: bytes) -> Any:
+    """The JSON value in an answer, without what is nested too deeply for Python's decoder; raises ValueError.
+
+    A custom resource may store that, and comes in one list with all others.
+    """
+    try:
+        return json.loads(raw)
+    except RecursionError:
+        return json.loads(_cut_off(raw))
+
+
+def _cut_off(raw: bytes) -> bytes:
+    """JSON with `null` for each value that is nested deeper than DEEPEST levels."""
+    kept, depth, start = [], 0, 0
+    for token in _NESTING.finditer(raw):
+        if token[0] in (b"[", b"{"):
+            depth += 1
+            if depth == DEEPEST + 1:
+                kept += [raw[start : token.start()], b"null"]
+        elif token[0] in (b"]", b"}"):
+            if depth == DEEPEST + 1:
+                start = token.end()
+            depth -= 1
+    return b"".join([*kept, raw[start:]])
 
 
 def _right(request: verbs.Request) -> tuple[str, str, str]:

@@ -99,7 +99,7 @@ def _document(got: bytes, request: verbs.Request, *, ended: bool) -> Any:
         raise errors.ServerError(f"the port answered {words[1].decode('ascii', 'replace')}", request=request)
     try:
         return json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         if ended:
             raise errors.ServerError("the port's answer is not JSON", request=request) from None
         return None
