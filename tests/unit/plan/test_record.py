@@ -79,7 +79,7 @@ WRITTEN = json.loads(DRAINED.dump())
 
 
 @pytest.mark.parametrize(
-    "lease", ["ns/surge-u", "ns/run-r1", "ns/node-n2", "ns/heartbeat-0", "node-n1", "ns/x/node-n1"]
+    "lease", ["ns/surge-u", "ns/run-r1", "ns/node-n2", "ns/heartbeat-0", "node-n1", "ns/x/node-n1", "/node-n1"]
 )
 def test_a_record_names_no_lock_but_its_nodes(lease: str) -> None:
     """A kubelet could otherwise have any lease of ours deleted: another node's lock, or the record of a surge."""

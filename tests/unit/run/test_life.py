@@ -110,7 +110,7 @@ def test_a_run_is_alive_until_its_sign_ends_on_the_servers_clock(
 
 def asked(ctx: Context) -> bool:
     """The server's time is known from its answers."""
-    life.leases_in(ctx, [names.NAMESPACE])
+    holders.leases_in(ctx, [names.NAMESPACE])
     return True
 
 
@@ -158,7 +158,7 @@ def test_a_refusal_to_delete_a_sign_is_one(world: World) -> None:
 def test_leases_of_a_namespace_that_does_not_exist_are_none(world: World) -> None:
     world.apply(a_lease("node-a"))
     places = ["nowhere", names.NAMESPACE, names.NAMESPACE]
-    found = world.process("me").run(lambda ctx: life.leases_in(ctx, places))
+    found = world.process("me").run(lambda ctx: holders.leases_in(ctx, places))
     assert [life.place_of(lease) for lease in found] == [(names.NAMESPACE, "node-a")]
     assert len(world.log) == 2
 

@@ -171,7 +171,8 @@ def record_of(node: objects.Node) -> Record | None:
         record = decoding.shaped(Record, data)
         if any("state" not in entry for entry in record.hooks.values()):
             raise decoding.UnreadableError("a hook has no state")
-        if record.lease and record.lease.partition("/")[2] != names.node_lease_name(node.name):
+        namespace, _slash, lease = record.lease.partition("/")
+        if record.lease and not (decoding.host(namespace) and lease == names.node_lease_name(node.name)):
             raise decoding.UnreadableError("its lock is not the node's")
         return record
     except BadRecordError:

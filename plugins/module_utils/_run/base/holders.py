@@ -1,12 +1,14 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Leases: who holds one, and the changes that create and delete one."""
+"""Leases: those that there are, who holds one, and the changes that create and delete one."""
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     api_changes,
     lock_leases,
@@ -14,7 +16,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     node_records,
     objects,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context
 
 
 def run_of(identity: str | None) -> str:
@@ -78,3 +80,19 @@ def of_tasks(lock: objects.Raw) -> bool:
     return bool(
         of_node and lock_leases.duration_of(lock) > lock_leases.IDLE and not any(lock_leases.heartbeat_of(lock))
     )
+
+
+def leases_in(ctx: context.Context, namespaces: t.Iterable[str]) -> list[objects.Raw]:
+    """All leases of these namespaces; one that does not exist has none.
+
+    Of one that only a record names none are known if they may not be read: a kubelet can write the record of its node.
+
+    Raises:
+        ClusterError: they may not be read, or the server could not be reached.
+    """
+    found: list[objects.Raw] = []
+    for namespace in sorted(set(namespaces)):
+        known = namespace in (names.NAMESPACE, names.MEDIK8S_NAMESPACE)
+        with contextlib.suppress(errors.NotFound, *(() if known else (errors.Forbidden, errors.Invalid))):
+            found += ctx.cluster.items(kinds.LEASES, namespace=namespace, patience=act.PATIENCE).items
+    return found

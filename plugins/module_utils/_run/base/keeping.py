@@ -9,7 +9,7 @@ import contextlib
 import threading
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     lock_leases,
     names,
@@ -20,6 +20,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
     act,
     context,
     heartbeats,
+    holders,
     node_locks,
 )
 
@@ -108,11 +109,8 @@ class Keeper:
 
     def listed(self) -> dict[Place, objects.Raw]:
         """All leases where those of the nodes are."""
-        found = {}
-        for namespace in sorted({lock.target.namespace for lock in self.locks.values()}):
-            for lease in self._ctx.cluster.items(kinds.LEASES, namespace=namespace, patience=act.PATIENCE).items:
-                found[(namespace, lease["metadata"]["name"])] = lease
-        return found
+        leases = holders.leases_in(self._ctx, {lock.target.namespace for lock in self.locks.values()})
+        return {(lease["metadata"]["namespace"], lease["metadata"]["name"]): lease for lease in leases}
 
     def seen_in(self, listed: t.Mapping[Place, objects.Raw]) -> dict[str, lock_leases.Seen]:
         """Those of the nodes among the leases, by node."""

@@ -10,12 +10,11 @@ unchanged for its duration on the watcher's own clock.
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import functools
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     api_changes,
     lock_leases,
@@ -178,19 +177,6 @@ def is_ours(lease: objects.Raw) -> bool:
     return bool(labels.get(names.MANAGED_BY_LABEL) == names.MANAGED_BY)
 
 
-def leases_in(ctx: context.Context, namespaces: t.Iterable[str]) -> list[objects.Raw]:
-    """All leases of these namespaces; one that does not exist has none.
-
-    Raises:
-        ClusterError: they may not be read, or the server could not be reached.
-    """
-    found: list[objects.Raw] = []
-    for namespace in sorted(set(namespaces)):
-        with contextlib.suppress(errors.NotFound):
-            found += ctx.cluster.items(kinds.LEASES, namespace=namespace, patience=act.PATIENCE).items
-    return found
-
-
 def left_locks(
     ctx: context.Context, run: context.Run, nodes: t.Collection[str], namespace: str
 ) -> list[lock_leases.Seen]:
@@ -202,7 +188,7 @@ def left_locks(
         ClusterError: they may not be read, or the server could not be reached.
     """
     wanted = {names.node_lease_name(node) for node in nodes}
-    leases = leases_in(ctx, [namespace])
+    leases = holders.leases_in(ctx, [namespace])
     found = [lease for lease in leases if lease["metadata"]["name"] in wanted]
     if run.id:
         its = [lease for lease in found if holders.holder_of(lease) == run.id]
@@ -270,7 +256,7 @@ def silent(
         if not watched:
             break
         ctx.clock.sleep(lock_watch.LOOK_EVERY)
-        now = {place_of(lease): lease for lease in leases_in(ctx, {namespace for namespace, _name in watched})}
+        now = {place_of(lease): lease for lease in holders.leases_in(ctx, {namespace for namespace, _name in watched})}
         for place, before in list(watched.items()):
             lease = now.get(place)
             fresh = lock_leases.Seen.among(lease, now.values()) if lease else None

@@ -42,6 +42,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.acce
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
     act,
     context,
+    holders,
     life,
     observe,
     owners,
@@ -271,7 +272,7 @@ def _foreign_leases(ctx: context.Context, nodes: list[objects.Node]) -> list[obj
     """Locks in another namespace than ours, such as Medik8s'."""
     places = {tuple(record.lease.split("/", 1)) for node in nodes if (record := _record(node)) and "/" in record.lease}
     others = {place[0] for place in places} - {names.NAMESPACE}
-    return [lease for lease in life.leases_in(ctx, others) if life.place_of(lease) in places]
+    return [lease for lease in holders.leases_in(ctx, others) if life.place_of(lease) in places]
 
 
 def _medik8s(ctx: context.Context, snapshot: snapshots.Snapshot) -> snapshots.Snapshot:
@@ -279,7 +280,7 @@ def _medik8s(ctx: context.Context, snapshot: snapshots.Snapshot) -> snapshots.Sn
     if names.MEDIK8S_NAMESPACE not in planning.phases(snapshot):
         return snapshot
     try:
-        found = life.leases_in(ctx, [names.MEDIK8S_NAMESPACE])
+        found = holders.leases_in(ctx, [names.MEDIK8S_NAMESPACE])
     except errors.Forbidden:
         return snapshot
     known = {life.place_of(lease) for lease in found}

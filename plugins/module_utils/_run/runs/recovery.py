@@ -94,7 +94,7 @@ def look(ctx: context.Context) -> tuple[tuple[state.Trace, ...], set[str]]:
     alive = life.shown(ctx, found.snapshot.leases)
     if any(lock_leases.duration_of(lease) <= lock_leases.WORKING for lease in leases.values()):
         ctx.clock.sleep(keeping.RENEW_EVERY + 1.0)
-        for lease in life.leases_in(ctx, {namespace for namespace, _name in leases}):
+        for lease in holders.leases_in(ctx, {namespace for namespace, _name in leases}):
             before = leases.get(life.place_of(lease))
             if before is None or before["metadata"]["resourceVersion"] != lease["metadata"]["resourceVersion"]:
                 alive.add(holders.holder_of(lease))
@@ -116,7 +116,7 @@ def _everything(ctx: context.Context) -> _Found:
     found = observe.lists(ctx.cluster, ("nodes", "budgets"))
     known, bad = stored_runs.records(found["nodes"])
     places = {record.lease.partition("/")[0] for record in known.values() if record.lease}
-    found["leases"] = life.leases_in(ctx, {*places, names.NAMESPACE, locking.lease_namespace(ctx, None)})
+    found["leases"] = holders.leases_in(ctx, {*places, names.NAMESPACE, locking.lease_namespace(ctx, None)})
     return _Found(snapshots.Snapshot.of(found), known, bad, stored_runs.config_maps(ctx))
 
 

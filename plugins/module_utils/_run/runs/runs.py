@@ -121,7 +121,7 @@ def _refuse_alive(ctx: context.Context, run: state.StoredRun) -> None:
     """Stop if somebody renews the run's sign of life or the lock of one of its nodes; watches for a minute at most."""
     found, _bad = _out(ctx)
     places = {record.lease.partition("/")[0] for record in found.values() if record.lease}
-    leases = life.leases_in(ctx, {*places, names.NAMESPACE, locking.lease_namespace(ctx, None)})
+    leases = holders.leases_in(ctx, {*places, names.NAMESPACE, locking.lease_namespace(ctx, None)})
     its = [lease for lease in leases if holders.holder_of(lease) == run.id]
     if len(life.silent(ctx, its)) < len(its):
         raise context.StopRun(
@@ -146,7 +146,7 @@ def _outlived(ctx: context.Context, known: t.Sequence[state.StoredRun], mark: st
         # They may belong to any of the runs.
         return []
     kept = {record.run for record in found.values()}
-    kept |= {holders.holder_of(lease) for lease in life.leases_in(ctx, [names.NAMESPACE])}
+    kept |= {holders.holder_of(lease) for lease in holders.leases_in(ctx, [names.NAMESPACE])}
     return [run for run in old if run.id not in kept]
 
 
@@ -316,7 +316,7 @@ def ended(ctx: context.Context, *, failed: bool) -> context.Result:
 def _left_to_tasks(ctx: context.Context, run_id: str) -> bool:
     """Whether the run has left a lock for tasks, of a node that lost its record: only under its name it goes on."""
     places = (names.NAMESPACE, locking.lease_namespace(ctx, None))
-    return any(holders.of_tasks(one) for one in life.leases_in(ctx, places) if holders.holder_of(one) == run_id)
+    return any(holders.of_tasks(one) for one in holders.leases_in(ctx, places) if holders.holder_of(one) == run_id)
 
 
 def _drop_left_locks(ctx: context.Context, run: state.StoredRun, out: t.Collection[str]) -> None:
