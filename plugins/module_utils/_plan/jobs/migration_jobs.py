@@ -16,7 +16,12 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import values
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    decoding,
+    names,
+    objects,
+    shapes,
+)
 
 API_VERSION = "scheduling.koordinator.sh/v1alpha1"
 KIND = "PodMigrationJob"
@@ -111,7 +116,8 @@ class Job(objects.Object):
 
     @classmethod
     def of(cls, raw: objects.Raw) -> Job:
-        """From the object as the API server sends it."""
+        """From the object as the API server sends it; of one that cannot be understood only what names it."""
+        raw = raw if decoding.fits(raw, shapes.JOB) else {"metadata": raw["metadata"]}
         spec, status = raw.get("spec") or {}, raw.get("status") or {}
         pod, arrived = spec.get("podRef") or {}, status.get("podRef") or {}
         guard = ((spec.get("deleteOptions") or {}).get("preconditions") or {}).get("uid", "")

@@ -36,6 +36,8 @@ _DNS = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*")
 _WHOLE = re.compile(r"-?[0-9]{1,19}")
 
 T = t.TypeVar("T")
+Shape = t.Any
+"""What a part of an object has to look like, see ``fits``."""
 
 
 class UnreadableError(ValueError):
@@ -119,6 +121,28 @@ def _typed(hint: t.Any, value: t.Any, where: str) -> t.Any:
     elif origin is collections.abc.Mapping and isinstance(value, dict):
         return {key: _typed(parts[1], one, f"{where}.{key}") for key, one in value.items()}
     raise UnreadableError(f"{where} is of a wrong type")
+
+
+def fits(value: t.Any, shape: Shape) -> bool:
+    """Whether a part of an object has this shape; what is not set fits, and so does what the shape does not name.
+
+    A shape is a type or some, a list with the shape of its items, a dictionary with the shapes of its fields (``...``
+    for that of all), or a function that decides.
+    """
+    if value is None:
+        return True
+    if isinstance(shape, dict):
+        each = shape.get(...)
+        return isinstance(value, dict) and all(
+            (each is None or (inner is not None and fits(inner, each)))
+            and (key not in shape or fits(inner, shape[key]))
+            for key, inner in value.items()
+        )
+    if isinstance(shape, list):
+        return isinstance(value, list) and all(inner is not None and fits(inner, shape[0]) for inner in value)
+    if isinstance(shape, (type, tuple)):
+        return isinstance(value, shape) and (shape is not int or whole(value) is not None)
+    return bool(shape(value))
 
 
 def whole(value: t.Any) -> int | None:

@@ -8,7 +8,12 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, sharing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    decoding,
+    objects,
+    shapes,
+    sharing,
+)
 
 SERVICE, HEADLESS = "kubernetes.io/service-name", "service.kubernetes.io/headless"
 """The label by which an EndpointSlice names its Service."""
@@ -51,6 +56,22 @@ def _endpoint(raw: objects.Raw) -> objects.Raw:
     return {**kept, "conditions": UNREADY} if unready else kept
 
 
+def custom(
+    raw: objects.Raw, api_version: str, kind: str, share: sharing.Shared = sharing.APART
+) -> objects.Workload | None:
+    """A workload of a custom kind; ``None`` if it cannot be understood, so that nothing is known of it."""
+    try:
+        fits = decoding.fits(raw, shapes.WORKLOAD)
+        return objects.Workload.of(raw, api_version, kind, share) if fits else None
+    except decoding.MISREAD:
+        return None
+
+
+def _of_shape(shape: decoding.Shape, raw: objects.Raw) -> objects.Raw | None:
+    """The object as it is, ``None`` if it is of another shape."""
+    return raw if decoding.fits(raw, shape) else None
+
+
 PARSERS: t.Mapping[str, t.Callable[[objects.Raw], t.Any]] = {
     "nodes": objects.Node.of,
     "pods": objects.Pod.of,
@@ -58,14 +79,16 @@ PARSERS: t.Mapping[str, t.Callable[[objects.Raw], t.Any]] = {
     "deployments": functools.partial(objects.Workload.of, api_version="apps/v1", kind="Deployment"),
     "replica_sets": functools.partial(objects.Workload.of, api_version="apps/v1", kind="ReplicaSet"),
     "stateful_sets": functools.partial(objects.Workload.of, api_version="apps/v1", kind="StatefulSet"),
-    "rollouts": functools.partial(objects.Workload.of, api_version="argoproj.io/v1alpha1", kind="Rollout"),
-    "clone_sets": functools.partial(objects.Workload.of, api_version="apps.kruise.io/v1alpha1", kind="CloneSet"),
+    "rollouts": functools.partial(custom, api_version="argoproj.io/v1alpha1", kind="Rollout"),
+    "clone_sets": functools.partial(custom, api_version="apps.kruise.io/v1alpha1", kind="CloneSet"),
     "scales": objects.Workload.of,
     "autoscalers": objects.Autoscaler.of,
     "slices": _slice,
     **dict.fromkeys(UNPARSED, lambda raw: raw),
+    "virtual_machines": functools.partial(_of_shape, shapes.VIRTUAL_MACHINE),
+    "kubevirts": functools.partial(_of_shape, shapes.KUBEVIRT),
 }
-"""How an object of each kind that a snapshot may hold is parsed."""
+"""How an object of each kind that a snapshot may hold is parsed; ``None``, for custom kinds, leaves it out."""
 
 
 def parser(name: str, share: sharing.Shared) -> t.Callable[[objects.Raw], t.Any]:

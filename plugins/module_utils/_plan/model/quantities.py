@@ -9,6 +9,7 @@ import decimal
 import functools
 import math
 import re
+import typing as t
 from collections.abc import Mapping
 from fractions import Fraction
 
@@ -41,6 +42,14 @@ def quantity(text: str | int | float) -> Fraction:
     if number.is_infinite():
         return Fraction(decoding.LARGEST if number > 0 else -decoding.LARGEST)
     return max(min(Fraction(number) * SUFFIXES[found[3] or ""], _MOST), -_MOST)
+
+
+def readable(text: t.Any) -> bool:
+    """Whether it is a quantity."""
+    try:
+        return bool(quantity(text)) or True
+    except decoding.UnreadableError:
+        return False
 
 
 @functools.lru_cache(maxsize=65536)

@@ -126,7 +126,7 @@ def _together(
 
 
 def _requests(claims: t.Iterable[objects.Raw]) -> list[objects.Raw]:
-    return [request for claim in claims for request in claim["spec"]["devices"].get("requests") or ()]
+    return [request for claim in claims for request in (claim["spec"].get("devices") or {}).get("requests") or ()]
 
 
 def _of_claim(snapshot: snapshots.Snapshot, plan: pod_plan.PodPlan, claim: objects.Raw) -> t.Iterator[reasons.Finding]:

@@ -324,7 +324,9 @@ def _unknown_owner(case: cases.Case) -> pod_plan.PodPlan | None:
         return _evictable(case, "interruption_allowed", f"{case.pod.owner} may be interrupted.")
     if found := _by_operator(case):
         return found
-    why = f"{case.pod.owner} has no replica count that could be raised, and no other pod of it serves meanwhile."
+    why = (
+        f"{case.pod.owner} has no replica count that could be read and raised, and no other pod of it serves meanwhile."
+    )
     allow = option.options(allow_interruption=True)
     remedy = f'Set {allow}, or annotate the pod with {names.ALLOW_INTERRUPTION}: "true".{machines.unread(case)}'
     return case.to("refuse", "not_surgeable", why, remedy)

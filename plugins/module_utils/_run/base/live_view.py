@@ -44,7 +44,7 @@ def _kept(
     meta = raw["metadata"]
     meta.pop("managedFields", None)
     parsed = parsers.parser(name, share)(raw)
-    if not takes(parsed):
+    if parsed is None or not takes(parsed):
         return None
     whole = name == "nodes" and (raws is None or meta["name"] in raws)
     return {"metadata": _named(meta), "parsed": parsed, "raw": raw if whole else None}

@@ -109,7 +109,7 @@ def listed(
         listing = cluster.items(
             kind, namespace=space, labels=wanted, fields=part.fields, patience=act.PATIENCE, keep=keep
         )
-        found += listing.items
+        found += (one for one in listing.items if one is not None)
         if versions is not None:
             versions[name] = listing.resource_version
     return [one for one in found if scope.takes(part, one)] if scope and name == "pods" else found

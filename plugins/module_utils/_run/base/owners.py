@@ -8,7 +8,13 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, selectors, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    decoding,
+    objects,
+    parsers,
+    selectors,
+    snapshots,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context
 
 LISTED = frozenset({"Node", "Job", "DaemonSet", "StatefulSet", "ReplicaSet", "Deployment"})
@@ -89,8 +95,16 @@ def _read(ctx: context.Context, kind: kinds.Kind, owner: objects.Ref) -> objects
         scale, whole = (ctx.cluster.send(request, patience=act.PATIENCE) for request in wanted)
     except (errors.NotFound, errors.Forbidden):
         return None
-    workload = objects.Workload.of(merged(whole, scale), owner.api_version, owner.kind)
-    return workload if workload.uid == owner.uid else None
+    workload = _parsed(whole, scale, owner)
+    return workload if workload and workload.uid == owner.uid else None
+
+
+def _parsed(whole: objects.Raw, scale: objects.Raw, owner: objects.Ref) -> objects.Workload | None:
+    """``None`` if the object, or its scale, is of another shape than a workload."""
+    try:
+        return parsers.custom(merged(whole, scale), owner.api_version, owner.kind)
+    except decoding.MISREAD:
+        return None
 
 
 def merged(whole: objects.Raw, scale: objects.Raw) -> objects.Raw:
