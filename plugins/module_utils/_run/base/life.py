@@ -128,7 +128,7 @@ def let_go(ctx: context.Context) -> None:
     me = ctx.run
     if me is None or not me.nonce or ctx.check:
         return
-    leases = leases_in(ctx, {names.NAMESPACE, locking.lease_namespace(ctx, None)})
+    leases = holders.leases_in(ctx, {names.NAMESPACE, locking.lease_namespace(ctx, None)})
     held = [lease for lease in leases if _by(lease, me) and not (is_sign(lease) or lock_leases.is_heartbeat(lease))]
     surges = [lease for lease in held if names.SURGE in (lease["metadata"].get("annotations") or {})]
     locks = [lease for lease in held if lease not in surges and not _of_tasks(lease)]
