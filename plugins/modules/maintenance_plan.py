@@ -47,6 +47,15 @@ options:
     type: str
     choices: [maintained, evacuated]
     default: maintained
+  on_blocked:
+    description:
+      - What the blockers of single nodes mean for the others. With V(skip), the nodes with blockers join no wave, the
+        plan is made for the others, and RV(feasible) is about these. A blocker of other things than nodes of the plan
+        stops all.
+    type: str
+    choices: [stop, skip]
+    default: stop
+    version_added: 0.1.0
   order:
     description:
       - In which order the nodes are taken out of service.
@@ -273,6 +282,12 @@ pods:
           type: list
           elements: str
         reason: {description: All of that as a sentence., type: str}
+left_out:
+  description: With O(on_blocked=skip), the nodes that join no wave because of blockers, which are in RV(findings).
+  returned: when the cluster could be read
+  type: list
+  elements: str
+  sample: [worker-3]
 waves:
   description: The remaining nodes, by wave, in order.
   returned: when the cluster could be read

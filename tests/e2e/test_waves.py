@@ -14,7 +14,7 @@ from support.arena import Arena
 from support.plays import Player, Run
 from support.watching import Watch
 from witness.invariants import Foreign
-from witness.log import Log
+from witness.log import Json, Log
 
 TOUCH = {"name": "Work on it", "ansible.builtin.command": "true"}
 
@@ -99,6 +99,32 @@ def test_one_of_three_fails_in_the_users_tasks(arena: Arena, play: Player, watch
     assert seen.dark_seconds(web) == 0
     assert play("release", maintain_nodes=[bad]).ok
     assert not arena.is_cordoned(bad)
+
+
+@pytest.mark.whole
+def test_what_is_blocked_is_left_out_and_done_by_the_same_command(arena: Arena, play: Player, watching: Watch) -> None:
+    """Of three nodes one has a pod that nothing recreates, and the tasks cannot run on the host of another."""
+    blocked, unreached, fine, _unused = arena.nodes(4)
+    web = arena.deployment("web", 2, on=fine)
+    arena.pod("alone", on=blocked)
+    names = [blocked, unreached, fine]
+    wanted: Json = {"maintain_nodes": names, "maintain_tasks": play.tasks(TOUCH)}
+    hosts = play.hosts(names)
+    bare = {**hosts[unreached], "ansible_python_interpreter": "/nowhere/python3"}
+    stopped = play("plan", maintain_nodes=names)
+    assert f"-e maintain_nodes={unreached},{fine}" in stopped.words
+    with watching() as seen:
+        run = play("maintain", inventory={**hosts, unreached: bare}, maintain_on_blocked="skip", **wanted)
+        assert not run.ok
+        assert f"Node {blocked} cannot be taken out: bare_pod" in run.words
+        assert f"Host {unreached} answers, but no module" in run.words
+        assert not any(map(arena.is_cordoned, names))
+        arena.delete("Pod", "alone")
+        again = play("maintain", inventory=hosts, maintain_on_blocked="skip", **wanted)
+    assert again.ok, again.text
+    assert seen.taken_out() == [fine, blocked, unreached]
+    seen.all_held()
+    assert seen.dark_seconds(web) == 0
 
 
 def test_one_of_three_becomes_unreachable(arena: Arena, play: Player, watching: Watch) -> None:

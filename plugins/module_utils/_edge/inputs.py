@@ -59,11 +59,14 @@ POLICY = (
     "fenced",
     "rules",
 )
-FORECAST = ("before_pod", "settle", "order", "zone_key", "max_per_zone", "kured", "node_conditions", "planned_notice")
+FORECAST = (
+    *("before_pod", "on_blocked", "settle", "order", "zone_key", "max_per_zone", "kured"),
+    *("node_conditions", "planned_notice"),
+)
 POLICIES: t.Mapping[str, tuple[str, ...]] = {
     "plan": (*POLICY, *FORECAST),
     "guard": ("swap_blocked", "allow_interruption", "rules", "reactive_budgets", "settle"),
-    "drain": POLICY,
+    "drain": (*POLICY, "alarm_after"),
 }
 """What every call of a run is told that plans how pods are moved, prepares that, or does it."""
 LISTS = ("nodes", "taints", "fenced", "rules", "reactive_budgets", "window", "reboot_checks", "reboot_files")
@@ -289,6 +292,7 @@ VARIABLES: t.Mapping[str, Variable] = {
     "soak": Variable(_seconds, 0),
     "window": Variable(window_input.read, ()),
     "tasks_estimate": Variable(_seconds, 900),
+    "on_blocked": Variable(_one_of("stop", "skip"), "stop"),
     "on_failure": Variable(_one_of("auto", "keep", "release"), "auto"),
     "taints": Variable(taint_input.read, ()),
     "descheduler": Variable(_descheduler, {}),

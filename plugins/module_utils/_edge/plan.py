@@ -54,6 +54,7 @@ SPEC = specs.ClusterModuleSpec(
         "before_pod": hooks.POD_RULES["before_pod"],
         "announce_events": {"type": "bool", "default": False},
         "goal": {"type": "str", "choices": ["maintained", "evacuated"], "default": "maintained"},
+        "on_blocked": {"type": "str", "choices": ["stop", "skip"], "default": "stop"},
         "order": {"type": "str", "choices": list(node_order.ORDERS), "default": "given"},
         "max_parallel": {"type": "int", "default": 1},
         "zone_key": {"type": "str", "no_log": False, "default": "topology.kubernetes.io/zone"},

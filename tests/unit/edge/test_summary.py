@@ -105,6 +105,45 @@ def test_what_stands_in_the_way_is_said_with_what_to_do() -> None:
     assert start({"waves": [], "findings": [WARNING]})["blockers"] == []
 
 
+LEFT_OUT: dict[str, Any] = {
+    "feasible": True,
+    "waves": [["a"], ["c"]],
+    "left_out": ["b"],
+    "findings": [BLOCKER],
+    "nodes": [{"name": name, "message": f"About {name}.", "record": None} for name in ("a", "b", "c")],
+}
+
+
+def test_nodes_that_the_plan_leaves_out_are_told_and_stop_nothing() -> None:
+    found = start(LEFT_OUT)
+    assert (found["waves"], found["blockers"]) == ([["a"], ["c"]], [])
+    assert found["left_out"] == ["About b. It was left out."]
+    none = start({**LEFT_OUT, "feasible": False, "waves": []})
+    assert (len(none["blockers"]), none["left_out"]) == (1, [])
+
+
+def test_a_node_that_is_left_out_and_was_out_before_stays_so() -> None:
+    nodes = [{"name": "b", "message": "About b.", "record": {"run": "ab12"}}]
+    assert start({**LEFT_OUT, "nodes": nodes})["left_out"] == ["About b. It was left out, and stays out of service."]
+
+
+def test_nodes_whose_hosts_are_out_of_reach_join_no_wave_where_they_are_left_out() -> None:
+    listed: dict[str, Any] = {"traces": [], "resumable": None}
+    wanted = {"run": "", "tasks": "work.yml", "reboot": "", "tasks_estimate": 1, "fence_tasks": ""}
+    wanted |= {hook: [] for hook in ("before_node", "before_pod", "after_pod", "after_node")}
+    plan = {**LEFT_OUT, "waves": [["a", "b"], ["c"]], "left_out": [], "wave_seconds": [5, 6]}
+    known = {"hosts": [], "wanted": wanted, "out_of_reach": {"a": "", "b": "No host b.", "c": "No host c."}}
+    found = SUMMED({"listed": listed, "plan": plan}, "start", known)
+    assert (found["waves"], found["seconds"]) == ([["a"]], [6])
+    assert found["left_out"] == ["No host b.", "No host c."]
+
+
+def test_a_run_that_left_nodes_out_is_not_well_but_may_end_as_planned() -> None:
+    found = run([{**WELL, "left_out": ["Again b."]}, WELL], left_out=["About b.", "About d."])
+    assert (found["clean"], found["well"], found["failed"]) == (True, False, [])
+    assert found["wrong"] == ["About b.", "About d.", "Again b."]
+
+
 def test_a_resumed_run_leaves_out_what_is_finished_and_takes_up_what_came_back_half_way() -> None:
     traces = [
         trace("Node a", "ab12", "a"),

@@ -19,6 +19,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.sum
     wave,
 )
 
+BLOCKER = {"code": "room", "severity": "blocker", "message": "There is no room.", "remedy": "", "object": "Node b"}
 BACK = "ansible-playbook kubeops.node_maintenance.release -e maintain_nodes="
 STAYS = "stays out of service. To continue, run the same command again. To return the node to service: " + BACK
 DONE = {"outcome": "done", "message": ""}
@@ -86,6 +87,34 @@ def test_a_node_that_fails_on_its_way_out_goes_no_further_and_blames_no_other(ca
     assert came[known_as] == came["ready"] == came["returning"] == ["a"]
     assert came["lost"] == ([] if call == "cordon" else ["b"])
     assert failures(came) == {"b": "No luck."}
+
+
+def rechecked(feasible: bool, *left_out: str) -> dict[str, Any]:
+    """The answer of the look whether a wave of a and b still fits."""
+    nodes = [
+        {"name": name, "failed": name in left_out, "outcome": "x", "message": f"Node {name} is blocked."}
+        for name in ("a", "b")
+    ]
+    return {"feasible": feasible, "left_out": list(left_out), "nodes": nodes, "findings": [BLOCKER]}
+
+
+def test_a_node_that_is_blocked_by_now_is_left_out_of_its_wave() -> None:
+    answers = {**whole("a"), "again": rechecked(True, "b")}
+    found = asked(answers)
+    assert (found["stop"], found["done"], found["failed"], found["lost"]) == ("", ["a"], [], [])
+    known = {"nodes": ["a", "b"], "has_work": False, "evacuates": False, "on_failure": "auto", "check": False}
+    kept = came(answers, **known, run="ab12/00000001", runs={}, works=[])
+    assert kept["left_out"] == ["Node b is blocked. It was left out."]
+
+
+def test_a_wave_whose_nodes_are_all_blocked_by_now_touches_none_and_stops_nothing() -> None:
+    found = asked({"again": rechecked(False, "a", "b")}, tasks="work.yml")
+    assert (found["stop"], found["failed"], found["lost"], found["unfinished"]) == ("", [], [], [])
+
+
+def test_a_blocker_of_all_nodes_stops_the_wave() -> None:
+    assert "no longer fits" in asked({"again": rechecked(False)})["stop"]
+    assert "no longer fits" in asked({"again": rechecked(False, "b")})["stop"]
 
 
 def test_what_failed_first_is_the_reason() -> None:

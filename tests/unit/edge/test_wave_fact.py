@@ -94,3 +94,13 @@ def test_nodes_that_failed_are_given_back_although_their_hooks_cannot_be_called(
     after = called[called.index("maintenance_hooks called") + 1 :]
     assert after[:2] == ["pdb_guard absent", "node_cordon uncordoned"], done.stdout
     assert "maintenance_hooks called failed." in done.stdout
+
+
+def test_nodes_that_are_blocked_are_not_cordoned_and_the_run_fails_at_its_end(tmp_path: Path) -> None:
+    done = played(tmp_path, "-e", "maintain_on_blocked=skip", failing={"maintenance_plan": "blocked"})
+    assert done.returncode == 2, done.stdout + done.stderr
+    calls = [json.loads(line) for line in (tmp_path / "arguments").read_text().splitlines()]
+    cordoned = [call["nodes"] for module, call in calls if module == "node_cordon" and call["state"] == "cordoned"]
+    assert cordoned == [["a"], ["b"]], done.stdout
+    assert [call["failed"] for module, call in calls if call.get("state") == "ended"] == [True]
+    assert done.stdout.count("It was left out.") >= 2

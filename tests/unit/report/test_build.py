@@ -39,6 +39,8 @@ LOOKED = {"services": [], "timeline": [{"at": at(0)}]}
         ([{"findings": [BLOCKER]}], False, "stopped"),
         ([{"findings": [{**BLOCKER, "severity": "warning"}]}], False, "nothing_to_do"),
         ([{"feasible": False}], False, "stopped"),
+        ([{"feasible": True, "waves": [["n1"]], "findings": [BLOCKER]}], False, "planned"),
+        ([{"feasible": True, "findings": [BLOCKER]}, MOVED, LOOKED], False, "never_dark"),
         ([{"feasible": True}], False, "nothing_to_do"),
         ([{"feasible": True, "waves": [["n1"]]}], False, "planned"),
         ([{"feasible": True, "waves": [["n1"]]}], True, "planned"),

@@ -347,3 +347,19 @@ def test_a_started_run_looks_again_without_asking_for_rights_and_the_fence_anew(
     assert again.data["feasible"]
     assert any(request.startswith("may ") for request in first)
     assert {request.partition(" ")[0] for request in asked(found)} == {"list"}
+
+
+@pytest.mark.parametrize("on_blocked", ["stop", "skip"])
+def test_nodes_with_blockers_join_no_wave_where_they_are_skipped(build: Build, on_blocked: t.Any) -> None:
+    found = plan(build(3, POD_ON_N1), nodes=("n1", "n2"), on_blocked=on_blocked).data
+    skips = on_blocked == "skip"
+    assert (found["feasible"], found["left_out"]) == (skips, ["n1"] if skips else [])
+    assert found["waves"] == ([["n2"]] if skips else [["n1"], ["n2"]])
+    assert [node["outcome"] for node in found["nodes"]] == ["blocked", "planned"]
+    assert [finding["code"] for finding in found["findings"] if finding["severity"] == "blocker"] == ["bare_pod"]
+    assert bool(found["advice"]) is not skips
+
+
+def test_a_plan_of_skipped_nodes_alone_is_not_feasible(build: Build) -> None:
+    found = plan(build(3, POD_ON_N1), nodes=("n1",), on_blocked="skip").data
+    assert (found["feasible"], found["waves"], found["left_out"]) == (False, [], ["n1"])

@@ -41,7 +41,7 @@ def plan(
     """
     plan = answers["plan"]
     blockers = replies.blockers(plan)
-    lines = [*_waves(plan), *_budgets(plan)]
+    lines = [*_waves(plan), *_budgets(plan), *(replies.left_out(plan) if plan.get("feasible") else ())]
     others = [finding for finding in plan["findings"] if finding not in blockers]
     lines += [f"{finding['severity']}: {replies.sentence(finding)}" for finding in others]
     for pod in plan.get("pods") or ():

@@ -73,6 +73,16 @@ def blockers(plan: Answer) -> list[Entry]:
     return [finding for finding in plan.get("findings") or () if finding["severity"] == "blocker"]
 
 
+def left_out(plan: Answer) -> list[str]:
+    """What is said of each node that a plan leaves out because of its blockers, which the report has told in full."""
+    left = plan.get("left_out") or ()
+    about = (entry for entry in entries(plan) if entry["name"] in left)
+    return [
+        f"{entry['message']} It was left out{', and stays out of service' if entry.get('record') else ''}."
+        for entry in about
+    ]
+
+
 def sentence(finding: Entry) -> str:
     """Message and remedy of a finding."""
     return reasons.Reason(finding["code"], finding["message"], finding["remedy"]).sentence

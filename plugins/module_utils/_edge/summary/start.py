@@ -17,12 +17,32 @@ def _on_hosts(wanted: t.Mapping[str, t.Any]) -> bool:
     return bool(wanted["fence_tasks"]) or any(rule.get("tasks") for hook in HOOKS for rule in wanted[hook])
 
 
+def _left(plan: replies.Answer, over: t.Container[str]) -> list[tuple[list[str], float]]:
+    """The waves of the plan without the nodes that are over, each with its forecast."""
+    waves = zip(plan.get("waves") or (), plan.get("wave_seconds") or (), strict=True)
+    rest = (([node for node in wave if node not in over], seconds) for wave, seconds in waves)
+    return [(wave, seconds) for wave, seconds in rest if wave]
+
+
+def _out(traces: t.Sequence[t.Mapping[str, t.Any]], run: str) -> tuple[list[str], list[str]]:
+    """The nodes that are out of service with the record of this run, and those with the record of another."""
+    found = [trace for trace in traces if trace["object"].startswith("Node ")]
+    own = [node for trace in found if trace["run"] == run for node in trace.get("nodes") or ()]
+    return own, [node for trace in found if trace["run"] != run for node in trace.get("nodes") or ()]
+
+
 def start(
-    answers: replies.Answers, *, hosts: t.Collection[str], wanted: t.Mapping[str, t.Any], evacuates: bool = False
+    answers: replies.Answers,
+    *,
+    hosts: t.Collection[str],
+    wanted: t.Mapping[str, t.Any],
+    evacuates: bool = False,
+    out_of_reach: t.Mapping[str, str] | None = None,
 ) -> dict[str, t.Any]:
     """What is left to do, from an earlier start (``listed``) and the plan for what it did not finish (``plan``).
 
-    ``hosts`` are the hosts of the inventory, ``wanted`` is the input. Returns
+    ``hosts`` are the hosts of the inventory, ``wanted`` is the input, ``out_of_reach`` says by host why tasks cannot
+    run there (empty: they can), if the nodes of such hosts are to be left out. Returns
 
     * ``has_work``: whether there is work to do on the hosts;
     * ``finished``: the nodes that the earlier start has finished. Those of them that are still out of service with its
@@ -34,30 +54,27 @@ def start(
       named, whose tasks are known to be over by that;
     * ``seconds``: the forecast for each batch, with the work on its hosts;
     * ``runs``: the runs that had left nodes out of service before, by node;
-    * ``blockers``: what prevents the maintenance, in one line, or none.
+    * ``left_out``: why wanted nodes join no wave, ``blockers``: what prevents the maintenance, in one line, or none.
     """
     listed, plan = answers["listed"], answers["plan"]
     resumable = listed.get("resumable") or {}
-    resumed, finished = resumable.get("run") or "", list(resumable.get("finished") or ())
-    recorded = [trace for trace in listed["traces"] if trace["object"].startswith("Node ")]
-    own = [node for trace in recorded if trace["run"] == resumed for node in trace.get("nodes") or ()]
-    others = [node for trace in recorded if trace["run"] != resumed for node in trace.get("nodes") or ()]
+    finished = list(resumable.get("finished") or ())
+    own, others = _out(listed["traces"], resumable.get("run") or "")
     has_work = not evacuates and bool(wanted["tasks"] or wanted["reboot"])
-    planned_waves = zip(plan.get("waves") or (), plan.get("wave_seconds") or (), strict=True)
-    left = [(rest, seconds) for wave, seconds in planned_waves if (rest := replies.without(wave, finished))]
+    unreached = {host: why for host, why in (out_of_reach or {}).items() if why}
+    left = _left(plan, [*finished, *unreached])
     waves = [wave for wave, _seconds in left]
     batches = [[f"maintenance-wave-{n}", *wave] for n, wave in enumerate(waves, 1 + (resumable.get("waves_done") or 0))]
     manned = batches if has_work or _on_hosts(wanted) else [batch[:1] for batch in batches]
     planned = {node["name"]: node for node in plan.get("nodes") or ()}
-
-    def host(name: str) -> dict[str, str]:
-        address = "" if name in hosts else planned.get(name, {}).get("address") or ""
-        return {"name": name, "address": address}
-
     runs = {name: node["record"]["run"] for name, node in planned.items() if node.get("record")}
 
-    def adopt(nodes: t.Iterable[str]) -> bool:
-        return bool(wanted["run"]) and all(runs.get(node, wanted["run"]) == wanted["run"] for node in nodes)
+    def host(name: str) -> dict[str, str]:
+        return {"name": name, "address": "" if name in hosts else planned.get(name, {}).get("address") or ""}
+
+    def member(name: str, batch: t.Sequence[str]) -> dict[str, t.Any]:
+        adopt = bool(wanted["run"]) and all(runs.get(node, wanted["run"]) == wanted["run"] for node in batch[1:])
+        return {**host(name), "leads": name == batch[0], "nodes": batch[1:], "adopt": adopt}
 
     return {
         "has_work": has_work,
@@ -69,11 +86,8 @@ def start(
         "sizes": [len(batch) for batch in manned],
         "seconds": [seconds + (wanted["tasks_estimate"] if has_work else 0) for _wave, seconds in left],
         "hosts": [host(node) for wave in waves for node in wave],
-        "members": [
-            {**host(name), "leads": name == batch[0], "nodes": batch[1:], "adopt": adopt(batch[1:])}
-            for batch, hosts_of_it in zip(batches, manned, strict=True)
-            for name in hosts_of_it
-        ],
+        "members": [member(name, batch) for batch, some in zip(batches, manned, strict=True) for name in some],
         "runs": runs,
-        "blockers": replies.short(replies.blockers(plan)),
+        "left_out": [*(replies.left_out(plan) if plan.get("feasible") else ()), *unreached.values()],
+        "blockers": [] if plan.get("feasible") else replies.short(replies.blockers(plan)),
     }

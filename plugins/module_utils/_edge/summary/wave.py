@@ -56,13 +56,19 @@ class Wave:
     def stop(self) -> str:
         """Why the wave does not start; empty if it does."""
         (again,) = self.of("again")
-        if again.get("feasible", True):
+        if again.get("feasible", True) or not self.fitting:
             return ""
         found = " ".join(finding["message"] for finding in replies.blockers(again))
         return (
             f"The cluster has changed, and the wave {', '.join(self.nodes)} no longer fits: {found} "
             "Run the same command again, which makes a new plan."
         )
+
+    @functools.cached_property
+    def fitting(self) -> list[str]:
+        """The nodes that are not left out because of a blocker by now."""
+        (again,) = self.of("again")
+        return replies.without(self.nodes, again.get("left_out") or ())
 
     @functools.cached_property
     def cordoned(self) -> list[str]:
@@ -84,8 +90,8 @@ class Wave:
     @functools.cached_property
     def touched(self) -> list[str]:
         """The nodes that may have been changed: all of them if the result of the cordon is missing."""
-        known = self.stop or "nodes" in self.of("cordon")[0]
-        return self.cordoned if known else list(self.nodes)
+        known = self.stop or not self.fitting or "nodes" in self.of("cordon")[0]
+        return self.cordoned if known else self.fitting
 
     @functools.cached_property
     def drained(self) -> list[str]:
@@ -172,7 +178,7 @@ class Wave:
         calls = self.of(*ABOUT_NODES)
         gone = [each for each in replies.entries(*calls) if each.get("outcome") == outcomes.CordonOutcome.GONE]
         messages = replies.messages([*replies.failed(*calls), *gone])
-        return [self._failure(node, messages.get(node, "")) for node in replies.without(self.nodes, self.done)]
+        return [self._failure(node, messages.get(node, "")) for node in replies.without(self.fitting, self.done)]
 
     def _failure(self, node: str, message: str) -> dict[str, t.Any]:
         worked = node in self.failed_work
@@ -257,7 +263,7 @@ def broken(answers: replies.Answers) -> dict[str, str]:
 
 
 def came(answers: replies.Answers, **known: t.Any) -> dict[str, t.Any]:
-    """What is kept of a wave that has ended: ``failed``, ``stop``, ``back`` for the summary of the run, and ``told``.
+    """What is kept of a wave that has ended: ``failed``, ``stop``, ``left_out``, ``back`` for the run, and ``told``.
 
     ``told`` are the results for the report, with what came of the nodes at the end.
     """
@@ -266,6 +272,7 @@ def came(answers: replies.Answers, **known: t.Any) -> dict[str, t.Any]:
     return {
         "failed": found["failed"],
         "stop": found["stop"],
+        "left_out": replies.left_out(answers.get("again") or {}),
         "back": found["done"],
         "told": [*told, {"nodes": found["failed"]}],
     }

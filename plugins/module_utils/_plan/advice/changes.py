@@ -316,7 +316,7 @@ def leave_out(now: Situation, nodes: t.Collection[str]) -> Change | None:
         left = tuple(name for name in now.wanted.nodes if name not in nodes)
         return replace(now, wanted=replace(now.wanted, nodes=left))
 
-    text = f"Leave {', '.join(out)} out of this maintenance."
+    text = f"Leave {', '.join(out)} out of this maintenance; -e maintain_on_blocked=skip does so by itself."
     return Change("leave_out", text, f"-e maintain_nodes={','.join(rest)}", made, kind="Node", name=",".join(out))
 
 

@@ -20,7 +20,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import planning
 
 MOST = 3
-"""Sets that are told."""
+"""Sets that are told, besides that of leaving nodes out."""
 TRIES, FEWEST_TRIES = 48, 12
 """How often is planned again at most. With more than ``POD_LOOKS / TRIES`` pods it is less often, to take seconds."""
 POD_LOOKS = 60_000
@@ -119,15 +119,20 @@ class Trials:
 def advice(snapshot: snapshots.Snapshot, wanted: planning.Wanted, *, most: int | None = None) -> tuple[Advice, ...]:
     """The smallest sets of changes that were found, the best first; empty if nothing is wrong or none helps.
 
+    The last one is to leave out the nodes that are blocked, where others are left.
+
     ``most`` limits how often is planned again; by default the number of pods does. The snapshot needs quotas and limit
     ranges, and what volumes need, whatever the routes are.
     """
     trials = Trials(changes.Situation(snapshot, wanted), tries(len(snapshot.pods)) if most is None else most)
+    others = _others(trials)
     found = [less for one in _search(trials) if (less := _least(trials, one))]
     sets = {one.key: one for one in found}
     least = [one for key, one in sets.items() if not any(other < key for other in sets)]
     least.sort(key=lambda one: len(one.chosen))
-    return tuple(Advice(one.chosen, one.situation, one.plan, one.unplaced) for one in least[:MOST])
+    least = least[:MOST]
+    least += [one for one in others if one.key not in sets]
+    return tuple(Advice(one.chosen, one.situation, one.plan, one.unplaced) for one in least)
 
 
 def tries(pods: int) -> int:
@@ -164,6 +169,20 @@ def _search(trials: Trials) -> list[Trial]:
         return solved
     without = [trial for trial in seen.values() if not trial.blockers]
     return sorted(without, key=lambda trial: (trial.unplaced, len(trial.chosen)))[:1]
+
+
+def _others(trials: Trials) -> list[Trial]:
+    """The plan for the nodes that are not blocked; none where all are, or where something else is in the way."""
+    out: set[str] = set()
+    trial = first = trials.of(())
+    while trial and trial.blockers:
+        blockers = [problem for problem in trial.problems if problem.code != "fits_nowhere"]
+        out |= {name for problem in blockers for name in problem.nodes}
+        change = changes.leave_out(trials.situation, out)
+        if change is None or not all(problem.nodes for problem in blockers) or change in trial.chosen:
+            return []
+        trial = trials.of((change,))
+    return [trial] if trial and trial is not first else []
 
 
 def _changed(before: Trial, after: Trial) -> bool:

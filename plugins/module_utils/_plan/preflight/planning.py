@@ -155,6 +155,22 @@ def judged(snapshot: snapshots.Snapshot, wanted: Wanted, drafted: Draft) -> Plan
     return Plan(drafted, seen.placed, found)
 
 
+def fitting(snapshot: snapshots.Snapshot, wanted: Wanted, whole: Plan) -> tuple[Plan, tuple[reasons.Finding, ...]]:
+    """The plan without the nodes that are blocked, and the blockers of these.
+
+    It is the whole one where a blocker is not about nodes of the plan alone, or about a name that is no node's.
+    """
+    plan, told = whole, dict[reasons.Finding, None]()
+    while blockers := [finding for finding in plan.findings if finding.severity == "blocker"]:
+        blocked = {name for finding in blockers for name in finding.nodes}
+        if not all(finding.nodes for finding in blockers) or not blocked <= {*wanted.nodes} & snapshot.nodes.keys():
+            return whole, ()
+        told |= dict.fromkeys(blockers)
+        wanted = replace(wanted, nodes=tuple(name for name in wanted.nodes if name not in blocked))
+        plan = judged(snapshot, wanted, draft(snapshot, wanted))
+    return plan, tuple(told)
+
+
 def _shaped(
     plans: t.Sequence[pod_plan.PodPlan],
     shape: Shape,

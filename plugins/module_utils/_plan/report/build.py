@@ -236,8 +236,9 @@ def _verdict(
     calls: t.Sequence[read.Call], totals: model.Totals, *, watched: bool, moved: bool, check: bool
 ) -> model.Verdict:
     """``moved``: pods have moved in this run, not only before it."""
+    # A plan that is feasible leaves out the nodes that its blockers are about.
     blocked = any(c.feasible is False for c in calls) or any(
-        read.text(f.get("severity")) == "blocker" for c in calls for f in c.findings
+        read.text(f.get("severity")) == "blocker" for c in calls for f in c.findings if c.feasible is None
     )
     only_planned = bool(calls) and all(call.feasible is not None or call.starts for call in calls)
     if totals.services_dark and not check:

@@ -399,10 +399,10 @@ class Report:
 
     @property
     def blockers(self) -> tuple[Finding, ...]:
-        """The findings that stopped the run."""
+        """The findings that stopped the run, or for which it left nodes out."""
         return tuple(finding for finding in self.findings if finding.severity == "blocker")
 
     @property
     def failed(self) -> bool:
         """Whether someone has to take action."""
-        return bool(self.problems) or self.totals.nodes_failed > 0 or self.verdict == "stopped"
+        return bool(self.problems or self.blockers) or self.totals.nodes_failed > 0 or self.verdict == "stopped"

@@ -133,7 +133,9 @@ def subline(report: model.Report) -> str:
     """How it ended, in one sentence."""
     totals = report.totals
     if report.planned:
-        return f"{count(totals.nodes, 'node')} in {count(totals.waves, 'wave')} planned."
+        left = sum(node.outcome == "blocked" for node in report.nodes) if report.verdict == "planned" else 0
+        without = f", {left} left out" if left else ""
+        return f"{count(totals.nodes - left, 'node')} in {count(totals.waves, 'wave')} planned{without}."
     if not totals.nodes:
         return "No node took part."
     ends = collections.Counter(node.outcome for node in report.nodes)

@@ -57,20 +57,23 @@ BAD_INPUT = frozenset({"unknown_node", "selector_matches_nothing", "unknown_zone
 """Findings that make the call fail: its input names something that does not exist."""
 
 Goal = t.Literal["maintained", "evacuated"]
+OnBlocked = t.Literal["stop", "skip"]
 
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
     """Options of the module; times in seconds, ``None`` without a limit.
 
-    With ``goal`` ``evacuated``, nodes that are out and empty already join no wave. ``settle`` and ``planned_notice``
-    are for the estimate. With ``gates`` nothing is planned; ``expected`` is for them.
+    With ``goal`` ``evacuated``, nodes that are out and empty already join no wave, with ``on_blocked`` ``skip`` those
+    with a blocker. ``settle`` and ``planned_notice`` are for the estimate. With ``gates`` nothing is planned;
+    ``expected`` is for them.
     """
 
     nodes: tuple[str, ...] = ()
     node_selector: str = ""
     choices: pod_plan.Choices = field(default_factory=pod_plan.Choices)
     goal: Goal = "maintained"
+    on_blocked: OnBlocked = "stop"
     order: node_order.Order = "given"
     max_parallel: int = 1
     zone_key: str = "topology.kubernetes.io/zone"
@@ -139,6 +142,10 @@ def _plan(
     snapshot, unknown = _volumes(ctx, snapshot, plans)
     asked = replace(asked, with_volumes=not unknown)
     planned = planning.judged(snapshot, asked, draft)
+    skipped: tuple[reasons.Finding, ...] = ()
+    if options.on_blocked == "skip":
+        planned, skipped = planning.fitting(snapshot, asked, planned)
+        plans, todo = planned.draft.plans, planned.draft.todo
     groups = planned.draft.waves
     found = [*warned, *planned.findings, *unread, *unknown]
     if any(plan.route == "job" for plan in plans):
@@ -160,8 +167,8 @@ def _plan(
         snapshot, plans, groups, settle=options.settle, notice=notice, choices=choices, now=now
     )
     data = {
-        "feasible": not blockers,
-        "findings": [finding.to_dict() for finding in found],
+        "feasible": not blockers and bool(groups or not skipped),
+        "findings": [finding.to_dict() for finding in (*skipped, *found)],
         "pods": _pods(snapshot, planned, options.settle, now),
         "waves": [list(wave) for wave in groups],
         "waits": [wait.to_dict() for wait in planned.draft.waits],
@@ -171,7 +178,8 @@ def _plan(
         "estimate_seconds": sum(wave.seconds for wave in times),
         "fence": fence,
         "advice": [one.to_dict() for one in _advice(ctx, snapshot, asked, planned, blockers, options, needs)],
-        "nodes": [_node(snapshot, name, draft.there, blockers) for name in wanted],
+        "nodes": [_node(snapshot, name, draft.there, [*skipped, *blockers]) for name in wanted],
+        "left_out": [name for name in wanted if any(name in finding.nodes for finding in skipped)],
     }
     return context.Result(data, failed=bool(wrong), message=" ".join(wrong))
 

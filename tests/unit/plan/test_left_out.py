@@ -1,0 +1,78 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The plan for the nodes that are not blocked, as a mode and as advice."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.advice import search
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Finding
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import planning
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.advised import nodes, wanted, web
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw, owned, pod, snapshot, workload
+
+ALL = ("n1", "n2", "n3")
+
+
+def single(*on: str) -> dict[str, list[Raw]]:
+    """StatefulSets with one pod each, on these nodes: they cannot be moved without an interruption."""
+    return {
+        "stateful_sets": [workload("StatefulSet", f"db-{node}", 1) for node in on],
+        "pods": [pod(f"db-{node}-0", node, owned("StatefulSet", f"db-{node}")) for node in on],
+    }
+
+
+def fitting(seen: Snapshot, *names: str, **more: t.Any) -> tuple[planning.Plan, tuple[Finding, ...]]:
+    asked = wanted(*names, **more)
+    return planning.fitting(seen, asked, planning.judged(seen, asked, planning.draft(seen, asked)))
+
+
+@pytest.mark.parametrize("blocked", [(), ("n2",), ("n1", "n3"), ALL])
+def test_blocked_nodes_join_no_wave_and_their_blockers_are_told(blocked: tuple[str, ...]) -> None:
+    seen = snapshot(web(3), single(*blocked), nodes=nodes())
+    plan, told = fitting(seen, *ALL)
+    assert plan.draft.waves == tuple((name,) for name in ALL if name not in blocked)
+    assert [(one.code, one.nodes) for one in told] == [("stateful_single", (name,)) for name in blocked]
+    assert [one for one in plan.findings if one.severity == "blocker"] == []
+    assert {one.pod.node for one in plan.draft.plans} == set(ALL) - set(blocked)
+
+
+@pytest.mark.parametrize(
+    ("names", "choices", "code"),
+    [(ALL, {"disable_eviction": True}, "disable_eviction"), (("n1", "n2", "n9"), {}, "unknown_node")],
+)
+def test_what_is_not_about_nodes_of_the_plan_stops_all_of_them(
+    names: tuple[str, ...], choices: dict[str, t.Any], code: str
+) -> None:
+    plan, told = fitting(snapshot(web(3), single("n2"), nodes=nodes()), *names, choices=choices)
+    assert told == ()
+    assert {one.code for one in plan.findings if one.severity == "blocker"} == {code, "stateful_single"}
+
+
+def test_where_all_nodes_stay_out_none_of_them_is_left_to_take_pods() -> None:
+    plan, told = fitting(snapshot(web(3), nodes=nodes()), *ALL, evacuates=True)
+    assert [one.code for one in told] == ["last_schedulable_node"]
+    assert plan.draft.waves == ()
+
+
+@pytest.mark.parametrize("blocked", [("n2",), ("n1", "n2")])
+def test_the_last_advice_is_to_leave_the_blocked_nodes_out(blocked: tuple[str, ...]) -> None:
+    seen = snapshot(web(3), single(*blocked), nodes=nodes())
+    *others, last = search.advice(seen, wanted(*ALL))
+    assert others
+    (change,) = last.to_dict()["changes"]
+    left = ",".join(name for name in ALL if name not in blocked)
+    assert (change["code"], change["command"]) == ("leave_out", f"-e maintain_nodes={left}")
+    assert [one for one in last.plan.findings if one.severity == "blocker"] == []
+
+
+def test_where_all_nodes_are_blocked_none_is_left_out() -> None:
+    found = search.advice(snapshot(web(3), single(*ALL), nodes=nodes()), wanted(*ALL))
+    assert found
+    assert all(change.code != "leave_out" for one in found for change in one.chosen)
