@@ -17,8 +17,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge imp
 from ansible_collections.kubeops.node_maintenance.tests.unit.edge import test_wave_fact as canned
 
 MODULES: dict[str, specs.ModuleSpec] = {spec.name: spec for spec in (plan.SPEC, guard.SPEC, drain.SPEC)}
-OF_A_CALL = {"nodes", "node_selector", "run", "timeout", "alarm_after", "announce_events"}
-"""What differs from call to call: which nodes, its limits of time, and what is announced."""
+OF_A_CALL = {"nodes", "node_selector", "run", "timeout", "announce_events"}
+"""What differs from call to call: which nodes, its limit of time, and what is announced."""
 OF_GATES = {"gates", "taints", "conditions", "soak"}
 GIVEN: dict[str, Any] = {
     "backend": "koordinator",
