@@ -103,4 +103,4 @@ def test_nodes_that_are_blocked_are_not_cordoned_and_the_run_fails_at_its_end(tm
     cordoned = [call["nodes"] for module, call in calls if module == "node_cordon" and call["state"] == "cordoned"]
     assert cordoned == [["a"], ["b"]], done.stdout
     assert [call["failed"] for module, call in calls if call.get("state") == "ended"] == [True]
-    assert done.stdout.count("It was left out.") >= 2
+    assert "It was left out." in done.stdout
