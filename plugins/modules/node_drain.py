@@ -278,7 +278,11 @@ cluster:
   type: dict
   sample: {context: prod, server: "https://prod.example.com:6443"}
 timeline: {description: All progress messages., returned: always, type: list, elements: dict}
-findings: {description: Why the call failed as a whole., returned: after such a failure, type: list, elements: dict}
+findings:
+  description: Why the call failed as a whole, or which workloads stay short until their node is back.
+  returned: after such a failure, or if there are some
+  type: list
+  elements: dict
 """
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import drain, module

@@ -13,6 +13,9 @@ from support.waiting import until
 from support.watching import Watch
 from witness.log import Json
 
+TERM: Json = {"labelSelector": {"matchLabels": {"app": "apart"}}, "topologyKey": "kubernetes.io/hostname"}
+APART: Json = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}}}
+"""Pods that are never on one node, so that on two nodes the successor of one of two fits nowhere."""
 EMPTY_DIR: Json = {"volumes": [{"name": "scratch", "emptyDir": {}}]}
 
 
@@ -39,6 +42,7 @@ def test_pods_that_stay_and_pods_that_simply_go(arena: Arena, play: Player, watc
     arena.mirror_pod("mirror", here)
     arena.pod("finished", here, {"restartPolicy": "Never"}, {"annotations": {"lab.kubeops.io/complete": "0s"}})
     until(lambda: arena.pods("finished")[0]["status"]["phase"] == "Succeeded", 30, "one pod has ended")
+    apart = arena.deployment("apart", 2, pod=APART)
     with watching() as seen:
         run = play("maintain", maintain_nodes=[here], maintain_force=True)
         assert run.ok, run.text
@@ -47,6 +51,9 @@ def test_pods_that_stay_and_pods_that_simply_go(arena: Arena, play: Player, watc
     assert outcomes(run)["finished"] in ("gone", "evicted")
     assert len(arena.pods("mirror")) == 1
     assert seen.new_pods(agent) == []
+    (node,) = run.of("node_drain")[-1]["nodes"]
+    assert [(one["name"], one["ready"], one["wanted"]) for one in node["pending"]] == [(apart.name, 1, 2)]
+    assert apart.read()["status"]["readyReplicas"] == 2, "its return has waited for it"
 
 
 @pytest.mark.whole

@@ -14,6 +14,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, node_records, objects
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import build
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.nodes import READY, START
@@ -97,6 +98,11 @@ def test_the_usual_shape_is_maintained_with_one_replica_less() -> None:
         }
         assert "0/3 nodes are available" in short["reason"]
         assert kept(outcome) == []
+        told = build.build_report([result.shaped() for _called, result in outcome.calls]).findings
+        assert {(one.code, one.severity, one.object) for one in told} == {
+            ("fits_nowhere", "warning", "Deployment shop/web")
+        }
+        assert any("2 of 3 ready pods" in one.message and "n1 is back" in one.message for one in told)
 
 
 def test_a_cluster_that_fills_up_meanwhile_is_found_out_by_what_the_scheduler_says() -> None:

@@ -18,6 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     node_records,
     objects,
     pod_plan,
+    reasons,
     snapshots,
     unready,
 )
@@ -38,6 +39,11 @@ class Lack:
     def text(self) -> str:
         """As messages say it."""
         return f"{self.workload.ref} has {self.ready} of {self.wanted} ready pods{unready.told(self.why.rstrip('.'))}"
+
+    def finding(self, node: str) -> reasons.Finding:
+        """That this is so until the node is back."""
+        message, subject = f"{self.text} until {node} is back.", str(self.workload.ref)
+        return reasons.Finding("fits_nowhere", message, "", "warning", subject, (node,))
 
     def to_dict(self) -> dict[str, t.Any]:
         """As modules return it."""

@@ -207,8 +207,10 @@ def result_of(
     """The documented return; ``spent``: the call's ``requests`` and ``seconds``, ``hooks_of``: those of a node."""
     moves = [move for site in sites for move in site.moves.values()]
     failed = [site for site in sites if site.failed]
+    short = [found.finding(site.name).to_dict() for site in sites for found in site.needed_by.values()]
     return context.Result(
         {
+            **({"findings": short} if short else {}),
             "nodes": [site.to_dict(now) | ({"hooks": found} if (found := hooks_of(site)) else {}) for site in sites],
             "summary": {
                 "evicted": sum(1 for m in moves if m.ours and m.state == "gone"),

@@ -141,7 +141,8 @@ class Replacements:
             return waited
         now = self._ctx.clock.now()
         self._complete_at = now if self._complete_at is None else self._complete_at
-        return self._unlisted(snapshot) if now - self._complete_at < SLICES_BEHIND else []
+        # Where something is pending, its Services lack it, and the slices have had the time for that.
+        return [] if short or now - self._complete_at >= SLICES_BEHIND else self._unlisted(snapshot)
 
     def _is_pending(self, uid: str, found: pending.Lack, snapshot: snapshots.Snapshot) -> bool:
         if self.owed[uid].here or self._choices.node_autoscaler:

@@ -191,6 +191,30 @@ def a_pod_that_fits_nowhere_says_so(here: Here) -> t.Any:
 
 
 @behaviour
+def pods_that_shun_each_other_wait_for_a_node_of_their_own(here: Here) -> t.Any:
+    first, second = here.nodes(2)
+    term = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"}
+    shun = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    pods = here.running(TOP, "web", 2, affinity=shun)
+    apart = sorted(pod["spec"]["nodeName"] for pod in pods) == sorted((first, second))
+    here.patch(NODES, first, {"spec": {"unschedulable": True}})
+    here.until(lambda: _taints(here, first), "tainted")
+    leaving = next(pod for pod in pods if pod["spec"]["nodeName"] == first)
+    here.send(here.deletion(PODS, leaving["metadata"]["name"], grace_seconds=0))
+
+    def waiting() -> t.Any:
+        found = [_condition(pod, "PodScheduled") for pod in here.pods("web") if "nodeName" not in pod["spec"]]
+        return [told for told in found if told]
+
+    told = here.until(waiting, "one has no place")
+    here.sleep(2)
+    ready = len(here.ready("web"))
+    here.patch(NODES, first, {"spec": {"unschedulable": None}})
+    here.until(lambda: len(here.ready("web")) == 2, "both run again")
+    return [apart, [one["reason"] for one in told], ready]
+
+
+@behaviour
 def a_full_or_cordoned_node_takes_no_pod_and_a_free_one_does(here: Here) -> t.Any:
     first, second = here.nodes(2)
     here.patch(NODES, first, {"spec": {"unschedulable": True}})
