@@ -115,14 +115,11 @@ def test_a_run_whose_nodes_fail_together_blames_only_the_one_at_fault(world: Wor
     record = drained(step="cordoned")["metadata"]["annotations"][names.RECORD]
     foreign = record.replace('"r1"', '"aa"').replace(f"{names.NAMESPACE}/node-a", "other/node-n2")
     world.patch(kinds.NODES, "n2", {"metadata": {"annotations": {names.RECORD: foreign}}})
-    calls = iter(range(1000))
     world.process("otto").faults.when(
-        lambda r: (r.verb, r.resource, r.namespace) == ("list", LEASES, "other") and next(calls) > 0,
-        Fault("forbidden"),
-        times=99,
+        lambda r: (r.resource, r.namespace) == (LEASES, "other"), Fault("forbidden"), times=999
     )
     result = undone(world, "aa")
-    assert outcomes(result) == {"n1": "uncordoned", "n2": "failed"}
+    assert outcomes(result) == {"n1": "uncordoned", "n2": "held"}
     assert "Node n2: " in result.message
     assert "n1" not in result.message
 
