@@ -120,7 +120,7 @@ def test_a_run_whose_nodes_fail_together_blames_only_the_one_at_fault(world: Wor
     )
     result = undone(world, "aa")
     assert outcomes(result) == {"n1": "uncordoned", "n2": "held"}
-    assert "Node n2: " in result.message
+    assert "Node n2 " in result.message
     assert "n1" not in result.message
 
 
