@@ -5,7 +5,7 @@
 """What is left of a run whose playbook does not get to its end: noted by its calls, told as ``ansible-playbook`` ends.
 
 The notes are files in the folder that Ansible makes for this one ``ansible-playbook`` and deletes at its end. Only the
-main process has a terminal then, and none of it tells a plugin that it was interrupted.
+main process has a terminal then. A playbook that ends without an interrupt may leave its run to another one.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ import json
 import multiprocessing
 import os
 import pathlib
+import signal
 import subprocess
 import sys
+import threading
 import time
 import typing as t
 
@@ -54,13 +56,23 @@ def keep(noted: left.Note | None) -> None:
 
 
 def tell(display: t.Any) -> None:
-    """At the end of this process, let go of what unended runs hold, and say how to go on."""
-    if multiprocessing.parent_process() is None:
-        atexit.register(_tell, display, os.getpid())
+    """At the end of this process, if it was interrupted, let go of what unended runs hold, and say how to go on."""
+    if multiprocessing.parent_process() is None and threading.current_thread() is threading.main_thread():
+        asked = threading.Event()
+        before = signal.getsignal(signal.SIGINT)
+
+        def heed(number: int, frame: t.Any) -> None:
+            asked.set()
+            if callable(before):
+                before(number, frame)
+
+        if callable(before):
+            signal.signal(signal.SIGINT, heed)
+        atexit.register(_tell, display, os.getpid(), asked)
 
 
-def _tell(display: t.Any, pid: int) -> None:
-    if os.getpid() != pid:
+def _tell(display: t.Any, pid: int, asked: threading.Event) -> None:
+    if os.getpid() != pid or not asked.is_set():
         return
     for worker in multiprocessing.active_children():
         worker.join(_interrupts.WITHIN)
