@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import errors, lists
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import node_taints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import selectors
 
 EXPECTED = (
     "types of conditions with True or False, such as {'example.com/NetworkReady': 'True'} or Type=True,Other=False"
@@ -29,6 +29,6 @@ def read(name: str, value: t.Any) -> dict[str, str]:
     else:
         raise errors.BadOption(name, value, EXPECTED)
     found = {str(kind): str(status).strip().capitalize() for kind, status in pairs}
-    if not all(node_taints.is_qualified(kind) and status in ("True", "False") for kind, status in found.items()):
+    if not all(selectors.is_key(kind) and status in ("True", "False") for kind, status in found.items()):
         raise errors.BadOption(name, value, EXPECTED)
     return found

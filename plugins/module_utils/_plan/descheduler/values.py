@@ -14,7 +14,7 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import rules, schemas
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import node_taints, selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import selectors
 
 _NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)"
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -306,7 +306,7 @@ def _selector(value: t.Mapping[str, t.Any], path: str) -> rules.Faults:
     """What the API machinery (``LabelSelectorAsSelector``) validates of a label selector apart from its types."""
     labels, expressions = value.get("matchLabels"), value.get("matchExpressions")
     for key, label in labels.items() if isinstance(labels, dict) else ():
-        if not node_taints.is_qualified(key) or (isinstance(label, str) and not node_taints.is_label_value(label)):
+        if not selectors.is_key(key) or (isinstance(label, str) and not selectors.is_value(label)):
             where = _join(_join(path, "matchLabels"), key)
             yield rules.Fault("malformed", f"{key}={label} is not a valid label.", path=where)
     for index, given in enumerate(expressions if isinstance(expressions, list) else ()):
@@ -319,7 +319,7 @@ def _expression(expression: t.Mapping[str, t.Any], path: str) -> rules.Faults:
     key, operator, values = (expression.get(name) for name in ("key", "operator", "values"))
     if not is_set(key):
         yield rules.required(f"{path}.key")
-    elif isinstance(key, str) and not node_taints.is_qualified(key):
+    elif isinstance(key, str) and not selectors.is_key(key):
         yield rules.Fault("malformed", f"{shown(key)} is not a valid label key.", path=f"{path}.key")
     if not is_set(operator):
         yield replace(rules.required(f"{path}.operator"), remedy=f"Use one of {', '.join(_OPERATORS)}.")
@@ -330,7 +330,7 @@ def _expression(expression: t.Mapping[str, t.Any], path: str) -> rules.Faults:
     if operator in ("Exists", "DoesNotExist") and is_set(values):
         yield rules.Fault("forbidden", "Exists and DoesNotExist take no values.", "Remove them.", f"{path}.values")
     for word in values if isinstance(values, list) else ():
-        if isinstance(word, str) and not node_taints.is_label_value(word):
+        if isinstance(word, str) and not selectors.is_value(word):
             yield rules.Fault("malformed", f"{shown(word)} is not a valid label value.", path=f"{path}.values")
 
 

@@ -18,6 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     api_changes,
     names,
     objects,
+    selectors,
     taint_owners,
 )
 
@@ -51,9 +52,6 @@ DAEMON_TOLERATIONS: tuple[objects.Raw, ...] = (
 
 HOST_NETWORK_TOLERATION = _any("network-unavailable", "NoSchedule")
 
-_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
-_LABEL = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
-_PREFIX = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 _INTEGER = re.compile(r"-?[1-9][0-9]*|0")
 
 
@@ -186,27 +184,16 @@ def read(raws: t.Sequence[objects.Raw], state: str) -> tuple[tuple[DesiredTaint,
 
 
 def _faults(where: str, one: DesiredTaint) -> t.Iterator[Fault]:
-    if not is_qualified(one.key):
+    if not selectors.is_key(one.key):
         expected = "a key like dedicated or example.com/gpu (the name 63 characters at most, of letters, digits, -_.)"
         yield Fault(f"{where}.key", one.key, expected)
     elif one.key in (names.TAINT_KEY, names.WAITING):
         yield Fault(f"{where}.key", one.key, "another key: this one belongs to the maintenance itself")
-    if not is_label_value(one.value):
+    if not selectors.is_value(one.value):
         expected = "a label value: 63 characters at most, letters, digits, -_. and a letter or digit at both ends"
         yield Fault(f"{where}.value", one.value, expected)
     if one.effect not in EFFECTS and (one.effect or not one.absent):
         yield Fault(f"{where}.effect", one.effect, f"one of {', '.join(EFFECTS)}")
-
-
-def is_qualified(key: str) -> bool:
-    """Whether it can be the key of a taint or label: a name, or a domain, a slash and a name."""
-    prefix, slash, name = key.rpartition("/")
-    return bool(_NAME.fullmatch(name)) and (not slash or (len(prefix) <= 253 and bool(_PREFIX.fullmatch(prefix))))
-
-
-def is_label_value(value: str) -> bool:
-    """Whether it can be the value of a taint or label; the empty text can."""
-    return not value or bool(_NAME.fullmatch(value))
 
 
 def words(one: DesiredTaint) -> str:
