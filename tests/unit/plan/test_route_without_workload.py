@@ -18,6 +18,9 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import
     TOLERATES_ALL,
     Raw,
     budget,
+    claim,
+    mounts,
+    on_hosts,
     owned,
     pod,
     snapshot,
@@ -36,6 +39,7 @@ def daemon(**changes: t.Any) -> Raw:
 
 
 AGENT: Raw = {"metadata": {"name": "agent", "namespace": "shop", "uid": "uid-DaemonSet-agent"}, "spec": {}}
+LOCAL: Raw = {"metadata": {"name": "pv"}, "spec": {"local": {"path": "/disk"}, "nodeAffinity": on_hosts("n1")}}
 MIRROR = {names.MIRROR: "hash"}
 JOB = owned("Job", "import", "batch/v1")
 OPERATOR = owned("Database", "main", "example.org/v1")
@@ -77,6 +81,34 @@ OPERATOR = owned("Database", "main", "example.org/v1")
         pytest.param(snapshot(pods=[daemon()]), Choices(), "refuse", "daemonset_gone", id="daemonset gone"),
         pytest.param(
             snapshot(pods=[daemon()]), Choices(force=True), "evict", "daemonset_gone", id="daemonset gone, force"
+        ),
+        pytest.param(
+            snapshot(pods=[daemon(volumes=SCRATCH)]),
+            Choices(force=True),
+            "refuse",
+            "emptydir",
+            id="daemonset gone with emptyDir, force",
+        ),
+        pytest.param(
+            snapshot(pods=[daemon(volumes=SCRATCH)]),
+            Choices(force=True, delete_emptydir_data=True),
+            "evict",
+            "daemonset_gone",
+            id="daemonset gone with emptyDir, both",
+        ),
+        pytest.param(
+            snapshot(pods=[daemon(volumes=mounts("data"))], claims=[claim("data", "pv")], volumes=[LOCAL]),
+            Choices(force=True),
+            "refuse",
+            "local_volume",
+            id="daemonset gone with a local volume, force",
+        ),
+        pytest.param(
+            snapshot(pods=[daemon(phase="Failed", ready=False)], daemon_sets=[AGENT]),
+            Choices(ignore_daemonsets=False),
+            "evict",
+            "finished",
+            id="finished pod of a daemonset not ignored",
         ),
         pytest.param(
             snapshot(pods=[daemon(phase="Failed", ready=False)]),
@@ -264,9 +296,12 @@ def test_a_daemon_set_is_one_of_kubernetes(kind: str, api_version: str, code: st
     assert only(on_its_own(owner=owned(kind, "agent", api_version))).code == code
 
 
+@pytest.mark.parametrize("owner", [None, owned("DaemonSet", "agent")])
 @pytest.mark.parametrize(("volumes", "named"), [([], False), (SCRATCH, True)])
-def test_a_bare_pod_is_told_all_that_its_eviction_needs(volumes: list[Raw], named: bool) -> None:
-    plan = only(on_its_own(volumes=volumes))
+def test_a_pod_that_nothing_recreates_is_told_all_that_its_eviction_needs(
+    volumes: list[Raw], named: bool, owner: list[Raw] | None
+) -> None:
+    plan = only(on_its_own(volumes=volumes, owner=owner))
     assert "force: true" in plan.remedy
     assert ("delete_emptydir_data: true" in plan.remedy) is named
 

@@ -99,7 +99,7 @@ def _left_by_rule(case: cases.Case) -> pod_plan.PodPlan | None:
 
 
 def _daemon_set_in_the_way(case: cases.Case) -> pod_plan.PodPlan | None:
-    if _daemon_set_of(case) == "there" and not _stays_away(case):
+    if _daemon_set_of(case) == "there" and not _stays_away(case) and not case.pod.finished:
         why = "A pod of a DaemonSet cannot be moved, and ignore_daemonsets is false."
         return case.to("refuse", "daemonset", why, "Set ignore_daemonsets: true to leave such pods where they are.")
     return None
@@ -163,12 +163,15 @@ def _finished(case: cases.Case) -> pod_plan.PodPlan | None:
 
 
 def _daemon_set_gone(case: cases.Case) -> pod_plan.PodPlan | None:
-    if _daemon_set_of(case) != "gone":
+    if _daemon_set_of(case) != "gone" or case.choices.force:
         return None
-    if case.choices.force:
-        return _evictable(case, "daemonset_gone", "Its DaemonSet is gone; force allows its eviction.")
-    remedy = f"Delete the pod if nobody needs it, or set {option.options(force=True)}."
+    remedy = f"Delete the pod if nobody needs it, or set {_forced(case)}."
     return case.to("refuse", "daemonset_gone", "Its DaemonSet is gone: nothing would recreate it.", remedy)
+
+
+def _forced(case: cases.Case) -> str:
+    """The options without which a pod that nothing recreates is not evicted."""
+    return option.options(force=True, **({"delete_emptydir_data": True} if case.pod.empty_dirs else {}))
 
 
 def _waits_by_rule(case: cases.Case) -> pod_plan.PodPlan | None:
@@ -204,8 +207,7 @@ def _job(case: cases.Case) -> pod_plan.PodPlan | None:
 def _bare(case: cases.Case) -> pod_plan.PodPlan | None:
     if case.pod.owner is not None or case.choices.force:
         return None
-    needed = {"force": True, **({"delete_emptydir_data": True} if case.pod.empty_dirs else {})}
-    remedy = f"Move it by hand, or set {option.options(**needed)}."
+    remedy = f"Move it by hand, or set {_forced(case)}."
     return case.to("refuse", "bare_pod", "No controller owns it: nothing would recreate it.", remedy)
 
 
@@ -250,7 +252,9 @@ def _daemon_set_last(case: cases.Case) -> pod_plan.PodPlan | None:
     return _evictable(case, "daemonset_last", why)
 
 
-def _bare_with_consent(case: cases.Case) -> pod_plan.PodPlan | None:
+def _forced_out(case: cases.Case) -> pod_plan.PodPlan | None:
+    if _daemon_set_of(case) == "gone":
+        return _evictable(case, "daemonset_gone", "Its DaemonSet is gone; force allows its eviction.")
     if case.pod.owner is not None:
         return None
     return _evictable(case, "bare_pod", "No controller owns it; force allows its eviction for good.")
@@ -401,7 +405,7 @@ RULES: tuple[t.Callable[[cases.Case], pod_plan.PodPlan | None], ...] = (
     _local_volume,
     _daemon_set_last,
     _gang,
-    _bare_with_consent,
+    _forced_out,
     _scaled_down,
     _not_ready,
     _prepared,
