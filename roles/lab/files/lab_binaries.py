@@ -48,8 +48,7 @@ def folder(name: str, component: Mapping[str, Any], source: Path, cache: Path) -
     module = source / component.get("module", name)
     digest = hashlib.sha256()
     for part in (
-        (module / "go.mod").read_bytes(),
-        (module / "go.sum").read_bytes(),
+        *(file.read_bytes() for file in sorted(module.glob("go.*"))),
         component["ldflags"].encode(),
         f"{machine.sysname} {machine.machine}".encode(),
         *([json.dumps(component["crds"]).encode()] if "crds" in component else []),
