@@ -22,9 +22,19 @@ description:
 extends_documentation_fragment:
   - kubeops.node_maintenance.auth
   - kubeops.node_maintenance.attributes
-  - kubeops.node_maintenance.nodes
   - kubeops.node_maintenance.nodes.audit
 options:
+  nodes:
+    description:
+      - Names of the nodes, as a list or as a string separated by commas, spaces or newlines.
+      - Exactly one of O(nodes) and O(node_selector) is required.
+    type: list
+    elements: str
+    aliases: [name]
+  node_selector:
+    description:
+      - A label selector of the nodes, such as V(pool=blue) or V(pool!=blue,gpu). The call fails if it matches no node.
+    type: str
   state:
     description:
       - V(present) sets the taints and leaves all others.
@@ -47,7 +57,7 @@ options:
     description:
       - The taints, each as a mapping or in the syntax of C(kubectl taint), such as V(dedicated=gpu:NoSchedule), or
         V(dedicated:NoSchedule-) to remove it. A string may hold several, separated by commas. Each combination of key
-        and effect may be listed once.
+        and effect may be listed once. An empty entry is an error.
       - C(key) is a name, with or without a domain prefix, such as V(dedicated) or V(example.com/gpu). It is required.
         C(maintenance.kubeops.io/in-progress) and C(maintenance.kubeops.io/waiting) belong to the maintenance itself and
         are refused. The message of a node names an outdated key, C(node.alpha.kubernetes.io/notReady) or
@@ -98,7 +108,7 @@ EXAMPLES = r"""
 
 - name: Keep pods that do not need special hardware off these nodes if possible
   kubeops.node_maintenance.node_taint:
-    nodes: gpu-1, gpu-2, gpu-3
+    node_selector: hardware=gpu
     taints:
       - key: special
         value: true

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import errors, lists
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import errors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import node_taints
 
 
@@ -27,7 +28,11 @@ def read(name: str, value: t.Any, state: str = "present") -> list[dict[str, t.An
         if isinstance(item, t.Mapping):
             raws.append({str(key): each for key, each in item.items() if each not in (None, "")})
         else:
-            raws += [_mapping(word, state) for word in lists.names(item)]
+            words = _words(str(item))
+            # With ``exact``, a variable that turned out to be empty would remove all taints.
+            if not words and not isinstance(value, str):
+                raise errors.BadOption(name, list(items), "taints without an empty one; [] if no taint is meant")
+            raws += [_mapping(word, state) for word in words]
     faults = [
         (f"{name}[{index}]", raw, "only key, value, effect and state")
         for index, raw in enumerate(raws)
@@ -38,6 +43,17 @@ def read(name: str, value: t.Any, state: str = "present") -> list[dict[str, t.An
     if faults:
         raise errors.BadOptions((where, given, text.replace("taints[", f"{name}[")) for where, given, text in faults)
     return raws
+
+
+def _words(text: str) -> tuple[str, ...]:
+    """The taints of a text, between commas or white space; a key with a space in it stays whole, and is refused."""
+    parts = (part.strip() for part in re.split(r"[,\n]", text))
+    return tuple(dict.fromkeys(word for part in parts for word in _between_spaces(part)))
+
+
+def _between_spaces(part: str) -> t.Sequence[str]:
+    words = part.split()
+    return words if ":" not in part or all(":" in word or word.endswith("-") for word in words) else [part]
 
 
 def _mapping(word: str, state: str) -> dict[str, t.Any]:

@@ -31,6 +31,9 @@ def desired(taints: object, state: str = "present") -> list[str]:
         (["a:NoSchedule", {"key": "b", "state": "absent"}], "present", ["a:NoSchedule", "b-"]),
         ([{"key": "a", "value": True, "effect": "NoSchedule"}], "present", ["a=true:NoSchedule"]),
         ("dedicated", "absent", ["dedicated-"]),
+        ("dedicated gpu", "absent", ["dedicated-", "gpu-"]),
+        ("a:NoSchedule b- c:NoExecute", "present", ["a:NoSchedule", "b-", "c:NoExecute"]),
+        ("a:NoSchedule\nb=c:NoExecute", "present", ["a:NoSchedule", "b=c:NoExecute"]),
         ("dedicated=gpu:NoSchedule", "absent", ["dedicated=gpu:NoSchedule-"]),
         ([{"key": "dedicated"}], "absent", ["dedicated-"]),
         ("dedicated=gpu:NoSchedule", "exact", ["dedicated=gpu:NoSchedule"]),
@@ -50,6 +53,11 @@ def test_taints_are_read_in_kubectls_syntax_and_as_mappings(taints: object, stat
         ([{"effect": "NoSchedule"}], "present", "taints[0].key: '' cannot be used"),
         ([{"key": "a", "effect": "NoSchedule", "state": "gone"}], "present", "only key, value, effect and state"),
         ([7], "present", "taints[0].effect"),
+        (["bad key=1:NoSchedule"], "present", "taints[0].key: 'bad key'"),
+        (["bad key=1:NoSchedule"], "absent", "taints[0].key: 'bad key'"),
+        ([""], "exact", "taints: [''] cannot be used"),
+        ([" "], "absent", "taints: [' '] cannot be used"),
+        (["a:NoSchedule", ","], "exact", "taints: ['a:NoSchedule', ','] cannot be used"),
     ],
 )
 def test_wrong_taints_are_told_before_a_request(taints: list[t.Any], state: str, said: str) -> None:

@@ -290,3 +290,24 @@ def test_no_execute_needs_a_word_that_is_not_said_by_default(cluster: Make) -> N
     wishes, _faults = node_taints.read([raw("a:NoExecute")], "present")
     result = found.call(TaintOptions("present", found.names, wishes))
     assert [finding["code"] for finding in result["findings"]] == ["no_execute_refused"]
+
+
+def test_a_selector_stands_for_the_nodes_that_it_matches(cluster: Make) -> None:
+    found = cluster(n1=[], n2=["old:NoSchedule"], n3=[])
+    for name in ("n1", "n2"):
+        found.world.patch(kinds.NODES, name, {"metadata": {"labels": {"pool": "blue"}}})
+    wishes, _faults = node_taints.read([raw("a:NoSchedule")], "present")
+    result = found.call(TaintOptions("present", (), wishes, node_selector="pool=blue"))
+    assert outcomes(result) == {"n1": "present", "n2": "present"}
+    assert [found.words(name) for name in ("n1", "n2", "n3")] == [
+        ["a:NoSchedule"],
+        ["old:NoSchedule", "a:NoSchedule"],
+        [],
+    ]
+
+
+def test_a_selector_that_matches_no_node_is_told(cluster: Make) -> None:
+    wishes, _faults = node_taints.read([raw("a:NoSchedule")], "present")
+    with pytest.raises(StopRun) as stopped:
+        cluster(n1=[]).call(TaintOptions("present", (), wishes, node_selector="pool=blue"))
+    assert stopped.value.reason.code == "selector_matches_nothing"

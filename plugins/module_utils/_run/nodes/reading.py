@@ -9,7 +9,7 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, scopes, snapshots
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import preflight
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import planning, preflight
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, by_name, context
 
 
@@ -23,6 +23,23 @@ def nodes(ctx: context.Context, wanted: t.Collection[str]) -> tuple[dict[str, ob
         found = {raw["metadata"]["name"]: raw for raw in ctx.cluster.items(kinds.NODES, patience=act.PATIENCE).items}
         whole = True
     return found, len(found) if whole else scopes.FEW * scopes.SPARSE
+
+
+def selected(ctx: context.Context, wanted: t.Sequence[str], selector: str = "") -> tuple[dict[str, objects.Raw], int]:
+    """The nodes of these names, or those that the label selector matches; and how many the cluster has at least.
+
+    Raises:
+        StopRun: one of the names is unknown, or the selector matches no node.
+    """
+    if selector:
+        listed = ctx.cluster.items(kinds.NODES, labels=selector, patience=act.PATIENCE).items
+        if not listed:
+            first = planning.nothing_selected(selector)
+            raise context.StopRun(first.code, first.message, first.remedy, first.object)
+        return {raw["metadata"]["name"]: raw for raw in listed}, len(listed)
+    found, among = nodes(ctx, wanted)
+    refuse_unknown({name: objects.Node.of(raw) for name, raw in found.items()}, wanted)
+    return {name: found[name] for name in dict.fromkeys(wanted)}, among
 
 
 def result(entries: list[dict[str, t.Any]], **more: t.Any) -> context.Result:

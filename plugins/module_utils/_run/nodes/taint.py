@@ -29,13 +29,17 @@ State = t.Literal["present", "absent", "exact"]
 
 @dataclass(frozen=True, slots=True)
 class TaintOptions:
-    """Options of the module; ``taints`` are valid; ``keep`` has keys that ``exact`` leaves, ``example.com/*`` too."""
+    """Options of the module; ``taints`` are valid; ``keep`` has keys that ``exact`` leaves, ``example.com/*`` too.
+
+    The nodes are those of these names, or without any those that the label selector ``node_selector`` matches.
+    """
 
     state: State
     nodes: tuple[str, ...]
     taints: tuple[node_taints.DesiredTaint, ...]
     allow_no_execute: bool = False
     keep: tuple[str, ...] = ()
+    node_selector: str = ""
 
 
 @dataclass
@@ -75,12 +79,11 @@ def taint(ctx: context.Context, options: TaintOptions) -> context.Result:
     """Bring the taints of every node to what is wanted.
 
     Raises:
-        StopRun: there is no such node; nothing was written.
+        StopRun: there is no such node, or none that the selector matches; nothing was written.
         ClusterError: the API server cannot be reached, or refuses to list nodes or pods; nothing was written.
     """
-    found, among = reading.nodes(ctx, options.nodes)
-    reading.refuse_unknown({name: objects.Node.of(raw) for name, raw in found.items()}, options.nodes)
-    tasks = [_Task(name, found[name]) for name in dict.fromkeys(options.nodes)]
+    found, among = reading.selected(ctx, options.nodes, options.node_selector)
+    tasks = [_Task(name, raw) for name, raw in found.items()]
     for task in tasks:
         _plan(options, task)
     harsh = [task for task in tasks if task.harsh]
