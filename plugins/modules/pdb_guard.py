@@ -28,6 +28,8 @@ options:
     description:
       - V(present) prepares the pods; the nodes must be out of service, see M(kubeops.node_maintenance.node_cordon).
         V(absent) undoes it.
+      - In check mode a node need not be out of service yet, because an earlier task only predicted that; the message of
+        the node says so.
     type: str
     choices: [present, absent]
     default: present

@@ -196,7 +196,9 @@ def drained(world: World, *, check: bool = False, nodes: tuple[str, ...] = ("n1"
 def test_check_mode_needs_no_record_and_records_nothing() -> None:
     with World([manifests.node("n1")]) as world:
         result, ctx = drained(world, check=True)
-        assert result.data["nodes"][0]["outcome"] == "drained"
+        node = result.data["nodes"][0]
+        assert node["outcome"] == "drained"
+        assert "not_in_maintenance" in node["message"], "what the real call would do"
         assert (ctx.changes, [sent for sent in world.log if sent.request.writes]) == ([], [])
 
 

@@ -96,6 +96,17 @@ def test_check_mode_predicts_the_protection(cordoned: Saved) -> None:
     assert shown[0] == shown[1] == {"a": (1, 2), "b": (1, 2), "web": (8, 8)}
 
 
+def test_check_mode_tells_what_happens_on_a_node_that_is_not_cordoned(cordoned: Saved) -> None:
+    with World.of(cordoned) as world:
+        for name in homes(world):
+            world.patch(kinds.NODES, name, {"metadata": {"annotations": {names.RECORD: None}}})
+        predicted, _said = called(world, check=True)
+        real, _made = called(world)
+    assert set(outcomes(real).values()) == {"not_in_maintenance"}
+    assert all("not_in_maintenance" in node["message"] for node in predicted.data["nodes"])
+    assert workloads(predicted)["a"] == "raised", "an earlier task may only have predicted the cordon"
+
+
 def test_what_a_protection_costs(cordoned: Saved) -> None:
     with World.of(cordoned) as world:
         called(world)

@@ -79,6 +79,13 @@ def test_check_mode_lists_what_would_be_called(one: Called, state: str, shown: l
     assert one.calls == []
 
 
+@pytest.mark.parametrize(("check", "outcome"), [(True, "ok"), (False, "not_in_maintenance")])
+def test_check_mode_tells_what_happens_on_a_node_that_is_not_cordoned(one: Called, check: bool, outcome: str) -> None:
+    one.world.patch(kinds.NODES, "n1", {"metadata": {"annotations": {names.RECORD: None}}})
+    (node,) = one.call("called", rule("a"), check=check).data["nodes"]
+    assert (node["outcome"], "not_in_maintenance" in node["message"] or not check) == (outcome, True)
+
+
 def due(one: Called, *rules: hooks.Rule) -> list[Raw]:
     return list(one.call("listed", *rules).data["hooks"])
 

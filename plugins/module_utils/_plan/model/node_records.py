@@ -151,6 +151,11 @@ _FIELDS = tuple(one.name for one in fields(Record))
 _LATER = ("conditions", "hooks", "moved", "awaits", "volumes")
 
 
+def presumed(name: str) -> str:
+    """What check mode adds for a node without a record, which an earlier task may only have predicted."""
+    return f"Node {name} is not cordoned yet: without node_cordon before it, this call would fail (not_in_maintenance)."
+
+
 def record_of(node: objects.Node) -> Record | None:
     """The node's record, ``None`` without one.
 

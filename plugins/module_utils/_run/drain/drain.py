@@ -17,6 +17,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     hooks,
     indexes,
+    node_records,
     objects,
     operators,
     outcomes,
@@ -200,6 +201,7 @@ class _Drain:
 
     def _predict(self, site: node_drains.NodeDrain) -> None:
         self.hooks.predict(site)
+        presumed = "" if site.record else f" {node_records.presumed(site.name)}"
         delete = self.options.choices.disable_eviction
         for move in site.left():
             if move.plan.route == "evict":
@@ -211,14 +213,15 @@ class _Drain:
                     self.jobs.predicted(move)
         if site.selected_only:
             site.outcome = outcomes.DrainOutcome.SELECTED_GONE
-            site.message = f"Node {site.name} would lose the selected pods."
+            site.message = f"Node {site.name} would lose the selected pods.{presumed}"
             return
         proven = site.drained(site.node, site.record) if site.node and site.record else None
         shown = node_drains.predicted(self.ctx, site, self.live.raw_node(site.name))
         for change in (*shown[:-1], self.debts.predicted(site), proven, *shown[-1:]):
             if change:
                 act.apply(self.ctx, change)
-        site.outcome, site.message = outcomes.DrainOutcome.DRAINED, f"Node {site.name} would be drained."
+        site.outcome = outcomes.DrainOutcome.DRAINED
+        site.message = f"Node {site.name} would be drained.{presumed}"
 
     def _fenced(self, todo: list[node_drains.NodeDrain]) -> None:
         """First those whose machines are off: their pods and volumes only have to be released."""

@@ -82,6 +82,8 @@ def call_hooks(ctx: context.Context, options: HookOptions) -> context.Result:
     for site in going:
         if site.outcome is None:
             site.end(outcomes.HookOutcome.OK, "nothing of its hooks has failed")
+            if site.record is None:
+                site.message = f"{site.message}. {node_records.presumed(site.name)}"
     entries = [outcomes.entry(site.name, site.outcome, site.message) for site in sites.values()]
     return reading.result(entries, hooks=due)
 

@@ -119,6 +119,8 @@ def _present(work: guard_call.GuardCall, options: GuardOptions) -> None:
         site = work.sites[name]
         site.outcome = outcomes.GuardOutcome.PROTECTED if done else outcomes.GuardOutcome.ALREADY_PROTECTED
         site.message = f"The pods of node {name} are protected."
+        if site.record is None:
+            site.message = f"{site.message} {node_records.presumed(name)}"
 
 
 def _protect(work: guard_call.GuardCall, options: GuardOptions, nodes: list[str]) -> None:
