@@ -11,7 +11,9 @@ import re
 import typing as t
 from pathlib import Path
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import pod_plan
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import outcomes, pod_plan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead, devices, tolerant
 
 HERE = Path(__file__).parents[3]
@@ -43,15 +45,15 @@ SAYING = (
 NAMING = {"to": 1, "_evictable": 1, "Finding": 0, "Reason": 0, "_finding": 0, "_blocker": 0, "of_node": 1}
 
 
-def said() -> set[str]:
+def said(files: t.Iterable[str] = SAYING, naming: t.Mapping[str, int] = NAMING) -> set[str]:
     """Every code that the sources hand to a plan or a finding as a word."""
     found = set[str]()
-    for file in SAYING:
+    for file in files:
         for call in ast.walk(ast.parse((UTILS / file).read_text())):
             if not isinstance(call, ast.Call):
                 continue
             name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-            place = NAMING.get(name)
+            place = naming.get(name)
             if place is not None and len(call.args) > place and isinstance(call.args[place], ast.Constant):
                 found.add(str(t.cast("ast.Constant", call.args[place]).value))
     return found
@@ -80,3 +82,43 @@ def test_what_has_to_be_asked_for_is_off() -> None:
     on = [field.name for field in dataclasses.fields(default) if getattr(default, field.name) is True]
     assert on == ["ignore_daemonsets"]
     assert default.operator_budget_wait == 600
+
+
+PAGES = HERE / "docs/docsite/rst"
+ELSEWHERE = {
+    # Codes of these wings are told by their own modules, and documented there.
+    "jobs": [
+        "docs/docsite/rst/koordinator_jobs.rst",
+        "docs/docsite/rst/guide_troubleshooting.rst",
+        "plugins/modules/pod_migration_job.py",
+    ],
+    "descheduler": ["docs/docsite/rst/descheduler_rules.rst", "plugins/modules/descheduler_config.py"],
+}
+
+
+# Why a pod gets no job, and that a surge has nothing to do any more: others show the message alone.
+UNSHOWN = {"eviction_policy", "mode", "object_limiter", "workload_gone"}
+
+
+def told_by(wing: str) -> set[str]:
+    """Every code that the sources of a wing in both layers hand to a reason as a word."""
+    files = [file for layer in ("_plan", "_run") for file in (UTILS / layer / wing).glob("*.py")]
+    return said((str(file.relative_to(UTILS)) for file in files), {**NAMING, "StopRun": 0})
+
+
+def wings() -> set[str]:
+    return {path.name for layer in ("_plan", "_run") for path in (UTILS / layer).iterdir() if path.is_dir()}
+
+
+def test_the_page_of_all_codes_has_every_code_of_a_finding() -> None:
+    page = set(re.findall(r"^``(\w+)``$", (PAGES / "guide_troubleshooting.rst").read_text(), re.MULTILINE))
+    # pdb_guard makes findings of the outcomes of workloads that failed.
+    failures = {each.value for each in outcomes.WorkloadOutcome if each.failed}
+    told = failures.union(*(told_by(wing) for wing in wings() - set(ELSEWHERE))) - UNSHOWN
+    assert told - page == set()
+
+
+@pytest.mark.parametrize("wing", ELSEWHERE)
+def test_codes_of_other_modules_are_in_their_documentation(wing: str) -> None:
+    text = "\n".join((HERE / path).read_text() for path in ELSEWHERE[wing])
+    assert {code for code in told_by(wing) if f"``{code}``" not in text and f"V({code})" not in text} == set()
