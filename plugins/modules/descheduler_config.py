@@ -256,8 +256,8 @@ findings:
     code:
       description:
         - V(unknown_deployment), V(not_mounted), V(no_config), V(jobs_running), V(pods_stay), V(changed_meanwhile),
-          V(no_dry_run_account), V(missing_permission), V(immutable), V(deployment_paused), V(bad_journal), V(not_allowed),
-          V(namespace_missing), V(held), V(adopted_by) or V(lock_unsure).
+          V(no_dry_run_account), V(missing_permission), V(immutable), V(deployment_paused), V(bad_journal),
+          V(not_allowed), V(namespace_missing), V(held), V(adopted_by) or V(lock_unsure).
       type: str
     object: {description: The object concerned., type: str}
 version:
