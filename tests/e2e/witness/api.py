@@ -79,6 +79,28 @@ def target_of(kubeconfig: Path, context: str = "") -> Target:
     return Target(url.scheme, url.hostname or "", port, user.get("token", ""), tls)
 
 
+def credentials(kubeconfig: Path, folder: Path) -> dict[str, str]:
+    """The server, and the files with `ca`, `cert`, `key` and `token`, for programs that read no kubeconfig."""
+    config = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))
+    chosen = _named(config["contexts"], config["current-context"])["context"]
+    cluster = _named(config["clusters"], chosen["cluster"])["cluster"]
+    user = _named(config["users"], chosen["user"])["user"] or {}
+    texts = {
+        "ca": _pem(cluster, "certificate-authority", kubeconfig.parent),
+        "cert": _pem(user, "client-certificate", kubeconfig.parent),
+        "key": _pem(user, "client-key", kubeconfig.parent),
+        "token": user.get("token", ""),
+    }
+    found = {"server": cluster["server"]}
+    for name, text in texts.items():
+        if text:
+            file = folder / f"credentials.{name}"
+            file.touch(mode=0o600)
+            file.write_text(text, encoding="utf-8")
+            found[name] = str(file)
+    return found
+
+
 def _named(entries: list[Json], name: str) -> Json:
     return next(entry for entry in entries if entry["name"] == name)
 
