@@ -67,7 +67,7 @@ options:
   allow_interruption:
     description:
       - Whether to interrupt pods that cannot be moved without interruption (a StatefulSet of one, a C(Recreate)
-        Deployment, a volume that only one node can mount).
+        Deployment, a volume that only one node can mount, or a second pod that fits on no other node).
       - The owner of a workload can allow the same with the annotation
         C(maintenance.kubeops.io/allow-interruption=true). Neither overrides a budget.
     type: bool

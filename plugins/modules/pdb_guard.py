@@ -40,8 +40,8 @@ options:
     default: true
   allow_interruption:
     description:
-      - Whether the drain may interrupt workloads whose replicas somebody resets while their second pod starts, such as
-        the operator of the custom resource that owns a Deployment. Without it, such a workload fails.
+      - Whether the drain may interrupt workloads of one replica whose second pod does not come to serve, because it
+        fits on no other node, is refused, or somebody resets the replicas. Without it, such a workload fails.
       - The owner of a workload can allow the same with the annotation
         C(maintenance.kubeops.io/allow-interruption=true). Neither overrides a budget.
     type: bool
@@ -110,7 +110,7 @@ workloads:
         - V(given_back) - its state before the surge is restored.
         - V(given_back_in_part) - its surge continues for other nodes.
         - V(kept) - its surge is undone, except for what somebody else changed meanwhile.
-        - V(interruption_allowed) - somebody reset its replicas; as it may be interrupted, its pods are evicted.
+        - V(interruption_allowed) - no second pod came to serve; as it may be interrupted, its pod is evicted.
         - V(unguarded) - its guard was removed.
         - V(adopted_by), a failure - another run has its surge or its nodes now.
         - V(bad_surge), a failure - the record of its surge cannot be read.

@@ -63,13 +63,44 @@ def test_a_pod_that_has_finished_has_no_successor_and_takes_no_room_for_one(phas
     assert found["serving"].target == "n2"
 
 
-@pytest.mark.parametrize("route", ["evict", "swap", "job"])
+@pytest.mark.parametrize("route", ["evict", "job"])
 def test_what_fits_nowhere_is_warned_of(route: pod_plan.Route) -> None:
     plans, found = made([node("n1"), node("n2", "1")], [pod("a", "n1")], [("n1",)], route)
     (finding,) = findings.findings(SNAPSHOT, plans, found, [("n1",)])
     assert (finding.code, finding.severity, finding.object) == ("fits_nowhere", "warning", str(WEB))
     assert "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable." in finding.message
     assert "Add a node" in finding.remedy
+
+
+INTERRUPTIONS: list[tuple[t.Any, str, str, bool]] = [
+    ("", "no_room", "blocker", False),
+    ("possible", "no_room", "blocker", True),
+    ("allowed", "fits_nowhere", "warning", False),
+]
+
+
+@pytest.mark.parametrize(("interruption", "code", "severity", "offered"), INTERRUPTIONS)
+def test_a_swap_without_room_for_a_second_pod_is_a_blocker_until_its_interruption_is_allowed(
+    interruption: t.Any, code: str, severity: str, offered: bool
+) -> None:
+    plans, found = made([node("n1"), node("n2", "1")], [pod("a", "n1")], [("n1",)], "swap")
+    plans = [dataclasses.replace(plan, interruption=interruption) for plan in plans]
+    (finding,) = findings.findings(SNAPSHOT, plans, found, [("n1",)])
+    assert (finding.code, finding.severity, finding.object) == (code, severity, str(WEB))
+    assert "0/2 nodes are available: 1 Insufficient cpu" in finding.message
+    assert ("allow_interruption: true" in finding.remedy) is offered
+    (grown,) = findings.findings(SNAPSHOT, plans, found, ())
+    assert grown.severity == "warning", "a node autoscaler makes room"
+
+
+def test_no_swap_preempts_others() -> None:
+    pods = [pod("a", "n1", priority=9), pod("low", "n2")]
+    plans, found = made([node("n1"), node("n2")], pods, [("n1",)], "swap")
+    (finding,) = findings.findings(SNAPSHOT, plans, found, [("n1",)])
+    assert (finding.code, finding.severity) == ("preempts", "blocker")
+    plans = [dataclasses.replace(plan, interruption="allowed") for plan in plans]
+    (finding,) = findings.findings(SNAPSHOT, plans, found, [("n1",)])
+    assert (finding.code, finding.severity) == ("preempts", "warning")
 
 
 def test_a_swap_for_which_others_leave_no_room_says_so() -> None:

@@ -73,10 +73,10 @@ def test_a_pod_that_fits_nowhere_is_warned_of_in_the_schedulers_words(build: Bui
     assert (moved["fits"], moved["target"]) == (False, None)
     said = "0/3 nodes are available: 1 node(s) were unschedulable, 2 node(s) didn't match Pod's node affinity/selector."
     assert moved["forecast"] == said
-    (finding,) = (one for one in result.data["findings"] if one["code"] == "fits_nowhere")
-    assert (finding["severity"], finding["object"]) == ("warning", "Deployment shop/bound")
+    (finding,) = (one for one in result.data["findings"] if one["code"] == "no_room")
+    assert (finding["severity"], finding["object"]) == ("blocker", "Deployment shop/bound")
     assert said in finding["message"]
-    assert result.data["feasible"]
+    assert not result.data["feasible"]
 
 
 def claim() -> Raw:

@@ -13,9 +13,11 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import reasons
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import swap
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_machine import Surging
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.play import recorded, wanted
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.world import World
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.halves import Play
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 
 
 @pytest.fixture
@@ -220,6 +222,37 @@ def test_what_may_be_a_moments_is_given_one(
         play.step()
     assert play.case.outcome == outcome
     assert not outcome or (play.case.state, play.case.message, play.case.remedy) == ("undo", "so it is", "Do it.")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "surge_not_starting",
+        "surge_on_leaving_node",
+        "surge_preempts",
+        "surge_refused",
+        "surge_reverted",
+        "surge_unschedulable",
+        "surge_denied",
+    ],
+)
+def test_whatever_keeps_a_second_pod_from_serving_consent_gets_by(
+    world: World, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    play = Play(world)
+    me = play.ctx.run
+    assert me is not None
+    play.surging = Surging(play.ctx, me, 2.0, play.plan, play.fence, ["n1"], [play.case], allow_interruption=True)
+    if code == "surge_denied":
+        play.me.faults.when(lambda request: request.resource == "deployments.apps/scale", Fault("forbidden"), times=100)
+    else:
+        why = reasons.Reason(code, "so it is", "Do it.")
+        monkeypatch.setattr(swap, "blocked", lambda *_all: why)
+        monkeypatch.setattr(swap, "settled", lambda *_all: "")
+    play.rounds(120)
+    assert (state(play), play.case.outcome) == ("undone", "interruption_allowed")
+    assert recorded(world).stage == "reverted"
+    assert (world.replicas, world.least_ready) == (1, 1)
 
 
 def test_what_was_blocked_for_a_moment_begins_to_count_anew(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

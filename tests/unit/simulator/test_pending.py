@@ -20,6 +20,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults im
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.nodes import READY, START
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.object_rules import DENIES
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.test_whole import traces
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.whole import Input, Outcome, maintain, recover
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor, World
 
@@ -130,6 +131,31 @@ def test_pods_that_can_never_leave_for_lack_of_room_give_their_node_back() -> No
         assert list(outcome.failed) == ["n1"]
         assert (drained(outcome)["outcome"], evictions(world)) == ("no_room", 2)
         assert (ready(world), step(world)) == (4, "")
+
+
+@pytest.mark.parametrize("of_owner", [None, False, True])
+def test_a_single_replica_that_only_its_node_takes(of_owner: bool | None) -> None:
+    """Without consent it is a blocker of the plan, with it the pod is down until its node is back."""
+    home = {"nodeSelector": {"kubernetes.io/hostname": "n1"}}
+    web = manifests.deployment("web", 1, **home)
+    web["metadata"]["annotations"] = {names.ALLOW_INTERRUPTION: "true"} if of_owner else {}
+    seen, work = seen_by_tasks()
+    with World([manifests.node("n1"), manifests.node("n2"), web]) as world:
+        world.settle()
+        outcome = run(world, Input(("n1",), work=work, choices=Choices(allow_interruption=of_owner is False)))
+        found = {call: result.data.get("findings", ()) for call, result in outcome.calls}
+        (told,) = [one for one in found["plan"] if one["object"] == "Deployment shop/web"]
+        if of_owner is None:
+            assert (told["code"], told["severity"], len(outcome.wrong)) == ("no_room", "blocker", 1)
+            assert "maintain_allow_interruption" in told["remedy"]
+            assert not any(sent.request.writes for sent in world.log)
+            return
+        assert (told["code"], told["severity"]) == ("fits_nowhere", "warning")
+        assert outcome.ok, (outcome.failed, outcome.wrong)
+        assert (evictions(world), seen, ready(world)) == (1, [0], 1)
+        (raised,) = [one for call, result in outcome.calls if call == "present" for one in result.data["workloads"]]
+        assert raised["outcome"] == "interruption_allowed"
+        assert traces(world) == []
 
 
 def test_too_little_room_that_is_known_is_a_blocker_before_the_first_write() -> None:

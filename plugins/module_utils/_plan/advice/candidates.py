@@ -49,15 +49,17 @@ class Problem:
 
 
 def problems(plan: planning.Plan) -> tuple[Problem, ...]:
-    """All of them, blockers first."""
+    """All of them, blockers first; not the pods that may be down until their node is back."""
     found = [finding for finding in plan.findings if finding.severity == "blocker"]
     found += [finding for finding in plan.findings if finding.code == "fits_nowhere"]
-    return tuple(Problem(one.code, one.object, one.nodes, _plans(plan, one)) for one in found)
+    told = [Problem(one.code, one.object, one.nodes, _plans(plan, one)) for one in found]
+    return tuple(one for one in told if not one.plans or any(p.interruption != "allowed" for p in one.plans))
 
 
 def _plans(plan: planning.Plan, finding: reasons.Finding) -> tuple[pod_plan.PodPlan, ...]:
-    if finding.code == "fits_nowhere":
-        unplaced = (one for one in plan.draft.plans if (f := plan.placed.get(one.pod.uid)) and f.fits is False)
+    if finding.code in ("fits_nowhere", "no_room", "preempts"):
+        foreseen = ((one, plan.placed.get(one.pod.uid)) for one in plan.draft.plans)
+        unplaced = [one for one, f in foreseen if f and (f.fits is False or f.victims)]
         return tuple(one for one in unplaced if placement.described(plan.placed[one.pod.uid]) in finding.message)
     same = (one for one in plan.draft.plans if one.code == finding.code)
     return tuple(one for one in same if finding.code == "gang" or finding.object == str(one.workload or one.pod.ref))
@@ -117,7 +119,7 @@ def _blocks(now: changes.Situation, budget: objects.Budget) -> bool:
 
 
 def _consent(now: changes.Situation, problem: Problem) -> list[changes.Change]:
-    refused = [plan for plan in problem.plans if plan.route == "refuse"]
+    refused = [plan for plan in problem.plans if plan.route == "refuse" or plan.interruption == "possible"]
     if problem.code in LASTING or not refused:
         return []
     text = "Allow interruptions: what cannot be moved without one is down until it serves elsewhere."

@@ -129,7 +129,7 @@ class WorkloadOutcome(Outcome):
     KEPT = "kept", "its surge is undone, except for what somebody else changed meanwhile"
     INTERRUPTION_ALLOWED = (
         "interruption_allowed",
-        "somebody reset its replicas; as it may be interrupted, its pods are evicted",
+        "no second pod came to serve; as it may be interrupted, its pod is evicted",
     )
     UNGUARDED = "unguarded", "its guard was removed"
     ADOPTED_BY = _failure("adopted_by", "another run has its surge or its nodes now")

@@ -65,7 +65,8 @@ class PodPlan:
 
     ``workload`` is the top controller, or the pod's own if that is unknown. ``budgets`` are those that the API server
     checks for an eviction; ``guarded``: there is none, and a guard of ours has to exist first. ``tolerant``: neither
-    cordon nor taint keeps the pod from coming back. ``manner`` is what rules say of how it leaves.
+    cordon nor taint keeps the pod from coming back. ``manner`` is what rules say of how it leaves. ``interruption``:
+    whether the only pod of a workload, which is swapped, may be evicted where no second one comes to serve.
     """
 
     pod: objects.Pod
@@ -78,6 +79,7 @@ class PodPlan:
     guarded: bool = False
     tolerant: bool = False
     manner: pod_rules.Manner = pod_rules.NONE
+    interruption: t.Literal["", "possible", "allowed"] = ""
 
     @property
     def why(self) -> reasons.Reason:

@@ -25,12 +25,12 @@ def findings(
 ) -> list[reasons.Finding]:
     """Pods that fit nowhere, and those for which others would be preempted: one for each workload and reason.
 
-    It is a blocker where too few would be left of them until their nodes are back, else a warning: then the drain does
-    not wait for them. The cluster may have room by the time, and a swap without room is given back. Without ``waves``
+    It is a blocker where too few would be left of them until their nodes are back, and for a swap, which needs a second
+    pod, unless its interruption was allowed; else a warning: then the drain does not wait for them. Without ``waves``
     all of them are waited for.
     """
-    groups: dict[tuple[str, str, str], list[pod_plan.PodPlan]] = {}
-    plans = list(plans)
+    groups: dict[tuple[str, reasons.Severity, str, str], list[pod_plan.PodPlan]] = {}
+    plans, waves = list(plans), list(waves)
     gaps = [
         gap for _wave, some in pod_plan.by_wave(unplaced(plans, found), waves) for gap in pending.gaps(snapshot, some)
     ]
@@ -41,8 +41,9 @@ def findings(
         if one is None or plan.pod.uid in told or (one.fits is not False and not one.victims):
             continue
         subject = str(plan.workload or plan.pod.ref)
-        code = "preempts" if one.victims else "fits_nowhere"
-        groups.setdefault((code, subject, described(one)), []).append(plan)
+        stuck = bool(waves) and plan.route == "swap" and plan.interruption != "allowed"
+        code = "preempts" if one.victims else "no_room" if stuck else "fits_nowhere"
+        groups.setdefault((code, "blocker" if stuck else "warning", subject, described(one)), []).append(plan)
     short = {plan.pod.uid for gap in gaps for plan in gap.plans}
     return [
         *(_blocker(gap, found) for gap in blocked),
@@ -69,6 +70,7 @@ def described(one: forecast.Forecast) -> str:
 
 def _finding(
     code: str,
+    severity: reasons.Severity,
     subject: str,
     text: str,
     group: t.Sequence[pod_plan.PodPlan],
@@ -77,6 +79,8 @@ def _finding(
 ) -> reasons.Finding:
     nodes = tuple(dict.fromkeys(plan.pod.node for plan in group))
     where = _where(subject, group)
+    if severity == "blocker":
+        return _stuck(code, subject, f"{where}: {text}", group, found[group[0].pod.uid])
     if code == "preempts":
         remedy = "Free room for them first, or accept that pods of lower priority are deleted."
         return reasons.Finding("preempts", f"{where}: {text}", remedy, "warning", subject, nodes)
@@ -84,9 +88,25 @@ def _finding(
     message = f"{where}: the successor of {'each pod' if len(group) > 1 else 'the pod'} fits on no other node. {text}"
     if all(plan.pod.uid in short for plan in group):
         message += f" {subject} serves without it until its node is back."
-    elif group[0].code in readiness.CONSENTED:
+    elif group[0].code in readiness.CONSENTED or group[0].interruption == "allowed":
         message += " It is down until its node is back, which was allowed."
     return reasons.Finding("fits_nowhere", message, _remedy(one), "warning", subject, nodes)
+
+
+def _stuck(
+    code: str, subject: str, message: str, group: t.Sequence[pod_plan.PodPlan], one: forecast.Forecast
+) -> reasons.Finding:
+    """That no second pod would come to serve, without which the pod does not leave."""
+    message += " No swap preempts others." if code == "preempts" else " Without a second pod it is not deleted."
+    remedy = f"{_remedy(one)} {_grown()}"
+    if all(plan.interruption for plan in group):
+        allow = option.options(allow_interruption=True)
+        remedy += f" Or accept the interruption with {allow}: it is then evicted, and down until it serves again."
+    return reasons.Finding(code, message, remedy, "blocker", subject, tuple(dict.fromkeys(p.pod.node for p in group)))
+
+
+def _grown() -> str:
+    return f"If a node autoscaler adds nodes for such pods, set {option.options(node_autoscaler=True)}."
 
 
 def _where(subject: str, group: t.Sequence[pod_plan.PodPlan]) -> str:
@@ -103,10 +123,7 @@ def _blocker(gap: pending.Gap, found: t.Mapping[str, forecast.Forecast]) -> reas
     if gap.dark:
         bound = f"nothing would be left of {', '.join(str(workload.ref) for workload in gap.dark)}"
     message = f"{_where(subject, gap.plans)}: {len(gap.plans)} fit on no other node until theirs is back, and {bound}. "
-    remedy = (
-        f"{_remedy(one)} If a node autoscaler adds nodes for such pods, set {option.options(node_autoscaler=True)}."
-    )
-    return reasons.Finding("no_room", message + described(one), remedy, "blocker", subject, nodes)
+    return reasons.Finding("no_room", message + described(one), f"{_remedy(one)} {_grown()}", "blocker", subject, nodes)
 
 
 def _remedy(one: forecast.Forecast) -> str:

@@ -284,12 +284,19 @@ def _prepared(case: cases.Case) -> pod_plan.PodPlan | None:
     if case.surge is None:
         return None
     if case.surge.stage == "reverted":
-        why = f"A second pod of {case.owner} was started, but somebody reset its replicas."
+        why = f"A second pod of {case.owner} was started, and did not come to serve."
         if case.consent:
             return _evictable(case, "interruption_allowed", f"{why} Its interruption was allowed.")
-        return case.to("refuse", "surge_reverted", why, f"Pause what resets them, or {protect.ACCEPT}.")
+        return case.to("refuse", "surge_reverted", why, f"Remove what keeps it from serving, or {protect.ACCEPT}.")
     code = "single_replica" if case.replicas == 1 else "swap_blocked"
-    return case.to("swap", code, "The surge of its workload is prepared: it is deleted once a new pod serves.")
+    return _swap(case, code, "The surge of its workload is prepared: it is deleted once a new pod serves.")
+
+
+def _swap(case: cases.Case, code: str, why: str) -> pod_plan.PodPlan:
+    plan = case.to("swap", code, why)
+    if case.replicas != 1 or _evictable(case, "interruption_allowed", why).route == "refuse":
+        return plan
+    return replace(plan, interruption="allowed" if case.consent else "possible")
 
 
 def _gang(case: cases.Case) -> pod_plan.PodPlan | None:
@@ -342,7 +349,7 @@ def _single(case: cases.Case) -> pod_plan.PodPlan | None:
     refusal = _no_swap(case, case.workload)
     if refusal is None:
         why = f"{case.workload.ref} has one replica: a new pod serves before this one is deleted."
-        return case.to("swap", "single_replica", why)
+        return _swap(case, "single_replica", why)
     if case.consent and devices.nowhere(case.context.snapshot, case.pod):
         why = f"{refusal.message} It is down until the node is back, which was allowed."
         return _evictable(case, devices.NOWHERE, why)

@@ -223,25 +223,25 @@ def blocked(
     if workload.replicas < surge.target:
         return _reverted(workload, surge)
     if rejected := unready.rejected(snapshot, workload):
-        remedy = "Make room for one more pod (quota, LimitRange, admission), or accept the interruption."
+        remedy = f"Make room for one more pod (quota, LimitRange, admission), or {protect.ACCEPT}."
         return reasons.Reason("surge_refused", f"{rejected[0].upper()}{rejected[1:]}.", remedy)
     newcomers = [p for p in active(snapshot, surge) if p.uid not in surge.leaving and p.created >= surge.created]
     for pod in newcomers:
         if pod.nominated and pod.unschedulable and not pod.node:
             why = f"{pod.ref} would preempt other pods on {pod.nominated}."
-            return reasons.Reason("surge_preempts", why, "Make room in the cluster, or accept the interruption.")
+            return reasons.Reason("surge_preempts", why, f"Make room in the cluster, or {protect.ACCEPT}.")
         if not pod.node and pod.unschedulable:
             why = f"{pod.ref} cannot be scheduled: {pod.unschedulable.rstrip('.')}."
-            remedy = "Make room (add a node, remove something), or accept the interruption."
+            remedy = f"Make room (add a node, remove something), or {protect.ACCEPT}."
             return reasons.Reason("surge_unschedulable", why, remedy)
         node = snapshot.nodes.get(pod.node)
         if pod.node in leaving_nodes or (node and node.unschedulable):
             why = f"{pod.ref} was scheduled to {pod.node} although that node is cordoned: the pod tolerates it."
-            remedy = "Remove the toleration, or accept the interruption."
+            remedy = f"Remove the toleration, or {protect.ACCEPT}."
             return reasons.Reason("surge_on_leaving_node", why, remedy)
         if pod.stuck:
             why = f"{pod.ref} does not start on {pod.node}: {pod.trouble.rstrip('.')}."
-            remedy = "Repair what keeps it from starting there, or accept the interruption."
+            remedy = f"Repair what keeps it from starting there, or {protect.ACCEPT}."
             return reasons.Reason("surge_not_starting", why, remedy)
     return None
 

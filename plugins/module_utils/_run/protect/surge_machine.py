@@ -113,7 +113,7 @@ class Surging:
     """The surges of one call, each stepped until it is ready or undone.
 
     ``planner`` gives the surges wanted now, by the UID of the workload; ``leaving`` are the nodes that
-    this call empties, where no new pod may be. ``allow_interruption``: where somebody resets the replicas, the drain
+    this call empties, where no new pod may be. ``allow_interruption``: where no second pod comes to serve, the drain
     may interrupt the workload instead, as its owner may allow, too.
     """
 
@@ -180,7 +180,7 @@ class Surging:
         except writing.PASSING as error:
             case.waiting = str(error)
         except errors.ClusterError as error:
-            self._refused(case, error)
+            self._refused(case, error, look.snapshot)
 
     def close(self) -> None:
         self._writer.leases.close()
@@ -255,13 +255,17 @@ class Surging:
         if not (case.surge.nodes if case.surge else case.nodes):
             case.end(self.ctx, outcomes.WorkloadOutcome.ADOPTED_BY, lost.reason.message, lost.reason.remedy)
 
-    def _refused(self, case: WorkloadSurge, error: errors.ClusterError) -> None:
+    def _refused(self, case: WorkloadSurge, error: errors.ClusterError, snapshot: snapshots.Snapshot) -> None:
         """A change that the server refuses for good ends the surge; one of an undo stays recorded."""
         if case.state == "undo":
             message, remedy = f"{case.message} {error}".strip(), "Fix that, then run recover -e recover_state=undone."
             case.end(self.ctx, outcomes.WorkloadOutcome.UNDO_FAILED, message, remedy)
         else:
-            case.end(self.ctx, outcomes.WorkloadOutcome.SURGE_DENIED, str(error), undo=True)
+            allowed = self._raising.may_interrupt(case, snapshot)
+            outcome = (
+                outcomes.WorkloadOutcome.INTERRUPTION_ALLOWED if allowed else outcomes.WorkloadOutcome.SURGE_DENIED
+            )
+            case.end(self.ctx, outcome, str(error), undo=True)
 
 
 @dataclass
@@ -393,11 +397,14 @@ class _Raising:
         if not acting and not patient:
             gone = why.code == "workload_gone"
             outcome = outcomes.WorkloadOutcome.ENDED if gone else outcomes.WorkloadOutcome(why.code)
-            if why.code == "surge_reverted" and self._may_interrupt(case, snapshot):
+            if outcome.failed and self.may_interrupt(case, snapshot):
                 outcome = outcomes.WorkloadOutcome.INTERRUPTION_ALLOWED
             case.end(self._ctx, outcome, why.message, why.remedy, undo=True)
 
-    def _may_interrupt(self, case: WorkloadSurge, snapshot: snapshots.Snapshot) -> bool:
+    def may_interrupt(self, case: WorkloadSurge, snapshot: snapshots.Snapshot) -> bool:
+        """Whether its pods may be evicted where no second one comes to serve; its record then tells the drain so."""
+        if not case.surge or not case.claimed or case.surge.prior_replicas != 1:
+            return False
         workload = snapshot.workload(case.workload.uid)
         return workload is not None and protect.interruptible(workload, self._allow_interruption)
 
