@@ -131,6 +131,41 @@ def test_an_evicted_pod_is_gone_when_its_successor_comes_and_a_swapped_one_is_no
     assert made(nodes, [pod("a", "n1", **rule)], [("n1",)], "swap")[1]["a"].fits is False
 
 
+def near(app: str) -> Raw:
+    term = {"topologyKey": "host", "labelSelector": {"matchLabels": {"app": app}}}
+    return {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+
+
+@pytest.mark.parametrize("route", ["evict", "swap"])
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
+def test_a_pod_that_belongs_beside_another_of_its_wave_is_placed_after_it(
+    route: pod_plan.Route, order: tuple[int, ...]
+) -> None:
+    """The scheduler tries a refused pod again whenever another one is placed."""
+    pods = [pod("a", "n1", "100m", **near("b")), pod("b", "n1", "100m", **near("c")), pod("c", "n1", "100m")]
+    for raw in pods:
+        raw["metadata"]["labels"]["app"] = raw["metadata"]["name"]
+    nodes = [node("n1"), node("n2"), node("n3")]
+    found = made(nodes, [pods[index] for index in order], [("n1",)], route)[1]
+    assert len({found[name].target for name in "abc"}) == 1
+    assert all(one.fits for one in found.values())
+
+
+def test_a_swap_does_not_come_after_the_pods_that_are_evicted_later() -> None:
+    """`a` has to serve before the first eviction."""
+    raws = [pod("a", "n1", "100m", **near("b")), pod("b", "n1", "100m")]
+    raws[1]["metadata"]["labels"]["app"] = "b"
+    listed = {"nodes": [PARSERS["nodes"](node(name)) for name in ("n1", "n2")]}
+    snapshot = Snapshot.of({**listed, "pods": [PARSERS["pods"](raw) for raw in raws]})
+    routes: tuple[pod_plan.Route, ...] = ("swap", "evict")
+    plans = [pod_plan.PodPlan(each, route, "", "", WEB) for each, route in zip(snapshot.pods, routes, strict=True)]
+    placed = forecast.forecasts(snapshot, plans, [("n1",)])
+    assert {uid: one.fits for uid, one in placed.items()} == {"a": False, "b": True}
+    plans[0] = dataclasses.replace(plans[0], interruption="allowed")
+    placed = forecast.forecasts(snapshot, plans, [("n1",)])
+    assert {uid: one.fits for uid, one in placed.items()} == {"a": True, "b": True}, "then it is evicted, too"
+
+
 def test_whom_it_preempts_and_who_starves() -> None:
     pods = [pod("a", "n1", priority=9), pod("low", "n2")]
     plans, found = made([node("n1"), node("n2")], pods, [("n1",)])

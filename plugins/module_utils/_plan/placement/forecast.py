@@ -11,7 +11,7 @@ scheduler's scores: preferences first, then the emptiest node, then the name; th
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     names,
@@ -20,10 +20,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import (
+    affinity,
     filters,
     node_rules,
     preemption,
     room,
+    spread,
     world,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import held
@@ -39,6 +41,8 @@ scheduler does not score all of them either.
 """
 MOST_LOOKS = 5_000_000
 """How often pods are held against nodes at most, about half a minute: each pod that fits nowhere is against all."""
+BY_OTHERS = frozenset({affinity.NO_COMPANY, affinity.BAD_COMPANY, affinity.UNWELCOME, spread.UNEVEN})
+"""Reasons for which a node is refused that may go when other pods of the wave are placed, or have left."""
 TOO_MUCH = "too many pods fit nowhere, or wait for the room of others, to go on. Plan fewer nodes at a time."
 
 
@@ -127,10 +131,27 @@ class Sequence:
         self.wait(name for wave in waves[1:] for name in wave)
         for wave, leaving in pod_plan.by_wave(moving, waves):
             self.out(wave)
-            for plan in sorted(leaving, key=lambda plan: plan.route != "swap"):
-                found[plan.pod.uid] = self.move(plan)
+            swaps = [plan for plan in leaving if plan.route == "swap"]
+            found |= self._moved(swaps)
+            # A swap that may be an interruption instead is evicted with the others.
+            allowed = [replace(plan, route="evict") for plan in swaps if plan.interruption == "allowed"]
+            late = [plan for plan in allowed if found[plan.pod.uid].fits is False]
+            found |= self._moved([*late, *(plan for plan in leaving if plan.route != "swap")])
             if not stay_out:
                 self.back(wave)
+        return found
+
+    def _moved(self, plans: t.Iterable[pod_plan.PodPlan]) -> dict[str, Forecast]:
+        """The forecast of each of these pods, by UID; one that waits for what others do is tried again."""
+        found: dict[str, Forecast] = {}
+        waiting, before = list(plans), -1
+        while waiting and len(waiting) != before:
+            before, refused = len(waiting), []
+            for plan in waiting:
+                one = found[plan.pod.uid] = self.move(plan)
+                if one.fits is False and not BY_OTHERS.isdisjoint(one.reasons or ()):
+                    refused.append(plan)
+            waiting = refused
         return found
 
     def wait(self, nodes: t.Iterable[str]) -> None:
@@ -172,7 +193,7 @@ class Sequence:
         if old is not None and plan.route not in BEFORE:
             self.around.leave(old)
         found = self._placed(guest)
-        if old is not None:
+        if old is not None and found.fits:
             self.around.leave(old)
         return found
 
