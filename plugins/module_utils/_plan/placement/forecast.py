@@ -148,7 +148,9 @@ class Sequence:
         while waiting and len(waiting) != before:
             before, refused = len(waiting), []
             for plan in waiting:
-                one = found[plan.pod.uid] = self.move(plan)
+                one = self.move(plan)
+                if one.fits is not None or plan.pod.uid not in found:
+                    found[plan.pod.uid] = one
                 if one.fits is False and not BY_OTHERS.isdisjoint(one.reasons or ()):
                     refused.append(plan)
             waiting = refused
