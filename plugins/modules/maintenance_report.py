@@ -28,6 +28,19 @@ options:
       - The directory for the files. It is created if it does not exist.
     type: path
     required: true
+  traffic:
+    description:
+      - Files in which load generators say what became of the requests that they sent to Services meanwhile, see
+        R(guide_requests,ansible_collections.kubeops.node_maintenance.docsite.guide_requests).
+      - 'Each is a JSON object: V(began) and V(ended) are times by RFC 3339, V(services) is a list of objects with
+        V(service) (such as V(shop/web)), V(sent), V(failed), and optionally V(via) and V(kind) (how it was reached, and
+        over which connections), V(dark) and V(slowest) (the longest time without an answer and for one, in seconds),
+        and V(failures), a list of objects with V(at), V(kind) and V(count).'
+      - A file that cannot be read, or was written at another time than that of the run, is named in the report and
+        otherwise left out.
+    type: list
+    elements: path
+    default: []
 """
 
 EXAMPLES = r"""

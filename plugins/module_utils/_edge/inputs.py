@@ -297,6 +297,7 @@ VARIABLES: t.Mapping[str, Variable] = {
     "taints": Variable(taint_input.read, ()),
     "descheduler": Variable(_descheduler, {}),
     "report_dir": Variable(_text, ""),
+    "traffic": Variable(_names, ()),
     "announce_on": Variable(_some_of(*announce_input.MOMENTS), list(announce_input.MOMENTS)),
     "announce_events": Variable(_truth, False),
     "announce_webhook": Variable(announce_input.url, ""),
@@ -353,6 +354,8 @@ def read(
     values["gates"] = values["gates"] or _usual_gates(values)
     values["announce_on"] = announce_input.moments(values)
     values["alarm"] = announce_input.alarm(values)
+    values["traffic"] = [str(Path(path).expanduser().absolute()) for path in values["traffic"]]
+    wrong += _traffic(values["traffic"])
     values["report_dir"] = str(Path(values["report_dir"] or ".").expanduser().absolute())
     mark = fingerprint(values, playbook)
     values["asks_hosts"] = values["nodes"] == [CHOSEN] or _only_reboots(values, playbook)
@@ -442,6 +445,21 @@ def _task_files(values: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, str]]:
     for hook in ("before_node", "before_pod", "after_pod", "after_node"):
         named += [(f"{PREFIX}{hook}[{index}].tasks", rule.get("tasks")) for index, rule in enumerate(values[hook])]
     yield from ((name, path) for name, path in named if path and Path(path).is_file())
+
+
+def _traffic(paths: t.Iterable[str]) -> t.Iterator[str]:
+    """What is wrong with files of requests. Whoever writes one at its end has not yet, so it need not be there."""
+    for path in map(Path, paths):
+        # As above: most playbooks have none.
+        from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import traffic
+
+        if not path.parent.is_dir():
+            yield f"{PREFIX}traffic: {path} cannot be written, because {path.parent} is no directory."
+        elif path.exists():
+            try:
+                traffic.read(str(path))
+            except traffic.TrafficError as error:
+                yield f"{PREFIX}traffic: {path} {error}"
 
 
 def _file(name: str, path: str) -> tuple[str, list[str]]:

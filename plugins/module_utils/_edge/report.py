@@ -19,7 +19,8 @@ class ReportSpec(specs.ModuleSpec):
 
     def run(self, arguments: specs.Arguments, call: specs.Call) -> dict[str, t.Any]:
         try:
-            written = files.write_report(map(details.whole, arguments["results"]), arguments["dest"], call.check)
+            results = map(details.whole, arguments["results"])
+            written = files.write_report(results, arguments["dest"], call.check, arguments["traffic"])
         except files.ReportError as error:
             return calls.failure(str(error))
         return {"failed": False, "msg": "", **written}
@@ -30,6 +31,7 @@ SPEC = ReportSpec(
     options={
         "results": {"type": "list", "elements": "dict", "required": True},
         "dest": {"type": "path", "required": True},
+        "traffic": {"type": "list", "elements": "path", "default": []},
     },
     unshown=("results",),
     documents=("summary",),

@@ -11,17 +11,18 @@ import typing as t
 
 import pytest
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import model
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.build import build_report
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.text import (
     as_json,
     duration,
     summary_text,
 )
-from ansible_collections.kubeops.node_maintenance.tests.unit.report.sample import NONCE, TOKEN, Sample
+from ansible_collections.kubeops.node_maintenance.tests.unit.report.sample import NONCE, START, TOKEN, Sample
 
 SHAPE = {
     "": "actions advice by check cluster earlier ended failed findings given_back headline nodes pods problems reason "
-    "refusals run services started swaps totals verdict version watched",
+    "refusals run services started swaps totals traffic traffic_faults verdict version watched",
     "nodes": "left marks message name outcome pods_failed pods_moved seconds spans tasks_failed waits wave",
     "nodes.spans": "end open phase seconds start",
     "nodes.marks": "at message what",
@@ -34,6 +35,9 @@ SHAPE = {
     "services.dark": "end open phase seconds start",
     "services.watches": "end samples",
     "watched": "end open phase seconds start",
+    "traffic": "ended failed failures kind sent service slowest_seconds started unanswered_seconds via",
+    "traffic.failures": "at count kind",
+    "traffic_faults": "message subject",
     "refusals": "blocker count first last longest_wait pods remedy rule stuck",
     "problems": "message subject",
     "findings": "code message object remedy severity",
@@ -59,7 +63,9 @@ def shape(data: t.Any, path: str = "") -> dict[str, str]:
 
 
 def test_the_shape_of_report_json_is_the_documented_one() -> None:
-    data = as_json(build_report(Sample(dark=True, fail_tasks=[1]).results + Sample().results))
+    lost = model.LostRequests(START.timestamp(), "refused", 1)
+    sent = [model.TrafficLine("shop/web", "", "new", at, at + 1, 2, 1, 0.0, 0.0, (lost,)) for at in (lost.at, 0.0)]
+    data = as_json(build_report(Sample(dark=True, fail_tasks=[1]).results + Sample().results, sent=sent))
     assert data["version"] == 1
     assert shape(data) == SHAPE
     assert " ".join(sorted(data["totals"])) == TOTALS

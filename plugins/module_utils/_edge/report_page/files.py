@@ -13,6 +13,7 @@ import pathlib
 import tempfile
 import typing as t
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import traffic
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.report_page import pages
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import build, text
 
@@ -24,8 +25,12 @@ class ReportError(RuntimeError):
     """The report cannot be written; the text names the file, the cause and the remedy."""
 
 
-def write_report(results: t.Iterable[t.Any], dest: str, check: bool) -> dict[str, t.Any]:
+def write_report(
+    results: t.Iterable[t.Any], dest: str, check: bool, requests: t.Iterable[str] = ()
+) -> dict[str, t.Any]:
     """Write the report of a run into the folder ``dest``; with ``check`` nothing is written.
+
+    ``requests`` are files in which load generators say what became of their requests.
 
     Returns ``changed``, ``diff`` (which files change), ``html`` and ``json`` (absolute paths), ``summary`` (text for
     a terminal), ``verdict`` (a word), ``failed_nodes`` (names).
@@ -33,7 +38,8 @@ def write_report(results: t.Iterable[t.Any], dest: str, check: bool) -> dict[str
     Raises:
         ReportError: the folder or a file cannot be created, or Jinja is missing.
     """
-    report = build.build_report(results, check=check)
+    sent, unread = traffic.read_all(requests)
+    report = build.build_report(results, check=check, sent=sent, unread=unread)
     folder = pathlib.Path(dest).expanduser().absolute()
     html, data = folder / "report.html", folder / "report.json"
     try:

@@ -32,6 +32,8 @@ FILTERS: dict[str, t.Callable[..., t.Any]] = {
     "to_move": text.to_move,
     "unplaced": text.unplaced,
     "waves": text.waves,
+    "how": text.how,
+    "ways": text.ways,
     "worst": chart.worst,
 }
 GLOBALS: dict[str, t.Any] = {
@@ -43,6 +45,7 @@ GLOBALS: dict[str, t.Any] = {
     "script": style.SCRIPT,
     "script_hash": "sha256-" + base64.b64encode(hashlib.sha256(style.SCRIPT.encode()).digest()).decode(),
     "style": style.STYLE,
+    "sent_and_failed": text.sent_and_failed,
     "subline": text.subline,
     "to_look": text.to_look,
     "unwatched": text.unwatched,

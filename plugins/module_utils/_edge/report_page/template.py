@@ -153,6 +153,10 @@ y="{{ (100 - height)|round(1) }}%" height="{{ height }}%"><title>{{ ready|counte
   "watched for " ~ totals.watched_seconds|duration ~ (" of " ~ totals.out_seconds|duration if unwatched(report) else "")
   if report.watched else "not watched",
   "bad" if totals.services_dark else "") }}
+{% if report.traffic %}
+{% set sent, failed = sent_and_failed(report) %}
+{{ tile("Requests failed", failed|thousands, "of " ~ sent|thousands, "bad" if failed else "") }}
+{% endif %}
 {{ tile("Evictions refused", totals.refusals|thousands, held_back(report)) }}
 {{ tile("Cordon to drained", totals.moving_seconds|duration,
   "forecast " ~ totals.forecast_seconds|duration if foretold else "") }}
@@ -209,7 +213,7 @@ one is empty where nothing changed{% endif %}. The dashed line is the number tha
 {% endif %}
 {% endmacro %}
 {%- set nodes = report.nodes|selectattr("touched")|list %}
-{%- set good = report.verdict in ("never_dark", "planned") -%}
+{%- set good = report.verdict in ("never_dark", "planned") and not report.lost -%}
 {%- set verdict_tone = "bad" if report.verdict in ("dark", "stopped") else "good" if good else "" -%}
 <!DOCTYPE html>
 <html lang="en">
@@ -233,7 +237,8 @@ content="default-src 'none'; style-src 'unsafe-inline'; script-src '{{ script_ha
 </header>
 <main>
 <dl class="tiles">{{ tiles(report.totals) }}</dl>
-{% if report.dark or report.problems or report.blockers %}{{ to_look_at(to_look(report).items()) }}{% endif %}
+{% set looks = to_look(report) %}
+{% if looks.values()|select|list %}{{ to_look_at(looks.items()) }}{% endif %}
 {% if report.advice and report.planned %}{{ to_unblock(report.advice) }}{% endif %}
 {% set waves = report|waves if report.planned else [] %}
 {% if waves|length > 1 %}
@@ -250,6 +255,20 @@ content="default-src 'none'; style-src 'unsafe-inline'; script-src '{{ script_ha
 {% endif %}
 {% if report.services and report.watched %}
 {% call section("services", "Ready endpoints per Service") %}{{ services_over_time(report.services) }}{% endcall %}
+{% endif %}
+{% if report.traffic %}
+{% call section("traffic", "Requests per Service") %}
+<table class="words">{{ head(["Service", "How", "Sent", "Failed", "No answer for", "Slowest", "Failures"],
+  ["Sent", "Failed", "No answer for", "Slowest"]) }}<tbody>
+{% for line in report.traffic[:rows_most] %}
+<tr><td>{{ line.service }}</td><td class="soft">{{ line|how }}</td>\
+<td class="num" data-is="sent">{{ line.sent|thousands }}</td>\
+<td class="num {{ "bad" if line.failed else "" }}" data-is="failed">{{ line.failed|thousands }}</td>\
+<td class="num soft" data-is="no answer for">{{ line.unanswered_seconds|duration }}</td>\
+<td class="num soft" data-is="slowest">{{ line.slowest_seconds|duration }}</td><td>{{ line|ways }}</td></tr>
+{% endfor %}
+</tbody></table>{{ more(report.traffic, rows_most, "row") }}
+{% endcall %}
 {% endif %}
 {% if report.refusals and not report.planned %}
 {% call section("refused", "What was refused, and why") %}

@@ -12,14 +12,16 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.reh
 PREFIX = "maintain_"
 LEFT_OUT = frozenset(
     {
-        *("run", "tasks", "tasks_timeout", "reboot", "reboot_checks", "reboot_files", "report_dir"),
+        *("run", "tasks", "tasks_timeout", "reboot", "reboot_checks", "reboot_files", "report_dir", "traffic"),
         *("before_node", "before_pod", "after_pod", "after_node", "fence_tasks", "fenced"),
         *("until", "window", "descheduler", "fallback", "job_wait", "backend"),
     }
 )
 """Variables that are not used: hooks and announcements reach other systems, windows and runs belong to the real run,
 and Koordinator does not act on the copy. Those of announcements and of Koordinator's controller are left out, too."""
-QUIET = frozenset({"report_dir", "tasks", "tasks_timeout", "reboot", "reboot_checks", "reboot_files", "job_wait"})
+QUIET = frozenset(
+    {"report_dir", "traffic", "tasks", "tasks_timeout", "reboot", "reboot_checks", "reboot_files", "job_wait"}
+)
 """Those of which nothing is said: the simulated work stands for them, or nothing depends on them."""
 GROUPS = ("announce_", "koordinator_")
 

@@ -14,17 +14,28 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rep
     model,
     read,
     timeline,
+    traffic,
     watching,
 )
 
 GIVEN_BACK = frozenset({phases.What.GIVEN_BACK, phases.What.RESTORED, outcomes.CordonOutcome.UNCORDONED})
 UNTIL_DRAINED = (phases.Phase.CORDONED, phases.Phase.PROTECTING, phases.Phase.DRAINING)
 NOTHING = model.Earlier(None, (), 0, 0.0, 0.0, whole=True)
+OTHER_TIME = model.Problem("requests", "Those that were sent at another time than that of this run are left out.")
 SEVERITIES = ("blocker", "warning", "info")
 
 
-def build_report(results: t.Iterable[t.Any], *, check: bool = False) -> model.Report:
-    """The report of one run, from what the modules returned, in its order; ``check``: they are predictions."""
+def build_report(
+    results: t.Iterable[t.Any],
+    *,
+    check: bool = False,
+    sent: t.Collection[model.TrafficLine] = (),
+    unread: t.Iterable[model.Problem] = (),
+) -> model.Report:
+    """The report of one run, from what the modules returned, in its order; ``check``: they are predictions.
+
+    ``sent`` is what load generators say of their requests, ``unread`` why some of that is missing.
+    """
     calls = read.read(results)
     starts = [call.start for call in calls if call.start is not None]
     ends = [call.end for call in calls if call.end is not None]
@@ -39,6 +50,8 @@ def build_report(results: t.Iterable[t.Any], *, check: bool = False) -> model.Re
     started = min(starts) if ended is not None else None
     services, watched, refusals = watching.services(calls), watching.watched(calls), _refusals(pods)
     moved = any(pod.moved for pod in pods) or bool(earlier and earlier.pods_moved)
+    asked = traffic.of_run(sent, started, ended)
+    faults = [*unread, *([OTHER_TIME] if len(asked) < len(sent) else [])]
     seen = bool(watched) or bool(earlier and earlier.watched_seconds)
     totals = _totals(calls, nodes, pods, services, watched, refusals, earlier, started, ended)
     return model.Report(
@@ -58,6 +71,8 @@ def build_report(results: t.Iterable[t.Any], *, check: bool = False) -> model.Re
         swaps=swaps,
         services=services,
         watched=watched,
+        traffic=asked,
+        traffic_faults=tuple(faults),
         refusals=refusals,
         problems=_problems(calls),
         findings=_findings(calls),

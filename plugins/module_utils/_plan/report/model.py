@@ -221,6 +221,35 @@ class ServiceLine:
 
 
 @dataclass(frozen=True, slots=True)
+class LostRequests:
+    """So many requests that were sent in a second and failed; ``kind`` is the load generator's word for how."""
+
+    at: float
+    kind: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficLine:
+    """What became of the requests that a load generator sent to one Service, between ``started`` and ``ended``.
+
+    ``via`` is how it was reached, ``kind`` over which connections, both in the load generator's words. ``failures`` may
+    be only the first ones. ``unanswered_seconds`` is the longest time without an answer.
+    """
+
+    service: str
+    via: str
+    kind: str
+    started: float
+    ended: float
+    sent: int
+    failed: int
+    unanswered_seconds: float | None
+    slowest_seconds: float | None
+    failures: tuple[LostRequests, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Refusal:
     """What one object (or rule) refused, and for which pods.
 
@@ -374,6 +403,8 @@ class Report:
     swaps: tuple[Swap, ...]
     services: tuple[ServiceLine, ...]
     watched: tuple[Span, ...]
+    traffic: tuple[TrafficLine, ...]
+    traffic_faults: tuple[Problem, ...]
     refusals: tuple[Refusal, ...]
     problems: tuple[Problem, ...]
     findings: tuple[Finding, ...]
@@ -396,6 +427,11 @@ class Report:
     def dark(self) -> tuple[ServiceLine, ...]:
         """The Services that went dark."""
         return tuple(service for service in self.services if service.dark)
+
+    @property
+    def lost(self) -> tuple[TrafficLine, ...]:
+        """The Services of which requests failed."""
+        return tuple(line for line in self.traffic if line.failed)
 
     @property
     def blockers(self) -> tuple[Finding, ...]:

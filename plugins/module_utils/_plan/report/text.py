@@ -20,6 +20,7 @@ NODES_SHOWN = 20
 PODS_SHOWN = 30
 LINES_SHOWN = 8
 SPANS_SHOWN = 5
+SERVICES_SHOWN = 5
 UNWATCHED = 10.0
 """Seconds, and a tenth of the time: for so long the calls of a run that follow each other may not look."""
 ENDS: t.Mapping[model.Outcome, str] = {
@@ -85,7 +86,9 @@ def headline(report: model.Report) -> str:
     """The verdict in one sentence."""
     totals = report.totals
     if report.verdict == "never_dark":
-        return f"Never dark{_while_watched(report)}" + (f", but {_failure(report)}" if report.failed else "")
+        return f"Never dark{_while_watched(report)}{_requests(report)}" + (
+            f", but {_failure(report)}" if report.failed else ""
+        )
     if report.verdict == "dark":
         worst = max(report.dark, key=lambda s: s.dark_seconds)
         if len(report.dark) == 1:
@@ -110,6 +113,17 @@ def _while_watched(report: model.Report) -> str:
     if report.unwatched_seconds <= max(UNWATCHED, totals.out_seconds / 10):
         return ""
     return f" while watched ({duration(totals.watched_seconds)} of {duration(totals.out_seconds)})"
+
+
+def _requests(report: model.Report) -> str:
+    """How many requests failed, empty if none were sent."""
+    sent, failed = sent_and_failed(report)
+    return f", {failed:,} of {count(sent, 'request')} failed" if sent else ""
+
+
+def sent_and_failed(report: model.Report) -> tuple[int, int]:
+    """The requests of all load generators."""
+    return sum(line.sent for line in report.traffic), sum(line.failed for line in report.traffic)
 
 
 def _failed(report: model.Report) -> str:
@@ -163,6 +177,7 @@ def summary_text(report: model.Report, *, path: str = "") -> str:
         "refused": _refused(report),
         "services": _services(report),
         "unwatched": unwatched(report),
+        "traffic": _traffic(report),
         "forecast": _forecast(report),
         "report": path,
     }
@@ -278,6 +293,21 @@ def _services(report: model.Report) -> str:
     return text
 
 
+def _traffic(report: model.Report) -> str:
+    """What became of the requests, and of which Services most of them failed."""
+    sent, failed = sent_and_failed(report)
+    if not sent:
+        return ""
+    services = {line.service for line in report.traffic}
+    text = f"{count(sent, 'request')} to {count(len(services), 'Service')}, {failed:,} failed"
+    by = collections.Counter[str]()
+    for line in report.lost:
+        by[line.service] += line.failed
+    worst = [f"{service} {number:,}" for service, number in by.most_common(SERVICES_SHOWN)]
+    more = f", {len(by) - len(worst)} more" if len(by) > len(worst) else ""
+    return text + (f" ({', '.join(worst)}{more})" if worst else "")
+
+
 def unwatched(report: model.Report) -> str:
     """For how long nobody looked, and why; empty if that was short, or if no Service was watched at all."""
     if report.planned or not report.totals.watched_seconds or report.unwatched_seconds <= UNWATCHED:
@@ -345,6 +375,8 @@ def to_look(report: model.Report) -> dict[str, list[tuple[str, str]]]:
         "Service": [(place(service), _dark(service)) for service in report.dark],
         "problem": [(problem.subject, problem.message) for problem in report.problems],
         "blocker": [(f"{f.code} {f.object}".strip(), f.sentence) for f in report.blockers],
+        "Service that was asked": [(line.service, _lost(line)) for line in report.lost],
+        "file": [(fault.subject, fault.message) for fault in report.traffic_faults],
     }
 
 
@@ -388,6 +420,30 @@ def _dark(service: model.ServiceLine) -> str:
     more = " and later" if len(service.dark) > SPANS_SHOWN else ""
     still = " It was still dark at the last look." if service.dark[-1].open else ""
     return f"No ready endpoint at {spans}{more}.{still}"
+
+
+def how(line: model.TrafficLine) -> str:
+    """By which way and over which connections a Service was asked."""
+    return ", ".join(filter(None, (line.via, line.kind)))
+
+
+def ways(line: model.TrafficLine) -> str:
+    """How many requests failed in which way, and from when to when."""
+    kinds = collections.Counter[str]()
+    for lost in line.failures:
+        kinds[lost.kind or "failed"] += lost.count
+    if not kinds:
+        return ""
+    first, last = clock(line.failures[0].at), clock(line.failures[-1].at)
+    period = f"at {first}" if first == last else f"{first} to {last}"
+    return f"{', '.join(f'{number:,} {kind}' for kind, number in kinds.most_common(SPANS_SHOWN))}, {period} UTC"
+
+
+def _lost(line: model.TrafficLine) -> str:
+    by = f" ({how(line)})" if how(line) else ""
+    dark = f" No answer for {duration(line.unanswered_seconds)} at most." if line.unanswered_seconds else ""
+    told = f": {ways(line)}" if line.failures else ""
+    return f"{line.failed:,} of {count(line.sent, 'request')} failed{by}{told}.{dark}"
 
 
 def as_json(report: model.Report) -> dict[str, t.Any]:

@@ -40,7 +40,7 @@ type orders struct {
 func load(arguments []string) error {
 	flags := flag.NewFlagSet("load", flag.ExitOnError)
 	config := flags.String("config", "-", "a file with the orders; - is stdin")
-	output := flags.String("output", "", "the file of the verdict, which is otherwise printed")
+	output := flags.String("output", "", "the file of the verdict, written each second; without one it is printed at the end")
 	progress := flags.Bool("progress", false, "print a line with the counts each second")
 	length := flags.Duration("for", 0, "how long; without it until SIGTERM")
 	timeout := flags.Duration("timeout", 2*time.Second, "of a request")
@@ -58,10 +58,20 @@ func load(arguments []string) error {
 	for i, t := range given.Targets {
 		all[i] = &tally{target: t, last: began, failures: map[failureKey]int{}}
 	}
-	if *progress {
-		go tell(ctx, all)
-	}
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		for until(ctx, time.Now().Add(time.Second)) {
+			if *progress {
+				tell(all)
+			}
+			if *output != "" {
+				_ = write(*output, judged(began, time.Now(), all))
+			}
+		}
+	}()
 	ended := drive(ctx, all, *timeout)
+	<-told
 	return write(*output, judged(began, ended, all))
 }
 
@@ -198,16 +208,13 @@ func (t *tally) hold(ctx context.Context, c *client, next time.Time, step time.D
 	}
 }
 
-func tell(ctx context.Context, all []*tally) {
-	out := json.NewEncoder(os.Stdout)
-	for until(ctx, time.Now().Add(time.Second)) {
-		sent, failed := 0, 0
-		for _, t := range all {
-			s, f := t.counts()
-			sent, failed = sent+s, failed+f
-		}
-		_ = out.Encode(map[string]any{"at": second(time.Now()), "sent": sent, "failed": failed})
+func tell(all []*tally) {
+	sent, failed := 0, 0
+	for _, t := range all {
+		s, f := t.counts()
+		sent, failed = sent+s, failed+f
 	}
+	_ = json.NewEncoder(os.Stdout).Encode(map[string]any{"at": second(time.Now()), "sent": sent, "failed": failed})
 }
 
 // write prints the verdict, or puts it in place of a file in one step.
@@ -227,6 +234,7 @@ func write(path string, found verdict) error {
 	}
 	defer os.Remove(part.Name())
 	_, err = part.Write(text)
+	err = errors.Join(err, part.Chmod(0o644))
 	if err = errors.Join(err, part.Close()); err != nil {
 		return err
 	}

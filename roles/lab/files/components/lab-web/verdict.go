@@ -89,17 +89,23 @@ func seconds(duration time.Duration) float64 {
 func judged(began, ended time.Time, all []*tally) verdict {
 	found := verdict{Began: second(began), Ended: second(ended), Services: []service{}}
 	for _, t := range all {
-		failures := []failure{}
-		for key, count := range t.failures {
-			failures = append(failures, failure{key.at, key.kind, count})
-		}
-		slices.SortFunc(failures, func(a, b failure) int {
-			return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Kind, b.Kind))
-		})
-		found.Services = append(found.Services, service{
-			Service: t.Service, Via: t.Via, Kind: t.Kind, Sent: t.sent, Failed: t.failed,
-			Dark: seconds(max(t.dark, ended.Sub(t.last))), Slowest: seconds(t.slowest), Failures: failures,
-		})
+		found.Services = append(found.Services, t.judged(ended))
 	}
 	return found
+}
+
+func (t *tally) judged(ended time.Time) service {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	failures := []failure{}
+	for key, count := range t.failures {
+		failures = append(failures, failure{key.at, key.kind, count})
+	}
+	slices.SortFunc(failures, func(a, b failure) int {
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Kind, b.Kind))
+	})
+	return service{
+		Service: t.Service, Via: t.Via, Kind: t.Kind, Sent: t.sent, Failed: t.failed,
+		Dark: seconds(max(t.dark, ended.Sub(t.last))), Slowest: seconds(t.slowest), Failures: failures,
+	}
 }
