@@ -120,6 +120,7 @@ workloads:
         - V(surge_preempts), a failure - its new pod would preempt other pods.
         - V(surge_unschedulable), a failure - its new pod cannot be scheduled.
         - V(surge_not_starting), a failure - its new pod does not start.
+        - V(surge_not_scheduled), a failure - no scheduler looks at its new pod.
         - V(surge_on_leaving_node), a failure - its new pod was scheduled to a node that takes no pods.
         - V(guard_denied), a failure - the API server rejected its guard.
         - V(timed_out), a failure - it was not ready in time.

@@ -131,6 +131,17 @@ def test_an_evicted_pod_is_gone_when_its_successor_comes_and_a_swapped_one_is_no
     assert made(nodes, [pod("a", "n1", **rule)], [("n1",)], "swap")[1]["a"].fits is False
 
 
+@pytest.mark.parametrize(("route", "told"), [("evict", 1), ("swap", 1), ("job", 0)])
+def test_a_scheduler_of_which_nothing_is_known_is_named_once(route: pod_plan.Route, told: int) -> None:
+    pods = [pod(name, "n1", "100m", schedulerName="mine") for name in "ab"] + [pod("c", "n1", "100m")]
+    plans, found = made([node("n1"), node("n2")], pods, [("n1",)], route)
+    assert [found[name].fits for name in "abc"] == [None, None, True]
+    given = findings.findings(SNAPSHOT, plans, found, [("n1",)])
+    assert [(one.code, one.severity, one.object) for one in given] == [
+        ("unknown_scheduler", "warning", "Scheduler mine")
+    ] * told
+
+
 def near(app: str) -> Raw:
     term = {"topologyKey": "host", "labelSelector": {"matchLabels": {"app": app}}}
     return {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
@@ -186,7 +197,8 @@ def test_what_is_not_forecast_says_so(spec: Raw, text: str) -> None:
     plans, found = made([node("n1"), node("n2")], [pod("a", "n1", **spec)], [("n1",)])
     assert found["a"].fits is None
     assert text in found["a"].text
-    assert findings.findings(SNAPSHOT, plans, found, [("n1",)]) == []
+    told = ["unknown_scheduler"] if found["a"].scheduler else []
+    assert [one.code for one in findings.findings(SNAPSHOT, plans, found, [("n1",)])] == told
 
 
 def test_a_scheduler_that_nobody_runs() -> None:

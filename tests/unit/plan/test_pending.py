@@ -28,6 +28,13 @@ def waiting(name: str, **status: t.Any) -> Raw:
     return raw
 
 
+def overlooked(name: str) -> Raw:
+    """A pod of which no scheduler has said anything."""
+    raw = objects.pod(name, "", ready=False, owner=WEB, phase="Pending")
+    raw["spec"]["schedulerName"] = "mine"
+    return raw
+
+
 def web(count: int, **changes: t.Any) -> list[Raw]:
     return [objects.pod(f"web-{number}", f"n{number}", owner=WEB, **changes) for number in range(1, count + 1)]
 
@@ -47,7 +54,7 @@ def lack(snapshot: Snapshot, ready: int = 3) -> pending.Lack | None:
     [
         pytest.param([*web(2), waiting("x")], True, id="no place"),
         pytest.param(web(2), False, id="not created yet"),
-        pytest.param([*web(2), objects.pod("x", "", ready=False, owner=WEB)], False, id="not looked at yet"),
+        pytest.param([*web(2), overlooked("x")], True, id="not looked at yet"),
         pytest.param([*web(2), waiting("x", nominatedNodeName="n3")], False, id="others are preempted for it"),
         pytest.param([*web(2), objects.pod("x", "n3", ready=False, owner=WEB)], False, id="starting"),
         pytest.param([*web(1), waiting("x"), objects.pod("y", "n3", ready=False, owner=WEB)], False, id="one of both"),
@@ -58,6 +65,14 @@ def test_it_is_known_whether_all_that_is_missing_has_no_place(pods: list[Raw], n
     found = lack(seen(*pods))
     assert found is not None
     assert found.nowhere is nowhere
+
+
+def test_a_pod_that_no_scheduler_looks_at_is_named_with_its_scheduler() -> None:
+    found, placeless = lack(seen(*web(2), overlooked("x"))), lack(seen(*web(2), waiting("x")))
+    assert found is not None
+    assert placeless is not None
+    assert "Pod shop/x: no scheduler has looked at it (schedulerName: mine)" in found.text
+    assert (found.overlooked, placeless.overlooked) == (True, False)
 
 
 @pytest.mark.parametrize(("ready", "replicas", "short"), [(3, 3, True), (2, 3, False), (3, 2, False)])

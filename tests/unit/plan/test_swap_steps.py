@@ -208,7 +208,7 @@ def test_a_pod_that_is_evicted_on_a_leaving_node_counts_only_for_lowering(
         pytest.param({"on": "n3"}, "surge_on_leaving_node", id="on a cordoned node"),
         pytest.param({"on": "n1", "created": BEGUN}, "surge_on_leaving_node", id="in the second of the surge"),
         pytest.param({"on": "n1", "created": "2026-01-01T23:59:59Z"}, "", id="older than the surge"),
-        pytest.param({"on": ""}, "", id="not scheduled yet"),
+        pytest.param({"on": ""}, "surge_not_scheduled", id="not looked at yet"),
     ],
 )
 def test_a_newcomer_where_it_cannot_stay_blocks_the_surge(newcomer: Raw, code: str) -> None:

@@ -199,6 +199,8 @@ def test_a_workload_that_is_gone_ends_its_surge(world: World) -> None:
         ("surge_refused", "", 2.0, "surge_refused"),
         ("surge_unschedulable", "", 1.9, None),
         ("surge_unschedulable", "", 2.0, "surge_unschedulable"),
+        ("surge_not_scheduled", "", 59.0, None),
+        ("surge_not_scheduled", "", 60.0, "surge_not_scheduled"),
         ("surge_preempts", "", 0.0, "surge_preempts"),
         ("surge_preempts", "moving", 0.0, "surge_preempts"),
         ("surge_reverted", "", 0.0, "surge_reverted"),
@@ -253,6 +255,20 @@ def test_whatever_keeps_a_second_pod_from_serving_consent_gets_by(
     assert (state(play), play.case.outcome) == ("undone", "interruption_allowed")
     assert recorded(world).stage == "reverted"
     assert (world.replicas, world.least_ready) == (1, 1)
+
+
+def test_another_reason_is_given_its_own_moment(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scheduler that comes back says only then that there is no room."""
+    play = Play(world)
+    play.step()
+    for code, seconds in (("surge_not_scheduled", 30.0), ("surge_unschedulable", 1.9), ("surge_unschedulable", 0.2)):
+        why = reasons.Reason(code, "so it is", "Do it.")
+        monkeypatch.setattr(swap, "blocked", lambda *_all, why=why: why)
+        play.step()
+        assert play.case.outcome is None
+        world.act(seconds)
+    play.step()
+    assert play.case.outcome == "surge_unschedulable"
 
 
 def test_what_was_blocked_for_a_moment_begins_to_count_anew(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

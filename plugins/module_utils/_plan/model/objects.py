@@ -219,6 +219,13 @@ class Pod(Object):
         return names.MIRROR in self.annotations
 
     @property
+    def overlooked(self) -> str:
+        """That no scheduler has looked at it yet; a gated pod is known to the API server as not to be scheduled."""
+        if self.node or self.looked_at or self.finished:
+            return ""
+        return f"no scheduler has looked at it (schedulerName: {self.scheduler})"
+
+    @property
     def claims(self) -> tuple[str, ...]:
         """Names of the PersistentVolumeClaims it mounts (generic ephemeral ones included)."""
         found = [v["persistentVolumeClaim"]["claimName"] for v in self.volumes if v.get("persistentVolumeClaim")]

@@ -140,6 +140,7 @@ class WorkloadOutcome(Outcome):
     SURGE_PREEMPTS = _failure("surge_preempts", "its new pod would preempt other pods")
     SURGE_UNSCHEDULABLE = _failure("surge_unschedulable", "its new pod cannot be scheduled")
     SURGE_NOT_STARTING = _failure("surge_not_starting", "its new pod does not start")
+    SURGE_NOT_SCHEDULED = _failure("surge_not_scheduled", "no scheduler looks at its new pod")
     SURGE_ON_LEAVING_NODE = _failure("surge_on_leaving_node", "its new pod was scheduled to a node that takes no pods")
     GUARD_DENIED = _failure("guard_denied", "the API server rejected its guard")
     TIMED_OUT = _failure("timed_out", "it was not ready in time")

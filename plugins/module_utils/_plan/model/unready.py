@@ -27,7 +27,12 @@ def why(snapshot: snapshots.Snapshot, pods: t.Iterable[objects.Pod], workload: o
     if found := next(filter(None, (rejected(snapshot, owner) for owner in owners.values())), ""):
         return found
     unready = sorted((pod for pod in living if not pod.ready), key=lambda pod: (not pod.unschedulable, not pod.stuck))
-    return next((f"{pod.ref}: {text}" for pod in unready if (text := pod.unschedulable or pod.trouble)), "")
+    return next((f"{pod.ref}: {text}" for pod in unready if (text := of(pod))), "")
+
+
+def of(pod: objects.Pod) -> str:
+    """What keeps this pod from being ready; empty if unknown."""
+    return pod.unschedulable or pod.trouble or pod.overlooked
 
 
 def beside(snapshot: snapshots.Snapshot, pod: objects.Pod) -> str:

@@ -48,7 +48,28 @@ def findings(
     return [
         *(_blocker(gap, found) for gap in blocked),
         *(_finding(*key, group, found, short) for key, group in groups.items()),
+        *_of_schedulers(plans, found),
     ]
+
+
+def _of_schedulers(
+    plans: t.Iterable[pod_plan.PodPlan], found: t.Mapping[str, forecast.Forecast]
+) -> t.Iterator[reasons.Finding]:
+    """Schedulers of which only these pods tell that there are any; the jobs of Koordinator ask for theirs."""
+    groups: dict[str, list[pod_plan.PodPlan]] = {}
+    for plan in plans:
+        if plan.route != "job" and (one := found.get(plan.pod.uid)) and one.scheduler:
+            groups.setdefault(one.scheduler, []).append(plan)
+    for scheduler, group in groups.items():
+        owners = dict.fromkeys(str(plan.workload or plan.pod.ref) for plan in group)
+        named = ", ".join(list(owners)[:5]) + (f" and {len(owners) - 5} more" if len(owners) > 5 else "")
+        message = (
+            f"{len(group)} pods that move ({named}) belong to the scheduler {scheduler}: whether it runs, and where it "
+            "puts their successors, is not known."
+        )
+        remedy = "Make sure that it runs: a successor that no scheduler looks at never starts."
+        nodes = tuple(dict.fromkeys(plan.pod.node for plan in group))
+        yield reasons.Finding("unknown_scheduler", message, remedy, "warning", f"Scheduler {scheduler}", nodes)
 
 
 def unplaced(

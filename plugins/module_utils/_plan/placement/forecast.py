@@ -52,7 +52,7 @@ class Forecast:
 
     If it fits nowhere, ``reasons`` are numbers of nodes by reason, and ``text`` is the scheduler's message. ``first``:
     it would fit if it were placed before the other pods of its wave. ``victims`` would be preempted for it, ``starved``
-    are those of them that fit nowhere else.
+    are those of them that fit nowhere else. ``scheduler`` is one that decides by rules of its own.
     """
 
     fits: bool | None = None
@@ -62,6 +62,7 @@ class Forecast:
     first: bool = False
     victims: tuple[str, ...] = ()
     starved: tuple[str, ...] = ()
+    scheduler: str = ""
 
 
 def forecasts(
@@ -253,7 +254,8 @@ def unforeseen(pod: objects.Pod, template: objects.Raw, idle: t.Mapping[str, str
         text = f"No scheduler serves the name {scheduler}: none has looked at {idle[scheduler]} yet."
         return Forecast(fits=False, text=text)
     if scheduler != DEFAULT_SCHEDULER:
-        return Forecast(text=f"Not forecast: the scheduler {scheduler} decides by rules of its own.")
+        text = f"Not forecast: the scheduler {scheduler} decides by rules of its own."
+        return Forecast(text=text, scheduler=scheduler)
     if gates := template.get("schedulingGates"):
         listed = ", ".join(gate.get("name", "") for gate in gates)
         return Forecast(text=f"Not forecast: its successor waits until somebody removes the scheduling gate {listed}.")

@@ -27,13 +27,17 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rou
 
 @dataclass(frozen=True, slots=True)
 class Lack:
-    """What a workload lacks. ``why`` its pods are not ready; ``nowhere``: all that it lacks have no node."""
+    """What a workload lacks. ``why`` its pods are not ready; ``nowhere``: all that it lacks have no node.
+
+    ``overlooked``: no scheduler has looked at one of them, which its own node would not change.
+    """
 
     workload: objects.Workload
     ready: int
     wanted: int
     why: str = ""
     nowhere: bool = False
+    overlooked: bool = False
 
     @property
     def text(self) -> str:
@@ -64,8 +68,10 @@ def lack(snapshot: snapshots.Snapshot, one: node_records.Awaited) -> Lack | None
     if ready >= wanted:
         return None
     # One for which others are preempted gets a node soon.
-    unplaced = sum(1 for pod in living if not pod.ready and pod.unschedulable and not pod.node and not pod.nominated)
-    return Lack(workload, ready, wanted, unready.why(snapshot, living, workload), unplaced >= wanted - ready)
+    unplaced = [p for p in living if not p.node and not p.nominated and (p.unschedulable or p.overlooked)]
+    overlooked = any(pod.overlooked for pod in unplaced)
+    why = unready.why(snapshot, living, workload)
+    return Lack(workload, ready, wanted, why, len(unplaced) >= wanted - ready, overlooked)
 
 
 def _living(snapshot: snapshots.Snapshot, workload: objects.Workload) -> list[objects.Pod]:

@@ -203,7 +203,7 @@ def waiting_for(
     for pod in counted:
         if not pod.ready:
             phase = pod.phase if pod.phase != "Running" else ""
-            return f"{pod.ref} is not ready{unready.told(pod.unschedulable or pod.trouble or phase)}"
+            return f"{pod.ref} is not ready{unready.told(unready.of(pod) or phase)}"
     if workload.available < workload.replicas - (len(pods) - len(counted)):
         seconds = workload.spec.get("minReadySeconds") or 0
         return f"{workload.available} of {workload.replicas} pods are available (minReadySeconds {seconds})"
@@ -234,6 +234,9 @@ def blocked(
             why = f"{pod.ref} cannot be scheduled: {pod.unschedulable.rstrip('.')}."
             remedy = f"Make room (add a node, remove something), or {protect.ACCEPT}."
             return reasons.Reason("surge_unschedulable", why, remedy)
+        if pod.overlooked:
+            remedy = "Start that scheduler, or correct the schedulerName of the workload."
+            return reasons.Reason("surge_not_scheduled", f"{pod.ref}: {pod.overlooked}.", remedy)
         node = snapshot.nodes.get(pod.node)
         if pod.node in leaving_nodes or (node and node.unschedulable):
             why = f"{pod.ref} was scheduled to {pod.node} although that node is cordoned: the pod tolerates it."

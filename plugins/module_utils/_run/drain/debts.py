@@ -88,5 +88,7 @@ class Debts:
                 continue
             if found := pending.holding(snapshot, pod, self.replacements.hopeless(snapshot)):
                 why = f"{move.pod.ref} stays: {move.blocked_by['message'].rstrip('.')}. {found.text}"
+                if found.overlooked:
+                    return f"{why}. Start that scheduler, or correct the schedulerName, then run again."
                 return f"{why}, and no node has had room for long. Add a node or free room, then run again."
         return ""

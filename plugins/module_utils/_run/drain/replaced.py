@@ -147,6 +147,8 @@ class Replacements:
     def _is_pending(self, uid: str, found: pending.Lack, snapshot: snapshots.Snapshot) -> bool:
         if self.owed[uid].here or self._choices.node_autoscaler:
             return self.owed[uid].here
+        if found.overlooked:
+            return False
         since = self._nowhere.get(uid, (float("inf"),))[0]
         return self._ctx.clock.now() - since >= PLACELESS and pending.bearable(snapshot, found, self._choices)
 

@@ -32,8 +32,15 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.prot
 
 GRACE = 2.0
 """Seconds a refused or unplaced new pod is given: the scheduler or a quota may be just behind."""
-PATIENCE_WITH = {"surge_refused": GRACE, "surge_unschedulable": GRACE, "surge_not_starting": 60.0}
-"""For how many seconds a reason has to last. Kubelets try again, and a registry may be away for a moment."""
+PATIENCE_WITH = {
+    "surge_refused": GRACE,
+    "surge_unschedulable": GRACE,
+    "surge_not_starting": 60.0,
+    "surge_not_scheduled": 60.0,
+}
+"""For how many seconds a reason has to last. Kubelets try again, a registry or a scheduler may be away for a moment."""
+CONSENT_IS_NO_HELP = frozenset({"surge_not_scheduled"})
+"""Reasons for which the pod's successor would not run again on its own node either."""
 State = t.Literal["plan", "held", "raise", "wait", "ready", "undo", "undone"]
 Planner = t.Callable[[snapshots.Snapshot], t.Mapping[str, surge_records.Surge]]
 
@@ -55,6 +62,7 @@ class WorkloadSurge(surge_writer.Tracked):
     forgotten: str = ""
     foreign: str = ""
     foreign_since: float = 0.0
+    blocked_by: str = ""
     blocked_since: float | None = None
     outcome: outcomes.WorkloadOutcome | None = None
     message: str = ""
@@ -390,14 +398,15 @@ class _Raising:
     def _blocked(self, case: WorkloadSurge, why: reasons.Reason, snapshot: snapshots.Snapshot) -> None:
         """Give up, unless it may only be a moment's."""
         now = self._ctx.clock.now()
-        case.blocked_since = case.blocked_since or now
+        if case.blocked_since is None or case.blocked_by != why.code:
+            case.blocked_by, case.blocked_since, case.serving_since = why.code, now, None
         # A count that was put back takes a moment to end a pod, and it may be a leaving one.
         acting = why.code == "surge_reverted" and swap.settled(snapshot, case.held)
         patient = now - case.blocked_since < PATIENCE_WITH.get(why.code, 0.0)
         if not acting and not patient:
             gone = why.code == "workload_gone"
             outcome = outcomes.WorkloadOutcome.ENDED if gone else outcomes.WorkloadOutcome(why.code)
-            if outcome.failed and self.may_interrupt(case, snapshot):
+            if outcome.failed and why.code not in CONSENT_IS_NO_HELP and self.may_interrupt(case, snapshot):
                 outcome = outcomes.WorkloadOutcome.INTERRUPTION_ALLOWED
             case.end(self._ctx, outcome, why.message, why.remedy, undo=True)
 
