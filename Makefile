@@ -6,6 +6,7 @@ MAKEFLAGS += --no-print-directory
 
 LAB_NAME ?= lab
 LAB_NODES ?= 6
+LAB_KIND ?= kwok
 LABS ?= 3
 KUBERNETES ?= v1.34.1 v1.35.4 v1.36.3 v1.37.1
 ORDERS ?= 100000
@@ -44,7 +45,7 @@ unexport KUBECONFIG $(filter K8S_AUTH_%,$(.VARIABLES))
 
 PLAY := ansible-playbook
 SCREEN := ANSIBLE_STDOUT_CALLBACK=kubeops.node_maintenance.maintenance
-LAB_VARS := -e lab_name='$(LAB_NAME)' -e lab_nodes='$(LAB_NODES)'
+LAB_VARS := -e lab_name='$(LAB_NAME)' -e lab_nodes='$(LAB_NODES)' -e lab_kind='$(LAB_KIND)'
 
 .PHONY: help env demo check test test-whole test-kubernetes forecast ablation explore mutants lab lab-down chaos bench lint docs molecule release clean
 help: ## lists the targets
@@ -68,7 +69,7 @@ $(READY): requirements.txt requirements-dev.txt constraints.txt .build/where
 demo: $(READY) ## the lab and one maintenance in it, watched by an independent process
 	@$(SCREEN) $(PLAY) kubeops.node_maintenance.demo $(LAB_VARS)
 
-lab: $(READY) ## only the lab; LAB_NAME, LAB_NODES
+lab: $(READY) ## only the lab; LAB_NAME, LAB_NODES, LAB_KIND=real
 	@$(SCREEN) $(PLAY) kubeops.node_maintenance.lab $(LAB_VARS)
 
 lab-down: $(READY) ## deletes the lab LAB_NAME

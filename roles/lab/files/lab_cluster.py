@@ -6,13 +6,15 @@
 Reads one JSON object from stdin, prints one to stdout; a failure is one sentence on stderr and exit
 code 1. Input, by command:
 
-    up    {name, state, binaries, port, wait, check, metrics, beside, crds} -> {changed, what, kubeconfig, ...}
+    up    {name, state, kind, nodes, binaries, port, wait, check, metrics, beside, crds}
+          -> {changed, what, kubeconfig, ...}
     down  {name, state, check} -> {changed, what}
 
-`state` is the directory of all clusters; in it, `clusters/<name>` is kwokctl's, and `labs/<name>` is ours: the
-configuration (written by the caller), the kubeconfig, links to the binaries, and finally `lab.json`, without which a
-cluster is incomplete. `check` only returns what would be done. `metrics`: with metrics-server. `beside` names what
-runs next to the cluster (lab_beside.py), `crds` the directory with the CRDs that it needs.
+`state` is the directory of all clusters; in it, `clusters/<name>` is kwokctl's or that of the real nodes, and
+`labs/<name>` is ours: the configuration (written by the caller; for `kind` real, `real.json` is a lab_real.Wish), the
+kubeconfig, links to the binaries, and finally `lab.json`, without which a cluster is incomplete. `check` only returns
+what would be done. `metrics`: with metrics-server. `beside` names what runs next to the cluster (lab_beside.py), `crds`
+the directory with the CRDs that it needs.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import lab_real
 from lab_beside import equip
 from lab_place import STAGES, LabError, Place, alone, command_line, components, end, kubeconfig_option, ports, processes
 
@@ -201,9 +204,16 @@ def up(given: Mapping[str, Any]) -> dict[str, Any]:
             if given["port"]:
                 check_port(given["port"])
             link(place, binaries)
-            start(place, binaries, given["metrics"], given["wait"])
-            direct(place, binaries["kubectl"], given["wait"])
-            finish(place)
+            if given["kind"] == "real":
+                lab_real.create(place, binaries, given["port"], given["wait"])
+            else:
+                start(place, binaries, given["metrics"], given["wait"])
+                direct(place, binaries["kubectl"], given["wait"])
+            finish(place, given["kind"])
+        if given["kind"] == "real" and not given["check"]:
+            settled = lab_real.settle(place, given["nodes"], given["wait"])
+            if settled and not changed:
+                changed, what = True, f"runs already, but for {' and '.join(settled)}"
         beside = [] if given["check"] else equip(place, binaries, given["crds"], given["beside"], given["wait"])
         if beside and not changed:
             changed, what = True, f"runs already, but for {' and '.join(beside)}: started"
@@ -211,17 +221,21 @@ def up(given: Mapping[str, Any]) -> dict[str, Any]:
         return {**facts, "changed": changed, "what": what}
 
 
-def finish(place: Place) -> None:
+def finish(place: Place, kind: str) -> None:
     """Records atomically that the cluster is complete."""
+    parts = lab_real.COMPONENTS if kind == "real" else components(place)
     facts = {
         "name": place.name,
+        "kind": kind,
         "kubeconfig": str(place.lab / "kubeconfig"),
         "audit_log": str(place.cluster / "logs" / "audit.log"),
         "logs": str(place.cluster / "logs"),
         "bin": str(place.lab / "bin"),
-        "components": sorted(components(place)),
+        "components": sorted(parts),
         "fingerprint": place.fingerprint(),
     }
+    if kind == "real":
+        facts.update(network=place.network, inventory=str(place.lab / "inventory.json"))
     draft = place.facts.with_suffix(".part")
     draft.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
     draft.rename(place.facts)

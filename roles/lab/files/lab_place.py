@@ -17,15 +17,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import lab_network
+
 STAGES = {"Node": "stages/nodes.yaml", "Pod": "stages/pods.yaml"}
 CONFIGURATION = (
     "config.yaml",
+    "real.json",
     "audit-policy.yaml",
     "metrics/metrics-server.yaml",
     "koord-scheduler.yaml",
     *STAGES.values(),
 )
 PODS = "pods/"
+NODES = "nodes/"
 
 
 class LabError(Exception):
@@ -48,6 +52,14 @@ class Place:
     def lab(self) -> Path:
         """Our directory."""
         return self.state / "labs" / self.name
+
+    @property
+    def network(self) -> str:
+        """The network namespace of a lab of real nodes; those of its nodes begin with it.
+
+        Labs of the same name in other directories have others.
+        """
+        return f"kubeops-{self.name}-{hashlib.sha256(str(self.state).encode()).hexdigest()[:6]}"
 
     @property
     def kubeconfig(self) -> Path:
@@ -81,13 +93,13 @@ def kubeconfig_option(place: Place) -> str:
 
 
 def home_option(place: Place) -> str:
-    """The argument that identifies the agent of one cluster."""
+    """The argument that identifies the agent and the real nodes of one cluster."""
     return f"--home={place.cluster}"
 
 
 def processes(place: Place) -> dict[int, str]:
     """The cluster's processes by component: those started from its directory, its agent, and a kwokctl that a killed
-    run left running. Those of pods are named `pods/<namespace>_<pod>/...`.
+    run left running. Those of pods are named `pods/<namespace>_<pod>/...`, what keeps a real node `nodes/<node>`.
 
     Pid files are not used, because after a reboot their numbers belong to other processes.
     """
@@ -99,6 +111,8 @@ def processes(place: Place) -> dict[int, str]:
         words = command_line(int(entry.name))
         if words and words[0].startswith(mine):
             found[int(entry.name)] = words[0].removeprefix(mine).removeprefix("bin/")
+        elif f"{mine}lab-node" in words:
+            found[int(entry.name)] = f"{NODES}{words[-2]}"
         elif home_option(place) in words:
             found[int(entry.name)] = "agent"
         elif kubeconfig_option(place) in words:
@@ -108,7 +122,7 @@ def processes(place: Place) -> dict[int, str]:
 
 def components(place: Place) -> set[str]:
     """The running components of the cluster itself."""
-    return {name for name in processes(place).values() if not name.startswith(PODS)}
+    return {name for name in processes(place).values() if not name.startswith((PODS, NODES))}
 
 
 def kill(place: Place, pid: int) -> None:
@@ -130,6 +144,7 @@ def end(place: Place) -> None:
         for pid in left:
             kill(place, pid)
         time.sleep(0.05)
+    lab_network.delete(place.network)
     shutil.rmtree(place.cluster, ignore_errors=True)
     place.facts.unlink(missing_ok=True)
 

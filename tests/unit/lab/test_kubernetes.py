@@ -19,10 +19,11 @@ OPTION = yaml.safe_load((ROLE / "meta" / "argument_specs.yml").read_text(encodin
 ]["lab_kubernetes"]
 
 
+@pytest.mark.parametrize("component", ["kubernetes", "kubelet"])
 @pytest.mark.parametrize("version", OPTION["choices"])
-def test_each_version_is_built_from_its_own_module(version: str) -> None:
+def test_each_version_is_built_from_its_own_module(version: str, component: str) -> None:
     minor = ".".join(version.removeprefix("v").split(".")[:2])
-    module = (ROLE / "files" / "components" / f"kubernetes-{minor}" / "go.mod").read_text(encoding="utf-8")
+    module = (ROLE / "files" / "components" / f"{component}-{minor}" / "go.mod").read_text(encoding="utf-8")
     assert re.search(rf"\bk8s\.io/kubernetes {re.escape(version)}\b", module)
     staged = set(re.findall(r"^replace k8s\.io/\S+ => k8s\.io/\S+ (\S+)$", module, re.MULTILINE))
     assert staged == {version.replace("v1.", "v0.", 1)}, "its staging modules are of the same release"

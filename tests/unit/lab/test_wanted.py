@@ -15,6 +15,7 @@ from ansible.template import Templar
 
 ROLE = Path(__file__).resolve().parents[3] / "roles" / "lab"
 ALWAYS = {"kubernetes", "etcd", "kwok", "metrics-server"}
+REAL = {"lab-web", "kubelet", "containerd", "cni-plugins"}
 OTHERS = {"koordinator", "koordinator-next", "descheduler"}
 
 
@@ -25,8 +26,11 @@ OTHERS = {"koordinator", "koordinator-next", "descheduler"}
         ({"lab_metrics": False}, ALWAYS - {"metrics-server"}),
         ({"lab_koordinator": "v1.7.0"}, ALWAYS | {"koordinator", "descheduler"}),
         ({"lab_descheduler": ["sigs"]}, ALWAYS | {"descheduler"}),
-        ({"lab_state": "built"}, ALWAYS | OTHERS),
-        ({"lab_state": "built", "lab_cloudnative_pg": True}, ALWAYS | OTHERS | {"cloudnative-pg"}),
+        ({"lab_kind": "real"}, ALWAYS - {"kwok"} | REAL),
+        ({"lab_kind": "real", "_lab_obstacle": "they need root"}, ALWAYS),
+        ({"lab_state": "built"}, ALWAYS | OTHERS | REAL),
+        ({"lab_state": "built", "_lab_obstacle": "they need root"}, ALWAYS | OTHERS),
+        ({"lab_state": "built", "lab_cloudnative_pg": True}, ALWAYS | OTHERS | REAL | {"cloudnative-pg"}),
         ({"lab_state": "built", "lab_all_options": "false"}, ALWAYS),
         (
             {"lab_state": "built", "lab_all_options": False, "lab_koordinator": "v1.8.0"},

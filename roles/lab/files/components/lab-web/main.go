@@ -22,6 +22,8 @@ const version = "v1.0.0"
 // Each gets the arguments after its name. An error is one line on stderr and exit code 1.
 var commands = map[string]func([]string) error{
 	"balance": balance,
+	"forward": forward,
+	"keys":    keys,
 	"load":    load,
 	"pause":   pause,
 	"serve":   serve,
