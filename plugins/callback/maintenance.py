@@ -97,6 +97,7 @@ class CallbackModule(Default):
         self._live = False
         self._foot: _foot.Foot | None = None
         self._said: list[str] = []
+        self._shown: list[str] = []
         self._headed: t.Any = None
         # Waves that earlier starts of the run had finished, and that this one has.
         self._before, self._index = 0, 0
@@ -269,7 +270,8 @@ class CallbackModule(Default):
     def _message(self, result: t.Any) -> None:
         ours = self._kind(_task(result)) is not kinds.Kind.THEIRS
         place = "" if ours else f"[{self.host_label(result)}] "
-        self._say(f"{place}{line}" for line in words.message_lines(_answer(result)))
+        shown = self._shown if ours else ()
+        self._say(f"{place}{line}" for line in words.message_lines(_answer(result)) if line not in shown)
 
     def _answered(self, answer: t.Mapping[str, t.Any]) -> None:
         """A module of ours has answered."""
@@ -278,7 +280,9 @@ class CallbackModule(Default):
             self._before, self._index = (answer["resumable"] or {}).get("waves_done", 0), 0
         if words.planned(answer):
             self._bars.forecasts.update(words.forecasts(answer))
-            self._say(["", *words.plan_lines(answer, self._before + self._index + 1), ""])
+            # The playbook `plan` says some of it once more, for those who have another callback.
+            self._shown = words.plan_lines(answer, self._before + self._index + 1)
+            self._say(["", *self._shown, ""])
         shown = "\n".join(self._said)
         self._say((line for message, line in words.troubles(answer) if message not in shown), constants.COLOR_ERROR)
 

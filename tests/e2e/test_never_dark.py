@@ -176,10 +176,15 @@ def test_a_plan_reads_only_and_tells_every_route(arena: Arena, play: Player, wat
         arena.deployment("web")
         arena.deployment("several", 3)
         arena.statefulset("db")
+    arena.job("import", here)
     with watching() as seen:
-        run = play("plan", maintain_nodes=[here])
+        run = play(
+            "plan", maintain_nodes=[here], env={"ANSIBLE_STDOUT_CALLBACK": "kubeops.node_maintenance.maintenance"}
+        )
     assert seen.writes == []
+    warned = [line for line in run.text.splitlines() if line.startswith("warning: ")]
+    assert len(warned) == len(set(warned)) == 1, "said once"
     routes = {pod["name"].split("-")[0]: pod["route"] for pod in run.of("maintenance_plan")[-1]["pods"]}
-    assert routes == {"web": "swap", "several": "evict", "db": "refuse"}
+    assert routes == {"web": "swap", "several": "evict", "db": "refuse", "import": "wait"}
     assert arena.name in run.finding("stateful_single")["object"]
     seen.all_held()

@@ -177,6 +177,21 @@ def test_a_plan_shows_its_waves_findings_losses_time_and_fence() -> None:
     assert "do not allow reading" in SUMMED({"plan": {"findings": []}}, "plan")["lines"][-1]
 
 
+def test_a_plan_shows_the_first_of_many_warnings_and_notes() -> None:
+    many = [
+        {**WARNING, "severity": severity, "message": f"It is {n}."}
+        for severity in ("warning", "info")
+        for n in "0123456789"
+    ]
+    lines = SUMMED({"plan": {"findings": many}}, "plan")["lines"]
+    counted = {word: sum(line.startswith(f"{word}: ") for line in lines) for word in ("warning", "info")}
+    assert counted == {"warning": 8, "info": 8}
+    assert [line for line in lines if line.startswith("…")] == [
+        "… and 2 more warnings, all in the report",
+        "… and 2 more notes, all in the report",
+    ]
+
+
 def test_a_plan_shows_what_a_wave_takes_and_which_budgets_hold_it_up() -> None:
     def held(wave: int, name: str, seconds: float, **more: Any) -> dict[str, Any]:
         shown = {"namespace": "shop", "name": name, "workload": f"Deployment shop/{name}", "pods": 4, "allowed": 1}

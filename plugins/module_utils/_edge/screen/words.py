@@ -14,7 +14,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rep
 Answer = t.Mapping[str, t.Any]
 
 ROWS = 20
-FINDINGS = 8
 MOVES = ("swap", "evict", "job", "wait", "refuse", "skip")
 """Routes in the order in which the table names them."""
 OUTPUTS = ("stderr", "stdout", "module_stderr", "module_stdout")
@@ -51,19 +50,11 @@ def plan_lines(plan: Answer, first: int = 1) -> list[str]:
         f"{wave:>{widths[0]}}  {node:<{widths[1]}}  {pods:<{widths[2]}}  {took:>{widths[3]}}".rstrip()
         for wave, node, pods, took in rows
     ]
-    return lines + ([f"… and {text.count(hidden, 'more node')}"] if hidden > 0 else []) + _findings(plan)
+    return lines + ([f"… and {text.count(hidden, 'more node')}"] if hidden > 0 else []) + replies.notes(plan, "warning")
 
 
 def _route(route: str) -> str:
     return {"skip": "stay", "refuse": "blocked"}.get(route, route)
-
-
-def _findings(plan: Answer) -> list[str]:
-    """The warnings; the report describes blockers, each with its remedy."""
-    found = [finding for finding in plan.get("findings") or () if finding["severity"] == "warning"]
-    lines = [f"warning: {replies.sentence(finding)}" for finding in found[:FINDINGS]]
-    hidden = len(found) - FINDINGS
-    return lines + ([f"… and {text.count(hidden, 'more warning')}, all in the report"] if hidden > 0 else [])
 
 
 def troubles(answer: Answer) -> list[tuple[str, str]]:

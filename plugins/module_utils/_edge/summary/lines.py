@@ -42,8 +42,7 @@ def plan(
     plan = answers["plan"]
     blockers = replies.blockers(plan)
     lines = [*_waves(plan), *_budgets(plan), *(replies.left_out(plan) if plan.get("feasible") else ())]
-    others = [finding for finding in plan["findings"] if finding not in blockers]
-    lines += [f"{finding['severity']}: {replies.sentence(finding)}" for finding in others]
+    lines += [*replies.notes(plan, "warning"), *replies.notes(plan, "info")]
     for pod in plan.get("pods") or ():
         if pod.get("fate"):
             lines.append(f"{pod['namespace']}/{pod['name']}: {pod['fate']['reason']}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import outcomes, reasons
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import text
 
 Answer = t.Mapping[str, t.Any]
 """A registered result; ``{}`` if the call was not made."""
@@ -15,6 +16,10 @@ Answers = t.Mapping[str, Answer]
 """The results of a playbook's calls, by the names that the summaries use for them."""
 Entry = t.Mapping[str, t.Any]
 """What a result says about one node: name, failed, outcome, message."""
+
+NOTES = 8
+"""How many findings of a severity are shown."""
+KINDS: t.Mapping[reasons.Severity, str] = {"blocker": "blocker", "warning": "warning", "info": "note"}
 
 OF_OTHERS = (outcomes.CordonOutcome.ADOPTED_BY, outcomes.CordonOutcome.HELD)
 """Outcomes of nodes that belong to another run by now, which is why they are rightly left as they are."""
@@ -73,6 +78,14 @@ def blockers(plan: Answer) -> list[Entry]:
     return [finding for finding in plan.get("findings") or () if finding["severity"] == "blocker"]
 
 
+def notes(plan: Answer, severity: reasons.Severity) -> list[str]:
+    """The first findings of a severity as lines; the report has all, and describes blockers with their remedies."""
+    found = [finding for finding in plan.get("findings") or () if finding["severity"] == severity]
+    lines = [f"{severity}: {sentence(finding)}" for finding in found[:NOTES]]
+    hidden = len(found) - NOTES
+    return lines + ([f"… and {text.count(hidden, f'more {KINDS[severity]}')}, all in the report"] if hidden > 0 else [])
+
+
 def left_out(plan: Answer) -> list[str]:
     """What is said of each node that a plan leaves out because of its blockers, which the report has told in full."""
     left = plan.get("left_out") or ()
@@ -100,11 +113,11 @@ def short(found: t.Sequence[Entry]) -> list[str]:
     return [f"{count}, described with remedies in the report above: {names}."]
 
 
-def ended(text: str) -> str:
+def ended(said: str) -> str:
     """The text with a full stop, unless it has an end."""
-    return text if text[-1:] in (".", "!", "?") else f"{text}."
+    return said if said[-1:] in (".", "!", "?") else f"{said}."
 
 
 def unique(texts: t.Iterable[str]) -> list[str]:
     """The texts that are not empty, without duplicates."""
-    return list(dict.fromkeys(text for text in texts if text))
+    return list(dict.fromkeys(filter(None, texts)))
