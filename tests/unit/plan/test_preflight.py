@@ -47,6 +47,25 @@ def coded(found: t.Iterable[Finding]) -> list[tuple[str, str]]:
     return [(finding.severity, finding.code) for finding in found]
 
 
+def test_pods_with_empty_dirs_need_one_consent_and_are_one_blocker() -> None:
+    def volume(name: str, **more: str) -> Raw:
+        return {"name": name, "emptyDir": more}
+
+    pods = [
+        pod("a", owner=owned("ReplicaSet", "a"), volumes=[volume("tmp", medium="Memory", sizeLimit="64Mi")]),
+        pod("b", owner=owned("ReplicaSet", "b"), volumes=[volume("x"), volume("y", sizeLimit="2Gi")]),
+        pod("c", "n2", owner=owned("ReplicaSet", "b"), volumes=[volume("x")]),
+    ]
+    seen = snapshot(pods=pods)
+    (found,) = [one for one in findings(seen, ("n1", "n2")) if one.code == "emptydir"]
+    assert (found.severity, found.nodes, found.object) == ("blocker", ("n1", "n2"), "3 pods with emptyDir")
+    for fact in ("3 pods of 2 workloads", "Of 1 pods", "2 of the volumes", "2Gi at most"):
+        assert fact in found.message
+    assert "delete_emptydir_data: true" in found.remedy
+    (alone,) = [one for one in findings(seen, ("n2",)) if one.code == "emptydir"]
+    assert "ReplicaSet shop/b" in alone.object
+
+
 def test_a_plain_node_has_nothing_against_it() -> None:
     assert findings(snapshot()) == ()
     assert findings(web(3)) == ()

@@ -62,7 +62,11 @@ def _plans(plan: planning.Plan, finding: reasons.Finding) -> tuple[pod_plan.PodP
         unplaced = [one for one, f in foreseen if f and (f.fits is False or f.victims)]
         return tuple(one for one in unplaced if placement.described(plan.placed[one.pod.uid]) in finding.message)
     same = (one for one in plan.draft.plans if one.code == finding.code)
-    return tuple(one for one in same if finding.code == "gang" or finding.object == str(one.workload or one.pod.ref))
+    return tuple(
+        one
+        for one in same
+        if finding.code in ("gang", "emptydir") or finding.object == str(one.workload or one.pod.ref)
+    )
 
 
 def against(now: changes.Situation, plan: planning.Plan, problem: Problem) -> list[changes.Change]:

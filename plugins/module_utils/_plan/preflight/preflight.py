@@ -19,6 +19,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     objects,
     option,
     pod_plan,
+    quantities,
     reasons,
     snapshots,
 )
@@ -174,7 +175,9 @@ def _pods(snapshot: snapshots.Snapshot, plans: t.Sequence[pod_plan.PodPlan], ask
             # About the workload that somebody has to act on, else about the pod.
             subject = str(plan.workload or plan.pod.ref)
             groups.setdefault((plan.code, severity, subject, plan.pod.namespace), []).append(plan)
-    found = [
+    asked_once = [key for key in groups if key[0] == "emptydir"]
+    found = _emptied([groups.pop(key) for key in asked_once]) if len(asked_once) > 1 else []
+    found += [
         _grouped(code, severity, subject, group) for (code, severity, subject, _namespace), group in groups.items()
     ]
     return [*found, *_spent(snapshot, plans), *_pace(snapshot, plans, asked), *_not_selected(plans, asked)]
@@ -192,6 +195,24 @@ def _grouped(
     own = first.reason.startswith(f"{who} ")
     message = f"{where}{first.reason.removeprefix(who)}" if own else f"{where}: {first.reason}"
     return reasons.Finding(code, message, first.remedy, severity, subject, nodes)
+
+
+def _emptied(groups: t.Sequence[t.Sequence[pod_plan.PodPlan]]) -> list[reasons.Finding]:
+    """The pods of several workloads that lose emptyDir volumes, as one: they need the same consent."""
+    mine = [plan for group in groups for plan in group]
+    owners = list(dict.fromkeys(str(plan.workload or plan.pod.ref) for plan in mine))
+    nodes = tuple(dict.fromkeys(plan.pod.node for plan in mine))
+    shown = ", ".join(owners[:5]) + (f" and {len(owners) - 5} more" if len(owners) > 5 else "")
+    volumes = [[one["emptyDir"] or {} for one in plan.pod.volumes if "emptyDir" in one] for plan in mine]
+    in_memory = sum(all(one.get("medium") == "Memory" for one in each) for each in volumes)
+    limits = [str(one["sizeLimit"]) for each in volumes for one in each if quantities.readable(one.get("sizeLimit"))]
+    message = f"{len(mine)} pods of {len(owners)} workloads ({shown}) would lose the data of their emptyDir volumes."
+    if in_memory:
+        message += f" Of {in_memory} pods they are in memory alone."
+    if limits:
+        largest = max(limits, key=quantities.quantity)
+        message += f" {len(limits)} of the volumes have a size limit, of {largest} at most."
+    return [reasons.Finding("emptydir", message, mine[0].remedy, "blocker", f"{len(mine)} pods with emptyDir", nodes)]
 
 
 def _spent(snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan]) -> list[reasons.Finding]:
