@@ -12,6 +12,7 @@ import pytest
 import yaml
 from support.arena import Arena
 from support.plays import Player, Run
+from support.receiver import Chat
 from support.watching import Watch
 from witness.invariants import Foreign
 from witness.log import Json, Log
@@ -102,7 +103,9 @@ def test_one_of_three_fails_in_the_users_tasks(arena: Arena, play: Player, watch
 
 
 @pytest.mark.whole
-def test_what_is_blocked_is_left_out_and_done_by_the_same_command(arena: Arena, play: Player, watching: Watch) -> None:
+def test_what_is_blocked_is_left_out_and_done_by_the_same_command(
+    arena: Arena, play: Player, watching: Watch, chat: Chat
+) -> None:
     """Of three nodes one has a pod that nothing recreates, and the tasks cannot run on the host of another."""
     blocked, unreached, fine, _unused = arena.nodes(4)
     web = arena.deployment("web", 2, on=fine)
@@ -114,8 +117,16 @@ def test_what_is_blocked_is_left_out_and_done_by_the_same_command(arena: Arena, 
     stopped = play("plan", maintain_nodes=names)
     assert f"-e maintain_nodes={unreached},{fine}" in stopped.words
     with watching() as seen:
-        run = play("maintain", inventory={**hosts, unreached: bare}, maintain_on_blocked="skip", **wanted)
+        some = {**hosts, unreached: bare}
+        run = play("maintain", inventory=some, maintain_on_blocked="skip", **wanted, **chat.input)
         assert not run.ok
+        assert chat.moments == ["planned", "started", "failed"]
+        assert [[node["name"] for node in told["nodes"]] for told in chat.got[:2]] == [[fine], [fine]]
+        assert {node["name"]: node["outcome"] for node in run.report["nodes"]} == {
+            blocked: "blocked",
+            unreached: "blocked",
+            fine: "back",
+        }
         assert f"Node {blocked} cannot be taken out: bare_pod" in run.words
         assert f"Host {unreached} answers, but no module" in run.words
         assert not any(map(arena.is_cordoned, names))

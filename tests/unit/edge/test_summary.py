@@ -131,11 +131,22 @@ def test_nodes_whose_hosts_are_out_of_reach_join_no_wave_where_they_are_left_out
     listed: dict[str, Any] = {"traces": [], "resumable": None}
     wanted = {"run": "", "tasks": "work.yml", "reboot": "", "tasks_estimate": 1, "fence_tasks": ""}
     wanted |= {hook: [] for hook in ("before_node", "before_pod", "after_pod", "after_node")}
-    plan = {**LEFT_OUT, "waves": [["a", "b"], ["c"]], "left_out": [], "wave_seconds": [5, 6]}
+    waves = {"waves": [["c"], ["a", "b"]], "wave_seconds": [5, 6], "wave_parts": [{"moves": 1}, {"moves": 2}]}
+    plan = {**LEFT_OUT, **waves, "left_out": [], "estimate_seconds": 11}
     known = {"hosts": [], "wanted": wanted, "out_of_reach": {"a": "", "b": "No host b.", "c": "No host c."}}
     found = SUMMED({"listed": listed, "plan": plan}, "start", known)
-    assert (found["waves"], found["seconds"]) == ([["a"]], [6])
+    assert (found["waves"], found["seconds"]) == ([["a"]], [7])
     assert found["left_out"] == ["No host b.", "No host c."]
+    again = found["replanned"]
+    assert [(node["name"], node.get("outcome"), node["message"]) for node in again["nodes"]] == [
+        ("a", None, "About a."),
+        ("b", "blocked", "No host b."),
+        ("c", "blocked", "No host c."),
+    ]
+    assert (again["waves"], again["estimate_seconds"]) == ([["a"]], 6)
+    assert (again["wave_seconds"], again["wave_parts"]) == ([6], [{"moves": 2}])
+    known["out_of_reach"] = {}
+    assert SUMMED({"listed": listed, "plan": plan}, "start", known)["replanned"] == {}
 
 
 def test_a_run_that_left_nodes_out_is_not_well_but_may_end_as_planned() -> None:

@@ -56,6 +56,24 @@ def test_a_workload_is_told_how_many_of_its_pods_move(moment: str, pods: int, wo
     assert told(moment, pods).about(WEB) == words
 
 
+@pytest.mark.parametrize("moment", ["planned", "started"])
+def test_nodes_that_are_left_out_are_not_announced(moment: t.Any) -> None:
+    plan = {
+        "feasible": True,
+        "waves": [["n1"]],
+        "nodes": [{"name": "n1", "outcome": "planned"}, {"name": "n2", "outcome": "blocked", "failed": True}],
+        "pods": [
+            {"namespace": "shop", "name": f"web-{on}", "node": on, "route": "evict", "owner": "Deployment shop/web"}
+            for on in ("n1", "n2")
+        ],
+    }
+    found = announcement.Announcement(moment, AT, "ann", build_report([plan]))
+    assert found.sentence == f"Maintenance {moment}: n1 (1 wave, 1 pod to move)."
+    body = found.body()
+    assert ([node["name"] for node in body["nodes"]], body["workloads"][0]["pods"]) == (["n1"], 1)
+    assert (body["summary"]["nodes"], body["summary"]["waves"]) == (1, 1)
+
+
 @pytest.mark.parametrize("moment", ["ended", "failed"])
 def test_a_workload_is_told_how_it_ended(moment: str) -> None:
     assert told(moment, 2).about(WEB).startswith(f"Maintenance {moment} (2 pods on n00 concerned): ")

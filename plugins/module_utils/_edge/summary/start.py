@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary import replies
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import outcomes
 
 HOOKS = ("before_node", "before_pod", "after_pod", "after_node")
 
@@ -15,6 +16,17 @@ HOOKS = ("before_node", "before_pod", "after_pod", "after_node")
 def _on_hosts(wanted: t.Mapping[str, t.Any]) -> bool:
     """Whether task files of hooks or of a fence run, which may be delegated to the nodes' hosts."""
     return bool(wanted["fence_tasks"]) or any(rule.get("tasks") for hook in HOOKS for rule in wanted[hook])
+
+
+def _without(plan: replies.Answer, unreached: t.Mapping[str, str]) -> dict[str, t.Any]:
+    """What a plan says otherwise once its nodes with such hosts join no wave; ``unreached`` has the reasons."""
+    waves = [[node for node in wave if node not in unreached] for wave in plan["waves"]]
+    told = {name: outcomes.entry(name, outcomes.PlanOutcome.BLOCKED, why) for name, why in unreached.items()}
+    found: dict[str, t.Any] = {"nodes": [{**node, **told.get(node["name"], {})} for node in plan["nodes"]]}
+    for key in ("waves", "wave_seconds", "wave_parts"):
+        values = zip(waves, waves if key == "waves" else plan.get(key) or (), strict=False)
+        found[key] = [value for wave, value in values if wave]
+    return {**found, "estimate_seconds": sum(found["wave_seconds"])}
 
 
 def _left(plan: replies.Answer, over: t.Container[str]) -> list[tuple[list[str], float]]:
@@ -54,6 +66,7 @@ def start(
       named, whose tasks are known to be over by that;
     * ``seconds``: the forecast for each batch, with the work on its hosts;
     * ``runs``: the runs that had left nodes out of service before, by node;
+    * ``replanned``: what the plan says otherwise without the nodes whose hosts are out of reach;
     * ``left_out``: why wanted nodes join no wave, ``blockers``: what prevents the maintenance, in one line, or none.
     """
     listed, plan = answers["listed"], answers["plan"]
@@ -88,6 +101,7 @@ def start(
         "hosts": [host(node) for wave in waves for node in wave],
         "members": [member(name, batch) for batch, some in zip(batches, manned, strict=True) for name in some],
         "runs": runs,
+        "replanned": _without(plan, unreached) if unreached else {},
         "left_out": [*(replies.left_out(plan) if plan.get("feasible") else ()), *unreached.values()],
         "blockers": [] if plan.get("feasible") else replies.short(replies.blockers(plan)),
     }

@@ -16,7 +16,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rep
     model,
     read,
     text,
-    timeline,
 )
 
 VERSION = 1
@@ -81,9 +80,9 @@ class Announcement:
 
     @property
     def nodes(self) -> tuple[model.NodeLine, ...]:
-        """The nodes that it concerns: not those that are as wanted, or gone, or done already before it begins."""
-        others = ("unchanged", "gone") if self.over else ("unchanged", "gone", "back")
-        return tuple(node for node in self.report.nodes if node.outcome not in others)
+        """The nodes that it concerns: not those that are as wanted, or gone, or before it begins done or left out."""
+        before = () if self.over else ("back",) if self.blocked else ("back", "blocked")
+        return tuple(node for node in self.report.nodes if node.outcome not in ("unchanged", "gone", *before))
 
     @property
     def forecast(self) -> float | None:
@@ -117,11 +116,22 @@ class Announcement:
     def workloads(self) -> tuple[Workload, ...]:
         """The workloads of the pods that have to move, or have moved."""
         nodes = collections.defaultdict[tuple[str, str, str], list[str]](list)
-        for pod in self.report.pods:
+        for pod in self._to_move:
             kind, _space, place = pod.owner.partition(" ")
-            if place and not timeline.stays(pod) and not text.refused(pod):
+            if place:
                 nodes[kind, pod.namespace, place.rpartition("/")[2]].append(pod.node)
         return tuple(Workload(*key, len(on), tuple(dict.fromkeys(on))) for key, on in sorted(nodes.items()))
+
+    @property
+    def _to_move(self) -> list[model.PodLane]:
+        here = {node.name for node in self.nodes}
+        return [pod for pod in text.to_move(self.report) if pod.node in here]
+
+    @property
+    def _counts(self) -> dict[str, t.Any]:
+        """The totals of the report; before it begins, of the nodes that it concerns."""
+        ahead = {"nodes": len(self.nodes), "waves": len({node.wave for node in self.nodes} - {0})}
+        return asdict(self.report.totals) | ({} if self.over else ahead)
 
     @property
     def _in(self) -> str:
@@ -130,14 +140,14 @@ class Announcement:
     @property
     def sentence(self) -> str:
         """The announcement in one sentence or two."""
-        totals, names = self.report.totals, _names([node.name for node in self.nodes]) or "no node"
+        names = _names([node.name for node in self.nodes]) or "no node"
         if self.blocked:
             more = f" And {len(self.blocked) - SHOWN} more." if len(self.blocked) > SHOWN else ""
             whys = " ".join(f"{one.node}: {one.sentence}" for one in self.blocked[:SHOWN])
             return f"Maintenance {self.moment}{self._in}. {whys}{more}"
         if not self.over:
             again = " again" if self.resumed else ""
-            size = f"{text.count(totals.waves, 'wave')}, {text.count(len(text.to_move(self.report)), 'pod')} to move"
+            size = f"{text.count(self._counts['waves'], 'wave')}, {text.count(len(self._to_move), 'pod')} to move"
             lasts = f", about {text.duration(self.forecast)}" if self.forecast is not None else ""
             return f"Maintenance {self.moment}{again}{self._in}: {names} ({size}{lasts})."
         return (
@@ -146,7 +156,7 @@ class Announcement:
 
     def body(self) -> dict[str, t.Any]:
         """The body of a webhook in our own shape, which the guide to announcements documents."""
-        report, (start, end) = self.report, self.window
+        start, end = self.window
         return {
             "version": VERSION,
             "id": self.id,
@@ -162,7 +172,7 @@ class Announcement:
             "end": text.rfc3339(end),
             "nodes": [{"name": n.name, "wave": n.wave, "outcome": n.outcome, "message": n.message} for n in self.nodes],
             "workloads": [{**asdict(each), "nodes": list(each.nodes)} for each in self.workloads],
-            "summary": {**self._verdict, **asdict(report.totals)},
+            "summary": {**self._verdict, **self._counts},
             "errors": list(self.errors),
             "blocked": [one.to_dict() for one in self.blocked],
         }
