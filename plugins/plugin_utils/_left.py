@@ -33,6 +33,8 @@ TREE = str(pathlib.Path(__file__).parents[5])
 """The folder with ``ansible_collections``."""
 LET_GO_WITHIN = 15.0
 """Seconds that the main process waits for what was held to be let go."""
+OVERDUE = 15.0
+"""Seconds after which a process that was asked to end is cut off: ``ansible-playbook`` itself gives its workers ten."""
 # Python that is about to end starts no threads, so this is a process of its own.
 LETS_GO = """
 import json, os, sys
@@ -56,31 +58,60 @@ def keep(noted: left.Note | None) -> None:
 
 
 def tell(display: t.Any) -> None:
-    """At the end of this process, if it was interrupted, let go of what unended runs hold, and say how to go on."""
+    """If this process is asked to end, let go at its end of what unended runs hold, and say how to go on."""
     if multiprocessing.parent_process() is None and threading.current_thread() is threading.main_thread():
-        asked = threading.Event()
-        before = signal.getsignal(signal.SIGINT)
+        _End(display)
 
-        def heed(number: int, frame: t.Any) -> None:
-            asked.set()
-            if callable(before):
-                before(number, frame)
 
+class _End:
+    """The end of ``ansible-playbook`` by a signal.
+
+    A SIGTERM ends the process as Ctrl-C does: by itself it would end it at once, or only the process and no worker.
+    """
+
+    def __init__(self, display: t.Any) -> None:
+        self._display, self._pid = display, os.getpid()
+        self._asked, self._telling = False, threading.Lock()
+        self._before = {one: signal.getsignal(one) for one in _interrupts.SIGNALS}
+        for number, handler in self._before.items():
+            if handler != signal.SIG_IGN:
+                signal.signal(number, self._heed)
+        atexit.register(self._tell)
+
+    def _heed(self, number: int, frame: t.Any) -> None:
+        first = os.getpid() == self._pid and not self._asked
+        if first:
+            self._asked = True
+            threading.Thread(target=self._cut_off, args=(128 + number,), daemon=True).start()
+        before = self._before[signal.Signals(number)]
+        if first and number != signal.SIGINT:
+            for worker in multiprocessing.active_children():
+                worker.terminate()
+            raise SystemExit(128 + number)
         if callable(before):
-            signal.signal(signal.SIGINT, heed)
-        atexit.register(_tell, display, os.getpid(), asked)
+            before(number, frame)
+        else:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
 
+    def _cut_off(self, code: int) -> None:
+        """A worker that dies while it hands on a result leaves a lock for which the main process waits for ever."""
+        time.sleep(OVERDUE)
+        if self._tell():
+            os._exit(code)
 
-def _tell(display: t.Any, pid: int, asked: threading.Event) -> None:
-    if os.getpid() != pid or not asked.is_set():
-        return
-    for worker in multiprocessing.active_children():
-        worker.join(_interrupts.WITHIN)
-    for one in left.of(_notes()):
-        for line in one.lines():
-            display.display(line, stderr=True)
-        if not one.let_go and one.target is not None:
-            _let_go(one.run, one.target)
+    def _tell(self) -> bool:
+        """Tell it, unless that is being done."""
+        if os.getpid() != self._pid or not self._asked or not self._telling.acquire(blocking=False):
+            return False
+        for worker in multiprocessing.active_children():
+            worker.join(_interrupts.WITHIN)
+        for one in left.of(_notes()):
+            for line in one.lines():
+                self._display.display(line, stderr=True)
+            if not one.let_go and one.target is not None:
+                _let_go(one.run, one.target)
+        return True
 
 
 def _notes() -> t.Iterator[left.Note]:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import pty
 import re
@@ -29,10 +30,10 @@ TELLER = """
 import dataclasses, os, time
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import specs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.screen import waits
-from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _foot, _in_process
+from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _foot, _in_process, _left
 
 if "TELL_QUICKLY" in os.environ:
-    waits.LASTS, waits.AGAIN, _foot.SECOND = 0.3, 0.3, 0.1
+    waits.LASTS, waits.AGAIN, _foot.SECOND, _left.OVERDUE = 0.3, 0.3, 0.1, 2
 
 class Tell(specs.ModuleSpec):
     def run(self, arguments, call):
@@ -65,6 +66,18 @@ class ActionModule(_in_process.InProcess):
         },
     )
 """
+# A task of somebody's that is ended while it hands on a result: the results of workers share one lock.
+HOLDER = """
+import time
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+class ActionModule(ActionBase):
+    def run(self, tmp=None, task_vars=None):
+        Display()._final_q._wlock.acquire()
+        open(self._task.args["awaited"], "w").close()
+        time.sleep(60)
+"""
 EVENTS = [
     ["cordoned", "cordoned"],
     ["progress", "5 of 7 pods left, 2 ending; waiting: budget web allows no disruption"],
@@ -72,9 +85,10 @@ EVENTS = [
 
 
 def furnished(folder: Path) -> Path:
-    """The folder, with the action ``tell``."""
+    """The folder, with the actions ``tell`` and ``hold``."""
     (folder / "action_plugins").mkdir()
     (folder / "action_plugins" / "tell.py").write_text(TELLER)
+    (folder / "action_plugins" / "hold.py").write_text(HOLDER)
     (folder / "ansible.cfg").touch()
     return folder
 
@@ -151,9 +165,10 @@ def _some(source: int) -> bytes:
 
 
 class Terminal:
-    """A terminal's screen: what is seen after all that was written to it."""
+    """A terminal's screen: what is seen after all that was written to it, and the exit ``code`` of the command."""
 
     def __init__(self) -> None:
+        self.code = 0
         self.rows, self.row, self.column, self.raw = [""], 0, 0, ""
 
     def write(self, text: str) -> None:
@@ -189,7 +204,7 @@ class Terminal:
 def on_terminal(
     folder: Path, tasks: str, then: Callable[[Terminal, subprocess.Popen[bytes]], None], **more: str
 ) -> Terminal:
-    """Run on a terminal, calling ``then`` after each write; the terminal as it is left."""
+    """Run on a terminal, calling ``then`` again and again; the terminal as it is left."""
     mine, theirs = pty.openpty()
     before = termios.tcgetattr(theirs)
     settings = environ(folder, TERM="xterm", COLUMNS="120", PYTHONIOENCODING="utf-8", **more)
@@ -205,17 +220,15 @@ def on_terminal(
         signal.signal(signal.SIGINT, ours)
     latest = time.monotonic() + 120
     with process:
-        rest = b""
+        decoder = codecs.getincrementaldecoder("utf-8")("ignore")
         while process.poll() is None or select.select([mine], [], [], 0.2)[0]:
             if time.monotonic() > latest:
                 os.killpg(process.pid, signal.SIGKILL)
                 raise AssertionError(f"it does not end:\n{terminal.raw}")
-            if not select.select([mine], [], [], 0.2)[0]:
-                continue
-            text = (rest + os.read(mine, 65536)).decode("utf-8", "ignore")
-            terminal.write(text)
+            if select.select([mine], [], [], 0.2)[0]:
+                terminal.write(decoder.decode(os.read(mine, 65536)))
             then(terminal, process)
-        process.wait(timeout=60)
+        terminal.code = process.wait(timeout=60)
     assert termios.tcgetattr(theirs) == before, "the terminal works as before"
     os.close(theirs)
     os.close(mine)

@@ -152,39 +152,63 @@ def test_on_a_terminal_a_bar_stands_at_the_foot_and_leaves_nothing(folder: Path)
     assert "changed: [localhost]" in terminal.rows
 
 
-def interrupted(folder: Path, stop: signal.Signals, **args: object) -> Terminal:
-    """A terminal on which the command was given that signal in the middle of a task."""
-    sent: list[int] = []
+def ended(folder: Path, stop: signal.Signals, tasks: str, awaited: str, **more: str) -> Terminal:
+    """A terminal on which all processes of the command were given that signal once this file was there."""
+    sent: list[float] = []
 
     def then(terminal: Terminal, process: subprocess.Popen[bytes]) -> None:
-        awaited = (folder / "never.awaited").exists()
-        if not sent and awaited and terminal.rows[terminal.row].startswith("n1  █"):
-            sent.append(process.pid)
+        if not sent and (folder / awaited).exists():
+            sent.append(time.monotonic())
             os.killpg(process.pid, stop)
 
-    tell = {"events": EVENTS, "until": str(folder / "never"), **args}
-    terminal = on_terminal(folder, f"- name: Tell\n  tell: {json.dumps(tell)}", then, NO_COLOR="1")
+    terminal = on_terminal(folder, tasks, then, **more)
     assert sent
-
+    assert time.monotonic() - sent[0] < 20
+    assert terminal.code not in (0, None)
     return terminal
 
 
-def test_an_interrupt_leaves_the_terminal_whole_and_says_how_to_go_on(folder: Path) -> None:
-    terminal = interrupted(folder, signal.SIGINT, run="r1/n0nce")
-    assert (folder / "never.ended").exists(), "the call ended by itself"
-    assert any("User interrupted execution" in row for row in terminal.rows)
-    assert not [row for row in terminal.rows if "█" in row]
+def tells(folder: Path, until: str, **args: object) -> str:
+    return f"- name: Tell\n  tell: {json.dumps({'events': EVENTS, 'until': until and str(folder / until), **args})}\n"
+
+
+def said(terminal: Terminal) -> None:
+    """Once each: what is left of run r1, how to go on, how to undo it; and the terminal works as before."""
+    assert sum(row.startswith("  n1  ") and "draining" in row for row in terminal.rows) == 1
+    assert sum(row.startswith("To go on: ") for row in terminal.rows) == 1
+    assert sum(row.endswith(commands.undo("r1")) for row in terminal.rows) == 1
+    assert "n0nce" not in terminal.raw
+    assert not [row for row in terminal.rows if "█" in row or "Traceback" in row]
     assert (terminal.rows[terminal.row], terminal.column) == ("", 0)
+
+
+STOPS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+
+
+@pytest.mark.parametrize("stop", STOPS, ids=lambda stop: stop.name)
+def test_a_call_that_is_asked_to_end_does_so_and_says_how_to_go_on(stop: signal.Signals, folder: Path) -> None:
+    tasks = tells(folder, "never", run="r1/n0nce")
+    terminal = ended(folder, stop, tasks, "never.awaited", NO_COLOR="1")
+    assert (folder / "never.ended").exists(), "the call ended by itself"
+    said(terminal)
+    assert any("User interrupted execution" in row for row in terminal.rows) is (stop == signal.SIGINT)
     assert "\x1b[?" not in terminal.raw, "the cursor was never hidden"
     assert not re.search(r"\x1b\[[\d;]*m", terminal.raw), "NO_COLOR"
-    assert [row for row in terminal.rows if row.startswith("  n1  ") and "draining" in row]
-    assert [row for row in terminal.rows if row.endswith(commands.undo("r1"))]
-    assert "n0nce" not in terminal.raw
 
 
-def test_a_call_that_is_terminated_ends_by_itself(folder: Path) -> None:
-    interrupted(folder, signal.SIGTERM)
-    latest = time.monotonic() + 20
-    while not (folder / "never.ended").exists() and time.monotonic() < latest:
-        time.sleep(0.1)
-    assert (folder / "never.ended").exists()
+@pytest.mark.parametrize("stop", STOPS, ids=lambda stop: stop.name)
+def test_between_two_calls_it_is_the_same(stop: signal.Signals, folder: Path) -> None:
+    """While a task of somebody's runs, which ends with it."""
+    script = f"echo $$ > {folder}/new; mv {folder}/new {folder}/pid; exec sleep 60"
+    theirs = f"- name: Patch\n  ansible.builtin.command: {{argv: [sh, -c, {json.dumps(script)}]}}\n"
+    said(ended(folder, stop, tells(folder, "", run="r1/n0nce") + theirs, "pid"))
+    pid = int((folder / "pid").read_text())
+    latest = time.monotonic() + 5
+    while (there := Path(f"/proc/{pid}").exists()) and time.monotonic() < latest:
+        time.sleep(0.05)
+    assert not there
+
+
+def test_it_ends_although_ansible_waits_for_a_worker_that_is_gone(folder: Path) -> None:
+    hold = f"- name: Hold\n  hold: {{awaited: {folder}/held}}"
+    said(ended(folder, signal.SIGINT, tells(folder, "", run="r1/n0nce") + hold, "held", TELL_QUICKLY="1"))
