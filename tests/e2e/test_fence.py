@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support import rights
+from support import rights, sampling
 from support.arena import Arena
 from support.lab import Lab
 from support.plays import Player
@@ -188,6 +188,27 @@ def test_a_run_that_was_frozen_and_replaced_evicts_nobody_when_it_thaws(
     assert len(later) == len(accepted), "not one after the take-over"
     assert entries(lab) == {}
     seen.all_held(resumable=True)
+
+
+@pytest.mark.usefixtures("fenced")
+@pytest.mark.parametrize("way", sampling.first(1, ["Ctrl-C", "SIGTERM"]))
+def test_a_run_that_is_interrupted_leaves_nothing_in_it(
+    arena: Arena, play: Player, watching: Watch, lab: Lab, way: str
+) -> None:
+    here, _unused = arena.nodes(2)
+    guarded = arena.deployment("guarded", 4, on=here, start="1s", budget={"maxUnavailable": 1})
+    with watching() as seen:
+        running = play.start("maintain", maintain_nodes=[here], terminal=way == "Ctrl-C")
+        until(lambda: guarded.nodes().count(here) <= 2 or running.over, 120, "it is emptying the node", every=0.01)
+        assert list(entries(lab)) == [f"node-{here}"]
+        ended = running.interrupted(way)
+        assert not ended.ok
+        assert entries(lab) == {}
+        run = play("maintain", maintain_nodes=[here])
+        assert run.ok, run.text
+        arena.settle()
+    assert entries(lab) == {}
+    seen.all_held()
 
 
 @pytest.mark.whole

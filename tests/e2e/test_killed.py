@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -97,6 +98,60 @@ def test_in_the_middle_of_the_surge(arena: Arena, play: Player, watching: Watch)
 
 def test_in_the_middle_of_the_evictions(arena: Arena, play: Player, watching: Watch) -> None:
     finishes(arena, play, watching, lambda here, _web, guarded: guarded.nodes().count(here) in (2, 3))
+
+
+def test_in_the_wait_for_replacements_the_next_start_waits_for_the_same(
+    arena: Arena, play: Player, watching: Watch
+) -> None:
+    """One comes late, and one has no place while its node is out. The reports tell of all that was done since."""
+    nodes = arena.nodes(3)
+    here = nodes[0]
+    term = {"labelSelector": {"matchLabels": {"app": "apart"}}, "topologyKey": "kubernetes.io/hostname"}
+    rules = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    apart = arena.deployment("apart", 3, on=nodes, pod={"affinity": rules}, budget={"minAvailable": 2})
+    late = arena.deployment("late", 3, on=nodes, start="3s", budget={"maxUnavailable": 1})
+    usual = {pod["metadata"]["name"] for pod in late.pods()}
+
+    def new() -> list[str]:
+        return [name for pod in late.pods() if (name := pod["metadata"]["name"]) not in usual]
+
+    def ready(name: str, value: str | None) -> None:
+        arena.patch("Pod", name, {"metadata": {"annotations": {"lab.kubeops.io/ready": value}}})
+
+    with watching() as seen:
+        running = play.start("evacuate", maintain_nodes=[here])
+        until(lambda: new() or running.over, 120, "there is a successor", every=0.02)
+        ready(new()[0], "never")
+        until(lambda: not arena.pods(on=here) or running.over, 60, "all pods have left")
+        time.sleep(1.0)
+        owed = {(one["workload"]["name"], one["ready"]) for one in (arena.record(here) or {})["awaits"]}
+        assert owed == {(apart.name, 3), (late.name, 3)}
+        assert arena.step(here) == "cordoned"
+        running.kill_all()
+        again = play.start("evacuate", maintain_nodes=[here])
+        again.until_begun("node_drain", AGAIN)
+        time.sleep(20.0)
+        assert not again.over, "it waits for the one that comes late"
+        assert arena.step(here) == "cordoned"
+        ready(new()[0], None)
+        run = again.wait(AGAIN)
+        assert run.ok, run.text
+        drained = run.node(here, "node_drain")
+        assert [(one["name"], one["ready"], one["wanted"]) for one in drained["pending"]] == [(apart.name, 2, 3)]
+        evacuated = time.monotonic()
+        time.sleep(5.0)
+        released = play("release", maintain_nodes=[here])
+        assert released.ok, released.text
+        assert apart.read()["status"]["readyReplicas"] == 3, "its return has waited for it"
+        arena.settle()
+    seen.all_held()
+    out = seen.when("Node", here, lambda node: bool(node["spec"].get("unschedulable")))
+    back = seen.when("Node", here, lambda node: not node["spec"].get("unschedulable"), out)
+    for told, until_then in ((run, evacuated - seen.log.began), (released, back)):
+        totals = told.report["totals"]
+        assert totals["pods_moved"] == 2
+        assert totals["out_seconds"] == pytest.approx(until_then - out, abs=5.0)
+        assert totals["dark_seconds"] == 0
 
 
 def test_before_the_give_back(arena: Arena, play: Player, watching: Watch) -> None:

@@ -6,11 +6,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -146,21 +149,55 @@ def read_lines(path: Path) -> list[Json]:
     return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
 
-class Running:
-    """A run under way, in its own process group."""
+# Gives the command a terminal that interrupts it, as a shell does.
+ON_ITS_TERMINAL = """
+import fcntl, os, sys, termios
+os.setsid()
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 
-    def __init__(self, command: list[str], env: dict[str, str], folder: Path) -> None:
+
+class Running:
+    """A run under way, in its own process group; with ``terminal`` it has one, on which somebody may type."""
+
+    def __init__(self, command: list[str], env: dict[str, str], folder: Path, *, terminal: bool = False) -> None:
         self.folder = folder
         self._out = (folder / "output").open("wb")
+        self._screen, theirs = pty.openpty() if terminal else (-1, -1)
         self.process = subprocess.Popen(
-            command,
-            env=env,
+            [sys.executable, "-c", ON_ITS_TERMINAL, *command] if terminal else command,
+            env={**env, "TERM": "xterm"} if terminal else env,
             cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=self._out,
+            stdin=theirs if terminal else subprocess.DEVNULL,
+            stdout=theirs if terminal else self._out,
             stderr=subprocess.STDOUT,
-            start_new_session=True,
+            start_new_session=not terminal,
         )
+        if terminal:
+            os.close(theirs)
+            self._reader = threading.Thread(target=self._read, daemon=True)
+            self._reader.start()
+
+    def _read(self) -> None:
+        with contextlib.suppress(OSError):
+            while found := os.read(self._screen, 65536):
+                self._out.write(found)
+                self._out.flush()
+
+    def type(self, text: str) -> None:
+        os.write(self._screen, text.encode())
+
+    def interrupted(self, by: str, within: float = 20.0) -> Run:
+        """Its end, once Ctrl-C was typed on its terminal or all of its group got this signal; nothing of it is left."""
+        known = [self.process.pid, *descendants(self.process.pid)]
+        if by == "Ctrl-C":
+            self.type("\x03")
+        else:
+            os.killpg(self.process.pid, signal.Signals[by])
+        run = self.wait(within)
+        until(lambda: not any(map(alive, known)), 5, "no process is left")
+        return run
 
     @property
     def text(self) -> str:
@@ -213,15 +250,21 @@ class Running:
             self.process.wait()
             raise AssertionError(f"still running after {within:g} s:\n{self.text}") from None
         finally:
-            self._out.close()
+            self._close()
         return Run(rc, self.folder)
+
+    def _close(self) -> None:
+        if self._screen >= 0:
+            self._reader.join(5)
+            os.close(self._screen)
+        self._out.close()
 
     def kill_group(self) -> list[int]:
         """SIGKILL to the process group alone; returns the processes that outlive it."""
         known = descendants(self.process.pid)
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        self._out.close()
+        self._close()
         time.sleep(0.05)
         return [pid for pid in known if alive(pid)]
 
@@ -229,7 +272,7 @@ class Running:
         """SIGKILL to every process of the run."""
         kill_tree(self.process.pid)
         self.process.wait()
-        self._out.close()
+        self._close()
 
     def stop_if_running(self) -> None:
         if not self.over:
@@ -261,11 +304,12 @@ class Player:
         survey: Mapping[str, str] | None = None,
         args: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
+        terminal: bool = False,
         **extra_vars: Any,
     ) -> Running:
         """`extra_vars` keep their types; `survey` goes as `-e k=v`, as strings."""
         name = f"{NAMESPACE}.{playbook}"
-        return self._start([name, *args], inventory, check, diff, survey, env, extra_vars)
+        return self._start([name, *args], inventory, check, diff, survey, env, extra_vars, terminal=terminal)
 
     def file(
         self,
@@ -348,6 +392,8 @@ class Player:
         survey: Mapping[str, str] | None,
         env: Mapping[str, str] | None,
         extra_vars: Json,
+        *,
+        terminal: bool = False,
     ) -> Running:
         folder = self.folder / f"run-{time.monotonic_ns()}"
         folder.mkdir()
@@ -363,7 +409,7 @@ class Player:
         for key, value in (survey or {}).items():
             command += ["-e", f"{key}={value!r}"]
         command += ["--check"] * check + ["--diff"] * diff
-        running = Running(command, self._environment(folder, env), folder)
+        running = Running(command, self._environment(folder, env), folder, terminal=terminal)
         self._runs.append(running)
         return running
 
