@@ -20,6 +20,8 @@ def _on_hosts(wanted: t.Mapping[str, t.Any]) -> bool:
 
 def _without(plan: replies.Answer, unreached: t.Mapping[str, str]) -> dict[str, t.Any]:
     """What a plan says otherwise once its nodes with such hosts join no wave; ``unreached`` has the reasons."""
+    if not unreached:
+        return {}
     waves = [[node for node in wave if node not in unreached] for wave in plan["waves"]]
     told = {name: outcomes.entry(name, outcomes.PlanOutcome.BLOCKED, why) for name, why in unreached.items()}
     found: dict[str, t.Any] = {"nodes": [{**node, **told.get(node["name"], {})} for node in plan["nodes"]]}
@@ -41,6 +43,11 @@ def _out(traces: t.Sequence[t.Mapping[str, t.Any]], run: str) -> tuple[list[str]
     found = [trace for trace in traces if trace["object"].startswith("Node ")]
     own = [node for trace in found if trace["run"] == run for node in trace.get("nodes") or ()]
     return own, [node for trace in found if trace["run"] != run for node in trace.get("nodes") or ()]
+
+
+def _host(name: str, hosts: t.Container[str], planned: t.Mapping[str, replies.Answer]) -> dict[str, str]:
+    """A host; its address only where the inventory does not have it."""
+    return {"name": name, "address": "" if name in hosts else planned.get(name, {}).get("address") or ""}
 
 
 def start(
@@ -82,12 +89,9 @@ def start(
     planned = {node["name"]: node for node in plan.get("nodes") or ()}
     runs = {name: node["record"]["run"] for name, node in planned.items() if node.get("record")}
 
-    def host(name: str) -> dict[str, str]:
-        return {"name": name, "address": "" if name in hosts else planned.get(name, {}).get("address") or ""}
-
     def member(name: str, batch: t.Sequence[str]) -> dict[str, t.Any]:
         adopt = bool(wanted["run"]) and all(runs.get(node, wanted["run"]) == wanted["run"] for node in batch[1:])
-        return {**host(name), "leads": name == batch[0], "nodes": batch[1:], "adopt": adopt}
+        return {**_host(name, hosts, planned), "leads": name == batch[0], "nodes": batch[1:], "adopt": adopt}
 
     return {
         "has_work": has_work,
@@ -98,10 +102,10 @@ def start(
         "batches": batches,
         "sizes": [len(batch) for batch in manned],
         "seconds": [seconds + (wanted["tasks_estimate"] if has_work else 0) for _wave, seconds in left],
-        "hosts": [host(node) for wave in waves for node in wave],
+        "hosts": [_host(node, hosts, planned) for wave in waves for node in wave],
         "members": [member(name, batch) for batch, some in zip(batches, manned, strict=True) for name in some],
         "runs": runs,
-        "replanned": _without(plan, unreached) if unreached else {},
+        "replanned": _without(plan, unreached),
         "left_out": [*(replies.left_out(plan) if plan.get("feasible") else ()), *unreached.values()],
         "blockers": [] if plan.get("feasible") else replies.short(replies.blockers(plan)),
     }
