@@ -140,7 +140,7 @@ def test_without_a_reason_none_is_named(world: World) -> None:
 def test_a_refused_undo_stays_recorded_and_a_refused_surge_is_undone(world: World, state: State, outcome: str) -> None:
     play = Play(world, state=state)
     play.case.surge, play.case.claimed, play.case.message = wanted(world, "n1"), True, "It was late."
-    play.surging._refused(play.case, errors.Forbidden("no"))
+    play.surging._refused(play.case, errors.Forbidden("no"), world.snapshot())
     assert (play.case.outcome, play.case.state) == (outcome, "undone" if state == "undo" else "undo")
     said = str(errors.Forbidden("no"))
     assert play.case.message == (f"It was late. {said}" if state == "undo" else said)
