@@ -142,6 +142,46 @@ def test_a_scheduler_of_which_nothing_is_known_is_named_once(route: pod_plan.Rou
     ] * told
 
 
+def wants(operator: str, *values: str) -> Raw:
+    terms = [{"matchExpressions": [{"key": "disk", "operator": operator, "values": list(values)}]}]
+    return {
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "label", "named"),
+    [
+        ({"nodeSelector": {"disk": "ssd"}}, "hdd", "nodeSelector disk=ssd (2 nodes)"),
+        (wants("In", "ssd", "nvme"), "hdd", "node affinity disk In ssd, nvme (2 nodes)"),
+        (wants("NotIn", "hdd"), "hdd", "node affinity disk NotIn hdd (2 nodes)"),
+        (wants("Exists"), "", "node affinity disk Exists (2 nodes)"),
+        (wants("DoesNotExist"), "hdd", "node affinity disk DoesNotExist (2 nodes)"),
+        (wants("Gt", "5"), "3", "node affinity disk Gt 5 (2 nodes)"),
+        (wants("Lt", "5"), "7", "node affinity disk Lt 5 (2 nodes)"),
+        ({}, "hdd", "taint special=true:NoSchedule (1 node), taint special=true:NoExecute (1 node)"),
+        (
+            {**wants("In", "ssd"), "nodeSelector": {"cpu": "new"}},
+            "hdd",
+            "nodeSelector cpu=new (2 nodes), node affinity disk",
+        ),
+    ],
+)
+def test_the_rules_that_keep_a_pod_off_the_other_nodes_are_named(spec: Raw, label: str, named: str) -> None:
+    nodes = [node("n1"), node("n2"), node("n3"), node("n4", unschedulable=True)]
+    for number, one in enumerate(nodes[1:]):
+        one["metadata"]["labels"] |= {"disk": label} if label else {}
+        if not spec:
+            effect = "NoExecute" if number else "NoSchedule"
+            one["spec"]["taints"] = [{"key": "special", "value": "true", "effect": effect}]
+    listed = {"nodes": [PARSERS["nodes"](raw) for raw in nodes], "pods": [PARSERS["pods"](pod("a", "n1", **spec))]}
+    snapshot = Snapshot.of(listed)
+    plans = [pod_plan.PodPlan(snapshot.pods[0], "evict", "", "", WEB)]
+    found = forecast.forecasts(snapshot, plans, [("n1",)])
+    (finding,) = findings.findings(snapshot, plans, found, [("n1",)])
+    assert named in finding.message
+
+
 def near(app: str) -> Raw:
     term = {"topologyKey": "host", "labelSelector": {"matchLabels": {"app": app}}}
     return {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}

@@ -5,15 +5,21 @@
 
 from __future__ import annotations
 
+import collections
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    objects,
     option,
     pod_plan,
     reasons,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import forecast, pending
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import (
+    forecast,
+    node_rules,
+    pending,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import readiness
 
 
@@ -46,8 +52,8 @@ def findings(
         groups.setdefault((code, "blocker" if stuck else "warning", subject, described(one)), []).append(plan)
     short = {plan.pod.uid for gap in gaps for plan in gap.plans}
     return [
-        *(_blocker(gap, found) for gap in blocked),
-        *(_finding(*key, group, found, short) for key, group in groups.items()),
+        *(_blocker(snapshot, gap, found) for gap in blocked),
+        *(_finding(snapshot, *key, group, found, short) for key, group in groups.items()),
         *_of_schedulers(plans, found),
     ]
 
@@ -90,6 +96,7 @@ def described(one: forecast.Forecast) -> str:
 
 
 def _finding(
+    snapshot: snapshots.Snapshot,
     code: str,
     severity: reasons.Severity,
     subject: str,
@@ -101,17 +108,33 @@ def _finding(
     nodes = tuple(dict.fromkeys(plan.pod.node for plan in group))
     where = _where(subject, group)
     if severity == "blocker":
-        return _stuck(code, subject, f"{where}: {text}", group, found[group[0].pod.uid])
+        one = found[group[0].pod.uid]
+        return _stuck(code, subject, f"{where}: {text}{_rules(snapshot, group[0].pod, one)}", group, one)
     if code == "preempts":
         remedy = "Free room for them first, or accept that pods of lower priority are deleted."
         return reasons.Finding("preempts", f"{where}: {text}", remedy, "warning", subject, nodes)
     one = found[group[0].pod.uid]
     message = f"{where}: the successor of {'each pod' if len(group) > 1 else 'the pod'} fits on no other node. {text}"
+    message += _rules(snapshot, group[0].pod, one)
     if all(plan.pod.uid in short for plan in group):
         message += f" {subject} serves without it until its node is back."
     elif group[0].code in readiness.CONSENTED or group[0].interruption == "allowed":
         message += " It is down until its node is back, which was allowed."
     return reasons.Finding("fits_nowhere", message, _remedy(one), "warning", subject, nodes)
+
+
+RULES = 5
+"""How many rules of a pod are named."""
+
+
+def _rules(snapshot: snapshots.Snapshot, pod: objects.Pod, one: forecast.Forecast) -> str:
+    """The labels and taints that keep the pod off other nodes, which the scheduler's message only counts."""
+    if {node_rules.TAINTED, node_rules.NOT_SELECTED}.isdisjoint(one.reasons or ()):
+        return ""
+    others = [node for node in snapshot.nodes.values() if node.name != pod.node and not node.unschedulable]
+    counts = collections.Counter(word for node in others for word in node_rules.unmet(pod, node))
+    named = [f"{word} ({count} node{'s' if count > 1 else ''})" for word, count in counts.most_common(RULES)]
+    return f" Refused by: {', '.join(named)}." if named else ""
 
 
 def _stuck(
@@ -136,7 +159,9 @@ def _where(subject: str, group: t.Sequence[pod_plan.PodPlan]) -> str:
     return f"{subject}, on {nodes} ({pods})"
 
 
-def _blocker(gap: pending.Gap, found: t.Mapping[str, forecast.Forecast]) -> reasons.Finding:
+def _blocker(
+    snapshot: snapshots.Snapshot, gap: pending.Gap, found: t.Mapping[str, forecast.Forecast]
+) -> reasons.Finding:
     """That too few would be left; a drain would wait for ever for the others to be back."""
     one, nodes = found[gap.plans[0].pod.uid], tuple(dict.fromkeys(plan.pod.node for plan in gap.plans))
     subject = str(gap.need.object)
@@ -144,7 +169,8 @@ def _blocker(gap: pending.Gap, found: t.Mapping[str, forecast.Forecast]) -> reas
     if gap.dark:
         bound = f"nothing would be left of {', '.join(str(workload.ref) for workload in gap.dark)}"
     message = f"{_where(subject, gap.plans)}: {len(gap.plans)} fit on no other node until theirs is back, and {bound}. "
-    return reasons.Finding("no_room", message + described(one), f"{_remedy(one)} {_grown()}", "blocker", subject, nodes)
+    message += described(one) + _rules(snapshot, gap.plans[0].pod, one)
+    return reasons.Finding("no_room", message, f"{_remedy(one)} {_grown()}", "blocker", subject, nodes)
 
 
 def _remedy(one: forecast.Forecast) -> str:

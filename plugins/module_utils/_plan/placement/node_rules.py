@@ -59,6 +59,12 @@ def reason(guest: world.Guest, place: world.Place) -> str:
     return "" if matches(guest, place.node) else NOT_SELECTED
 
 
+def unmet(pod: objects.Pod, node: objects.Node) -> list[str]:
+    """What keeps the pod off the node by itself, in words: taints, labels that it lacks; nothing of a cordon."""
+    taints = node_taints.untolerated(pod.tolerations, (x for x in node.taints if x.get("key") != world.UNSCHEDULABLE))
+    return [*(f"taint {node_taints.in_words(taint)}" for taint in taints), *scheduling.unmet(pod.placed, node)]
+
+
 def preference(guest: world.Guest, place: world.Place) -> tuple[int, int]:
     """How little the pod wants the node: PreferNoSchedule taints that it does not tolerate, weights that do not match.
 

@@ -13,6 +13,9 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import decoding, objects, selectors
 
+NAME = "metadata.name"
+"""The only field that a term may match."""
+
 
 def node_matches(selector: objects.Raw | None, node: objects.Node) -> bool:
     """Whether the node satisfies one term of a ``NodeSelector``; ``None`` matches every node."""
@@ -30,6 +33,25 @@ def selects(spec: objects.Raw, node: objects.Node) -> bool:
         return False
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     return node_matches(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"), node)
+
+
+def unmet(spec: objects.Raw, node: objects.Node) -> list[str]:
+    """The rules of a pod spec that the node does not satisfy, in words."""
+    wanted: t.Mapping[str, str] = spec.get("nodeSelector") or {}
+    found = [f"nodeSelector {key}={value}" for key, value in wanted.items() if node.labels.get(key) != value]
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    if node_matches(required, node):
+        return found
+    for term in required.get("nodeSelectorTerms") or ():
+        for rules, have in ((term.get("matchExpressions"), node.labels), (term.get("matchFields"), {NAME: node.name})):
+            found += [_words(rule) for rule in rules or () if not _requirement(rule, have)]
+    return found
+
+
+def _words(requirement: objects.Raw) -> str:
+    values = ", ".join(requirement.get("values") or ())
+    return f"node affinity {requirement.get('key')} {requirement.get('operator')} {values}".rstrip()
 
 
 _WORDS = {"In": "{key} in ({values})", "NotIn": "{key} notin ({values})", "Exists": "{key}", "DoesNotExist": "!{key}"}
@@ -50,7 +72,7 @@ def _term(term: objects.Raw, node: objects.Node) -> bool:
     if not expressions and not fields:
         return False
     return all(_requirement(e, node.labels) for e in expressions) and all(
-        _requirement(f, {"metadata.name": node.name}) for f in fields
+        _requirement(f, {NAME: node.name}) for f in fields
     )
 
 
