@@ -40,8 +40,8 @@ def unmet(spec: objects.Raw, node: objects.Node) -> list[str]:
     wanted: t.Mapping[str, str] = spec.get("nodeSelector") or {}
     found = [f"nodeSelector {key}={value}" for key, value in wanted.items() if node.labels.get(key) != value]
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
-    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
-    if node_matches(required, node):
+    required: objects.Raw | None = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    if required is None or node_matches(required, node):
         return found
     for term in required.get("nodeSelectorTerms") or ():
         for rules, have in ((term.get("matchExpressions"), node.labels), (term.get("matchFields"), {NAME: node.name})):
