@@ -33,6 +33,7 @@ RULES: t.Mapping[str, str] = {
     "never_read": "The value is accepted but has no effect.",
     "misleading": "The value is accepted but means something else than it says.",
     "never_acts": "The plugin starts but never does anything.",
+    "never_matches": "An entry of a list can match nothing.",
     "refused_workloads": "The limits exclude every pod of workloads of a certain size.",
     "not_enabled": "A plugin is configured but not enabled.",
     "runs_once": "The plugins run once instead of periodically.",

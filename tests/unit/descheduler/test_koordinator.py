@@ -294,6 +294,14 @@ WARNINGS: list[tuple[Raw, str, str]] = [
     ({f"{MC}/objectLimiters.workload.maxMigrating": 0}, f"{LIMITERS}.workload.maxMigrating", "misleading"),
     ({f"{MC}/objectLimiters.namespace": {"duration": "5m"}}, f"{LIMITERS}.namespace.maxMigrating", "never_read"),
     ({"maxNoOfPodsToEvictTotal": 0}, "maxNoOfPodsToEvictTotal", "never_acts"),
+    *(
+        (
+            {"RemovePodsViolatingNodeTaints/excludedTaints": ["deschedule", entry]},
+            "[0].args.excludedTaints[1]",
+            "never_matches",
+        )
+        for entry in ("deschedule=not-allow:NoSchedule", "deschedule:NoExecute", "", "a=b=c", "a=", "=b", "a b")
+    ),
     ({f"{MC}/maxMigratingPerWorkload": 1}, "[1].args.maxMigratingPerWorkload", "refused_workloads"),
     ({f"{MC}/maxUnavailablePerWorkload": 2}, "[1].args.maxUnavailablePerWorkload", "refused_workloads"),
     ({f"{MC}/maxUnavailablePerWorkload": "100%"}, "[1].args.maxUnavailablePerWorkload", "refused_workloads"),

@@ -17,6 +17,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
     schemas,
     values,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import selectors
 
 
 def faults(config: profiles.Raw, schema: schemas.Schema) -> rules.Faults:
@@ -189,6 +190,20 @@ def _custom_priority(plugin: profiles.Args) -> rules.Faults:
             yield rules.required(f"{plugin.path}.evictionOrder[{index}].nodeSelector")
 
 
+def _node_taints(plugin: profiles.Args) -> rules.Faults:
+    """The plugin compares with the key of a taint, and with key=value where that has a value."""
+    for name in ("excludedTaints", "includedTaints"):
+        for index, given in enumerate(plugin.entries(name)):
+            if not isinstance(given, str):
+                continue
+            key, equals, value = given.partition("=")
+            if not selectors.is_key(key) or (equals and not (value and selectors.is_value(value))):
+                means = values.shown(given.rpartition(":")[0]) if ":" in given else "a key, or key=value"
+                message = f"No taint is called {values.shown(given)}, so this entry has no effect."
+                remedy = f"Write {means}: an entry is for every effect."
+                yield rules.warning("never_matches", message, remedy, f"{plugin.path}.{name}[{index}]")
+
+
 def _no_metrics(plugin: profiles.Args) -> rules.Faults:
     """Koordinator gives the plugin no metrics client; before 1.8.0 it drops the key."""
     if plugin.schema.knows("1.8.0") and plugin.args.get("metricsUtilization") is not None:
@@ -305,5 +320,6 @@ _ENABLED: t.Mapping[tuple[str, str], tuple[_Check, ...]] = {
 _CONFIGURED: t.Mapping[tuple[str, str], tuple[_Check, ...]] = {
     ("string", "LowNodeUtilization"): (_low_node_utilization, _metric_use),
     ("string", "PodLifeTime"): (_pod_life_time,),
+    **{(kind, "RemovePodsViolatingNodeTaints"): (_node_taints,) for kind in ("object", "string")},
 }
 """The checks of plugins that are enabled or configured."""
