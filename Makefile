@@ -45,7 +45,7 @@ unexport KUBECONFIG $(filter K8S_AUTH_%,$(.VARIABLES))
 
 PLAY := ansible-playbook
 SCREEN := ANSIBLE_STDOUT_CALLBACK=kubeops.node_maintenance.maintenance
-LAB_VARS := -e lab_name='$(LAB_NAME)' -e lab_nodes='$(LAB_NODES)' -e lab_kind='$(LAB_KIND)'
+LAB_VARS = -e lab_name='$(LAB_NAME)' -e lab_nodes='$(LAB_NODES)' -e lab_kind='$(LAB_KIND)'
 
 .PHONY: help env demo check test test-whole test-kubernetes forecast ablation explore mutants lab lab-down chaos bench lint docs molecule release clean
 help: ## lists the targets
@@ -66,6 +66,7 @@ $(READY): requirements.txt requirements-dev.txt constraints.txt .build/where
 	mkdir -p $(dir $(LINK)); ln -sfn ../../../.. $(LINK); : > .build/ansible.cfg; touch $@; \
 	$(call say,environment,ready)
 
+demo: LAB_KIND = real
 demo: $(READY) ## the lab and one maintenance in it, watched by an independent process
 	@$(SCREEN) $(PLAY) kubeops.node_maintenance.demo $(LAB_VARS)
 

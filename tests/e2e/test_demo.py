@@ -19,7 +19,7 @@ from support.lab import CACHE, Lab, ansible, environment, lab_playbook, started,
 
 NODE = "node-001"
 """The sample prefers it."""
-DARK = re.compile(r"^ *(shop/\S+) was dark for +([\d.]+) s +([\d.]+) s$", re.MULTILINE)
+DARK = re.compile(r"^ *(shop/\S+) +([\d.]+) s dark +([\d.]+) s dark$", re.MULTILINE)
 
 
 NAME = f"demo-{os.getpid()}"
@@ -28,7 +28,7 @@ NAME = f"demo-{os.getpid()}"
 @pytest.fixture
 def options(tmp_path: Path) -> dict[str, Any]:
     """What the lab and the demo in it are both told; with another $HOME the folders have to be named."""
-    return {"lab_nodes": 4, "lab_state_dir": str(tmp_path / "state"), "lab_cache_dir": str(CACHE)}
+    return {"lab_kind": "kwok", "lab_nodes": 4, "lab_state_dir": str(tmp_path / "state"), "lab_cache_dir": str(CACHE)}
 
 
 @pytest.fixture

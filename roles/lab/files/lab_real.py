@@ -166,7 +166,8 @@ def create(place: Place, binaries: Mapping[str, str], port: int, wait: int) -> N
     role = ["--clusterrole=system:node-proxier", "--user=system:kube-proxy"]
     kubectl(place, "create", "clusterrolebinding", "lab:kube-proxy", *role)
     configuration = place.cluster / "kube-proxy.yaml"
-    configuration.write_text(filled(place, "kube-proxy.yaml", name="lab-network", kubeconfig=proxy), encoding="utf-8")
+    # It waits for half a minute for a node of its name; the first one will be there soon.
+    configuration.write_text(filled(place, "kube-proxy.yaml", name=node_name(1), kubeconfig=proxy), encoding="utf-8")
     serve(place, "kube-proxy", {"config": configuration})
     if wish.metrics:
         measure(place)

@@ -16,6 +16,7 @@ from pathlib import Path
 READS = ("get", "list", "watch")
 SYSTEM = (
     "kube-",
+    "kubelet/",
     "kwok",
     "etcd",
     "metrics-server",

@@ -4,28 +4,37 @@
 
 """The witness of the demo: watch until a file says that it is over, then say in words what happened.
 
-    python -m witness.demo --kubeconfig FILE --audit-log FILE --folder DIR --node NAME --within SECONDS
-    python -m witness.demo --kubeconfig FILE --audit-log FILE --folder DIR --node NAME --beside MAINTAIN_DIR
+    python -m witness.demo --kubeconfig FILE --audit-log FILE --folder DIR --node NAME [--load COMMAND] [--only-measure]
+    python -m witness.demo --table TOOL=DIR ...
 
 `DIR/ready` appears when it watches, `DIR/stop` ends it; `failed` in that file says that the run failed, which
 then may keep what a resumption needs. Its verdict goes to standard output; the exit code is 1 when a service
-went dark or anything else did not hold. What it measured is in `DIR/measured.json`. With `--beside`, the other way
-to drain the node was watched: it judges nothing, and prints what it measured beside what is in `MAINTAIN_DIR`.
+went dark or anything else did not hold. What it measured is in `DIR/measured.json`; with `--only-measure` it judges
+nothing. With `--load`, a command that starts `lab-web`, all Services are asked meanwhile. `--table` prints what was
+measured of several tools side by side.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from witness import audit, invariants, measures
 from witness import objects as o
+from witness.api import Api
+from witness.kinds import PATHS
 from witness.log import Json, Log, load
+from witness.traffic import Traffic, Way
 
+RATE = 25.0
+"""Requests a second to each Service, by new connections, and as many by kept ones."""
 QUIET = 0.3
 """Seconds after the end in which controllers still follow the last write."""
 
@@ -41,6 +50,13 @@ def observe(kubeconfig: Path, folder: Path, within: float) -> Log:
         time.sleep(QUIET)
         process.communicate()
     return load(log)
+
+
+def told(traffic: Traffic) -> list[str]:
+    """What became of the requests, line by line."""
+    sent, failed = traffic.counts("sent"), traffic.counts("failed")
+    lines = [f"{sum(failed.values()):,} of {sum(sent.values()):,} requests to {len(sent)} services failed."]
+    return lines + [f"{name}: {failed[name]:,} of {sent[name]:,} requests failed." for name in failed if failed[name]]
 
 
 def verdict(log: Log, requests: list[audit.Request], *, failed: bool) -> tuple[list[str], bool]:
@@ -68,51 +84,80 @@ def verdict(log: Log, requests: list[audit.Request], *, failed: bool) -> tuple[l
     return lines, not violations and not any(dark.values())
 
 
-def measured(log: Log, node: str) -> Json:
-    """Dark seconds of each Service (`namespace/name`), and seconds until the node was `emptied`, or None."""
+def asked(options: argparse.Namespace) -> AbstractContextManager[Traffic | None]:
+    """Requests to all Services through kube-proxy, by new connections and by kept ones, if they are wanted."""
+    if not options.load:
+        return nullcontext()
+    traffic = Traffic(shlex.split(options.load), options.folder)
+    namespaces = {o.namespace(each) for each in Api(options.kubeconfig, "kubeops-witness").items(PATHS["Service"])}
+    ways = [Way("new", RATE), Way("keep", RATE)]
+    traffic.add_services(options.kubeconfig, sorted(namespaces - {"default", "kube-system"}), ways)
+    return traffic
+
+
+def measured(log: Log, node: str, traffic: Traffic | None) -> Json:
+    """Dark seconds of each Service (`namespace/name`), and seconds until the node was `emptied`, or None.
+
+    With requests, how many were `sent` to each and `failed`.
+    """
     services = [(o.namespace(s), o.name(s)) for s in log.before.of("Service") if s["spec"].get("selector")]
     dark = {f"{ns}/{name}": round(measures.dark_seconds(log, ns, name), 1) for ns, name in sorted(services)}
-    return {"dark": dark, "emptied": measures.emptied_in(log, node)}
+    counts = {field: traffic.counts(field) for field in ("sent", "failed")} if traffic else {}
+    return {"dark": dark, "emptied": measures.emptied_in(log, node), **counts}
 
 
-def side_by_side(maintain: Json, kubectl: Json) -> list[str]:
-    """A table of what was measured of `maintain` and of `kubectl drain`."""
+def side_by_side(tools: Mapping[str, Json]) -> list[str]:
+    """A table of what was measured of several tools: failed requests and dark seconds of each Service that had any."""
 
-    def seconds(value: float | None) -> str:
-        return "not at all" if value is None else f"{value:.1f} s"
+    def of_service(found: Json, name: str) -> str:
+        failed = [f"{found['failed'].get(name, 0):,} failed"] if "failed" in found else []
+        return ", ".join([*failed, f"{found['dark'].get(name, 0.0):.1f} s dark"])
 
-    dark = [
-        (f"{name} was dark for", seconds(maintain["dark"].get(name, 0.0)), seconds(after))
-        for name, after in kubectl["dark"].items()
-        if after or maintain["dark"].get(name)
-    ]
-    emptied = ("the node was empty after", seconds(maintain["emptied"]), seconds(kubectl["emptied"]))
-    rows = [("", "maintain", "kubectl drain"), *dark, emptied]
-    width = max(len(row[0]) for row in rows)
-    return [f"{what:{width}}  {ours:>10}  {theirs:>13}" for what, ours, theirs in rows]
+    def emptied(found: Json) -> str:
+        return "not at all" if found["emptied"] is None else f"{found['emptied']:.1f} s"
+
+    def failed(found: Json) -> str:
+        return f"{sum(found['failed'].values()):,} of {sum(found['sent'].values()):,}"
+
+    touched = {
+        n for found in tools.values() for key in ("dark", "failed") for n, value in found.get(key, {}).items() if value
+    }
+    rows = [["", *tools], *([name, *(of_service(found, name) for found in tools.values())] for name in sorted(touched))]
+    if all("failed" in found for found in tools.values()):
+        rows.append(["requests failed", *(failed(found) for found in tools.values())])
+    rows.append(["the node was empty after", *(emptied(found) for found in tools.values())])
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  ".join(f"{cell:{'>' if i else '<'}{widths[i]}}" for i, cell in enumerate(row)).rstrip() for row in rows]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="witness.demo", description=__doc__)
-    parser.add_argument("--kubeconfig", type=Path, required=True)
-    parser.add_argument("--audit-log", type=Path, required=True)
-    parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--node", required=True)
-    parser.add_argument("--beside", type=Path)
+    parser.add_argument("--kubeconfig", type=Path)
+    parser.add_argument("--audit-log", type=Path)
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--node")
+    parser.add_argument("--load", default="")
+    parser.add_argument("--only-measure", action="store_true")
+    parser.add_argument("--table", nargs="*", default=[])
     parser.add_argument("--within", type=float, default=900.0)
     options = parser.parse_args()
+    if options.table:
+        known = dict(entry.split("=", 1) for entry in options.table)
+        files = {tool: Path(folder) / "measured.json" for tool, folder in known.items()}
+        print("\n".join(side_by_side({tool: json.loads(file.read_text("utf-8")) for tool, file in files.items()})))
+        return 0
     mark = options.audit_log.stat().st_size
-    log = observe(options.kubeconfig, options.folder, options.within)
-    found = measured(log, options.node)
+    with asked(options) as traffic:
+        log = observe(options.kubeconfig, options.folder, options.within)
+    found = measured(log, options.node, traffic)
     (options.folder / "measured.json").write_text(json.dumps(found), encoding="utf-8")
-    if options.beside:
-        print("\n".join(side_by_side(json.loads((options.beside / "measured.json").read_text("utf-8")), found)))
+    if options.only_measure:
         return 0
     requests = [r for r in audit.read(options.audit_log, mark) if not r.by_the_system]
     stop = options.folder / "stop"
     failed = stop.exists() and "failed" in stop.read_text(encoding="utf-8")
     lines, held = verdict(log, requests, failed=failed)
-    print("\n".join(lines))
+    print("\n".join(lines + (told(traffic) if traffic else [])))
     return 0 if held else 1
 
 

@@ -4,8 +4,7 @@
 
 """Requests to the Services of a cluster, at a fixed rate; who watches pods only sees what could have answered.
 
-`lab-web`, the program of the lab's pods, sends them and plays the balancers outside of the cluster. Both run behind a
-command prefix that brings them to where the Services are reached, such as `ip netns exec NAME`.
+`lab-web`, the program of the lab's pods, sends them and plays the balancers outside of the cluster.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from typing import IO
 from witness.api import Api, credentials
 from witness.log import Json
 
-LONGEST = "1800s"
-"""After so long what was started ends even if nobody stops it."""
+AWAITED = "60s"
+"""Until each Service has answered, and if it does not, what follows counts."""
 PATIENCE = 30.0
 """Seconds to the end of a load that was told to end."""
 
@@ -46,10 +45,11 @@ class Way:
 class Traffic:
     """Requests from the start of a `with` to its end; `verdict` is then in the form that `maintenance_report` takes."""
 
-    def __init__(self, program: Path, folder: Path, prefix: Sequence[str] = ()) -> None:
+    def __init__(self, command: Sequence[str], folder: Path) -> None:
+        """`command` is `lab-web`, behind a prefix that brings it to where the Services are reached."""
         self.file = folder / "traffic.json"
         self.verdict: Json = {}
-        self._command = [*prefix, str(program)]
+        self._command = command
         self._folder = folder
         self._targets: list[Json] = []
         self._processes: list[subprocess.Popen[str]] = []
@@ -71,14 +71,13 @@ class Traffic:
                     self.add(name, address, way)
         for way in (way for way in ways if way.lag is None):
             for name, address in addresses.items():
-                if address:
-                    self.add(name, address, way)
+                self.add(name, address, way)
 
     def balance(self, server: Mapping[str, str], lag: float, services: Iterable[str]) -> dict[str, str]:
         """Start a balancer for each of these Services; returns where they listen. `server` are options of `balance`."""
         options = [f"-{name}={value}" for name, value in server.items()]
         arguments = [f"{service}=127.0.0.1:0" for service in services]
-        process = self._start(["balance", f"-lag={lag}s", f"-for={LONGEST}", *options, *arguments], subprocess.PIPE)
+        process = self._start(["balance", f"-lag={lag}s", "-tied", *options, *arguments], subprocess.PIPE)
         assert process.stdout is not None
         lines = [json.loads(process.stdout.readline() or "{}") for _ in arguments]
         if not all(lines):
@@ -89,7 +88,7 @@ class Traffic:
         orders, progress = self._folder / "orders.json", self._folder / "progress.jsonl"
         orders.write_text(json.dumps({"targets": self._targets}), encoding="utf-8")
         with progress.open("w", encoding="utf-8") as out:
-            words = ["load", f"-config={orders}", f"-output={self.file}", f"-for={LONGEST}", "-progress"]
+            words = ["load", f"-config={orders}", f"-output={self.file}", "-tied", "-progress", f"-await={AWAITED}"]
             load = self._start(words, out)
         while not progress.stat().st_size:
             if load.poll() is not None:
@@ -105,29 +104,27 @@ class Traffic:
         self._processes.clear()
         self.verdict = json.loads(self.file.read_text(encoding="utf-8"))
 
-    def failed(self) -> dict[str, int]:
-        """The failed requests of each Service, however it was asked, and of those that had none, too."""
+    def counts(self, field: str) -> dict[str, int]:
+        """How many requests to each Service were `sent` or `failed`, however it was asked."""
         found: dict[str, int] = {}
         for service in self.verdict["services"]:
-            found[service["service"]] = found.get(service["service"], 0) + service["failed"]
+            found[service["service"]] = found.get(service["service"], 0) + service[field]
         return found
 
     def _start(self, words: Sequence[str], out: int | IO[str]) -> subprocess.Popen[str]:
-        # A session of its own, because a prefix may start the program as its child.
+        # A session of its own, because the prefix may start the program as its child. It ends with this process.
         process = subprocess.Popen(
-            [*self._command, *words], stdin=subprocess.DEVNULL, stdout=out, text=True, start_new_session=True
+            [*self._command, *words], stdin=subprocess.PIPE, stdout=out, text=True, start_new_session=True
         )
         self._processes.append(process)
         return process
 
 
 def _addresses(api: Api, namespace: str) -> dict[str, str]:
-    """The cluster addresses of the Services with a selector; empty where one has none."""
+    """The cluster addresses of the Services with a selector, but for headless ones."""
     found = {}
     for service in api.items(f"/api/v1/namespaces/{namespace}/services"):
         spec = service["spec"]
-        if spec.get("selector") and spec.get("ports"):
-            address = spec.get("clusterIP", "None")
-            port = spec["ports"][0]["port"]
-            found[f"{namespace}/{service['metadata']['name']}"] = "" if address == "None" else f"{address}:{port}"
+        if spec.get("selector") and spec.get("ports") and spec.get("clusterIP", "None") != "None":
+            found[f"{namespace}/{service['metadata']['name']}"] = f"{spec['clusterIP']}:{spec['ports'][0]['port']}"
     return found

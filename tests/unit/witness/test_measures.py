@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import handmade as h
@@ -70,14 +71,27 @@ def test_a_node_with_a_pod_that_stays_is_not_emptied() -> None:
     assert measures.emptied_in(story.end(), "n1") is None
 
 
-def test_both_ways_to_drain_a_node_are_told_side_by_side() -> None:
-    ours = {"dark": {"shop/web": 0.0, "shop/api": 0.0}, "emptied": 13.04}
-    theirs = {"dark": {"shop/web": 5.2, "shop/api": 0.0}, "emptied": None}
-    assert demo.side_by_side(ours, theirs) == [
-        "                            maintain  kubectl drain",
-        "shop/web was dark for          0.0 s          5.2 s",
-        "the node was empty after      13.0 s     not at all",
+def test_ways_to_drain_a_node_are_told_side_by_side() -> None:
+    ours: Json = {"dark": {"shop/web": 0.0, "shop/api": 0.0}, "emptied": 13.04}
+    theirs: Json = {"dark": {"shop/web": 5.2, "shop/api": 0.0}, "emptied": None}
+    assert cells({"maintain": ours, "kubectl drain": theirs}) == [
+        ["maintain", "kubectl drain"],
+        ["shop/web", "0.0 s dark", "5.2 s dark"],
+        ["the node was empty after", "13.0 s", "not at all"],
     ]
+    ours |= {"failed": {"shop/web": 0, "shop/job": 0}, "sent": {"shop/web": 4000, "shop/api": 4000}}
+    theirs |= {"failed": {"shop/web": 1208, "shop/job": 3}, "sent": {"shop/web": 2000, "shop/api": 1}}
+    assert cells({"maintain": ours, "kubectl drain": theirs}) == [
+        ["maintain", "kubectl drain"],
+        ["shop/job", "0 failed, 0.0 s dark", "3 failed, 0.0 s dark"],
+        ["shop/web", "0 failed, 0.0 s dark", "1,208 failed, 5.2 s dark"],
+        ["requests failed", "0 of 8,000", "1,211 of 2,001"],
+        ["the node was empty after", "13.0 s", "not at all"],
+    ]
+
+
+def cells(tools: dict[str, Json]) -> list[list[str]]:
+    return [re.split(r" {2,}", line.strip()) for line in demo.side_by_side(tools)]
 
 
 def test_objects_that_came_and_went_are_seen() -> None:

@@ -46,6 +46,7 @@ func balance(arguments []string) error {
 	flags.StringVar(&api.key, "key", "", "the file of its key")
 	flags.StringVar(&api.token, "token", "", "the file of a token")
 	lag := flags.Duration("lag", 0, "how long after a change it is followed")
+	tied := flags.Bool("tied", false, "end with standard input, too")
 	length := flags.Duration("for", 0, "how long; without it until SIGTERM")
 	if err := flags.Parse(arguments); err != nil {
 		return err
@@ -61,7 +62,7 @@ func balance(arguments []string) error {
 		}
 		all = append(all, b)
 	}
-	ctx, stop := lifetime(*length)
+	ctx, stop := lifetime(*length, *tied)
 	defer stop()
 	client, err := api.client()
 	if err != nil {

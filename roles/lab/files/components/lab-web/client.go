@@ -68,6 +68,15 @@ func (c *client) request() error {
 	return err
 }
 
+// answers tells whether an answer begins, of whatever length.
+func (c *client) answers() error {
+	used, _, err := c.send(time.Now().Add(c.timeout))
+	if err == nil {
+		c.close(used)
+	}
+	return err
+}
+
 func (c *client) close(used *connection) {
 	c.mu.Lock()
 	c.open--

@@ -44,6 +44,8 @@ func load(arguments []string) error {
 	progress := flags.Bool("progress", false, "print a line with the counts each second")
 	length := flags.Duration("for", 0, "how long; without it until SIGTERM")
 	timeout := flags.Duration("timeout", 2*time.Second, "of a request")
+	patience := flags.Duration("await", 0, "how long to wait at most until each target has answered; then it begins")
+	tied := flags.Bool("tied", false, "end with standard input, too")
 	if err := flags.Parse(arguments); err != nil {
 		return err
 	}
@@ -51,8 +53,9 @@ func load(arguments []string) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := lifetime(*length)
+	ctx, stop := lifetime(*length, *tied)
 	defer stop()
+	await(ctx, given.Targets, *timeout, *patience)
 	all := make([]*tally, len(given.Targets))
 	began := time.Now()
 	for i, t := range given.Targets {
@@ -75,9 +78,16 @@ func load(arguments []string) error {
 	return write(*output, judged(began, ended, all))
 }
 
-// lifetime ends at SIGTERM, and after a duration if that is not 0.
-func lifetime(length time.Duration) (context.Context, context.CancelFunc) {
+// lifetime ends at SIGTERM, after a duration if that is not 0, and, if it is tied, when standard input ends: then whoever
+// started this process is gone.
+func lifetime(length time.Duration, tied bool) (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	if tied {
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			stop()
+		}()
+	}
 	if length == 0 {
 		return ctx, stop
 	}
@@ -135,6 +145,25 @@ func (t target) place() (address, path string, err error) {
 		port = "80"
 	}
 	return net.JoinHostPort(parsed.Hostname(), port), parsed.RequestURI(), nil
+}
+
+// await returns once each target has answered, or the time is up.
+func await(ctx context.Context, targets []target, timeout, patience time.Duration) {
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var waiting sync.WaitGroup
+	for _, t := range targets {
+		address, path, _ := t.place()
+		waiting.Add(1)
+		go func() {
+			defer waiting.Done()
+			c := newClient(address, path, false, timeout)
+			for limited.Err() == nil && c.answers() != nil {
+				until(limited, time.Now().Add(100*time.Millisecond))
+			}
+		}()
+	}
+	waiting.Wait()
 }
 
 // drive asks until the context ends, then waits for the answers that are due. It returns when the asking ended.
