@@ -78,6 +78,8 @@ options:
       - The configuration, a C(DeschedulerConfiguration) or, for O(flavor=sigs), a C(DeschedulerPolicy), as keys and
         values or as the text of its YAML. Use C(lookup('ansible.builtin.file', ...)) to read it from a file,
         C(lookup('ansible.builtin.template', ...)) from a template.
+      - It may be the manifest of its ConfigMap, as the documents of ACK print it. O(key) says which of several keys it
+        is; name, namespace and key of the manifest are the defaults of O(config_map), O(namespace) and O(key).
       - Required for V(present), V(validated) and V(previewed) of O(state).
     type: raw
   namespace:

@@ -50,6 +50,32 @@ def checked(given: t.Any, schema: schemas.Schema) -> tuple[t.Any, tuple[rules.Fa
     return config, faults
 
 
+class Manifest(t.NamedTuple):
+    """A configuration, and where the ConfigMap that it was in says that it is (by names of options)."""
+
+    config: t.Any
+    place: t.Mapping[str, str]
+
+
+def unpacked(option: str, given: t.Any, schema: schemas.Schema, key: str) -> Manifest:
+    """The configuration in the manifest of a ConfigMap, as text; anything else as it is. ``key`` is for several.
+
+    Raises:
+        BadOption: the ConfigMap has no such key, or the text of its manifest has more than it.
+    """
+    raw, faults = yaml_text.read(given, schema) if isinstance(given, str) else (specs.plain(given), ())
+    if not isinstance(raw, dict) or raw.get("kind") != "ConfigMap":
+        return Manifest(given, {})
+    if faults:
+        raise errors.BadOption(option, "the ConfigMap", f"one manifest alone. {faults[0].sentence}".rstrip("."))
+    data, meta = raw.get("data") or {}, raw.get("metadata") or {}
+    found = next(iter(data)) if len(data) == 1 else key
+    if not isinstance(data.get(found), str):
+        raise errors.BadOption(option, "the ConfigMap", f"one with the key {key}, or with one key; it has {list(data)}")
+    place = {"config_map": meta.get("name"), "namespace": meta.get("namespace"), "key": found}
+    return Manifest(data[found], {name: str(value) for name, value in place.items() if value})
+
+
 def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
     """The module's options with the engine's under ``engine``.
 
@@ -58,7 +84,8 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
     """
     del environ
     flavor: check.Flavor = params["flavor"]
-    schema, given = schema_of("version", flavor, params["version"] or ""), params["config"]
+    schema, usual = schema_of("version", flavor, params["version"] or ""), dataclasses.asdict(places.PLACES[flavor])
+    given, told = unpacked("config", params["config"], schema, params["key"] or usual["key"])
     missing = given is None or given == ""
     if missing and params["state"] in _NEEDS_CONFIG:
         raise errors.BadOption("config", given, f"a {schema.kind}, as keys and values or as its YAML text")
@@ -67,12 +94,11 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
     if isinstance(config, dict):
         text = given if isinstance(given, str) else yaml_text.write(config)
         desired = rollout.DesiredConfig(config, text, isinstance(given, str))
-    place = dataclasses.asdict(places.PLACES[flavor])
     engine = configuring.DeschedulerOptions(
         state=params["state"],
         flavor=flavor,
         schema=schema,
-        place=places.Place(**{name: params[name] or usual for name, usual in place.items()}),
+        place=places.Place(**{name: params[name] or told.get(name) or usual[name] for name in usual}),
         parse=lambda text: yaml_text.read(text, schema)[0] if text else None,
         desired=desired,
         faults=faults,

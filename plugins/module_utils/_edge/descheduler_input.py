@@ -15,7 +15,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge imp
     specs,
     yaml_text,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import check, values
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import check, places, values
 
 OPTIONS = (*(name for name in descheduler.SPEC.options if name not in ("state", "run")), "pause")
 EXPECTED = "arguments of the role descheduler without their prefix, such as {flavor: koordinator, config: {…}}"
@@ -52,7 +52,8 @@ def read(name: str, value: t.Any) -> dict[str, t.Any]:
 def _check(name: str, found: t.Mapping[str, t.Any]) -> None:
     flavor = t.cast("check.Flavor", found.get("flavor", "koordinator"))
     schema = descheduler.schema_of(name, flavor, str(found.get("version", "")))
-    _config, faults = descheduler.checked(found["config"], schema)
+    key = str(found.get("key") or places.PLACES[flavor].key)
+    _config, faults = descheduler.checked(descheduler.unpacked(name, found["config"], schema, key).config, schema)
     wrong = " ".join(f"{fault.path or 'it'}: {fault.sentence}" for fault in check.errors(faults))
     if wrong:
         raise errors.BadOption(name, "the configuration", f"a valid {schema.kind}. {wrong}".rstrip("."))

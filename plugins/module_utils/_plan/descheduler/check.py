@@ -49,7 +49,9 @@ def check(config: t.Any, schema: schemas.Schema) -> tuple[rules.Fault, ...]:
     if not isinstance(config, dict):
         given = "nothing" if config is None else type(config).__name__
         real: schemas.Real = "starts" if config is None and not schema.strict else "refuses"
-        return (rules.Fault("wrong_type", f"A {schema.kind} is keys and values, not {given}.", real=real),)
+        message = f"A {schema.kind} is keys and values, not {given}."
+        remedy = "Read a file with lookup('ansible.builtin.file', …)." if isinstance(config, str) else ""
+        return (rules.Fault("wrong_type", message, remedy, real=real),)
     config = _keyed(config)
     root = replace(schema.root, fields={**profiles.TYPE_META, **schema.root.fields})
     found = [*_document(config, schema)]
