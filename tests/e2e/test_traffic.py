@@ -114,7 +114,7 @@ def told(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Js
             addresses[name, which] = server.stdout.readline().split()[1]
     api = Slices(addresses)
     try:
-        traffic = Traffic([str(program)], folder)
+        traffic = Traffic(program, folder)
         for lag in (0.0, LAG):
             through = traffic.balance({"server": api.url}, lag, [f"shop/{name}" for name in SERVERS])
             for service, address in through.items():

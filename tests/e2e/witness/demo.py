@@ -54,7 +54,7 @@ def observe(kubeconfig: Path, folder: Path, within: float) -> Log:
 
 def told(traffic: Traffic) -> list[str]:
     """What became of the requests, line by line."""
-    sent, failed = traffic.counts("sent"), traffic.counts("failed")
+    sent, failed = traffic.counts("sent"), traffic.failed()
     lines = [f"{sum(failed.values()):,} of {sum(sent.values()):,} requests to {len(sent)} services failed."]
     return lines + [f"{name}: {failed[name]:,} of {sent[name]:,} requests failed." for name in failed if failed[name]]
 
@@ -88,7 +88,8 @@ def asked(options: argparse.Namespace) -> AbstractContextManager[Traffic | None]
     """Requests to all Services through kube-proxy, by new connections and by kept ones, if they are wanted."""
     if not options.load:
         return nullcontext()
-    traffic = Traffic(shlex.split(options.load), options.folder)
+    *prefix, program = shlex.split(options.load)
+    traffic = Traffic(Path(program), options.folder, prefix)
     namespaces = {o.namespace(each) for each in Api(options.kubeconfig, "kubeops-witness").items(PATHS["Service"])}
     ways = [Way("new", RATE), Way("keep", RATE)]
     traffic.add_services(options.kubeconfig, sorted(namespaces - {"default", "kube-system"}), ways)

@@ -45,11 +45,11 @@ class Way:
 class Traffic:
     """Requests from the start of a `with` to its end; `verdict` is then in the form that `maintenance_report` takes."""
 
-    def __init__(self, command: Sequence[str], folder: Path) -> None:
-        """`command` is `lab-web`, behind a prefix that brings it to where the Services are reached."""
+    def __init__(self, program: Path, folder: Path, prefix: Sequence[str] = ()) -> None:
+        """`program` is `lab-web`; `prefix` is a command that brings it to where the Services are reached."""
         self.file = folder / "traffic.json"
         self.verdict: Json = {}
-        self._command = command
+        self._command = [*prefix, str(program)]
         self._folder = folder
         self._targets: list[Json] = []
         self._processes: list[subprocess.Popen[str]] = []
@@ -103,6 +103,10 @@ class Traffic:
             process.communicate(timeout=PATIENCE)
         self._processes.clear()
         self.verdict = json.loads(self.file.read_text(encoding="utf-8"))
+
+    def failed(self) -> dict[str, int]:
+        """The failed requests of each Service, and of those that had none, too."""
+        return self.counts("failed")
 
     def counts(self, field: str) -> dict[str, int]:
         """How many requests to each Service were `sent` or `failed`, however it was asked."""
