@@ -175,7 +175,9 @@ nodes:
     out_since:
       description: Since when the node is out of service, by the clock of the machine that made the call.
       type: str
-    moved_before: {description: How many pods had left it by its drains before this call., type: int}
+    moved_before:
+      description: How many pods had left it by its drains before this call; C(null) if one of them was not ended.
+      type: int
 actions:
   description: What was done, or would be done in check mode, as sentences.
   returned: always

@@ -186,6 +186,7 @@ nodes:
       sample: drained
     failed: {description: Whether it failed., type: bool}
     message: {description: "The outcome as a sentence, with the remedy for failures.", type: str}
+    moved_before: {description: How many pods had left it by its drains before this call., type: int}
     pods:
       description: The result for each pod.
       type: list

@@ -71,7 +71,7 @@ class _End:
 
     def __init__(self, display: t.Any) -> None:
         self._display, self._pid = display, os.getpid()
-        self._asked, self._telling = False, threading.Lock()
+        self._asked, self._latest, self._telling = False, 0.0, threading.Lock()
         self._before = {one: signal.getsignal(one) for one in _interrupts.SIGNALS}
         for number, handler in self._before.items():
             if handler != signal.SIG_IGN:
@@ -79,20 +79,21 @@ class _End:
         atexit.register(self._tell)
 
     def _heed(self, number: int, frame: t.Any) -> None:
-        first = os.getpid() == self._pid and not self._asked
-        if first:
-            self._asked = True
-            threading.Thread(target=self._cut_off, args=(128 + number,), daemon=True).start()
         before = self._before[signal.Signals(number)]
-        if first and number != signal.SIGINT:
-            for worker in multiprocessing.active_children():
-                worker.terminate()
-            raise SystemExit(128 + number)
-        if callable(before):
-            before(number, frame)
-        else:
+        if os.getpid() != self._pid or (self._asked and not callable(before)):
+            # Also a worker that has just been forked: an exception may be lost there, and then it would go on.
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
+            return
+        if not self._asked:
+            self._asked, self._latest = True, time.monotonic() + _interrupts.WITHIN
+            threading.Thread(target=self._cut_off, args=(128 + number,), daemon=True).start()
+            if number != signal.SIGINT:
+                for worker in multiprocessing.active_children():
+                    worker.terminate()
+                raise SystemExit(128 + number)
+        if callable(before):
+            before(number, frame)
 
     def _cut_off(self, code: int) -> None:
         """A worker that dies while it hands on a result leaves a lock for which the main process waits for ever."""
@@ -105,7 +106,8 @@ class _End:
         if os.getpid() != self._pid or not self._asked or not self._telling.acquire(blocking=False):
             return False
         for worker in multiprocessing.active_children():
-            worker.join(_interrupts.WITHIN)
+            worker.join(max(0.0, self._latest - time.monotonic()))
+            worker.kill()
         for one in left.of(_notes()):
             for line in one.lines():
                 self._display.display(line, stderr=True)

@@ -100,6 +100,7 @@ def test_in_the_middle_of_the_evictions(arena: Arena, play: Player, watching: Wa
     finishes(arena, play, watching, lambda here, _web, guarded: guarded.nodes().count(here) in (2, 3))
 
 
+@pytest.mark.whole
 def test_in_the_wait_for_replacements_the_next_start_waits_for_the_same(
     arena: Arena, play: Player, watching: Watch
 ) -> None:

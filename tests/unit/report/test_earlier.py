@@ -117,3 +117,13 @@ def test_no_more_dark_spans_are_kept_than_anybody_reads_the_longest_first() -> N
 )
 def test_periods_that_overlap_count_once(spans: list[tuple[float, float]], seconds: float) -> None:
     assert seconds_of(spans) == seconds
+
+
+@pytest.mark.parametrize(("before", "words"), [(2, "2 pods moved"), (0, "0 pods moved"), (None, "is not known.")])
+def test_what_has_left_a_node_before_it_returns_is_told(before: int | None, words: str) -> None:
+    line = {"name": "n1", "outcome": "uncordoned", "failed": False, "message": "", "out_since": at(-60)}
+    steps = [event(0, "uncordoned", "", node="n1", phase="back")]
+    report = build_report([{"nodes": [{**line, "moved_before": before}], "timeline": steps}])
+    assert (report.nodes[0].pods_moved, report.totals.pods_moved) == (before, before or 0)
+    assert words in text.subline(report)
+    assert (text.headline(report) == "No pod had to move") is (before == 0)

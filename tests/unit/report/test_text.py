@@ -189,13 +189,18 @@ def test_the_verdict_in_one_sentence(of: dict[str, t.Any], changes: dict[str, t.
         ({"nodes": 1}, {"nodes": (line("a", "parked"),)}, "1 node: 1 out of service, as asked; 0 pods moved."),
         (
             {"nodes": 1, "pods_moved": 2},
-            {"nodes": (line("a"),), "earlier": model.Earlier(None, (), 2, 1.0, 1.0, whole=False)},
+            {"nodes": (line("a", pods_moved=None),), "earlier": model.Earlier(None, (), 2, 1.0, 1.0, whole=False)},
             "1 node: 1 back in service; at least 2 pods moved.",
         ),
         (
             {"nodes": 1},
-            {"nodes": (line("a"),), "earlier": model.Earlier(None, (), 0, 1.0, 1.0, whole=False)},
+            {"nodes": (line("a", pods_moved=None),)},
             "1 node: 1 back in service; what was moved before it was interrupted is not known.",
+        ),
+        (
+            {"nodes": 1, "pods_moved": 2},
+            {"nodes": (line("a"),), "earlier": model.Earlier(None, (), 2, 1.0, 1.0, whole=False)},
+            "1 node: 1 back in service; 2 pods moved.",
         ),
     ],
 )

@@ -85,7 +85,8 @@ def test_a_node_has_failed_by_its_outcome(outcome: DrainOutcome | None, failed: 
     here = site(outcome=outcome, message="m")
     assert here.failed is failed
     word = outcome.value if outcome else ""
-    assert here.to_dict(0.0) == {"name": "n1", "outcome": word, "failed": failed, "message": "m", "pods": []}
+    told = {"name": "n1", "outcome": word, "failed": failed, "message": "m", "moved_before": 0, "pods": []}
+    assert here.to_dict(0.0) == told
 
 
 @pytest.mark.parametrize("codes", [[], ["replicas"], ["replicas", "not_selected"]])

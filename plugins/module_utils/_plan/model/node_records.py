@@ -72,10 +72,11 @@ class Record:
     ``added`` has the taints we added; the keys of ``marks`` are ``annotation/<key>`` or ``label/<key>``; ``lease`` is
     ``<namespace>/<name>`` of the lock; ``since`` is RFC 3339. ``conditions`` are the node conditions that we may set,
     by type, as they were before (``None``: not there); empty if none is to be set. ``hooks`` says how far calls of
-    hooks are, see ``hooks.Call``. ``moved`` is how many pods have left the node, by its drains so far. ``awaits`` are
-    the workloads and ``volumes`` the names of those that have to follow the pods that leave: written before the first
-    of these goes, so that whoever continues waits for the same. At step ``drained`` only what the node has to come back
-    for is left of them. Whoever knows the ``nonce`` may act.
+    hooks are, see ``hooks.Call``. ``moved`` is how many pods have left the node by the drains that emptied it,
+    ``leaving`` how many had to when the drain began that has not. ``awaits`` are the workloads and
+    ``volumes`` the names of those that have to follow the pods that leave: written before the first of these goes, so
+    that whoever continues waits for the same. At step ``drained`` only what the node has to come back for is left of
+    them. Whoever knows the ``nonce`` may act.
     """
 
     run: str
@@ -92,6 +93,7 @@ class Record:
     conditions: t.Mapping[str, objects.Raw | None] = field(default_factory=dict)
     hooks: t.Mapping[str, t.Mapping[str, str]] = field(default_factory=dict)
     moved: int = 0
+    leaving: int = 0
     awaits: tuple[Awaited, ...] = ()
     volumes: tuple[str, ...] = ()
 
@@ -148,7 +150,7 @@ def once_over(run: str) -> str:
 
 
 _FIELDS = tuple(one.name for one in fields(Record))
-_LATER = ("conditions", "hooks", "moved", "awaits", "volumes")
+_LATER = ("conditions", "hooks", "moved", "leaving", "awaits", "volumes")
 
 
 def presumed(name: str) -> str:

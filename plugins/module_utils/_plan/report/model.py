@@ -66,8 +66,8 @@ class Mark:
 class NodeLine:
     """One node; ``wave`` counts from 1 (0: in none), ``left`` has the number of pods that stay, by code.
 
-    ``pods_moved`` is ``None`` where only an earlier start knew it. ``waits`` is why it is not in an earlier wave; empty
-    in the first one. ``tasks_failed``: the tasks on its host are what failed.
+    ``pods_moved`` is ``None`` where only an earlier start knew it, or nobody. ``waits`` is why it is not in an earlier
+    wave; empty in the first one. ``tasks_failed``: the tasks on its host are what failed.
     """
 
     name: str
@@ -432,6 +432,12 @@ class Report:
     def lost(self) -> tuple[TrafficLine, ...]:
         """The Services of which requests failed."""
         return tuple(line for line in self.traffic if line.failed)
+
+    @property
+    def moved_unknown(self) -> bool:
+        """Whether pods may have been moved that are not counted."""
+        counted = self.earlier is not None and self.earlier.whole
+        return not counted and any(node.pods_moved is None for node in self.nodes)
 
     @property
     def blockers(self) -> tuple[Finding, ...]:

@@ -100,7 +100,7 @@ def headline(report: model.Report) -> str:
         "planned": f"Planned: {count(len(to_move(report)), 'pod')} to move",
         "check": "Check mode: nothing was changed",
         "nothing_to_do": "Nothing to do",
-        "no_pod_moved": "No pod was left to move" if totals.pods_moved else "No pod had to move",
+        "no_pod_moved": f"No pod {'was left' if totals.pods_moved or report.moved_unknown else 'had'} to move",
         "failed": _failed(report),
         "not_watched": f"{count(totals.pods_moved, 'pod')} moved, no Service was watched",
     }
@@ -156,7 +156,7 @@ def subline(report: model.Report) -> str:
     parts = [f"{ends[outcome]} {words}" for outcome, words in ENDS.items() if ends[outcome]]
     took = f" in {duration(totals.seconds)}" if totals.seconds is not None else ""
     moved = f"{count(totals.pods_moved, 'pod')} moved{took}"
-    if report.earlier and not report.earlier.whole:
+    if report.moved_unknown:
         moved = f"at least {moved}" if totals.pods_moved else "what was moved before it was interrupted is not known"
     return f"{count(totals.nodes, 'node')}: {', '.join(parts)}; {moved}."
 
@@ -219,7 +219,7 @@ def _pods(report: model.Report) -> str:
         return ", ".join(filter(None, parts))
     swapped = f" ({totals.pods_swapped:,} swapped)" if totals.pods_swapped else ""
     others = {"left in place": totals.pods_left, "failed": totals.pods_failed}
-    least = "at least " if report.earlier and not report.earlier.whole else ""
+    least = "at least " if report.moved_unknown else ""
     parts = [f"{least}{totals.pods_moved:,} moved{swapped}", *(f"{n:,} {what}" for what, n in others.items() if n)]
     return ", ".join(parts + ([] if totals.requests is None else [f"{totals.requests:,} requests"]))
 

@@ -69,7 +69,7 @@ def node_lines(
     calls: t.Sequence[read.Call], past: Past, pods: t.Iterable[model.PodLane], *, check: bool
 ) -> tuple[model.NodeLine, ...]:
     """Every node that a call, a wave or an event names, in the order of waves and calls."""
-    waves, before, earlier = _waves(calls), _before(calls), read.earlier(calls)
+    waves, since, before, earlier = _waves(calls), _since(calls), _before(calls), read.earlier(calls)
     waits = next((call.waits for call in calls if call.waves), {})
     named = (read.text(n["name"]) for call in calls for n in call.nodes)
     order = dict.fromkeys((*waves, *named, *past.nodes))
@@ -82,11 +82,10 @@ def node_lines(
         if over:
             outcome, message = "back", "An earlier start of this run has finished it."
         mine = lanes.get(name, [])
-        since, moved = before.get(name, (None, 0))
-        spans = () if check else _spans(past.nodes.get(name, ()), past.end, since)
-        # A start that was killed in its drain has told nobody what it had moved.
-        lost = earlier.get("whole") is False and bool(spans) and spans[0].phase == "earlier"
-        moved += sum(p.moved for p in mine)
+        spans = () if check else _spans(past.nodes.get(name, ()), past.end, since.get(name))
+        # Of a drain that was not ended, only the next one finds out what it has moved.
+        known = before.get(name, 0)
+        moved = (known or 0) + sum(p.moved for p in mine)
         found.append(
             model.NodeLine(
                 name=name,
@@ -95,7 +94,7 @@ def node_lines(
                 message=message,
                 spans=spans,
                 marks=_marks(e for e in past.nodes.get(name, ()) if _of_node(e)),
-                pods_moved=None if (lost or over) and not moved else moved,
+                pods_moved=None if (known is None or over) and not moved else moved,
                 pods_failed=sum(p.failed for p in mine),
                 left=left(mine),
                 waits=waits.get(name, ""),
@@ -105,14 +104,24 @@ def node_lines(
     return tuple(sorted(found, key=lambda line: (line.wave == 0, line.wave)))
 
 
-def _before(calls: t.Iterable[read.Call]) -> dict[str, tuple[float | None, int]]:
-    """Since when each node was out, and how many pods had left it, when it was first seen."""
-    found: dict[str, tuple[float | None, int]] = {}
+def _since(calls: t.Iterable[read.Call]) -> dict[str, float | None]:
+    """Since when each node was out when it was first seen."""
+    found: dict[str, float | None] = {}
     for call in calls:
         for raw in call.nodes:
             if "out_since" in raw:
-                known = read.instant(raw["out_since"]), read.whole(raw.get("moved_before")) or 0
-                found.setdefault(read.text(raw["name"]), known)
+                found.setdefault(read.text(raw["name"]), read.instant(raw["out_since"]))
+    return found
+
+
+def _before(calls: t.Iterable[read.Call]) -> dict[str, int | None]:
+    """How many pods had left each node before the first call that knew it."""
+    found: dict[str, int | None] = {}
+    for call in calls:
+        for raw in call.nodes:
+            name = read.text(raw["name"])
+            if "moved_before" in raw and found.get(name) is None:
+                found[name] = read.whole(raw["moved_before"])
     return found
 
 

@@ -62,6 +62,7 @@ def at_first(ctx: context.Context, routes: routing.Routing, snapshot: snapshots.
     """Close nodes whose pods may not be moved, or not yet, and those with nothing to do."""
     now = ctx.clock.now()
     for site in [site for site in routes.sites.values() if site.open]:
+        site.count_earlier()
         if site.node and site.node.ready:
             # On a node that is lost no pod is Ready, and all have to be when it is back.
             site.lacking = verify.lacking(snapshot, site.node)

@@ -54,7 +54,7 @@ class Debts:
 
     def write(self) -> list[tuple[node_drains.NodeDrain, standing.Fallen]]:
         """Write what is new to the records, before any pod leaves; gives the nodes that are not ours any more."""
-        todo = [site for site in self.sites.values() if site.open and any(self._size(site)) and self._new(site)]
+        todo = [site for site in self.sites.values() if site.open and site.left() and self._new(site)]
         if not todo:
             return []
         with self.ctx.clock.pool(act.AT_ONCE, "owe") as pool:
@@ -78,7 +78,9 @@ class Debts:
 
     def _owing(self, site: node_drains.NodeDrain) -> node_drains.Wanted:
         awaits, volumes = self.replacements.of(site.name)
-        return functools.partial(node_drains.owing, awaits=tuple(awaits.values()), volumes=volumes)
+        return functools.partial(
+            node_drains.owing, awaits=tuple(awaits.values()), volumes=volumes, leaving=len(site.left())
+        )
 
     def hopeless(self, left: t.Iterable[pod_moves.Move], snapshot: snapshots.Snapshot) -> str:
         """Why pods would wait for ever for successors of others, which fit nowhere; empty where they need not."""

@@ -96,6 +96,10 @@ class NodeDrain:
     def left(self) -> list[pod_moves.Move]:
         return [move for move in self.moves.values() if not move.done]
 
+    def count_earlier(self) -> None:
+        """Count the pods that have left since the drain began that an earlier call did not end."""
+        self.moved += max(0, self.taken.leaving - len(self.left())) if self.record else 0
+
     def read_record(self, ctx: context.Context) -> None:
         """Read who has the node in maintenance; closes the site where that is not this run, or unknown."""
         if self.node is None:
@@ -146,7 +150,7 @@ class NodeDrain:
         """
         gone = sum(1 for move in self.moves.values() if move.outcome and move.outcome.moved)
         prior = {"daemonsets": list(self.lacking), **record.prior}
-        left = {"moved": self.moved + gone, "awaits": tuple(self.needed_by), "volumes": ()}
+        left = {"moved": self.moved + gone, "leaving": 0, "awaits": tuple(self.needed_by), "volumes": ()}
         return cordon.at_step(node, record, "drained", prior=prior, **left)
 
     def show(
@@ -165,6 +169,7 @@ class NodeDrain:
             "outcome": outcomes.word_of(self.outcome),
             "failed": self.failed,
             "message": self.message,
+            "moved_before": self.moved,
             "pods": [_shown(move, now) for move in self.moves.values()],
             **({"pending": [found.to_dict() for found in self.needed_by.values()]} if self.needed_by else {}),
         }
@@ -176,10 +181,16 @@ def owing(
     *,
     awaits: t.Iterable[node_records.Awaited],
     volumes: t.Iterable[str],
+    leaving: int,
 ) -> api_changes.Change | None:
-    """What has to follow the pods that are about to leave, beside what the record names already."""
+    """How many pods are about to leave and what has to follow them, beside what the record names already."""
     known = {one.workload.uid: one for one in (*awaits, *record.awaits)}
-    wanted = replace(record, awaits=tuple(known.values()), volumes=tuple(sorted({*record.volumes, *volumes})))
+    wanted = replace(
+        record,
+        leaving=record.leaving or leaving,
+        awaits=tuple(known.values()),
+        volumes=tuple(sorted({*record.volumes, *volumes})),
+    )
     return cordon.noted(node, wanted, f"Record what has to follow the pods of node {node.name}")
 
 

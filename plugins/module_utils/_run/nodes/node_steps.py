@@ -110,7 +110,7 @@ class Task:
             "kept": list(self.kept),
             "record": self.wanted.public() if self.wanted else None,
             "out_since": clock.here(since.timestamp()) if since else None,
-            "moved_before": known.moved if known else 0,
+            "moved_before": None if known and known.leaving else known.moved if known else 0,
         }
 
 
