@@ -240,7 +240,7 @@ jobs:
         - V(paused) - without O(wait), the job is paused and waits for approval.
         - V(approved) - the job continues.
         - V(already_approved) - the job was not paused.
-        - V(rejected) - the job was ended, and the pod stays where it is.
+        - V(rejected) - the job was ended, and the pod stays where it is; the call fails if it waited for the move.
         - V(already_rejected) - the job had ended without moving the pod.
         - V(absent) - the job was deleted.
         - V(already_absent) - there was no such job.
@@ -278,7 +278,7 @@ jobs:
       description: The pod to move, with its C(namespace), C(name), C(uid), and the C(node) it was on.
       type: dict
     new_pod:
-      description: The pod that replaced it, with C(namespace), C(name) and C(uid); null if there is none yet.
+      description: The pod that replaced it, with C(namespace), C(name), C(uid) and C(node); null if there is none yet.
       type: dict
     mode: {description: The job's mode., type: str}
     paused: {description: Whether the job is paused., type: bool}
@@ -319,7 +319,8 @@ findings:
   description:
     - Why the call failed as a whole, such as V(no_crd), V(no_controller), V(no_scheduler),
       V(several_koordinators), V(unknown_pod), V(unknown_node) or V(unknown_reservation). Nothing was written.
-  returned: when the call failed as a whole
+    - V(selector_matches_nothing), which is no failure, if there is nothing to do for what was selected.
+  returned: when the call failed as a whole, or selected nothing
   type: list
   elements: dict
 """

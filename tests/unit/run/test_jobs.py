@@ -218,6 +218,41 @@ def test_a_pod_that_is_gone_is_moved_and_nothing_is_written(build: Build) -> Non
     assert bodies(world) == []
 
 
+def test_the_same_task_twice_moves_a_named_pod_once(build: Build) -> None:
+    world = build(works=True)
+    task = {"selection": Selection((ref(first(world).name),)), "name": "j", "wait": True}
+    result, _ctx = run(world, **task)
+    (moved,) = result["jobs"]
+    assert (moved["outcome"], moved["new_pod"]["node"]) == ("moved", "n2" if moved["pod"]["node"] == "n1" else "n1")
+    again, _ctx = run(world, **task)
+    assert (again["failed"], again["changed"], again["jobs"][0]["outcome"]) == (False, False, "already_moved")
+
+
+def test_a_job_that_somebody_rejects_by_its_phase_is_rejected(build: Build) -> None:
+    world = build()
+    put(world)
+    world.machine.after(5.0, lambda: becomes(world, "j", phase="Failed"), "rejects")
+    result, _ctx = run(world, settings=JobSettings(paused=True), wait=True)
+    (job,) = result["jobs"]
+    assert (job["outcome"], job["failed"], job["cause"]["code"]) == ("rejected", True, "rejected")
+    assert result["failed"], "the pod was to be moved"
+
+
+def test_what_a_job_under_way_has_other_than_wanted_is_in_its_message(build: Build) -> None:
+    world = build()
+    put(world)
+    result, _ctx = run(world, settings=JobSettings(paused=True, ttl=60.0))
+    assert "ttl 300 s, not 60 s" in result["jobs"][0]["message"]
+
+
+@pytest.mark.parametrize("state", ["present", "rejected"])
+def test_a_selection_of_nothing_says_so(build: Build, state: State) -> None:
+    selection = Selection(selector={"matchLabels": {"app": "nope"}})
+    result, ctx = run(build(), state=state, selection=selection)
+    assert (result["jobs"], result["failed"], codes(result)) == ([], False, ["selector_matches_nothing"])
+    assert "pod_selector app=nope" in ctx.timeline[-1].message
+
+
 def test_a_job_under_way_is_not_made_again(build: Build) -> None:
     world = build()
     put(world)

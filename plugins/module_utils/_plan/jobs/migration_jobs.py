@@ -54,7 +54,7 @@ class Job(objects.Object):
     seconds, 0 without one. ``node``, ``new_pod`` and ``reservation`` are empty until the controller knows them;
     ``new_pod`` stays so in mode EvictDirectly. ``workloads`` are the UIDs of the pod's controllers, which
     koord-descheduler writes into the Reservation's template in the job's spec. ``made_by`` says who created it, as far
-    as it tells.
+    as it tells. ``delete_options`` are without preconditions.
     """
 
     KIND, API_VERSION = KIND, API_VERSION
@@ -74,6 +74,7 @@ class Job(objects.Object):
     conditions: tuple[objects.Raw, ...] = ()
     workloads: tuple[str, ...] = ()
     made_by: str = ""
+    delete_options: objects.Raw = field(default_factory=dict)
 
     @property
     def ended(self) -> bool:
@@ -140,6 +141,7 @@ class Job(objects.Object):
             conditions=tuple(status.get("conditions") or ()),
             workloads=tuple(uid for owner in owners if (uid := (owner.get("controller") or {}).get("uid"))),
             made_by=_maker(raw["metadata"]),
+            delete_options={k: v for k, v in (spec.get("deleteOptions") or {}).items() if k != "preconditions"},
         )
 
 

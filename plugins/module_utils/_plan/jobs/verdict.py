@@ -103,8 +103,11 @@ def _failure(job: migration_jobs.Job, view: View) -> reasons.Reason:
         case reason if reason in _REASONS:
             found = _REASONS[reason]
             return reasons.Reason(found.code, found.message.format(job=job), found.remedy)
+    if job.phase == "Failed" and not job.reason and not job.message:
+        # The controller gives a reason; whoever rejects a job as Koordinator documents it writes the phase alone.
+        return reasons.Reason("rejected", "Somebody set its phase to Failed.", "")
     message = job.message or job.reason or f"its phase is {job.phase}"
-    return reasons.Reason("failed", f"The job has ended: {message}", "Check its conditions and events.")
+    return reasons.Reason("failed", f"The job has ended: {message.rstrip('.')}.", "Check its conditions and events.")
 
 
 def _forbidden(job: migration_jobs.Job, view: View) -> reasons.Reason:

@@ -217,7 +217,7 @@ class JobOutcome(Outcome):
     PAUSED = "paused", "without O(wait), the job is paused and waits for approval"
     APPROVED = "approved", "the job continues"
     ALREADY_APPROVED = "already_approved", "the job was not paused"
-    REJECTED = "rejected", "the job was ended, and the pod stays where it is"
+    REJECTED = "rejected", "the job was ended, and the pod stays where it is; the call fails if it waited for the move"
     ALREADY_REJECTED = "already_rejected", "the job had ended without moving the pod"
     ABSENT = "absent", "the job was deleted"
     ALREADY_ABSENT = "already_absent", "there was no such job"

@@ -33,7 +33,7 @@ EXPLAIN = 5.0
 class JobMove(tracker.Tracked):
     """One pod and its job. ``state`` is ``queued`` before the job is created, ``done`` once there is an outcome.
 
-    ``siblings`` are the UIDs of the pods that its owner had when the call began.
+    ``siblings`` are the UIDs of the pods that its owner had when the call began. ``note`` ends its message.
     """
 
     state: t.Literal["queued", "following", "replacing", "done"] = "queued"
@@ -41,6 +41,8 @@ class JobMove(tracker.Tracked):
     message: str = ""
     cause: reasons.Reason | None = None
     new_pod: objects.Ref | None = None
+    new_node: str = ""
+    note: str = ""
     created: bool = False
     siblings: frozenset[str] = frozenset()
     announced: str = ""
@@ -49,13 +51,14 @@ class JobMove(tracker.Tracked):
 
     @property
     def failed(self) -> bool:
-        """Whether it makes the call fail."""
-        return self.outcome is not None and self.outcome.failed
+        """Whether it makes the call fail; also a rejection that was not this call's, which has a cause."""
+        rejected = self.outcome is outcomes.JobOutcome.REJECTED and self.cause is not None
+        return rejected or (self.outcome is not None and self.outcome.failed)
 
     def close(self, outcome: outcomes.JobOutcome, message: str, cause: reasons.Reason | None = None) -> None:
         """There is an outcome; nothing more is done for this pod."""
         self.state, self.outcome, self.cause = "done", outcome, cause
-        self.message = f"{message} {cause.sentence}".strip() if cause else message
+        self.message = " ".join(filter(None, (message, cause.sentence if cause else "", self.note)))
 
     def announce(self, ctx: context.Context, text: str, what: outcomes.Outcome = phases.What.JOB) -> None:
         """Report progress."""
@@ -87,7 +90,7 @@ class JobMove(tracker.Tracked):
             **{key: getattr(job, key, "") for key in known},
             "cause": cause.to_dict() if cause else None,
             "pod": {**_shown(self.target), "node": self.pod.node if self.pod else ""},
-            "new_pod": _shown(new_pod) if new_pod else None,
+            "new_pod": {**_shown(new_pod), "node": self.new_node or (job.node if job else "")} if new_pod else None,
             "paused": job is not None and job.paused,
             "ttl": job.ttl if job else 0.0,
             "seconds": seconds,
@@ -221,6 +224,9 @@ class JobMoves:
             why = verdict.verdict(job, view)
             if why and why.code == "pod_gone":
                 move.close(outcomes.JobOutcome.GONE, move.too_late)
+            elif why and why.code == "rejected":
+                message = f"Job {job.name} was rejected, and {move.target} stays where it is."
+                move.close(outcomes.JobOutcome.REJECTED, message, why)
             else:
                 move.close(outcomes.JobOutcome.FAILED, f"Job {job.name} has failed; {move.target}:", why)
         elif job.new_pod is None and move.pod and move.pod.owner:
@@ -236,7 +242,7 @@ class JobMoves:
         for pod in view.snapshot.pods:
             mine = owner and pod.owner and pod.owner.uid == owner.uid
             if mine and pod.uid not in move.siblings and pod.ready and not pod.deleting:
-                move.new_pod = pod.ref
+                move.new_pod, move.new_node = pod.ref, pod.node
                 message = f"Job {move.name} evicted {move.target}; {pod.ref} is ready on node {pod.node}."
                 move.close(outcomes.JobOutcome.MOVED, message)
                 move.announce(self.ctx, f"{pod.namespace}/{pod.name} is ready on node {pod.node}")

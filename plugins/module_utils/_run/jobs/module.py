@@ -23,6 +23,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     outcomes,
     phases,
     reasons,
+    selectors,
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
@@ -97,9 +98,28 @@ def jobs(ctx: context.Context, options: JobOptions) -> context.Result:
     doubt = " ".join(filter(None, (found.doubt, *(one.message for one in found.unsure if one.severity == "warning"))))
     shown = [move.to_dict(events.get(move.job.uid if move.job else "", ())) for move in moves]
     failed = [move for move in moves if move.failed]
+    nothing = not moves and (options.selection.nodes or options.selection.selector is not None)
+    told = {"findings": [_nothing(ctx, options).to_dict()]} if nothing else {}
     return context.Result(
-        {"jobs": shown, "doubt": doubt}, failed=bool(failed), message=" ".join(move.message for move in failed)
+        {"jobs": shown, "doubt": doubt, **told},
+        failed=bool(failed),
+        message=" ".join(move.message for move in failed),
     )
+
+
+def _nothing(ctx: context.Context, options: JobOptions) -> reasons.Finding:
+    """That what was asked for selects nothing, which may be right, or a typing error."""
+    selection = options.selection
+    parts = {
+        "nodes": ", ".join(selection.nodes),
+        "pod_selector": selectors.as_query(selection.selector) if selection.selector is not None else "",
+        "namespaces": ", ".join(selection.namespaces),
+    }
+    subject = " and ".join(f"{name} {value}" for name, value in parts.items() if value)
+    what = "pod that a job could move" if options.state == "present" else "job of a pod"
+    finding = reasons.Finding("selector_matches_nothing", f"No {what} is selected by {subject}.", "", "info", subject)
+    ctx.tell(phases.What.NOTE, finding.message)
+    return finding
 
 
 def _deadline(ctx: context.Context, options: JobOptions, ttl: float | None) -> float:
@@ -109,7 +129,7 @@ def _deadline(ctx: context.Context, options: JobOptions, ttl: float | None) -> f
 
 def _present(ctx: context.Context, options: JobOptions, found: koordinator.Koordinator) -> list[job_moves.JobMove]:
     lists = observe.lists(ctx.cluster, ("nodes", *job_view.AROUND))
-    wanted = _targets(snapshots.Snapshot.of(lists), options)
+    wanted = _targets(snapshots.Snapshot.of(lists), options, found)
     lists["scales"] = owners.scales(ctx, snapshots.Snapshot.of(lists), [one.pod for one in wanted if one.pod])
     snapshot = snapshots.Snapshot.of(lists)
     moves = [_move(target, options, found, snapshot) for target in wanted]
@@ -128,7 +148,9 @@ def _present(ctx: context.Context, options: JobOptions, found: koordinator.Koord
     return moves
 
 
-def _targets(snapshot: snapshots.Snapshot, options: JobOptions) -> tuple[targets.Target, ...]:
+def _targets(
+    snapshot: snapshots.Snapshot, options: JobOptions, found: koordinator.Koordinator
+) -> tuple[targets.Target, ...]:
     selection = options.selection
     lost = [name for name in selection.nodes if name not in snapshot.nodes]
     if lost:
@@ -139,7 +161,9 @@ def _targets(snapshot: snapshots.Snapshot, options: JobOptions) -> tuple[targets
             f"Node {lost[0]}",
         )
     wanted, unknown = targets.targets(snapshot, selection)
-    if unknown:
+    wanted += (before := targets.moved(unknown, found.jobs))
+    names = {(target.ref.namespace, target.ref.name) for target in before}
+    if unknown := tuple(ref for ref in unknown if (ref.namespace, ref.name) not in names):
         raise context.StopRun(
             "unknown_pod",
             f"There is no pod {', '.join(f'{ref.namespace}/{ref.name}' for ref in unknown)}.",
@@ -156,7 +180,7 @@ def _move(
     settings = options.of_job
     choice = targets.choose(target, found.jobs, settings, options.name)
     move = job_moves.JobMove(target.ref, target.pod, choice.name or (choice.job.name if choice.job else ""), choice.job)
-    pod, controller = target.pod, found.controller
+    pod, controller, move.note = target.pod, found.controller, choice.note
     if pod and pod.owner:
         owner = pod.owner.uid
         move.siblings = frozenset(one.uid for one in snapshot.pods if one.owner and one.owner.uid == owner)

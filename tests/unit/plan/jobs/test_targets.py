@@ -23,6 +23,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
     Choice,
     Selection,
     choose,
+    moved,
     targets,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Ref
@@ -136,12 +137,41 @@ def test_a_pod_that_is_gone_is_moved() -> None:
 
 
 def test_the_pod_that_a_job_brought_is_not_moved_again() -> None:
-    bound = job(
-        pod=ref("web-0", "0"), phase="Succeeded", podRef={"namespace": "shop", "name": "web-1", "uid": "uid-web-1"}
-    )
-    namesake = job(pod=ref("web-1", "older"), phase="Succeeded")
-    assert chosen([bound]).do == chosen([namesake]).do == "done"
-    assert chosen([bound], uid="uid-web-1").do == "create", "whoever names it by UID means it"
+    arrived = {"namespace": "shop", "name": "web-1", "uid": "uid-web-1"}
+    bound = job(pod=ref("web-0", "0"), phase="Succeeded", podRef=arrived)
+    namesake = job(pod=ref("web-1", "older"), phase="Succeeded", podRef=arrived)
+    assert chosen([namesake]).do == "done"
+    assert chosen([namesake], uid="uid-web-1").do == "create", "whoever names it by UID means it"
+    assert chosen([bound]).do == "create", "whoever names it means no pod of another name"
+    by_label = targets(WORLD, Selection(selector={"matchLabels": {"app": "web"}}))[0]
+    mine = next(target for target in by_label if target.ref.name == "web-1")
+    assert choose(mine, [bound], JobSettings()).do == "done"
+
+
+@pytest.mark.parametrize(
+    ("there", "wanted", "name", "note"),
+    [
+        (JobSettings(), JobSettings(), "", ""),
+        (JobSettings(), JobSettings(), "x", ""),
+        (JobSettings(), JobSettings(ttl=60.0), "", "ttl 300 s, not 60 s"),
+        (JobSettings(ttl=None), JobSettings(ttl=60.0), "", "ttl 0 s, not 60 s"),
+        (JobSettings(), JobSettings(), "mine", "name x, not mine"),
+        (JobSettings(), JobSettings(delete_options={"gracePeriodSeconds": 60}), "", "gracePeriodSeconds"),
+        (JobSettings(delete_options={"gracePeriodSeconds": 60}), JobSettings(), "", ""),
+    ],
+)
+def test_what_a_job_under_way_has_other_than_wanted_is_told(
+    there: JobSettings, wanted: JobSettings, name: str, note: str
+) -> None:
+    choice = chosen([job(settings=there)], wanted, name=name)
+    assert choice.do == "follow"
+    assert (note in choice.note) if note else choice.note == ""
+
+
+@pytest.mark.parametrize(("phase", "found"), [("Succeeded", True), ("Running", True), ("", True), ("Failed", False)])
+def test_a_pod_that_is_gone_is_known_by_the_job_that_moved_it(phase: str, found: bool) -> None:
+    gone = [job("a", ref("web-8", "8"), phase=phase), job("b", ref("web-7", "7"), phase="Succeeded")]
+    assert [(one.ref.uid, one.pod) for one in moved([ref("web-8"), ref("web-9")], gone)] == [("8", None)] * found
 
 
 def test_the_job_of_a_predecessor_is_not_the_pods() -> None:

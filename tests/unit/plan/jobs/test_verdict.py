@@ -165,17 +165,18 @@ def test_a_successor_of_the_name_is_not_the_pod() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "said"),
+    ("status", "code", "said"),
     [
-        ({"phase": "Failed", "reason": "Odd", "message": "It broke."}, "It broke."),
-        ({"phase": "Failed", "reason": "Odd"}, "Odd"),
-        ({"phase": "Failed"}, "its phase is Failed"),
+        ({"phase": "Failed", "reason": "Odd", "message": "It broke."}, "failed", "The job has ended: It broke."),
+        ({"phase": "Failed", "reason": "Odd"}, "failed", "The job has ended: Odd."),
+        ({"phase": "Aborted"}, "failed", "The job has ended: its phase is Aborted."),
+        ({"phase": "Failed"}, "rejected", "Somebody set its phase to Failed."),
     ],
 )
-def test_a_job_that_ended_for_an_unknown_reason_says_what_there_is(status: Raw, said: str) -> None:
+def test_a_job_that_ended_for_an_unknown_reason_says_what_there_is(status: Raw, code: str, said: str) -> None:
     found = verdict(Job.of(raw(status)), world())
     assert found is not None
-    assert (found.code, found.message) == ("failed", f"The job has ended: {said}")
+    assert (found.code, found.message) == (code, said)
 
 
 @pytest.mark.parametrize(
