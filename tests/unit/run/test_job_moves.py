@@ -52,7 +52,7 @@ def test_a_pod_is_moved(build: Build) -> None:
     assert writes(scene.world) == [f"create podmigrationjobs {JOB}"]
     assert len(ctx.changes) == 1
     assert [event.message for event in ctx.timeline][-1] == f"job {JOB} has succeeded"
-    assert one.to_dict()["new_pod"] == ARRIVED
+    assert one.to_dict()["new_pod"] == {**ARRIVED, "node": "n2"}
 
 
 def test_a_second_pod_of_the_workload_gets_its_job_when_the_first_has_moved(build: Build) -> None:

@@ -220,7 +220,7 @@ def test_a_pod_that_is_gone_is_moved_and_nothing_is_written(build: Build) -> Non
 
 def test_the_same_task_twice_moves_a_named_pod_once(build: Build) -> None:
     world = build(works=True)
-    task = {"selection": Selection((ref(first(world).name),)), "name": "j", "wait": True}
+    task: t.Any = {"selection": Selection((ref(first(world).name),)), "name": "j", "wait": True}
     result, _ctx = run(world, **task)
     (moved,) = result["jobs"]
     assert (moved["outcome"], moved["new_pod"]["node"]) == ("moved", "n2" if moved["pod"]["node"] == "n1" else "n1")
