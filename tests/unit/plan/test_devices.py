@@ -224,6 +224,28 @@ def test_the_first_alternative_that_is_free_will_do() -> None:
     assert route(cluster(1, mine, device_slices=SLICES)) == ("refuse", "no_free_device")
 
 
+def test_an_earlier_request_takes_its_next_alternative_where_a_later_one_finds_none() -> None:
+    """As the allocator does: the first alternative would take what the second request needs."""
+    mine = claim("a", "n1/gpu-0")
+    both: Raw = {"name": "two", "deviceClassName": "gpu", "count": 2}
+    mine["spec"]["devices"]["requests"] = [
+        {"name": "some", "firstAvailable": [both, {**both, "name": "one", "count": 1}]},
+        {"name": "also", "firstAvailable": [both, {**both, "name": "one", "count": 1}]},
+    ]
+    slices = [device_slice("n1", "gpu-0", "gpu-1"), device_slice("n2", "gpu-0", "gpu-1")]
+    assert route(cluster(1, mine, device_slices=slices)) == ("swap", "single_replica")
+    slices[1] = device_slice("n2", "gpu-0")
+    assert route(cluster(1, mine, device_slices=slices)) == ("refuse", "no_free_device")
+
+
+def test_a_search_among_many_alternatives_ends() -> None:
+    mine = claim("a", "n1/gpu-0")
+    either = [{"name": f"a{n}", "deviceClassName": "gpu", "count": 1} for n in range(8)]
+    mine["spec"]["devices"]["requests"] = [{"name": f"r{n}", "firstAvailable": either} for n in range(32)]
+    slices = [device_slice("n2", *(f"gpu-{n}" for n in range(31)))]
+    assert route(cluster(1, mine, device_slices=slices)) == ("refuse", "no_free_device")
+
+
 def test_two_requests_do_not_get_the_same_device() -> None:
     mine = claim("a", "n1/gpu-0")
     mine["spec"]["devices"]["requests"] *= 2

@@ -14,6 +14,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.parsers import PARSERS
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import findings, forecast
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import devices
 
 Raw = dict[str, t.Any]
 WEB = objects.Ref("Deployment", "web", "shop")
@@ -140,6 +141,28 @@ def test_a_scheduler_of_which_nothing_is_known_is_named_once(route: pod_plan.Rou
     assert [(one.code, one.severity, one.object) for one in given] == [
         ("unknown_scheduler", "warning", "Scheduler mine")
     ] * told
+
+
+@pytest.mark.parametrize(
+    ("asked", "spec", "fits"),
+    [
+        ("example.com/gpu", {"extendedResourceName": "example.com/gpu"}, None),
+        ("deviceclass.resource.kubernetes.io/gpu", {}, None),
+        ("example.com/gpu", {"extendedResourceName": "example.com/other"}, False),
+        ("example.com/gpu", {}, False),
+        ("cpu", {"extendedResourceName": "example.com/gpu"}, False),
+    ],
+)
+def test_what_a_device_class_serves_is_not_called_insufficient(asked: str, spec: Raw, fits: bool | None) -> None:
+    raw = pod("a", "n1", "100m")
+    raw["spec"]["containers"][0]["resources"]["requests"] = {asked: "9"}
+    listed = {"nodes": [PARSERS["nodes"](node(name)) for name in ("n1", "n2")], "pods": [PARSERS["pods"](raw)]}
+    snapshot = Snapshot.of({**listed, "device_classes": [{"metadata": {"name": "gpu"}, "spec": spec}]})
+    plans = [pod_plan.PodPlan(snapshot.pods[0], "evict", "", "", WEB)]
+    one = forecast.forecasts(snapshot, plans, [("n1",)])["a"]
+    assert one.fits is fits
+    assert (asked in one.text) == (asked != "cpu") or fits is False
+    assert devices.extended(snapshot.pods) == (asked != "cpu")
 
 
 def wants(operator: str, *values: str) -> Raw:

@@ -28,7 +28,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pla
     spread,
     world,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import held
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import devices, held
 
 DEFAULT_SCHEDULER = "default-scheduler"
 MOVED = frozenset({"evict", "swap", "job"})
@@ -118,6 +118,7 @@ class Sequence:
         self.scheduler = filters.Filters(self.around)
         self.placed: list[tuple[world.Guest, str]] = []
         self.unserved = unserved(snapshot)
+        self.by_devices = devices.served(snapshot)
 
     def roll(
         self,
@@ -207,6 +208,8 @@ class Sequence:
             return Forecast(fits=True, target=target)
         if answer is None:
             return Forecast()
+        if devised := self.by_devices.intersection(reason.removeprefix(room.INSUFFICIENT) for reason in answer.reasons):
+            return Forecast(text=f"Not forecast: devices may serve {', '.join(sorted(devised))} where nodes do not.")
         eviction = preemption.preempted(self.scheduler, guest)
         if eviction is None:
             return Forecast(False, None, answer.text, answer.reasons, first=self._first(guest))

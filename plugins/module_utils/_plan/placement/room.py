@@ -9,6 +9,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pla
 
 PORTS = "node(s) didn't have free ports for the requested pod ports"
 PODS = "Too many pods"
+INSUFFICIENT = "Insufficient "
 
 
 def ports_taken(guest: world.Guest, place: world.Place) -> bool:
@@ -27,7 +28,7 @@ def short(guest: world.Guest, place: world.Place) -> tuple[str, ...]:
     found, has, used = (PODS,) if len(place.guests) >= place.most_pods else (), place.room, place.used
     for name, amount in guest.requests.items():
         if amount > has.get(name, 0) - used.get(name, 0):
-            found += (f"Insufficient {name}",)
+            found += (f"{INSUFFICIENT}{name}",)
     return found
 
 

@@ -11,6 +11,7 @@ more may seem to fit than does.
 
 from __future__ import annotations
 
+import itertools
 import re
 import typing as t
 
@@ -26,6 +27,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swa
 
 KINDS = ("device_claims", "device_slices", "device_classes")
 NOWHERE = "no_free_device"
+MOST_TRIES = 1000
+"""How many alternatives of the requests of a pod are tried on one node at most."""
+IMPLICIT = "deviceclass.resource.kubernetes.io/"
+"""With the name of a DeviceClass, the extended resource that it always serves (KEP-5004)."""
 _DRIVER = re.compile(r"""\bdevice\.driver\s*==\s*(?:"([^"]+)"|'([^']+)')""")
 
 Place = tuple[str, str, str]
@@ -35,6 +40,19 @@ Place = tuple[str, str, str]
 def claimants(pods: t.Iterable[objects.Pod]) -> bool:
     """Whether claims and slices are needed to judge these pods."""
     return any(pod.device_claims for pod in pods)
+
+
+def extended(pods: t.Iterable[objects.Pod]) -> bool:
+    """Whether one of the pods requests an extended resource, which a DeviceClass may serve instead of a node."""
+    asked = (key.partition("/")[2] for pod in pods for key in pod.requests)
+    return any("/" in name and ("kubernetes.io/" not in name or name.startswith(IMPLICIT)) for name in asked)
+
+
+def served(snapshot: snapshots.Snapshot) -> frozenset[str]:
+    """The extended resources for which the scheduler allocates devices, where a node does not have them itself."""
+    names = (one["metadata"]["name"] for one in snapshot.device_classes)
+    own = (name for one in snapshot.device_classes if (name := (one.get("spec") or {}).get("extendedResourceName")))
+    return frozenset((*own, *(f"{IMPLICIT}{name}" for name in names)))
 
 
 def refusal(snapshot: snapshots.Snapshot, pod: objects.Pod) -> reasons.Reason | None:
@@ -243,30 +261,40 @@ def _choice(
 ) -> list[Place] | None:
     """The free devices that the requests take, ``None`` if these do not suffice.
 
-    Requests for one driver come first, the others take what is left.
+    Requests for one driver come first, the others take what is left. Of alternatives the first is taken with which all
+    later requests find theirs.
     """
-    left, chosen = list(free), list[Place]()
     exacts = [[(_driver(_expressions(snapshot, x)), x) for x in _alternatives(request)] for request in requests]
-    for alternatives in sorted(exacts, key=lambda one: (len(one), not one[0][0])):
-        for driver, exact in alternatives:
-            if exact.get("adminAccess"):
-                break
-            tolerations = exact.get("tolerations") or ()
-            usable = [
-                place
-                for place in left
-                if driver in ("", place[0]) and not node_taints.untolerated(tolerations, _taints(snapshot, place))
-            ]
-            count = 1 if exact.get("allocationMode") == "All" else exact.get("count") or 1
-            if len(usable) >= count:
-                shared = (p for p in usable[:count] if snapshot.devices[p][0].get("allowMultipleAllocations"))
-                taken = set(usable[:count]).difference(shared)
-                left = [place for place in left if place not in taken]
-                chosen += taken
-                break
-        else:
-            return None
-    return chosen
+    order = sorted(exacts, key=lambda one: (len(one), not one[0][0]))
+    tries = itertools.count()
+
+    def pick(index: int, left: t.Sequence[Place]) -> list[Place] | None:
+        if index == len(order):
+            return []
+        for driver, exact in order[index]:
+            taken = _taken(snapshot, driver, exact, left) if next(tries) < MOST_TRIES else None
+            rest = None if taken is None else pick(index + 1, [place for place in left if place not in taken])
+            if taken is not None and rest is not None:
+                return [*taken, *rest]
+        return None
+
+    return pick(0, list(free))
+
+
+def _taken(snapshot: snapshots.Snapshot, driver: str, exact: objects.Raw, left: t.Sequence[Place]) -> set[Place] | None:
+    """The devices that one request takes away from others, ``None`` if there are too few."""
+    if exact.get("adminAccess"):
+        return set()
+    tolerations = exact.get("tolerations") or ()
+    usable = [
+        place
+        for place in left
+        if driver in ("", place[0]) and not node_taints.untolerated(tolerations, _taints(snapshot, place))
+    ]
+    count = 1 if exact.get("allocationMode") == "All" else exact.get("count") or 1
+    if len(usable) < count:
+        return None
+    return {p for p in usable[:count] if not snapshot.devices[p][0].get("allowMultipleAllocations")}
 
 
 def _taints(snapshot: snapshots.Snapshot, place: Place) -> list[objects.Raw]:

@@ -264,6 +264,9 @@ def _gather(ctx: context.Context, nodes: snapshots.Snapshot, present: tuple[str,
         more += ["claims", "volumes"]
     if devices.claimants(here):
         more += devices.KINDS
+    elif devices.extended(here):
+        with contextlib.suppress(errors.Forbidden):
+            found.update(observe.lists(ctx.cluster, ("device_classes",)))
     more += [*observe.groups_of(here), *observe.machines_of(here)]
     found.update(observe.lists(ctx.cluster, more))
     if found.get("device_claims"):
