@@ -10,16 +10,18 @@ import datetime
 import json
 import time
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import journaling, places
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import object_limiter
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     decoding,
+    hooks,
     names,
     node_records,
     objects,
@@ -27,6 +29,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import flips
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rehearsal import slim
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import earlier
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.runs import state
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards, surge_records
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects as made
@@ -89,7 +92,7 @@ def of_run(key: str) -> t.Callable[[str], t.Any]:
         raw = {"metadata": {"name": "run-r1"}, "data": {"fingerprint": "f", key: text}}
         try:
             run = state.stored_run(raw)
-            return (run.given or run.plan or run.finished) if run else None
+            return (run.given or run.plan or run.finished or run.so_far != earlier.NOTHING) if run else None
         except node_records.BadRecordError:
             return None
 
@@ -105,9 +108,28 @@ def of_account(text: str) -> t.Any:
     return flips.Account.read({"data": {"told": text}}).told or None
 
 
+def of_journal(text: str) -> t.Any:
+    try:
+        journal = journaling.Journal.of({"metadata": {"name": "x"}, "data": {"journal": text}})
+    except journaling.BadJournalError:
+        return None
+    return journal.sentence, journal.after(journal, foreign=False).ended(None), journal.to_config_map()
+
+
+HOOK = hooks.Rule("after_pod", "r", "annotation")
+
+
+def of_hooks(text: str) -> t.Any:
+    """What hooks a drain calls that takes the node over, and which pods keep an annotation."""
+    record = of_node(json.dumps(RECORD)[:-1] + f', "hooks": {text}}}')
+    if record is None:
+        return None
+    return hooks.left((HOOK,), "n1", record), hooks.planned(record), record.dump()
+
+
 READERS: t.Sequence[t.Callable[[str], t.Any]] = (
-    *(of_budget, of_node, of_copied_node, of_surge, of_pod, of_account),
-    *map(of_run, ("input", "plan", "finished")),
+    *(of_budget, of_node, of_copied_node, of_surge, of_pod, of_account, of_journal, of_hooks),
+    *map(of_run, ("input", "plan", "finished", "so_far")),
 )
 
 
@@ -137,6 +159,24 @@ RECORD: dict[str, t.Any] = {
     "marks": {"label/a": {"prior": None, "ours": ""}},
     "hooks": {"k": {"state": "due"}},
     "conditions": {"Drained": None},
+}
+JOURNAL = {
+    "v": 1,
+    "flavor": "koordinator",
+    "place": {f.name: "x" for f in fields(places.Place)},
+    "kind": "Deployment",
+    "uid": "u",
+    "config": None,
+    "had_map": True,
+    "had_data": True,
+    "marks": {"a": None},
+    "bare": False,
+    "replicas": 1,
+    "suspended": None,
+    "paused": "scale",
+    "ours": ["d"],
+    "settled": False,
+    "resumes": None,
 }
 SURGE: dict[str, t.Any] = {
     "v": 1,
@@ -181,6 +221,22 @@ def test_a_field_of_a_surge_has_its_type_or_the_surge_is_refused(key: str, value
     if isinstance(surge, surge_records.Surge):
         assert key in SURGE
         assert json.loads(surge.dump()) == {**SURGE, key: value}
+
+
+@settings(deadline=None, derandomize=True, max_examples=100)
+@given(st.sampled_from((*JOURNAL, "other")), JSON)
+def test_a_field_of_a_deschedulers_state_has_its_type_or_the_state_is_refused(key: str, value: t.Any) -> None:
+    assert of_journal(json.dumps(JOURNAL))
+    found = of_journal(json.dumps({**JOURNAL, key: value}))
+    assert not (found and key == "other")
+
+
+@settings(deadline=None, derandomize=True, max_examples=100)
+@given(st.sampled_from(("state", "rule", "action", "namespace", "name", "owner")), JSON, st.sampled_from(hooks.HOOKS))
+def test_a_hook_in_a_record_is_read_or_the_record_is_refused(field_: str, value: t.Any, hook: str) -> None:
+    entry = {"state": "begun", "action": "annotation", field_: value}
+    read = of_hooks(json.dumps({f"{HOOK.key}/u": entry, f"{hook}/x": {"state": "due"}}))
+    assert bool(read) is isinstance(value, str)
 
 
 @settings(deadline=None, derandomize=True, max_examples=100)

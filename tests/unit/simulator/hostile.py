@@ -105,6 +105,11 @@ ANNOTATIONS: Raw = {
             "maintenance.kubeops.io/ready-to-move",
             "maintenance.kubeops.io/rule",
             "controller.kubernetes.io/pod-deletion-cost",
+            "maintenance.kubeops.io/deadline",
+            "maintenance.kubeops.io/grace-period",
+            "maintenance.kubeops.io/order",
+            "maintenance.kubeops.io/skip",
+            "maintenance.kubeops.io/wait",
             "gang.scheduling.koordinator.sh/name",
             "kueue.x-k8s.io/pod-group-serving",
             "kubernetes.io/config.mirror",
@@ -117,6 +122,13 @@ LABELS: Raw = {
     key: label()
     for key in (
         "app",
+        "app.kubernetes.io/managed-by",
+        "application",
+        "common.k8s.elastic.co/type",
+        "controller-revision-hash",
+        "longhorn.io/component",
+        "strimzi.io/cluster",
+        "koordinator.sh/evict-policy",
         "jobset.sigs.k8s.io/jobset-name",
         "kueue.x-k8s.io/pod-group-name",
         "leaderworkerset.sigs.k8s.io/name",
@@ -176,6 +188,9 @@ PROBE: Raw = {"initialDelaySeconds": number(), "periodSeconds": number(), "failu
 CONTAINER: Raw = {
     "name": "c",
     "image": text("registry.example/c:1"),
+    "command": [text("sleep")],
+    "args": [text("--config=/x/config")],
+    "volumeMounts": [{"name": text("a"), "mountPath": text("/x"), "subPath": text("config")}],
     "resources": RESOURCES,
     "ports": [{"hostPort": number(80), "hostIP": text("10.0.0.1"), "protocol": choice("TCP", "UDP", "SCTP")}],
     "restartPolicy": choice("Always", "Never"),
@@ -250,7 +265,10 @@ POD_SPEC: Raw = {
         {"name": "h", "hostPath": {"path": text("/x")}},
     ],
 }
-TEMPLATE: Raw = {"metadata": {"annotations": ANNOTATIONS, "labels": LABELS}, "spec": POD_SPEC}
+TEMPLATE: Raw = {
+    "metadata": {"annotations": ANNOTATIONS, "labels": LABELS},
+    "spec": {**POD_SPEC, "nodeName": label("n1")},
+}
 STRATEGY: Raw = {
     "type": choice("RollingUpdate", "Recreate", "OnDelete"),
     "rollingUpdate": {"maxSurge": share("25%"), "maxUnavailable": share("25%"), "partition": number(0)},
@@ -400,28 +418,68 @@ TENANTS: t.Mapping[str, Raw] = {
     "CloneSet": {"metadata": META, **CUSTOM},
     "Rollout": {"metadata": META, **CUSTOM},
     "VirtualMachineInstance": {"metadata": META, "spec": anything({}), "status": anything({})},
-    "PodMigrationJob": {
-        "metadata": META,
-        "spec": {
-            "paused": flag(),
-            "ttl": text("300s"),
-            "mode": choice("ReservationFirst", "EvictDirectly"),
-            "podRef": {"namespace": text("tenant"), "name": text("x"), "uid": text("u")},
-            "reservationOptions": anything({}),
-            "deleteOptions": {"preconditions": {"uid": text("u")}},
-        },
-        "status": {
-            **{key: text() for key in ("phase", "status", "reason", "message", "nodeName")},
-            "podRef": {"namespace": text("tenant"), "name": text("x"), "uid": text("u")},
-            "conditions": [CONDITION],
-        },
-    },
 }
 """What whoever may create pods, workloads, budgets and claims in a namespace writes there."""
+
+POD: Raw = {"namespace": text("tenant"), "name": text("x"), "uid": text("u")}
+STATUS: Raw = {
+    **{key: anything("x") for key in ("status", "reason", "message", "nodeName")},
+    "phase": choice("Pending", "Running", "Failed", "Succeeded", "Available", "x"),
+    "conditions": [
+        {**CONDITION, "type": choice("Eviction", "Scheduled", "ReservationScheduled", "x")},
+        anything({"type": "Ready"}),
+    ],
+}
+JOBS: t.Mapping[str, Raw] = {
+    "PodMigrationJob": {
+        "metadata": {
+            "annotations": {
+                **ANNOTATIONS,
+                "koordinator.sh/evict-trigger": text(),
+                "koordinator.sh/evict-reason": text(),
+                "descheduler.koordinator.sh/passed-arbitration": text("true"),
+            },
+            "labels": {
+                **LABELS,
+                "app.kubernetes.io/created-by": label(),
+                "maintenance.kubeops.io/run": label(),
+                "maintenance.kubeops.io/pod-uid": label(),
+            },
+            "ownerReferences": [OWNER],
+        },
+        "spec": {
+            "paused": anything(False),
+            "ttl": anything("300s"),
+            "mode": anything("ReservationFirst"),
+            "podRef": POD,
+            "reservationOptions": {
+                "reservationRef": {"name": text("t-reserved")},
+                "template": {"spec": {"owners": [{"controller": {"uid": text("u")}}]}},
+            },
+            "deleteOptions": {"preconditions": {"uid": text("u")}},
+        },
+        "status": {**STATUS, "podRef": POD},
+    },
+    "Reservation": {
+        "metadata": META,
+        "spec": {
+            "allocateOnce": anything(True),
+            "owners": [
+                {"controller": {"uid": text("u"), "namespace": text("tenant")}, "labelSelector": SELECTOR},
+                {"object": POD},
+            ],
+            "template": {"spec": {"schedulerName": text("koord-scheduler")}},
+            "ttl": anything("300s"),
+        },
+        "status": {**STATUS, "currentOwners": [POD]},
+    },
+}
+"""What whoever may create Koordinator's objects, which are in no namespace, and its controllers write there."""
 
 KUBELETS: t.Mapping[str, Raw] = {
     "Node": {
         "metadata": {
+            "ownerReferences": [OWNER],
             "annotations": {
                 "maintenance.kubeops.io/record": json_text(),
                 "cluster-autoscaler.kubernetes.io/scale-down-disabled": text("true"),
@@ -434,10 +492,14 @@ KUBELETS: t.Mapping[str, Raw] = {
                 "topology.kubernetes.io/region": label("r"),
                 "node.kubernetes.io/exclude-from-external-load-balancers": label(""),
                 "remediation.medik8s.io/exclude-from-remediation": label("true"),
+                **{f"node-role.kubernetes.io/{role}": label("") for role in ("control-plane", "master", "etcd")},
                 "5": label("5"),
             },
         },
-        "spec": {"unschedulable": flag()},
+        "spec": {
+            "unschedulable": flag(),
+            "taints": [{"key": label("k"), "value": label("v"), "effect": choice("NoSchedule", "NoExecute")}],
+        },
         "status": {
             "addresses": [
                 {"type": text("InternalIP"), "address": text("10.0.0.1")},
@@ -476,6 +538,7 @@ KUBELETS: t.Mapping[str, Raw] = {
         "metadata": {"annotations": ANNOTATIONS},
         "status": {
             "phase": choice("Running", "Pending", "Failed", "Unknown", "Succeeded"),
+            "message": text("why"),
             "conditions": [CONDITION],
             "podIP": text("10.1.0.1"),
             "nominatedNodeName": text("n1"),
@@ -530,8 +593,45 @@ def leaves(tree: t.Any, path: Path = ()) -> t.Iterator[tuple[Path, Leaf]]:
             yield from leaves(inner, (*path, index))
 
 
+def parts(tree: t.Any, path: Path = ()) -> t.Iterator[Path]:
+    """The paths of all that is in an object: its fields, and what they are in."""
+    inner = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    for key, one in inner:
+        yield (*path, key)
+        yield from parts(one, (*path, key))
+
+
+class Recorded(dict[str, t.Any]):
+    """An object, or a part of one, that notes which of its fields are read."""
+
+    def __init__(self, raw: t.Mapping[str, t.Any], noted: set[tuple[str, ...]], path: tuple[str, ...]) -> None:
+        super().__init__({key: recorded(value, noted, (*path, key)) for key, value in raw.items()})
+        self._noted, self._path = noted, path
+
+    def __getitem__(self, key: str) -> t.Any:
+        self._noted.add((*self._path, key))
+        return super().__getitem__(key)
+
+    def __contains__(self, key: object) -> bool:
+        self._noted.add((*self._path, str(key)))
+        return super().__contains__(key)
+
+    def get(self, key: str, default: t.Any = None) -> t.Any:
+        self._noted.add((*self._path, key))
+        return super().get(key, default)
+
+
+def recorded(raw: t.Any, noted: set[tuple[str, ...]], path: tuple[str, ...]) -> t.Any:
+    """The same, with what is read of it, each by its kind and path, without the numbers in lists."""
+    if isinstance(raw, dict):
+        return Recorded(raw, noted, path)
+    return [recorded(one, noted, path) for one in raw] if isinstance(raw, list) else raw
+
+
 def overlay(raw: t.Any, tree: t.Any, odd: t.Mapping[Path, t.Any], path: Path = ()) -> t.Any:
     """The object with these values at these paths of its tree."""
+    if path in odd:
+        return odd[path]
     if path not in OPEN or not isinstance(tree, dict):
         return _filled(tree, odd, path)
     found = dict(raw) if isinstance(raw, dict) else {}

@@ -20,10 +20,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import exchange, kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, sharing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import hostile, manifests, store
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import hostile, koordinator, manifests, store
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.whole import Input, Outcome, maintain, recover
@@ -32,6 +32,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world imp
 TENANT = "tenant"
 THEIRS = ("n2", "n5")
 """The nodes with their pods, of which the kubelet is theirs, too: of built-in workloads, and of custom ones."""
+ANYTHING = hostile.anything(None)
 ADD_ONS = ("apps.kruise.io", "argoproj.io", "kubevirt.io", "scheduling.koordinator.sh")
 
 
@@ -48,17 +49,27 @@ class Odd:
         return f"{self.whose} {self.kind}.{'.'.join(map(str, self.path))} = {self.value!r:.60}"
 
 
-FIELDS: t.Sequence[tuple[str, str, hostile.Path, hostile.Leaf]] = [
-    (whose, kind, path, leaf)
-    for whose, trees in (("tenant", hostile.TENANTS), ("kubelet", hostile.KUBELETS))
-    for kind, tree in trees.items()
-    for path, leaf in hostile.leaves(tree)
-]
+TABLES = {"tenant": hostile.TENANTS, "kubelet": hostile.KUBELETS, "jobs": hostile.JOBS}
+Field = tuple[str, str, hostile.Path, hostile.Leaf]
+
+
+def fields(*whose: str) -> list[Field]:
+    """Those of which the API server may store the odd values."""
+    trees = ((one, kind, tree) for one in whose for kind, tree in TABLES[one].items())
+    return [(one, kind, path, leaf) for one, kind, tree in trees for path, leaf in hostile.leaves(tree)]
+
+
+def parts(*whose: str) -> list[Field]:
+    """Fields, and what they are in, with values of other types: no API server would store them, all the same."""
+    trees = ((one, kind, tree) for one in whose for kind, tree in TABLES[one].items())
+    found = ((one, kind, path) for one, kind, tree in trees for path in hostile.parts(tree))
+    return [(one, kind, path, ANYTHING) for one, kind, path in found if len(path) > 1]
 
 
 @st.composite
-def odd_values(draw: st.DrawFn) -> list[Odd]:
-    chosen = draw(st.lists(st.sampled_from(FIELDS), min_size=1, max_size=12))
+def odd_values(draw: st.DrawFn, *whose: str) -> list[Odd]:
+    stored = st.lists(st.sampled_from(fields(*whose)), min_size=1, max_size=12)
+    chosen = draw(st.one_of(stored, st.lists(st.sampled_from(parts(*whose)), min_size=1, max_size=3)))
     return [Odd(whose, kind, path, draw(st.sampled_from(leaf.odd))) for whose, kind, path, leaf in chosen]
 
 
@@ -97,7 +108,7 @@ def theirs() -> list[Raw]:
     for kind, name in (
         *((kinds.PVCS, "t-claim"), (kinds.RESOURCE_QUOTAS, "t-quota"), (kinds.LIMIT_RANGES, "t-limits")),
         *((kinds.RESOURCE_CLAIMS, "claim"), (kinds.POD_GROUPS, "group"), (kinds.KUBEVIRTS, "kubevirt")),
-        *((kinds.PODMIGRATIONJOBS, "t-job"), (kinds.EVICTION_REQUESTS, "t-request")),
+        (kinds.EVICTION_REQUESTS, "t-request"),
         *((kinds.CSI_NODES, "n2"), (kinds.RESOURCE_SLICES, "slice")),
     ):
         meta = {"name": name, **({"namespace": TENANT} if kind.namespaced else {})}
@@ -136,6 +147,8 @@ def saved() -> Saved:
 def is_odd(whose: str, raw: Raw) -> bool:
     """Whether the object is of the tenant, or one that the kubelet of that node writes."""
     meta = raw["metadata"]
+    if whose == "jobs":
+        return bool(meta["name"].startswith("t-"))
     if meta.get("namespace"):
         return meta["namespace"] == TENANT and (whose == "tenant" or raw["spec"].get("nodeName") in THEIRS)
     return whose == "kubelet" and meta["name"] in (*THEIRS, "slice")
@@ -146,7 +159,6 @@ def make_odd(world: World, values: t.Iterable[Odd], *, late: bool = False) -> No
     by_kind: dict[tuple[str, str], dict[hostile.Path, t.Any]] = {}
     for one in values:
         by_kind.setdefault((one.whose, one.kind), {})[one.path] = one.value
-    trees = {"tenant": hostile.TENANTS, "kubelet": hostile.KUBELETS}
     kind_of = {kind.resource: kind.kind for kind in kinds.KINDS.values()}
     known: dict[str, str] = {}
     for resource, objects in world.store.objects.items():
@@ -159,15 +171,15 @@ def make_odd(world: World, values: t.Iterable[Odd], *, late: bool = False) -> No
         kind = known.get(raw["metadata"]["uid"], "")
         for (whose, of), odd in by_kind.items():
             if of == kind and is_odd(whose, raw):
-                raw = hostile.overlay(raw, trees[whose][kind], odd)
+                raw = hostile.overlay(raw, TABLES[whose][kind], odd)
         return store.encoded(raw)
 
     world.store.encoded = encoded  # type: ignore[method-assign]
 
 
-def ran(world: World, *nodes: str, consent: bool = True) -> Outcome:
+def ran(world: World, *nodes: str, backend: str = "auto") -> Outcome:
     me = world.process("me")
-    wishes = Choices(allow_interruption=consent, delete_emptydir_data=True, force=True)
+    wishes = Choices(allow_interruption=True, delete_emptydir_data=True, force=True, backend=backend)
     task = me.spawn(lambda: maintain(me, Input(nodes, timeout=120.0, choices=wishes)))
     world.machine.run_until(lambda: not task.alive, within=7200.0)
     return Outcome(wrong=["killed"]) if me.process.dead else t.cast("Outcome", task.value())
@@ -185,12 +197,57 @@ def names_theirs(text: str) -> bool:
     return any(word in text for word in (TENANT, *THEIRS))
 
 
+SERVERS = frozenset(
+    {("apiVersion",), ("kind",), ("unreadable",), ("spec", "nodeName"), ("spec", "jobTemplate")}
+    | {("metadata", f"{what}Timestamp") for what in ("creation", "deletion")}
+    | {("metadata", key) for key in ("name", "namespace", "uid", "resourceVersion", "generation", "managedFields")}
+)
+"""What the API server writes or checks, and what these kinds do not have."""
+
+
+def tried(kind: str, path: tuple[str, ...]) -> bool:
+    """Whether the table has the field, or a part of a custom resource that it is in, or only controllers write it."""
+    known, whole = set[tuple[str, ...]](), set[tuple[str, ...]]()
+    for tree in (trees[kind] for trees in TABLES.values() if kind in trees):
+        known.update(tuple(key for key in part if isinstance(key, str)) for part in hostile.parts(tree))
+        whole.update(tuple(map(str, part)) for part, _leaf in hostile.leaves(tree))
+    controllers = path[0] == "status" and ("status",) not in known
+    return not known or controllers or path in known | SERVERS or any(path[:n] in whole for n in range(1, len(path)))
+
+
+def test_each_field_that_is_read_is_tried(saved: Saved, with_jobs: Saved, monkeypatch: pytest.MonkeyPatch) -> None:
+    noted: set[tuple[str, ...]] = set()
+
+    def decoded(raw: bytes) -> t.Any:
+        answer = json.loads(raw)
+        one = answer.get("object") or answer
+        kind = str(one.get("kind"))
+        if isinstance(one.get("items"), list):
+            one["items"] = [hostile.recorded(each, noted, (kind.removesuffix("List"),)) for each in one["items"]]
+            return answer
+        found = hostile.recorded(one, noted, (kind,))
+        return {**answer, "object": found} if "object" in answer else found
+
+    monkeypatch.setattr(exchange, "decoded", decoded)
+    monkeypatch.setattr(sharing.Shared, "part", lambda _share, part, _shape=None: part)
+    usual = [Odd(whose, kind, path, leaf.usual) for whose, kind, path, leaf in fields(*TABLES)]
+    for values in ([], usual):
+        with World.of(saved) as world:
+            make_odd(world, values)
+            ran(world, "n1", *THEIRS)
+        with World.of(with_jobs) as world:
+            make_odd(world, values)
+            ran(world, "n1", backend="koordinator")
+    assert len(noted) > 300
+    assert sorted(path for path in noted if not tried(path[0], path[1:])) == []
+
+
 EXAMPLES = int(os.environ.get("EXAMPLES", "15"))
 TRY = settings(max_examples=EXAMPLES, derandomize=True, deadline=None, suppress_health_check=[*HealthCheck])
 
 
 @TRY
-@given(odd_values(), st.booleans())
+@given(odd_values("tenant", "kubelet"), st.booleans())
 def test_a_run_on_another_node_does_not_notice_odd_objects(saved: Saved, values: list[Odd], late: bool) -> None:
     with World.of(saved) as world:
         make_odd(world, values, late=late)
@@ -199,7 +256,7 @@ def test_a_run_on_another_node_does_not_notice_odd_objects(saved: Saved, values:
 
 
 @TRY
-@given(odd_values(), st.sampled_from(THEIRS), st.booleans())
+@given(odd_values("tenant", "kubelet"), st.sampled_from(THEIRS), st.booleans())
 def test_a_run_on_the_node_with_odd_objects_ends_and_names_them(
     saved: Saved, values: list[Odd], node: str, late: bool
 ) -> None:
@@ -211,7 +268,7 @@ def test_a_run_on_the_node_with_odd_objects_ends_and_names_them(
 
 
 @TRY
-@given(odd_values(), st.sampled_from(THEIRS), st.booleans(), st.integers(5, 160))
+@given(odd_values("tenant", "kubelet"), st.sampled_from(THEIRS), st.booleans(), st.integers(5, 160))
 def test_recover_gives_back_what_a_killed_run_left_beside_odd_objects(
     saved: Saved, values: list[Odd], node: str, late: bool, ordinal: int
 ) -> None:
@@ -223,6 +280,31 @@ def test_recover_gives_back_what_a_killed_run_left_beside_odd_objects(
         raw = world.get(kinds.NODES, "n1")
         assert names.RECORD not in (raw["metadata"].get("annotations") or {})
         assert not raw["spec"].get("unschedulable")
+
+
+@pytest.fixture(scope="module")
+def with_jobs() -> Saved:
+    """A node of which all pods leave by PodMigrationJobs, and somebody else's job and Reservation."""
+    web = manifests.deployment("web", 2, schedulerName="koord-scheduler")
+    with World([*manifests.koordinator("0s"), manifests.node("n1"), web], add_ons=[koordinator.GROUP]) as world:
+        world.apply(manifests.service("web"), manifests.node("n8"), manifests.node("n9"))
+        for kind in (kinds.PODMIGRATIONJOBS, kinds.RESERVATIONS):
+            made = hostile.usual(hostile.JOBS[kind.kind])
+            meta = {**made["metadata"], "name": f"t-{kind.plural}"}
+            world.apply({**made, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta})
+        world.settle()
+        return world.saved()
+
+
+@TRY
+@given(odd_values("jobs"), st.booleans())
+def test_pods_leave_by_jobs_beside_odd_ones(with_jobs: Saved, values: list[Odd], late: bool) -> None:
+    with World.of(with_jobs) as world:
+        make_odd(world, values, late=late)
+        outcome = ran(world, "n1", backend="koordinator")
+        assert (outcome.failed, outcome.wrong) == ({}, [])
+        assert not world.pods(on="n1")
+        assert recovered(world) == []
 
 
 RECORD: dict[str, t.Any] = {

@@ -31,7 +31,16 @@ BY_OPTION: t.Mapping[str, tuple[str, bool | str, str]] = {
 }
 """The option that removes a problem: its name, its value, and what it means."""
 LASTING = frozenset(
-    {*pod_plan.BUDGET_FORBIDS, *BY_OPTION, "self_on_node", "not_migratable", "bad_rule", "bad_surge", "daemonset"}
+    {
+        *pod_plan.BUDGET_FORBIDS,
+        *BY_OPTION,
+        "self_on_node",
+        "not_migratable",
+        "bad_rule",
+        "bad_surge",
+        "unreadable",
+        "daemonset",
+    }
 )
 """Refusals that no consent to an interruption overrides."""
 MOST_OTHERS = 2

@@ -119,8 +119,8 @@ class Journal:
             kept = decoding.json_of((raw.get("data") or {})[_CONTENT])
             if kept.pop("v") != 1:
                 raise ValueError
-            return cls(**{**kept, "place": places.Place(**kept["place"]), "ours": tuple(kept["ours"])})
-        except (KeyError, TypeError, ValueError, AttributeError):
+            return decoding.shaped(cls, kept)
+        except decoding.MISREAD:
             raise BadJournalError(
                 f"This version cannot read the descheduler's state in ConfigMap {names.NAMESPACE}/{name}. "
                 "Check the descheduler, then delete that ConfigMap."

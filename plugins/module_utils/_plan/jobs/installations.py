@@ -9,12 +9,13 @@ containers is the program's, or if it is called as in Koordinator's chart or by 
 
 from __future__ import annotations
 
+import contextlib
 import posixpath
 import typing as t
 from dataclasses import dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import places
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, reasons
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import decoding, objects, reasons
 
 DESCHEDULER = "koord-descheduler"
 SCHEDULER = "koord-scheduler"
@@ -45,26 +46,32 @@ class Installation:
 
 
 def runs(workload: objects.Raw, program: str) -> bool:
-    """Whether a container's image or command is the program."""
-    for container in _containers(workload):
-        image = str(container.get("image") or "").rpartition("/")[2].partition("@")[0].partition(":")[0]
-        words = " ".join(str(word) for word in (*(container.get("command") or ()), *(container.get("args") or ())))
-        commands = {posixpath.basename(word) for word in words.split() if not word.startswith("-")}
-        if program in image or program in commands:
-            return True
+    """Whether a container's image or command is the program; not of what cannot be read."""
+    with contextlib.suppress(*decoding.MISREAD):
+        return any(_is(container, program) for container in _containers(workload))
     return False
 
 
+def _is(container: objects.Raw, program: str) -> bool:
+    image = str(container.get("image") or "").rpartition("/")[2].partition("@")[0].partition(":")[0]
+    words = " ".join(str(word) for word in (*(container.get("command") or ()), *(container.get("args") or ())))
+    return program in image or program in {posixpath.basename(w) for w in words.split() if not w.startswith("-")}
+
+
 def installations(deployments: t.Iterable[objects.Raw], given: places.Place) -> tuple[Installation, ...]:
-    """Those among the Deployments that run koord-descheduler, and the one that the options name."""
+    """Those among the Deployments that run koord-descheduler, and the one that the options name.
+
+    One that cannot be read is none of them.
+    """
     charts = {chart.deployment for chart in CHARTS}
     found = []
     for raw in deployments:
         namespace, name = raw["metadata"]["namespace"], raw["metadata"]["name"]
         if given.namespace not in ("", namespace) or given.deployment not in ("", name):
             continue
-        if given.deployment or name in charts or runs(raw, DESCHEDULER):
-            found.append(Installation(completed(replace(given, namespace=namespace, deployment=name), raw), raw))
+        with contextlib.suppress(*decoding.MISREAD):
+            if given.deployment or name in charts or runs(raw, DESCHEDULER):
+                found.append(Installation(completed(replace(given, namespace=namespace, deployment=name), raw), raw))
     return tuple(found)
 
 

@@ -116,9 +116,10 @@ class Job(objects.Object):
         return next((found for found in self.conditions if found.get("type") == kind), {})
 
     @classmethod
+    @decoding.lenient
     def of(cls, raw: objects.Raw) -> Job:
-        """From the object as the API server sends it; of one that cannot be understood only what names it."""
-        raw = raw if decoding.fits(raw, shapes.JOB) else {"metadata": raw["metadata"]}
+        """From the object as the API server sends it."""
+        raw = decoding.fitting(raw, shapes.JOB)
         spec, status = raw.get("spec") or {}, raw.get("status") or {}
         pod, arrived = spec.get("podRef") or {}, status.get("podRef") or {}
         guard = ((spec.get("deleteOptions") or {}).get("preconditions") or {}).get("uid", "")

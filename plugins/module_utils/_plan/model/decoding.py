@@ -36,6 +36,8 @@ _DNS = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*")
 _WHOLE = re.compile(r"-?[0-9]{1,19}")
 
 T = t.TypeVar("T")
+P = t.ParamSpec("P")
+Raw = t.Mapping[str, t.Any]
 Shape = t.Any
 """What a part of an object has to look like, see ``fits``."""
 
@@ -139,10 +141,82 @@ def fits(value: t.Any, shape: Shape) -> bool:
             for key, inner in value.items()
         )
     if isinstance(shape, list):
-        return isinstance(value, list) and all(inner is not None and fits(inner, shape[0]) for inner in value)
+        return isinstance(value, (list, tuple)) and all(inner is not None and fits(inner, shape[0]) for inner in value)
     if isinstance(shape, (type, tuple)):
         return isinstance(value, shape) and (shape is not int or whole(value) is not None)
     return bool(shape(value))
+
+
+def lenient(read: t.Callable[t.Concatenate[type[T], Raw, P], T]) -> t.Callable[t.Concatenate[type[T], Raw, P], T]:
+    """For what makes a dataclass of an object: its fields have the types that are declared (``readable``)."""
+
+    @functools.wraps(read)
+    def reading(kind: type[T], raw: Raw, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        def checked(raw: Raw) -> T:
+            found = read(kind, raw, *args, **kwargs)
+            if not all(
+                isinstance(getattr(found, name), types_) for name, types_ in _field_types(t.cast("t.Any", kind))
+            ):
+                raise UnreadableError("a field is of a wrong type")
+            return found
+
+        return readable(checked, raw)
+
+    return reading
+
+
+@functools.cache
+def _field_types(kind: t.Any) -> tuple[tuple[str, t.Any], ...]:
+    """The types that the fields of a dataclass have at run time."""
+    return tuple((name, _plain(hint)) for name, hint in _hints(kind).items() if t.get_origin(hint) is not t.ClassVar)
+
+
+def _plain(hint: t.Any) -> tuple[type, ...]:
+    origin = t.get_origin(hint) or hint
+    if origin in (types.UnionType, t.Union):
+        return tuple(one for part in t.get_args(hint) for one in _plain(part))
+    return (dict if origin is collections.abc.Mapping else origin,)
+
+
+NAMING = ("namespace", "name", "uid", "resourceVersion", "deletionTimestamp")
+"""What the API server itself writes into the metadata of an object."""
+
+
+def readable(read: t.Callable[[Raw], T], raw: Raw) -> T:
+    """What ``read`` makes of an object: where it fails, without the parts over which it does.
+
+    The key ``unreadable`` of the object then names these, such as ``spec.volumes, status.conditions``.
+    """
+    try:
+        return read(raw)
+    except MISREAD:
+        return read(_salvaged(read, raw))
+
+
+def _salvaged(read: t.Callable[[Raw], t.Any], raw: Raw) -> Raw:
+    meta = raw["metadata"]
+    found: dict[str, t.Any] = {"metadata": {key: meta[key] for key in NAMING if key in meta}, "spec": {}}
+    left_out = []
+    for place, part in raw.items():
+        for key, value in part.items() if isinstance(part, dict) else [("", part)]:
+            inner = {**found.get(place, {}), key: value} if isinstance(part, dict) else value
+            try:
+                read({**found, place: inner})
+                found[place] = inner
+            except MISREAD:
+                left_out.append(f"{place}.{key}".rstrip("."))
+    return {**found, "unreadable": ", ".join(left_out)}
+
+
+def fitting(value: T, shape: Shape) -> T:
+    """The value, if it has this shape.
+
+    Raises:
+        UnreadableError: it has another one.
+    """
+    if shape is not None and not fits(value, shape):
+        raise UnreadableError("it is of another shape")
+    return value
 
 
 def whole(value: t.Any) -> int | None:

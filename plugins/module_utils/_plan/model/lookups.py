@@ -28,6 +28,10 @@ def _owner(one: objects.Object) -> tuple[str, ...]:
     return (one.owner.uid,) if one.owner else ()
 
 
+def _where_unreadable(one: objects.Object) -> tuple[str, ...]:
+    return (one.namespace,) if one.unreadable else ()
+
+
 def _place(raw: objects.Raw) -> tuple[Place, ...]:
     return ((raw["metadata"].get("namespace", ""), raw["metadata"]["name"]),)
 
@@ -68,9 +72,11 @@ _KEYS: t.Mapping[str, tuple[str, Keys]] = {
     "pods by namespace": ("pods", lambda pod: (pod.namespace,)),
     "budgets by label": ("budgets", _first_label),
     "budgets by place": ("budgets", lambda budget: ((budget.namespace, budget.name),)),
+    "unreadable budgets": ("budgets", _where_unreadable),
     "workloads by uid": ("workloads", lambda workload: (workload.uid,)),
     "workloads by owner": ("workloads", _owner),
     "autoscalers by target": ("autoscalers", lambda one: ((one.namespace, one.target_kind, one.target_name),)),
+    "unreadable autoscalers": ("autoscalers", _where_unreadable),
     "slices by service": ("slices", service_of),
     "slices by pod": ("slices", _targets),
     "daemon_sets by uid": ("daemon_sets", _uid),

@@ -20,6 +20,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     pod_status,
     printable,
     selectors,
+    shapes,
     sharing,
 )
 
@@ -59,6 +60,7 @@ def controller_of(raw: Raw) -> Ref | None:
 def _owners(raw: Raw, *, controllers: bool) -> tuple[Ref, ...]:
     """The owner references; with ``controllers`` only those that have ``controller: true``."""
     meta = raw.get("metadata") or {}
+    owners = decoding.fitting(meta.get("ownerReferences") or (), shapes.OWNERS)
     return tuple(
         Ref(
             kind=owner.get("kind", ""),
@@ -67,7 +69,7 @@ def _owners(raw: Raw, *, controllers: bool) -> tuple[Ref, ...]:
             uid=owner.get("uid", ""),
             api_version=owner.get("apiVersion", ""),
         )
-        for owner in meta.get("ownerReferences") or ()
+        for owner in owners
         if owner.get("controller") or not controllers
     )
 
@@ -89,7 +91,10 @@ def _message(status: Raw, kind: str, state: str, reason: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Object:
-    """What every kind has; ``owner`` is the controller, ``deleting`` says that a deletionTimestamp is set."""
+    """What every kind has; ``owner`` is the controller, ``deleting`` says that a deletionTimestamp is set.
+
+    ``unreadable`` names the parts that are left out, because they cannot be read.
+    """
 
     KIND: t.ClassVar[str]
     API_VERSION: t.ClassVar[str]
@@ -102,6 +107,7 @@ class Object:
     annotations: t.Mapping[str, str]
     owner: Ref | None
     deleting: bool
+    unreadable: str
 
     @property
     def ref(self) -> Ref:
@@ -117,10 +123,11 @@ def metadata(raw: Raw, share: sharing.Shared = sharing.APART) -> dict[str, t.Any
         "name": meta["name"],
         "uid": meta.get("uid", ""),
         "resource_version": meta.get("resourceVersion", ""),
-        "labels": share.part(meta.get("labels") or {}),
-        "annotations": share.part(meta.get("annotations") or {}),
+        "labels": share.part(meta.get("labels") or {}, shapes.TEXTS),
+        "annotations": share.part(meta.get("annotations") or {}, shapes.TEXTS),
         "owner": share.same(owner, owner),
         "deleting": bool(meta.get("deletionTimestamp")),
+        "unreadable": raw.get("unreadable", ""),
     }
 
 
@@ -148,6 +155,7 @@ class Node(Object):
         return self.conditions.get("Ready") == "True"
 
     @classmethod
+    @decoding.lenient
     def of(cls, raw: Raw, share: sharing.Shared = sharing.APART) -> Node:
         """From a core/v1 Node."""
         spec, status = raw.get("spec") or {}, raw.get("status") or {}
@@ -155,14 +163,18 @@ class Node(Object):
         changed = {c["type"]: c.get("lastTransitionTime") for c in status.get("conditions") or ()}
         return cls(
             **metadata(raw, share),
-            taints=tuple(spec.get("taints") or ()),
+            taints=share.part(tuple(spec.get("taints") or ()), shapes.TAINTS),
             unschedulable=bool(spec.get("unschedulable")),
-            conditions=share.part({c["type"]: c.get("status", "") for c in status.get("conditions") or ()}),
+            conditions=share.part(
+                {c["type"]: c.get("status", "") for c in status.get("conditions") or ()}, shapes.TEXTS
+            ),
             boot_id=(status.get("nodeInfo") or {}).get("bootID", ""),
             address=addresses.get("InternalIP") or addresses.get("Hostname") or "",
             ready_since=changed.get("Ready") or "",
-            lifecycle=tuple(c for c in status.get("conditions") or () if c["type"] in names.LIFECYCLE),
-            allocatable=share.part(status.get("allocatable") or {}),
+            lifecycle=share.part(
+                tuple(c for c in status.get("conditions") or () if c["type"] in names.LIFECYCLE), shapes.CONDITIONS
+            ),
+            allocatable=share.part(status.get("allocatable") or {}, shapes.AMOUNTS),
         )
 
 
@@ -237,6 +249,7 @@ class Pod(Object):
         return tuple(v["name"] for v in self.volumes if "emptyDir" in v)
 
     @classmethod
+    @decoding.lenient
     def of(cls, raw: Raw, share: sharing.Shared = sharing.APART) -> Pod:
         """From a core/v1 Pod."""
         meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
@@ -252,22 +265,24 @@ class Pod(Object):
             node=share.text(spec.get("nodeName", "")),
             phase=share.text(status.get("phase", "")),
             ready=conditions.get("Ready") == "True",
-            finalizers=tuple(meta.get("finalizers") or ()),
+            finalizers=share.part(tuple(meta.get("finalizers") or ()), shapes.NAMES),
             created=share.text(meta.get("creationTimestamp", "")),
             grace_seconds=spec.get("terminationGracePeriodSeconds", 30),
             scheduler=share.text(spec.get("schedulerName", "")),
             priority=spec.get("priority") or 0,
-            tolerations=share.part(tuple(spec.get("tolerations") or ())),
-            volumes=share.part(tuple(share.part(volume) for volume in spec.get("volumes") or ())),
-            requests=share.part(requests),
+            tolerations=share.part(tuple(spec.get("tolerations") or ()), shapes.POD_SPEC["tolerations"]),
+            volumes=share.part(tuple(share.part(one, shapes.VOLUME) for one in spec.get("volumes") or ())),
+            requests=share.part(requests, shapes.AMOUNTS),
             deadline=meta.get("deletionTimestamp") or "",
             unschedulable=_message(status, "PodScheduled", "False", "Unschedulable"),
             nominated=status.get("nominatedNodeName") or "",
             device_claims=_device_claims(spec, status),
             group=(spec.get("schedulingGroup") or {}).get("podGroupName") or "",
-            responders=tuple(one.get("name", "") for one in spec.get("evictionResponders") or ()),
+            responders=share.part(
+                tuple(one.get("name", "") for one in spec.get("evictionResponders") or ()), shapes.NAMES
+            ),
             ip=status.get("podIP") or "",
-            placed=share.part(pod_specs.trimmed(spec, status)),
+            placed=share.part(pod_specs.trimmed(spec, status), shapes.PLACED),
             looked_at="PodScheduled" in conditions,
             scheduled=since.get("PodScheduled", ""),
             ready_since=since.get("Ready", ""),
@@ -278,13 +293,10 @@ class Pod(Object):
 
 
 def _device_claims(spec: Raw, status: Raw) -> tuple[tuple[str, bool], ...]:
-    found = [(c["resourceClaimName"], True) for c in spec.get("resourceClaims") or () if c.get("resourceClaimName")]
-    found += [
-        (c["resourceClaimName"], False)
-        for c in (*(status.get("resourceClaimStatuses") or ()), status.get("extendedResourceClaimStatus") or {})
-        if c.get("resourceClaimName")
-    ]
-    return tuple(found)
+    named = [(one, True) for one in spec.get("resourceClaims") or ()]
+    made = (*(status.get("resourceClaimStatuses") or ()), status.get("extendedResourceClaimStatus") or {})
+    found = ((one.get("resourceClaimName"), shared) for one, shared in (*named, *((one, False) for one in made)))
+    return tuple((decoding.fitting(name, str), shared) for name, shared in found if name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,12 +336,13 @@ class Budget(Object):
         return self.namespace == pod.namespace and selectors.matches(self.selector, pod.labels)
 
     @classmethod
+    @decoding.lenient
     def of(cls, raw: Raw, share: sharing.Shared = sharing.APART) -> Budget:
         """From a policy/v1 PodDisruptionBudget."""
         meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
         return cls(
             **metadata(raw, share),
-            selector=share.part(spec.get("selector")),
+            selector=share.part(spec.get("selector"), shapes.SELECTOR),
             min_available=spec.get("minAvailable"),
             max_unavailable=spec.get("maxUnavailable"),
             unhealthy_policy=spec.get("unhealthyPodEvictionPolicy") or "IfHealthyBudget",
@@ -338,7 +351,7 @@ class Budget(Object):
             healthy=status.get("currentHealthy", 0),
             desired=status.get("desiredHealthy", 0),
             expected=status.get("expectedPods", 0),
-            disrupted=status.get("disruptedPods") or {},
+            disrupted=decoding.fitting(status.get("disruptedPods") or {}, shapes.TEXTS),
             sync_failed=_message(status, "DisruptionAllowed", "False", "SyncFailed"),
             owners=_owners(raw, controllers=False),
         )
@@ -382,6 +395,7 @@ class Workload(Object):
         return self.template.get("spec") or {}
 
     @classmethod
+    @decoding.lenient
     def of(cls, raw: Raw, api_version: str = "", kind: str = "", share: sharing.Shared = sharing.APART) -> Workload:
         """From an object with ``spec.replicas``; list items carry no kind, so it is given."""
         meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
@@ -412,6 +426,7 @@ class Autoscaler(Object):
     maximum: int
 
     @classmethod
+    @decoding.lenient
     def of(cls, raw: Raw, share: sharing.Shared = sharing.APART) -> Autoscaler:
         """From an autoscaling/v2 HorizontalPodAutoscaler."""
         spec = raw.get("spec") or {}

@@ -40,7 +40,11 @@ UNPARSED = (
 
 def _slice(raw: objects.Raw, share: sharing.Shared = sharing.APART) -> objects.Raw:
     """An EndpointSlice with what is asked of it: its Service, and which endpoints it lists and which are not ready."""
-    meta = raw["metadata"]
+    return decoding.readable(functools.partial(_trimmed, share), raw)
+
+
+def _trimmed(share: sharing.Shared, raw: objects.Raw) -> objects.Raw:
+    meta = decoding.fitting(raw, shapes.ENDPOINT_SLICE)["metadata"]
     labels = {key: value for key, value in (meta.get("labels") or {}).items() if key in (SERVICE, HEADLESS)}
     return {
         "metadata": {"namespace": share.text(meta.get("namespace", "")), "name": meta["name"], "labels": labels},
@@ -67,6 +71,11 @@ def custom(
         return None
 
 
+def _as_it_is(shape: decoding.Shape, raw: objects.Raw) -> objects.Raw:
+    """The object, without the parts that are of another shape."""
+    return decoding.readable(lambda raw: decoding.fitting(raw, shape), raw)
+
+
 def _of_shape(shape: decoding.Shape, raw: objects.Raw) -> objects.Raw | None:
     """The object as it is, ``None`` if it is of another shape."""
     return raw if decoding.fits(raw, shape) else None
@@ -84,7 +93,7 @@ PARSERS: t.Mapping[str, t.Callable[[objects.Raw], t.Any]] = {
     "scales": objects.Workload.of,
     "autoscalers": objects.Autoscaler.of,
     "slices": _slice,
-    **dict.fromkeys(UNPARSED, lambda raw: raw),
+    **{name: functools.partial(_as_it_is, {**shapes.ANY, **shapes.RAW.get(name, {})}) for name in UNPARSED},
     "virtual_machines": functools.partial(_of_shape, shapes.VIRTUAL_MACHINE),
     "kubevirts": functools.partial(_of_shape, shapes.KUBEVIRT),
 }

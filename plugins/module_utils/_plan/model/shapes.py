@@ -1,23 +1,30 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What custom resources have to look like to be read: their definitions may allow anything (``decoding.fits``).
+"""What objects have to look like to be read (``decoding.fits``); only what is read of them is named here.
 
-The API server checks the types of built-in kinds. Of custom ones only what is read of them is named here.
+The definitions of custom resources may allow anything. The API server checks the types of built-in kinds: the shapes of
+these are for whatever else goes wrong.
 """
 
 from __future__ import annotations
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import decoding, quantities
+import typing as t
 
-_TEXTS = {...: str}
-_AMOUNTS = {...: quantities.readable}
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    decoding,
+    pod_specs,
+    quantities,
+)
+
+TEXTS = {...: str}
+AMOUNTS = {...: quantities.readable}
 _REQUIREMENTS = [{"key": str, "operator": str, "values": [str]}]
-_SELECTOR = {"matchLabels": _TEXTS, "matchExpressions": _REQUIREMENTS}
+SELECTOR = {"matchLabels": TEXTS, "matchExpressions": _REQUIREMENTS}
 _NODES = {"matchExpressions": _REQUIREMENTS, "matchFields": _REQUIREMENTS}
 _NEIGHBOURS = {
-    "labelSelector": _SELECTOR,
-    "namespaceSelector": _SELECTOR,
+    "labelSelector": SELECTOR,
+    "namespaceSelector": SELECTOR,
     "namespaces": [str],
     "topologyKey": str,
     "matchLabelKeys": [str],
@@ -27,21 +34,34 @@ _BESIDE = {
     "requiredDuringSchedulingIgnoredDuringExecution": [_NEIGHBOURS],
     "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": int, "podAffinityTerm": _NEIGHBOURS}],
 }
-_RESOURCES = {"requests": _AMOUNTS, "limits": _AMOUNTS}
-_CONTAINERS = [
-    {
-        "name": str,
-        "resources": _RESOURCES,
-        "ports": [{"hostPort": int, "hostIP": str, "protocol": str}],
-        "restartPolicy": str,
-        "readinessProbe": {"initialDelaySeconds": int},
-    }
-]
-_CONDITIONS = [{"type": str, "status": str, "reason": str, "message": str}]
+NAMES = [str]
+OWNERS = [dict.fromkeys(("kind", "name", "uid", "apiVersion"), str)]
+TAINTS = [dict.fromkeys(("key", "value", "effect"), str)]
+_RESOURCES = {"requests": AMOUNTS, "limits": AMOUNTS}
+_MODES = {"accessModes": [str], "storageClassName": str, "volumeMode": str}
+VOLUME = {
+    "name": str,
+    "persistentVolumeClaim": {"claimName": str},
+    "ephemeral": {"volumeClaimTemplate": {"spec": {**_MODES, "resources": _RESOURCES}}},
+    "gcePersistentDisk": {"pdName": str},
+    "awsElasticBlockStore": {"volumeID": str},
+    "iscsi": {"iqn": str},
+    "rbd": {"monitors": [str], "pool": str, "image": str},
+    ...: (str, dict),
+}
+_PORTS = [{"hostPort": int, "hostIP": str, "protocol": str}]
+CONTAINER: decoding.Shape = {
+    "name": str,
+    "resources": _RESOURCES,
+    "ports": _PORTS,
+    "restartPolicy": str,
+    "readinessProbe": {"initialDelaySeconds": int},
+}
+CONDITIONS = [{"type": str, "status": str, "reason": str, "message": str}]
 
 POD_SPEC: decoding.Shape = {
-    "containers": _CONTAINERS,
-    "initContainers": _CONTAINERS,
+    "containers": [CONTAINER],
+    "initContainers": [CONTAINER],
     "affinity": {
         "nodeAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [_NODES]},
@@ -50,37 +70,48 @@ POD_SPEC: decoding.Shape = {
         "podAffinity": _BESIDE,
         "podAntiAffinity": _BESIDE,
     },
-    "nodeSelector": _TEXTS,
-    "overhead": _AMOUNTS,
+    "nodeSelector": TEXTS,
+    "overhead": AMOUNTS,
     "resources": _RESOURCES,
-    "resourceClaims": [_TEXTS],
+    "resourceClaims": [TEXTS],
     "tolerations": [{"key": str, "operator": str, "value": str, "effect": str, "tolerationSeconds": int}],
     "topologySpreadConstraints": [
-        {"maxSkew": int, "minDomains": int, "topologyKey": str, "labelSelector": _SELECTOR, "matchLabelKeys": [str]}
+        {"maxSkew": int, "minDomains": int, "topologyKey": str, "labelSelector": SELECTOR, "matchLabelKeys": [str]}
     ],
-    "volumes": [{"name": str, "persistentVolumeClaim": {"claimName": str}, ...: (str, dict)}],
+    "volumes": [VOLUME],
     "priorityClassName": str,
     "preemptionPolicy": str,
     "schedulerName": str,
+    "schedulingGates": [{"name": str}],
     "priority": int,
 }
+_KEPT = [{"name": str, "requests": AMOUNTS, "ports": _PORTS, "restartPolicy": str}]
+PLACED: decoding.Shape = {
+    **{key: POD_SPEC[key] for key in pod_specs.WHOLE if key in POD_SPEC},
+    "containers": _KEPT,
+    "initContainers": _KEPT,
+    "counted": {...: [AMOUNTS]},
+    "countedWhole": [AMOUNTS],
+}
+"""What is kept of a pod's spec (``pod_specs.trimmed``)."""
+TEMPLATE: decoding.Shape = {"metadata": {"labels": TEXTS, "annotations": TEXTS}, "spec": POD_SPEC}
 WORKLOAD: decoding.Shape = {
     "spec": {
         "replicas": int,
         "minReadySeconds": int,
         "progressDeadlineSeconds": int,
         "podManagementPolicy": str,
-        "selector": _SELECTOR,
+        "selector": SELECTOR,
         "strategy": {"type": str},
-        "template": {"metadata": {"labels": _TEXTS, "annotations": _TEXTS}, "spec": POD_SPEC},
+        "template": TEMPLATE,
     },
-    "status": {"replicas": int, "readyReplicas": int, "availableReplicas": int, "conditions": _CONDITIONS},
+    "status": {"replicas": int, "readyReplicas": int, "availableReplicas": int, "conditions": CONDITIONS},
 }
-VIRTUAL_MACHINE: decoding.Shape = {"spec": {"evictionStrategy": str}, "status": {"conditions": _CONDITIONS}}
+VIRTUAL_MACHINE: decoding.Shape = {"spec": {"evictionStrategy": str}, "status": {"conditions": CONDITIONS}}
 KUBEVIRT: decoding.Shape = {"spec": {"configuration": {"evictionStrategy": str}}}
 JOB: decoding.Shape = {
     "spec": {
-        "podRef": _TEXTS,
+        "podRef": TEXTS,
         "mode": str,
         "reservationOptions": {
             "reservationRef": {"name": str},
@@ -94,3 +125,41 @@ JOB: decoding.Shape = {
         **dict.fromkeys(("phase", "status", "reason", "message", "nodeName"), str),
     },
 }
+_TERMS = [{"matchLabelExpressions": [{"key": str, "values": [str]}]}]
+ANY: decoding.Shape = {"metadata": {"labels": TEXTS, "annotations": TEXTS, "ownerReferences": OWNERS}}
+ENDPOINT_SLICE: decoding.Shape = {
+    **ANY,
+    "addressType": str,
+    "endpoints": [{"addresses": [str], "conditions": dict, "targetRef": {"uid": str}}],
+}
+RAW: t.Mapping[str, dict[str, decoding.Shape]] = {
+    "daemon_sets": WORKLOAD,
+    "claims": {"spec": {**_MODES, "resources": _RESOURCES, "volumeName": str, "selector": SELECTOR}},
+    "volumes": {
+        "spec": {
+            **_MODES,
+            "capacity": AMOUNTS,
+            "claimRef": {"namespace": str, "name": str, "uid": str},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [_NODES]}},
+            "csi": {"driver": str, "volumeHandle": str},
+            ...: (str, dict, list),
+        }
+    },
+    "quotas": {
+        "spec": {
+            "hard": AMOUNTS,
+            "scopes": [str],
+            "scopeSelector": {"matchExpressions": [{"scopeName": str, "operator": str, "values": [str]}]},
+        },
+        "status": {"hard": AMOUNTS, "used": AMOUNTS},
+    },
+    "limits": {
+        "spec": {"limits": [{"type": str, **dict.fromkeys(("max", "min", "default", "defaultRequest"), AMOUNTS)}]}
+    },
+    "leases": {"spec": {"holderIdentity": str, "renewTime": str, "acquireTime": str, "leaseDurationSeconds": int}},
+    "attachments": {"spec": {"nodeName": str, "attacher": str, "source": {"persistentVolumeName": str}}},
+    "csi_nodes": {"spec": {"drivers": [{"name": str, "allocatable": {"count": int}, "topologyKeys": [str]}]}},
+    "storage_classes": {"provisioner": str, "volumeBindingMode": str, "allowedTopologies": _TERMS},
+    "namespaces": {"status": {"phase": str}},
+}
+"""By kind, of what a decision reads as it is."""

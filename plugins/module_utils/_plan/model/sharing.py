@@ -14,6 +14,8 @@ import hashlib
 import marshal
 import typing as t
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import decoding, shapes
+
 Raw = t.Mapping[str, t.Any]
 T = t.TypeVar("T")
 
@@ -29,12 +31,16 @@ class Shared:
     def __init__(self) -> None:
         self._known: dict[t.Any, t.Any] = {}
 
-    def part(self, part: T) -> T:
-        """For what JSON can hold, and tuples of it."""
-        key = marshal.dumps(t.cast("t.Any", part), 2)
+    def part(self, part: T, shape: decoding.Shape = None) -> T:
+        """For what JSON can hold, and tuples of it; the first of some equal ones has to have the shape.
+
+        Raises:
+            UnreadableError: it has another one.
+        """
+        key = marshal.dumps(t.cast("t.Any", (id(shape), part)), 2)
         if len(key) > SHORT:
             key = hashlib.blake2b(key, digest_size=16).digest()
-        return self.same(key, part)
+        return self.same(key, part) if key in self._known else self.same(key, decoding.fitting(part, shape))
 
     def same(self, key: t.Hashable, part: T) -> T:
         """For whatever is equal if this key is."""
@@ -53,20 +59,24 @@ class Shared:
             return spec
         inner = template.get("spec") or {}
         pieces = {
-            key: self._pieces(value) if key in _BY_CONTAINER else self.part(value) for key, value in inner.items()
+            key: self._pieces(value) if key in _BY_CONTAINER else self.part(value, shapes.POD_SPEC.get(key))
+            for key, value in inner.items()
         }
-        whole = {**template, "metadata": self.part(template.get("metadata") or {}), "spec": self.part(pieces)}
-        return {**spec, "selector": self.part(spec.get("selector")), "template": whole}
+        meta = self.part(template.get("metadata") or {}, shapes.TEMPLATE["metadata"])
+        whole = {**template, "metadata": meta, "spec": self.part(pieces)}
+        return {**spec, "selector": self.part(spec.get("selector"), shapes.SELECTOR), "template": whole}
 
     def _pieces(self, containers: t.Sequence[Raw] | None) -> t.Any:
-        return [{key: self.part(value) for key, value in one.items()} for one in containers or ()]
+        return [
+            {key: self.part(value, shapes.CONTAINER.get(key)) for key, value in one.items()} for one in containers or ()
+        ]
 
 
 class Apart(Shared):
     """For single objects: everything is left as it is."""
 
-    def part(self, part: T) -> T:
-        return part
+    def part(self, part: T, shape: decoding.Shape = None) -> T:
+        return decoding.fitting(part, shape)
 
     def same(self, key: t.Hashable, part: T) -> T:
         return part
@@ -75,7 +85,7 @@ class Apart(Shared):
         return text
 
     def workload_spec(self, spec: Raw) -> Raw:
-        return spec
+        return decoding.fitting(spec, shapes.WORKLOAD["spec"])
 
 
 APART = Apart()

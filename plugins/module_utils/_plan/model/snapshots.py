@@ -284,6 +284,22 @@ class Snapshot:
         for owned in dict.fromkeys(one.uid for one in self._by("workloads by owner").get(uid)):
             yield from self._pods_below(owned)
 
+    def unreadable_for(self, pod: objects.Pod) -> list[tuple[objects.Ref, str]]:
+        """What cannot be read of what decides how the pod may leave, with the parts that cannot.
+
+        That is the pod, its workload, its claims, and budgets and autoscalers of its namespace: they may be its own.
+        """
+        found = [
+            *self._by("unreadable budgets").get(pod.namespace),
+            *self._by("unreadable autoscalers").get(pod.namespace),
+        ]
+        workload = self.workload_of(pod)
+        known = [(one.ref, one.unreadable) for one in (pod, *([workload] if workload else []), *found)]
+        for name in pod.claims:
+            claim = self.claim(pod.namespace, name) or {}
+            known.append((objects.Ref("PersistentVolumeClaim", name, pod.namespace), claim.get("unreadable", "")))
+        return [(ref, parts) for ref, parts in known if parts]
+
     def autoscaler_of(self, workload: objects.Workload) -> objects.Autoscaler | None:
         """Of several the first counts."""
         target = (workload.namespace, workload.kind, workload.name)

@@ -291,13 +291,13 @@ def _disk_taken(guest: world.Guest, place: world.Place) -> bool:
 def _disk(volume: objects.Raw) -> tuple[str, frozenset[t.Any], bool] | None:
     """A disk that two pods of a node cannot share: its kind, what it is called, whether it is read only."""
     if disk := volume.get("gcePersistentDisk"):
-        return "gce", frozenset({disk["pdName"]}), bool(disk.get("readOnly"))
+        return "gce", frozenset({disk.get("pdName")}), bool(disk.get("readOnly"))
     if disk := volume.get("awsElasticBlockStore"):
-        return "aws", frozenset({disk["volumeID"]}), False
+        return "aws", frozenset({disk.get("volumeID")}), False
     if disk := volume.get("iscsi"):
-        return "iscsi", frozenset({disk["iqn"]}), bool(disk.get("readOnly"))
+        return "iscsi", frozenset({disk.get("iqn")}), bool(disk.get("readOnly"))
     if disk := volume.get("rbd"):
-        images = ((monitor, disk.get("pool", "rbd"), disk["image"]) for monitor in disk["monitors"])
+        images = ((monitor, disk.get("pool", "rbd"), disk.get("image")) for monitor in disk.get("monitors") or ())
         return "rbd", frozenset(images), bool(disk.get("readOnly"))
     return None
 

@@ -108,6 +108,10 @@ def _nodes(snapshot: snapshots.Snapshot, asked: Asked) -> list[reasons.Finding]:
         node = snapshot.nodes.get(name)
         if node is None:
             continue
+        if node.unreadable:
+            message = f"{node.unreadable} of node {name} cannot be read."
+            remedy = f"Look at it with `kubectl get node {name} -o yaml`, and correct it."
+            found.append(reasons.Finding.of_node(name, "unreadable", message, remedy))
         found += held.findings(node, snapshot.leases, run=asked.run, now=asked.now)
         if node.unschedulable and not held.recorded(node):
             message = f"Node {name} was cordoned by somebody else."

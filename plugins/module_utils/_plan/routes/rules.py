@@ -162,6 +162,14 @@ def _finished(case: cases.Case) -> pod_plan.PodPlan | None:
     return None
 
 
+def _unreadable(case: cases.Case) -> pod_plan.PodPlan | None:
+    found = case.context.snapshot.unreadable_for(case.pod)
+    if not found:
+        return None
+    why = f"It is unknown how it may leave: {'; '.join(f'{parts} of {ref} cannot be read' for ref, parts in found)}."
+    return case.to("refuse", "unreadable", why, "Look at what is named with `kubectl get -o yaml`, and correct it.")
+
+
 def _daemon_set_gone(case: cases.Case) -> pod_plan.PodPlan | None:
     if _daemon_set_of(case) != "gone" or case.choices.force:
         return None
@@ -401,6 +409,7 @@ RULES: tuple[t.Callable[[cases.Case], pod_plan.PodPlan | None], ...] = (
     _daemon_set_in_the_way,
     _terminating,
     _finished,
+    _unreadable,
     _daemon_set_gone,
     _waits_by_rule,
     _job,

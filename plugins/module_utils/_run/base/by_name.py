@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import client, kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, scopes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, parsers, scopes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import scheduling
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act
 
@@ -19,9 +19,11 @@ WORTH = 25
 def claims_of(cluster: client.Cluster, pods: t.Iterable[objects.Pod]) -> dict[str, list[t.Any]]:
     """The claims of these pods, and the volumes that are bound to them, each asked for by its name."""
     asked = dict.fromkeys((pod.namespace, claim) for pod in pods for claim in pod.claims)
-    claims = [raw for namespace, name in asked for raw in named(cluster, kinds.PVCS, name, namespace)]
+    found = [raw for namespace, name in asked for raw in named(cluster, kinds.PVCS, name, namespace)]
+    claims = list(map(parsers.PARSERS["claims"], found))
     bound = dict.fromkeys(filter(None, ((claim.get("spec") or {}).get("volumeName") for claim in claims)))
-    return {"claims": claims, "volumes": [raw for name in bound for raw in named(cluster, kinds.PVS, name)]}
+    volumes = map(parsers.PARSERS["volumes"], (raw for name in bound for raw in named(cluster, kinds.PVS, name)))
+    return {"claims": claims, "volumes": list(volumes)}
 
 
 def named(cluster: client.Cluster, kind: kinds.Kind, name: str, namespace: str = "") -> list[objects.Raw]:
