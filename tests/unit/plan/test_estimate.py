@@ -326,7 +326,9 @@ def test_a_guard_is_spent_while_a_pod_of_its_workload_is_missing(
 
 
 def test_a_pod_that_is_deleted_is_missing_and_one_of_no_known_workload_has_no_guard() -> None:
-    found = snapshot(deployment("web", 2), pods=[pod("web-0", owner=WEB), pod("web-1", "n2", WEB, deleting=True)])
+    found = snapshot(
+        deployment("web", 2), pods=[pod("web-0", owner=WEB), pod("web-1", "n2", WEB, deleting="2026-01-01T00:00:00Z")]
+    )
     plans = [replace(plan, guarded=True) for plan in planned(found)]
     assert queues.guard_spent(found, plans[0])
     bare = snapshot(pods=[pod("bare")])
