@@ -9,6 +9,7 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import scheduling
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.answers import Refused
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.controllers import (
     PODS,
     Controller,
@@ -19,6 +20,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.controlle
 )
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.evictions import is_ready
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Event, Key, Raw
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.workloads import AGAIN
 
 
 class StatefulSets(Controller):
@@ -69,7 +71,13 @@ class StatefulSets(Controller):
                     "apps.kubernetes.io/pod-index": str(number),
                 }
                 body["metadata"]["labels"] = labels
-                self.objects.create(kinds.PODS, body, meta["namespace"])
+                try:
+                    self.objects.create(kinds.PODS, body, meta["namespace"])
+                except Refused as refusal:
+                    # Such a controller says it nowhere else.
+                    self._record(top, f"create Pod {body['metadata']['name']} failed error: {refusal}")
+                    self.later(key_of(top), AGAIN)
+                    return
                 if not at_once:
                     return
             elif not at_once and (not is_ready(pod) or not is_active(pod)):
@@ -80,6 +88,16 @@ class StatefulSets(Controller):
                 self.objects.delete(kinds.PODS, pod["metadata"]["name"], meta["namespace"])
             if not at_once:
                 return
+
+    def _record(self, top: Raw, message: str) -> None:
+        meta = top["metadata"]
+        about = {"kind": "StatefulSet", "namespace": meta["namespace"], "name": meta["name"], "uid": meta["uid"]}
+        name, seen = f"{meta['name']}.failed", {"message": message, "lastTimestamp": self.objects.wall()}
+        if self.store.get(kinds.EVENTS.resource, meta["namespace"], name):
+            self.objects.patch(kinds.EVENTS, name, seen, meta["namespace"])
+            return
+        body = {"metadata": {"name": name}, "involvedObject": about, "type": "Warning", "reason": "FailedCreate"}
+        self.objects.create(kinds.EVENTS, {**body, **seen}, meta["namespace"])
 
 
 class DaemonSets(Controller):

@@ -17,8 +17,15 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs import announcing
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, nodes
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Task
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.object_rules import DENIES
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.test_draining import begun, ended, said, world_of
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.test_draining import (
+    begun,
+    ended,
+    said,
+    until_evicted,
+    world_of,
+)
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor, World
 
 AFTER = 120.0
@@ -160,3 +167,67 @@ def test_what_is_told_names_the_node_the_workload_and_the_reason() -> None:
         let_go(world)
         assert not ended(world, task).failed
         assert [event for event in me.told if event.what == "note"] == []
+
+
+# -- what Events alone say -----------------------------------------------------------------------------
+
+
+def event(about: Raw, reason: str, message: str, at: str, kind: str = "Warning") -> Raw:
+    meta = about["metadata"]
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"namespace": meta["namespace"], "name": f"{meta['name']}.{reason.lower()}.{at[14:16]}"},
+        "involvedObject": {"kind": about.get("kind", ""), "name": meta["name"], "uid": meta["uid"]},
+        "type": kind,
+        "reason": reason,
+        "message": message,
+        "lastTimestamp": at,
+    }
+
+
+def asked_for_events(world: World) -> int:
+    return sum(sent.request.resource == kinds.EVENTS.resource and not sent.request.writes for sent in world.log)
+
+
+@pytest.mark.parametrize("permitted", [True, False])
+def test_a_stateful_set_that_may_create_no_pod_is_told_in_the_words_of_its_newest_event(permitted: bool) -> None:
+    with world_of(manifests.stateful_set("db", 3)) as world:
+        if not permitted:
+            world.server.denied.add(("list", "events"))
+        me, task, others = alarmed(world, timeout=AFTER * 4)
+        world.patch(kinds.NAMESPACES, manifests.SHOP, {"metadata": {"annotations": {DENIES: "db"}}})
+        until_evicted(world, 1)
+        assert asked_for_events(world) == 0
+        made = world.get(kinds.STATEFUL_SETS, "db")
+        world.apply(
+            event(made, "FailedCreate", "an older one", "2025-01-01T00:01:00Z"),
+            event(made, "SuccessfulCreate", "a newer one", "2027-01-01T00:03:00Z", kind="Normal"),
+        )
+        world.machine.run_for(AFTER + 60)
+        most = 2 if permitted else 4  # a refusal is retried once
+        assert 1 <= asked_for_events(world) <= most
+        blocked = [one.message for one in me.told if one.what == "alarm"]
+        assert len(blocked) == len(others.told) == 1
+        said_at_last = said(ended(world, task))[1]
+        for text in (blocked[0], said_at_last):
+            assert ("StatefulSet shop/db: FailedCreate: create Pod db-0 failed" in text) is permitted
+            assert "older" not in text
+        assert asked_for_events(world) <= most
+
+
+def test_a_replacement_whose_volume_is_not_mounted_is_told_in_the_words_of_its_event() -> None:
+    with world_of(manifests.stateful_set("web", 1)) as world:
+        for name in ("n8", "n9"):
+            world.patch(kinds.NODES, name, {"metadata": {"annotations": {nodes.START: "9999s"}}})
+        choices = Choices(allow_interruption=True)
+        me, task, _others = alarmed(world, choices=choices, timeout=AFTER * 3)
+        world.machine.run_until(lambda: len(world.pods(app="web")) > 0 and not world.pods(on="n1"), within=90)
+        (made,) = world.pods(app="web")
+        world.apply(event(made, "FailedMount", 'secret "x" not\n\x1b[2Jfound', "2026-01-01T00:02:00Z"))
+        outcome, message = said(ended(world, task))
+        assert outcome != "drained"
+        assert 'FailedMount: secret "x" not' in message
+        assert "\x1b" not in message
+        assert [one for one in me.told if one.what == "alarm" and "FailedMount" in one.message]
+        assert asked_for_events(world) <= 2

@@ -148,7 +148,7 @@ ROLES: tuple[Role, ...] = (
     Role("runs", "home", (Rule("", "configmaps", "get list create patch delete"),)),
     Role("nodes", "cluster", (Rule("", "nodes", "patch"),)),
     Role("conditions", "cluster", (Rule("", "nodes/status", "patch"),)),
-    Role("evict", "workloads", (Rule("", "pods/eviction", "create"),)),
+    Role("evict", "workloads", (Rule("", "pods/eviction", "create"), Rule("", "events", "list"))),
     Role("guard", "workloads", (Rule("policy", "poddisruptionbudgets", "get create patch delete"),)),
     Role(
         "surge",

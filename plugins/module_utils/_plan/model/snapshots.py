@@ -32,6 +32,7 @@ class Snapshot:
     PersistentVolumes, ``slices`` EndpointSlices, ``attachments`` VolumeAttachments; ``device_*`` are ResourceClaims,
     ResourceSlices, DeviceClasses and DeviceTaintRules; ``csi_nodes``, ``storage_classes`` and ``namespaces`` are for
     the placement forecast. ``virtual_machines`` are KubeVirt's VirtualMachineInstances, ``kubevirts`` its own settings.
+    ``warnings`` are what the newest Events say of objects that a drain waits for, by UID.
     """
 
     nodes: t.Mapping[str, objects.Node] = field(default_factory=dict)
@@ -58,6 +59,7 @@ class Snapshot:
     namespaces: t.Sequence[objects.Raw] = ()
     virtual_machines: t.Sequence[objects.Raw] = ()
     kubevirts: t.Sequence[objects.Raw] = ()
+    warnings: t.Sequence[tuple[str, str]] = ()
 
     @classmethod
     def of(cls, found: t.Mapping[str, t.Iterable[t.Any]]) -> Snapshot:
@@ -283,6 +285,10 @@ class Snapshot:
         yield from self.owned_pods(uid)
         for owned in dict.fromkeys(one.uid for one in self._by("workloads by owner").get(uid)):
             yield from self._pods_below(owned)
+
+    def warning_of(self, uid: str) -> str:
+        """What the newest Event says of the object, if it was read; empty otherwise."""
+        return dict(self.warnings).get(uid, "")
 
     def unreadable_for(self, pod: objects.Pod) -> list[tuple[objects.Ref, str]]:
         """What cannot be read of what decides how the pod may leave, with the parts that cannot.

@@ -20,11 +20,48 @@ def rejected(snapshot: snapshots.Snapshot, workload: objects.Workload) -> str:
 def why(snapshot: snapshots.Snapshot, pods: t.Iterable[objects.Pod], workload: objects.Workload | None = None) -> str:
     """What keeps the first of these pods from being ready, or their controllers from creating more; empty if unknown.
 
-    One that cannot start comes before one that is only not ready yet. ``workload`` may have no pod.
+    One that cannot start comes before one that is only not ready yet. ``workload`` may have no pod. Where nothing else
+    says it, an Event may have been read that does.
     """
+    living, owners = _involved(snapshot, pods, workload)
+    if found := _known(snapshot, living, owners):
+        return found
+    told = ((ref, snapshot.warning_of(ref.uid)) for ref in _silent(snapshot, living, owners))
+    return next((f"{ref}: {text}" for ref, text in told if text), "")
+
+
+def silent(
+    snapshot: snapshots.Snapshot, pods: t.Iterable[objects.Pod], workload: objects.Workload | None = None
+) -> objects.Ref | None:
+    """The object of which Events alone may say why, as ``why``: a controller that lacks pods, or a pod."""
+    living, owners = _involved(snapshot, pods, workload)
+    return None if _known(snapshot, living, owners) else next(_silent(snapshot, living, owners), None)
+
+
+def others(snapshot: snapshots.Snapshot, pod: objects.Pod) -> tuple[t.Iterable[objects.Pod], objects.Workload | None]:
+    """The pods that have to be ready for this one to go; with the workload, if they are all of its pods."""
+    budget = next(iter(snapshot.budgets_of(pod)), None)
+    if budget:
+        return snapshot.selected(budget.namespace, budget.selector), None
+    workload = snapshot.workload_of(pod)
+    return (snapshot.pods_of(workload), workload) if workload else ((), None)
+
+
+def beside(snapshot: snapshots.Snapshot, pod: objects.Pod) -> str:
+    """Why the pods that have to be ready for this one to go are not; empty if unknown."""
+    return why(snapshot, *others(snapshot, pod))
+
+
+def _involved(
+    snapshot: snapshots.Snapshot, pods: t.Iterable[objects.Pod], workload: objects.Workload | None
+) -> tuple[list[objects.Pod], list[objects.Workload]]:
     living = [pod for pod in pods if not pod.deleting and not pod.finished]
     owners = {owner.uid: owner for owner in (workload, *map(snapshot.workload_of, living)) if owner}
-    if found := next(filter(None, (rejected(snapshot, owner) for owner in owners.values())), ""):
+    return living, list(owners.values())
+
+
+def _known(snapshot: snapshots.Snapshot, living: t.Sequence[objects.Pod], owners: t.Sequence[objects.Workload]) -> str:
+    if found := next(filter(None, (rejected(snapshot, owner) for owner in owners)), ""):
         return found
     unready = sorted((pod for pod in living if not pod.ready), key=lambda pod: (not pod.unschedulable, not pod.stuck))
     return next((f"{pod.ref}: {text}" for pod in unready if (text := of(pod))), "")
@@ -35,13 +72,12 @@ def of(pod: objects.Pod) -> str:
     return pod.unschedulable or pod.trouble or pod.overlooked
 
 
-def beside(snapshot: snapshots.Snapshot, pod: objects.Pod) -> str:
-    """Why the pods that have to be ready for this one to go are not; empty if unknown."""
-    budget = next(iter(snapshot.budgets_of(pod)), None)
-    workload = snapshot.workload_of(pod)
-    if budget:
-        return why(snapshot, snapshot.selected(budget.namespace, budget.selector))
-    return why(snapshot, snapshot.pods_of(workload), workload) if workload else ""
+def _silent(
+    snapshot: snapshots.Snapshot, living: t.Sequence[objects.Pod], owners: t.Sequence[objects.Workload]
+) -> t.Iterator[objects.Ref]:
+    makers = (maker for owner in owners for maker in (owner, *snapshot.owned_by(owner)))
+    yield from (maker.ref for maker in makers if maker.current < maker.replicas)
+    yield from (pod.ref for pod in living if not pod.ready)
 
 
 def told(found: str) -> str:

@@ -74,6 +74,12 @@ def lack(snapshot: snapshots.Snapshot, one: node_records.Awaited) -> Lack | None
     return Lack(workload, ready, wanted, why, len(unplaced) >= wanted - ready, overlooked)
 
 
+def silent(snapshot: snapshots.Snapshot, one: node_records.Awaited) -> objects.Ref | None:
+    """The object of which Events alone may say why the workload lacks pods; ``None`` if there is none."""
+    found = lack(snapshot, one)
+    return unready.silent(snapshot, _living(snapshot, found.workload), found.workload) if found else None
+
+
 def _living(snapshot: snapshots.Snapshot, workload: objects.Workload) -> list[objects.Pod]:
     # A scale subresource need not say which pods it counts: then they are known by their owner alone.
     owned = workload.selector is None

@@ -21,7 +21,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import aside, context, pod_moves
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import dead_nodes, node_drains
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import (
+    dead_nodes,
+    node_drains,
+    told_events,
+)
 
 STILL = 60.0
 """Seconds without progress after which it is said what a node waits for, whatever that is."""
@@ -43,14 +47,14 @@ class _Still:
     state: t.Hashable
     since: float
     moment: str
-    looked: bool = False
+    looks: int = 0
 
 
 class Alarms:
     """Looks at the nodes in each turn of the loop.
 
     Others are told by ``announce``, where somebody is to be told, ``after`` so many seconds without progress, once for
-    each reason. ``look_again`` gives pods that do not end the reason for that.
+    each reason. ``look_again`` gives pods that do not end the reason for that, ``events`` reads what may say more.
     """
 
     def __init__(
@@ -59,9 +63,11 @@ class Alarms:
         after: float,
         announce: Announce | None,
         look_again: LookAgain,
+        events: told_events.ToldEvents,
         wake: t.Callable[[], None],
     ) -> None:
         self._ctx, self._after, self._announce, self._look_again = ctx, after, announce, look_again
+        self._events = events
         self._aside = aside.Aside(ctx, TELLING, wake)
         self._still: dict[str, _Still] = {}
         self._known: set[tuple[str, str]] = set()
@@ -80,21 +86,24 @@ class Alarms:
         ``swaps`` is what swaps wait for, by the UID of their workload, ``missing`` what nodes without pods wait for.
         """
         now, self.why = self._ctx.clock.now(), {}
+        self._events.take()
         for site in (site for site in sites if site.open):
             still = self._since(site, missing, now)
             if now - still.since < STILL:
                 continue
-            if not still.looked:
-                still.looked = True
+            late = now - still.since >= self._after
+            if still.looks < 1 + late and self._events.ask(site, snapshot):
+                still.looks = 1 + late
                 self._look_again(site, snapshot)
             waits = _waits(site, swaps, missing, now)
             self.why[site.name] = tuple(reason.message for reason in waits)
-            if now - still.since >= self._after:
+            if late and not self._events.asking:
                 self._raise(site, waits, still)
         self._tell()
 
     def close(self) -> None:
         """Wait until others have been told."""
+        self._events.close()
         self._aside.close()
         self._heard()
 
