@@ -334,6 +334,42 @@ def test_preemption_takes_few_pods_rather_than_unimportant_ones() -> None:
     assert (found.node, [victim.name for victim in found.victims]) == ("n2", ["a", "b"])
 
 
+def since(raw: Raw, started: str) -> Raw:
+    return {**raw, "status": {"startTime": started} if started else {}}
+
+
+def test_of_equally_important_pods_those_that_run_for_longer_are_kept() -> None:
+    raws = [
+        since(pod("a", "n1", cpu="1"), "2026-01-02T00:00:00Z"),
+        since(pod("b", "n1", cpu="1"), "2026-01-01T00:00:00Z"),
+    ]
+    found = preemption.preempted(scheduler(node("n1"), *raws), guest(pod("p", cpu="1", priority=9)))
+    assert found is not None
+    assert [victim.name for victim in found.victims] == ["a"]
+    raws[1] = since(pod("b", "n1", cpu="1"), "")
+    found = preemption.preempted(scheduler(node("n1"), *raws), guest(pod("p", cpu="1", priority=9)))
+    assert found is not None
+    assert [victim.name for victim in found.victims] == ["b"], "it has not started yet"
+
+
+@pytest.mark.parametrize(("first", "second", "target"), [("1", "2", "n2"), ("2", "1", "n1"), ("1", "", "n2")])
+def test_of_equal_nodes_the_one_whose_most_important_victim_started_last_is_taken(
+    first: str, second: str, target: str
+) -> None:
+    def started(day: str) -> str:
+        return day and f"2026-01-0{day}T00:00:00Z"
+
+    raws = [
+        since(pod("a", "n1", cpu="1", priority=5), started(first)),
+        since(pod("b", "n1", cpu="1"), started("9")),
+        since(pod("c", "n2", cpu="1", priority=5), started(second)),
+        since(pod("d", "n2", cpu="1"), started("1")),
+    ]
+    found = preemption.preempted(scheduler(node("n1"), node("n2"), *raws), guest(pod("p", cpu="2", priority=9)))
+    assert found is not None
+    assert found.node == target
+
+
 def covering(app: str, allowed: int, **disrupted: str) -> Raw:
     status = {"disruptionsAllowed": allowed, "disruptedPods": disrupted}
     meta = {"name": "b", "namespace": "shop", "uid": "b"}

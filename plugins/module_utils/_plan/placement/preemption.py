@@ -3,8 +3,8 @@
 
 """Whom the scheduler would preempt for a pod that fits nowhere (DefaultPreemption).
 
-It spares budgets, but deletes pods against them where nothing else helps. Not forecast: of equally important pods it
-keeps those that have run for longer.
+It spares budgets, but deletes pods against them where nothing else helps. Of equally important pods it keeps those that
+have run for longer.
 """
 
 from __future__ import annotations
@@ -35,10 +35,12 @@ class Eviction:
     against: int
 
     @property
-    def cost(self) -> tuple[int, int, int, int, str]:
-        """The scheduler takes the lowest."""
+    def cost(self) -> tuple[int, int, int, int, tuple[int, ...], str]:
+        """The scheduler takes the lowest: of equal ones the node whose most important victims started last."""
         priorities = [victim.priority for victim in self.victims]
-        return self.against, max(priorities), sum(one + EACH for one in priorities), len(priorities), self.node
+        highest, total = max(priorities), sum(one + EACH for one in priorities)
+        earliest = min(victim.since for victim in self.victims if victim.priority == highest)
+        return self.against, highest, total, len(priorities), tuple(-ord(one) for one in earliest), self.node
 
 
 def preempted(scheduler: filters.Filters, guest: world.Guest) -> Eviction | None:
@@ -66,7 +68,7 @@ def _eviction(scheduler: filters.Filters, guest: world.Guest, place: world.Place
     """The pods that have to leave this node; those that may stay are kept, the most important first."""
     around = scheduler.around
     lower = [other for other in place.guests.values() if other.priority < guest.priority]
-    lower.sort(key=lambda one: (-one.priority, one.namespace, one.name))
+    lower.sort(key=lambda one: (-one.priority, one.since, one.namespace, one.name))
     for other in lower:
         around.leave(other)
     against = _against(budgets, lower)

@@ -37,11 +37,16 @@ HOLDING = (
 """Kinds of volumes that decide where a pod fits; others, such as a ConfigMap's, are made on any node."""
 
 
+NOW = "9"
+"""After every timestamp."""
+
+
 @dataclass(eq=False, slots=True)
 class Guest:
     """A pod, on a node or to be placed; ``deleting`` pods do not count for topology spread.
 
-    ``spec`` is trimmed, ``volumes`` are those of ``HOLDING``, ``requests`` and ``ports`` are what it takes.
+    ``spec`` is trimmed, ``volumes`` are those of ``HOLDING``, ``requests`` and ``ports`` are what it takes. It started at
+    ``since``, which is ``NOW`` before that.
     """
 
     namespace: str
@@ -55,6 +60,7 @@ class Guest:
     priority: int = 0
     deleting: bool = False
     group: str = ""
+    since: str = NOW
 
     @property
     def words(self) -> str:
@@ -103,6 +109,7 @@ class Guest:
             ports=demands.ports(spec),
             priority=pod.priority,
             deleting=running and pod.deleting,
+            since=(running and pod.started) or NOW,
         )
 
 
