@@ -187,10 +187,10 @@ class Pod(Object):
     allocated first). ``device_claims`` are names of ResourceClaims, each with whether the pod names it and so
     may share it; the others were made for it. ``group`` is the PodGroup of its scheduling
     group (Kubernetes 1.36). ``responders`` are the names in its ``evictionResponders``. ``placed`` is what decides
-    where it fits (``pod_specs``), ``looked_at`` says that a scheduler has seen it. It got its node at ``scheduled``, its
-    kubelet began with it at ``started``, and it last became Ready at ``ready_since``; ``restarted`` says that a container
-    was started again. ``trouble`` is what keeps it from being ready, by its kubelet, and ``stuck`` says that a container
-    does not start.
+    where it fits (``pod_specs``), ``looked_at`` says that a scheduler has seen it. It got its node at ``scheduled``,
+    its kubelet began with it at ``started``, and it last became Ready at ``ready_since``; ``restarted`` says that a
+    container was started again. ``trouble`` is what keeps it from being ready, by its kubelet, and ``stuck`` says
+    that a container does not start.
     """
 
     KIND, API_VERSION = "Pod", "v1"

@@ -45,8 +45,8 @@ NOW = "9"
 class Guest:
     """A pod, on a node or to be placed; ``deleting`` pods do not count for topology spread.
 
-    ``spec`` is trimmed, ``volumes`` are those of ``HOLDING``, ``requests`` and ``ports`` are what it takes. It started at
-    ``since``, which is ``NOW`` before that.
+    ``spec`` is trimmed, ``volumes`` are those of ``HOLDING``, ``requests`` and ``ports`` are what it takes. It started
+    at ``since``, which is ``NOW`` before that.
     """
 
     namespace: str
