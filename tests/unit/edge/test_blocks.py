@@ -98,6 +98,11 @@ NAMED: dict[str, dict[str, str]] = {
         "$ make chaos": "test_chaos.py",
     },
     "guide_release.rst": {"$ archive=": "test_signing.py", "$ signature=": "test_signing.py"},
+    "guide_requests.rst": {
+        "terminationGracePeriodSeconds:": "a part of a pod; tests/e2e/real has such servers",
+        "{": "report/test_traffic.py: the guide's own file",
+        "$ go build": "test_traffic.py builds it, and gives it such orders",
+    },
     "guide_rights.rst": {
         "$ ansible-playbook kubeops.node_maintenance.access": "test_access.py",
         "$ cd ~/.ansible": "plan/test_rights.py: the files are what the module installs",

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 import typing as t
 
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import inputs, traffic
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.report_page.files import write_report
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.traffic import FAILURES, LONGEST
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.traffic import (
+    FAILURES,
+    LONGEST,
+    lines,
+)
 from ansible_collections.kubeops.node_maintenance.tests.unit.report.sample import Sample, at
 
 Json = dict[str, t.Any]
@@ -62,6 +67,13 @@ def test_failed_requests_stand_beside_the_ready_endpoints(tmp_path: pathlib.Path
     for shown in (told["summary"], page):
         assert "shop/web" in shown.partition("To look at")[2]
     assert "Requests per Service" in page
+
+
+def test_the_file_in_the_guide_is_one_that_is_read() -> None:
+    guide = pathlib.Path(__file__).parents[3] / "docs" / "docsite" / "rst" / "guide_requests.rst"
+    ((_before, text),) = re.findall(r"( +)(\{\n +\"began\".*?\n   \}\n)", guide.read_text(), re.DOTALL)
+    (line,) = lines(json.loads(text))
+    assert (line.service, line.failed, line.failures[0].count) == ("shop/web", 12, 12)
 
 
 def test_no_failed_request_is_told_too(tmp_path: pathlib.Path) -> None:
