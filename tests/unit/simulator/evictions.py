@@ -69,8 +69,6 @@ def _unhealthy_may_go(pod: Raw, budget: Raw) -> bool:
     if budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True
     status = budget.get("status") or {}
-    if status.get("observedGeneration", 0) < budget["metadata"]["generation"]:
-        return False
     desired = status.get("desiredHealthy", 0)
     return bool(status.get("currentHealthy", 0) >= desired and desired > 0)
 
