@@ -145,7 +145,7 @@ test-browser:
 	@$(call tagged,browser,python -m nox --session browser)
 # Once more where one fails, because deadlines meet busy machines; support/reruns.py sets the limit.
 test-labs:
-	@$(call tagged,labs,python -m pytest -v --numprocesses $(LABS) --reruns 1 --rerun-show-tracebacks -rfER \
+	@$(call tagged,labs,python -m pytest -v --numprocesses $(LABS) --reruns 1 --rerun-show-tracebacks -rfERs \
 	  --durations=40 tests/e2e)
 test-explorations:
 	@$(call tagged,explore,BACKGROUND=1 $(SAMPLED) SEED='$(SEED)' python -m nox --session explore)

@@ -123,6 +123,12 @@ def kubernetes_next(request: pytest.FixtureRequest) -> Lab:
 
 
 @pytest.fixture(scope="module")
+def real(request: pytest.FixtureRequest) -> Lab:
+    """A cluster with four real nodes: kubelets, containers, a network."""
+    return CLUSTERS.get("real", lambda: running(request, "real", lab_kind="real", lab_nodes=4, lab_metrics=False))
+
+
+@pytest.fixture(scope="module")
 def medik8s(request: pytest.FixtureRequest) -> Iterator[Lab]:
     """A cluster with the namespace in which Medik8s' operators lease nodes."""
     with running(request, "medik8s") as made:

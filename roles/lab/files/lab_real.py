@@ -311,9 +311,13 @@ def settle(place: Place, nodes: int, wait: int) -> list[str]:
     folders = place.cluster / "nodes"
     wanted = {node_name(number): number for number in range(1, nodes + 1)}
     there = {folder.name for folder in folders.iterdir()}
+    # A node that never came up is not in the cluster; a start that was killed may have left it.
+    joined = set(kubectl(place, "get", "nodes", "--output=jsonpath={.items[*].metadata.name}").split())
     surplus = sorted(there - set(wanted))
-    missing = sorted(set(wanted) - there)
-    for name in surplus:
+    missing = sorted(set(wanted) - (there & joined))
+    if missing:
+        check_watches(place, len(missing))
+    for name in sorted(there - (set(wanted) & joined)):
         remove(place, name)
     for name in missing:
         add(place, wish, name, wanted[name])
@@ -325,6 +329,29 @@ def settle(place: Place, nodes: int, wait: int) -> list[str]:
             words = [f"{key}={value}" for key, value in labels(wanted[name], wish.zones).items()]
             kubectl(place, "label", "node", name, "--overwrite", *words)
     return surplus + missing
+
+
+WATCHES = 9
+"""How many inotify instances a node takes (kubelet v1.36, containerd v2.2); users often have 128."""
+
+
+def check_watches(place: Place, nodes: int) -> None:
+    """Fails if the kernel would refuse a kubelet its watches, without which it never joins."""
+    limit = int(Path("/proc/sys/fs/inotify/max_user_instances").read_text(encoding="utf-8"))
+    free = limit - sum(1 for link in Path("/proc").glob("[0-9]*/fd/*") if target(link) == "anon_inode:inotify")
+    if free < nodes * WATCHES:
+        raise LabError(
+            f"{nodes} more nodes of the lab {place.name} need {nodes * WATCHES} inotify instances, and of {limit} only "
+            f"{max(free, 0)} are free: sysctl -w fs.inotify.max_user_instances=1024, or delete another lab"
+        )
+
+
+def target(link: Path) -> str:
+    """Where a symbolic link leads; nowhere, if it is gone."""
+    try:
+        return str(link.readlink())
+    except OSError:
+        return ""
 
 
 def add(place: Place, wish: Wish, name: str, number: int) -> None:

@@ -26,14 +26,21 @@ from support.lab import Lab
 
 E2E = Path(__file__).resolve().parents[1]
 # Fixture: group. The first that a file asks for counts; those of one module keep their file together.
-SHARED = {"koord_next": "koord_next", "koord": "koord", "kubernetes_next": "kubernetes_next", "medik8s": "", "labs": ""}
+SHARED = {
+    "koord_next": "koord_next",
+    "koord": "koord",
+    "kubernetes_next": "kubernetes_next",
+    "real": "real",
+    "medik8s": "",
+    "labs": "",
+}
 ASKED = re.compile(r"^def \w+\(([^)]*)\)", re.MULTILINE)
 WORD = re.compile(r"\w+(?=:)")
 
 
 @functools.cache
 def group(file: str) -> str:
-    """The group of a test file; empty when its tests may run anywhere."""
+    """The group of a test file, named by its path below E2E; empty when its tests may run anywhere."""
     asked = {word for words in ASKED.findall((E2E / file).read_text(encoding="utf-8")) for word in WORD.findall(words)}
     return next((shared or file for fixture, shared in SHARED.items() if fixture in asked), "")
 
@@ -70,7 +77,12 @@ class Clusters:
 
 def last_of_its_group(item: pytest.Item, following: pytest.Item | None) -> bool:
     """Whether no test of its group comes next to this process."""
-    return following is None or group(item.path.name) != group(following.path.name)
+    return following is None or group(below(item)) != group(below(following))
+
+
+def below(item: pytest.Item) -> str:
+    """The path of a test's file below E2E."""
+    return item.path.relative_to(E2E).as_posix()
 
 
 def together(config: Any, log: Any) -> Any:
@@ -79,6 +91,6 @@ def together(config: Any, log: Any) -> Any:
 
     class Together(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return group(nodeid.partition("::")[0].rpartition("/")[2]) or nodeid
+            return group(nodeid.partition("::")[0].rpartition("e2e/")[2]) or nodeid
 
     return Together(config, log)

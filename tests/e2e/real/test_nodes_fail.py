@@ -1,0 +1,176 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What real nodes do that is not in anybody's plan: images that are missing, power cuts, reboots that last."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from support.machines import IMAGE, Machines, server, service, workload
+from support.plays import Player
+from support.waiting import until
+from witness.traffic import Way
+
+NODE = "node-001"
+LOST = "node.kubernetes.io/unreachable"
+
+
+def in_service(machines: Machines, node: str = NODE) -> bool:
+    """Whether a node takes pods, and nothing of ours is on it."""
+    spec = machines.node(node)["spec"]
+    return machines.ready(node) and not spec.get("unschedulable") and not spec.get("taints")
+
+
+def test_a_replacement_that_cannot_start_is_named_and_all_is_given_back(machines: Machines, play: Player) -> None:
+    alone = "nowhere.invalid/only-there:1"
+    machines.command("exec", NODE, "ctr", "--namespace=k8s.io", "images", "tag", "--force", IMAGE, alone)
+    machines.apply(workload("Deployment", "web", server("-stop=5s", image=alone)), service("web"))
+    machines.settle("web")
+    (pod,) = machines.pods("web")
+    assert pod["spec"]["nodeName"] == NODE
+    with machines.traffic([Way("new")]) as traffic:
+        run = play("evacuate", maintain_nodes=NODE, maintain_timeout=45)
+    assert not run.ok
+    assert "ErrImagePull" in run.words or "ImagePullBackOff" in run.words
+    assert alone in run.words
+    assert in_service(machines)
+    assert [pod["metadata"]["name"]] == [left["metadata"]["name"] for left in machines.pods("web")]
+    assert traffic.failed() == {f"{machines.namespace}/web": 0}
+
+
+def test_a_host_that_does_not_come_back_stays_out_until_it_does(machines: Machines, play: Player) -> None:
+    machines.apply(workload("Deployment", "web", server("-start=2s", "-stop=5s")), service("web"))
+    machines.settle("web")
+    off = play.tasks(
+        {"name": "Switch it off", "ansible.builtin.command": "shutdown -h now", "ignore_unreachable": True}
+    )
+    with machines.traffic([Way("new")]) as traffic:
+        run = play(
+            "maintain",
+            inventory=machines.hosts(NODE),
+            maintain_nodes=NODE,
+            maintain_tasks=off,
+            maintain_reboot=True,
+            maintain_tasks_timeout=20,
+        )
+        assert not run.ok
+        assert NODE in run.words
+        assert machines.node(NODE)["spec"]["unschedulable"]
+        machines.command("on", NODE)
+        until(lambda: machines.ready(NODE), 60, "the node is back", every=0.3)
+        back = play("release", maintain_nodes=NODE)
+    assert back.ok, back.text
+    assert in_service(machines)
+    assert traffic.failed() == {f"{machines.namespace}/web": 0}
+
+
+@pytest.mark.whole
+def test_a_node_without_power_is_given_up_with_a_proof_and_comes_back(machines: Machines, play: Player) -> None:
+    here = {"key": LOST, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1}
+    machines.apply(
+        workload("Deployment", "web", server("-stop=5s"), tolerations=[here]),
+        workload("StatefulSet", "db", server("-stop=5s"), tolerations=[here]),
+        service("web"),
+    )
+    machines.settle("web", "db")
+    machines.command("off", NODE)
+    until(lambda: not machines.ready(NODE), 90, "the node is lost", every=0.5)
+    refused = play("evacuate", maintain_nodes=NODE, maintain_allow_interruption=True)
+    assert not refused.ok
+    assert f"maintain_fenced={NODE}" in refused.words
+    # Its lease is as old as the node controller has waited.
+    run = play("evacuate", maintain_nodes=NODE, maintain_allow_interruption=True, maintain_fenced=NODE)
+    assert run.ok, run.text
+    machines.settle("web", "db")
+    assert NODE not in [pod["spec"]["nodeName"] for pod in machines.pods()]
+    machines.command("on", NODE)
+    until(lambda: machines.ready(NODE), 60, "the node is back", every=0.3)
+    back = play("release", maintain_nodes=NODE)
+    assert back.ok, back.text
+    assert in_service(machines)
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("seconds", [45, 75])
+def test_a_reboot_that_lasts_is_waited_for(machines: Machines, play: Player, seconds: int) -> None:
+    machines.apply(
+        workload("Deployment", "web", server("-start=2s", "-stop=5s")),
+        workload("DaemonSet", "agent", server("-stop=2s")),
+        service("web"),
+        service("agent"),
+    )
+    machines.settle("web", "agent")
+    boot = machines.node(NODE)["status"]["nodeInfo"]["bootID"]
+    last = [{"owners": ["DaemonSet"], "last": True}]
+    with machines.downtime(seconds), machines.traffic([Way("new")]) as traffic:
+        run = play(
+            "maintain",
+            inventory=machines.hosts(NODE),
+            maintain_nodes=NODE,
+            maintain_reboot=True,
+            maintain_rules=last,
+            within=400.0,
+        )
+    assert run.ok, run.text
+    assert machines.node(NODE)["status"]["nodeInfo"]["bootID"] != boot
+    assert in_service(machines)
+    failed = traffic.failed()
+    assert failed[f"{machines.namespace}/web"] == 0
+    # The last pod of a DaemonSet goes as it is told to: it is gone before the reboot, not asked during it.
+    assert failed[f"{machines.namespace}/agent"] < 50
+
+
+@pytest.mark.whole
+def test_a_cable_that_is_unplugged_while_pods_move_is_told(machines: Machines, play: Player) -> None:
+    machines.apply(workload("Deployment", "web", server("-start=8s", "-stop=5s")), service("web"))
+    machines.settle("web")
+    running = play.start("evacuate", maintain_nodes=NODE, maintain_timeout=150)
+    running.until_begun("node_drain")
+    time.sleep(1.0)
+    machines.command("cut", NODE)
+    run = running.wait()
+    assert not run.ok
+    assert f"maintain_fenced={NODE}" in run.words
+    machines.command("plug", NODE)
+    until(lambda: machines.ready(NODE), 90, "the node is back", every=0.5)
+    machines.settle("web")
+    again = play("evacuate", maintain_nodes=NODE)
+    assert again.ok, again.text
+    assert play("release", maintain_nodes=NODE).ok
+    assert in_service(machines)
+
+
+@pytest.mark.whole
+def test_what_the_kubelet_evicts_itself_is_replaced_all_the_same(machines: Machines, play: Player) -> None:
+    small = [{"name": "tmp", "emptyDir": {"sizeLimit": "1Mi"}}]
+    main = server("-start=15s", "-stop=5s", volumeMounts=[{"name": "tmp", "mountPath": "/tmp"}])
+    machines.apply(workload("Deployment", "web", main, volumes=small), service("web"))
+    machines.settle("web")
+    (pod,) = machines.pods("web")
+    running = play.start("evacuate", maintain_nodes=NODE, maintain_delete_emptydir_data=True)
+    running.until_begun("node_drain")
+    folder = f"/var/lib/kubelet/pods/{pod['metadata']['uid']}/volumes/kubernetes.io~empty-dir/tmp"
+    machines.command("exec", NODE, "dd", "if=/dev/zero", f"of={folder}/full", "bs=1M", "count=3")
+    run = running.wait()
+    assert run.ok, run.text
+    machines.settle("web")
+    assert NODE not in [left["spec"]["nodeName"] for left in machines.pods("web")]
+    assert play("release", maintain_nodes=NODE).ok
+    assert in_service(machines)
+
+
+@pytest.mark.whole
+def test_a_node_that_registers_anew_while_it_is_out_is_another_one(machines: Machines, play: Player) -> None:
+    machines.apply(workload("Deployment", "web", server("-start=2s", "-stop=5s")), service("web"))
+    machines.settle("web")
+    assert play("evacuate", maintain_nodes=NODE).ok
+    machines.command("off", NODE)
+    machines.api.delete(f"/api/v1/nodes/{NODE}")
+    machines.command("on", NODE)
+    until(lambda: machines.api.find(f"/api/v1/nodes/{NODE}") and machines.ready(NODE), 60, "it is back", every=0.3)
+    back = play("release", maintain_nodes=NODE)
+    assert back.ok, back.text
+    assert in_service(machines)

@@ -1,0 +1,148 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A node with servers of all manners is maintained and rebooted; whoever asks them is the judge."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from support.lab import Lab
+from support.machines import Machines, budget, container, server, service, status_of, workload
+from support.plays import Player, Run
+from support.waiting import until
+from witness.log import Json
+from witness.traffic import Way
+
+NODE = "node-001"
+START = "-start=2s"
+GRACEFUL = {
+    "stops-gracefully": server(START, "-stop=5s"),
+    "closes-connections": server(START, "-stop=5s", "-drain"),
+    "sleeps-before-it-stops": server(START, lifecycle={"preStop": {"exec": {"command": ["/lab-web", "sleep", "5s"]}}}),
+    "stops-slowly": server(START, "-stop=15s"),
+    "ignores-sigterm": server(START, "-ignore"),
+    "works-long": server(START, "-stop=5s", "-work=300ms"),
+}
+"""Single replicas that go on answering for a while once they were told to end."""
+PROBE = {"httpGet": {"path": "/", "port": 8080}}
+
+
+def objects() -> list[Json]:
+    """The servers above and an abrupt one; workloads of several; what else a node has."""
+    made = [workload("Deployment", name, main) for name, main in GRACEFUL.items() if name != "ignores-sigterm"]
+    made += [workload("Deployment", "ignores-sigterm", GRACEFUL["ignores-sigterm"], terminationGracePeriodSeconds=5)]
+    probed = server(
+        "-stop=5s",
+        startupProbe={**PROBE, "periodSeconds": 1, "failureThreshold": 30},
+        livenessProbe={**PROBE, "periodSeconds": 2},
+    )
+    sidecar = {**container("pause"), "name": "sidecar", "restartPolicy": "Always"}
+    first = {**container("sleep", "1s"), "name": "first"}
+    made += [
+        workload("Deployment", "abrupt", server(START)),
+        workload("Deployment", "triple", server(START, "-stop=5s"), replicas=3),
+        workload("Deployment", "spread", server(START, "-stop=5s"), replicas=3),
+        budget("spread", maxUnavailable=1),
+        workload("StatefulSet", "db", server(START, "-stop=5s"), replicas=2),
+        workload("Deployment", "probed", probed, initContainers=[first, sidecar]),
+        workload("Deployment", "scratch", server("-stop=5s"), volumes=[{"name": "tmp", "emptyDir": {}}]),
+        workload("DaemonSet", "agent", server("-stop=2s")),
+    ]
+    names = [*GRACEFUL, "abrupt", "triple", "spread", "probed", "scratch", "db", "agent"]
+    job: Json = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "batch"},
+        "spec": {"template": workload("Deployment", "batch", container("sleep", "20s"))["spec"]["template"]},
+    }
+    job["spec"]["template"]["spec"]["restartPolicy"] = "Never"
+    return [*made, job, *(service(name) for name in names)]
+
+
+@pytest.fixture(scope="module")
+def maintained(
+    lab: Lab, tmp_path_factory: pytest.TempPathFactory, possible: None
+) -> Iterator[tuple[Run, Json, Machines]]:
+    """One run with a reboot by SSH, under a load on all Services."""
+    folder = tmp_path_factory.mktemp("requests")
+    machines = Machines(lab, "requests", folder)
+    lab.api.create("/api/v1/namespaces", {"metadata": {"name": "requests"}})
+    until(lambda: lab.api.find("/api/v1/namespaces/requests/serviceaccounts/default"), 60, "the account")
+    manifest = machines.home / "nodes" / NODE / "manifests" / "static.yaml"
+    static = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "static", "namespace": "requests"}}
+    manifest.write_text(
+        f"---\n{json.dumps({**static, 'spec': {'containers': [container('pause')]}})}\n", encoding="utf-8"
+    )
+    machines.apply(*objects())
+    player = Player(lab, folder)
+    try:
+        machines.settle(*[one["metadata"]["name"] for one in objects() if one["kind"] in ("Deployment", "StatefulSet")])
+        before = machines.node(NODE)["status"]["nodeInfo"]["bootID"]
+        with machines.traffic([Way("new"), Way("keep", rate=20.0)]) as traffic:
+            time.sleep(2.0)
+            run = player(
+                "maintain",
+                inventory=machines.hosts(NODE),
+                maintain_nodes=NODE,
+                maintain_reboot=True,
+                maintain_delete_emptydir_data=True,
+                within=300.0,
+            )
+            time.sleep(2.0)
+        assert machines.node(NODE)["status"]["nodeInfo"]["bootID"] != before or not run.ok
+        yield run, traffic.verdict, machines
+    finally:
+        player.stop_all()
+        manifest.unlink()
+        lab.run_kubectl("delete", "namespace", "requests", "--wait=false")
+
+
+Maintained = tuple[Run, Json, Machines]
+
+
+def failures(maintained: Maintained, name: str, kind: str) -> dict[str, Any]:
+    (found,) = [
+        one for one in maintained[1]["services"] if one["service"] == f"requests/{name}" and one["kind"] == kind
+    ]
+    return {key: found[key] for key in ("failed", "failures")} if found["failed"] else {}
+
+
+def test_the_node_was_rebooted_and_is_back(maintained: Maintained) -> None:
+    run, _verdict, machines = maintained
+    assert run.ok, run.text
+    assert machines.ready(NODE)
+    assert not machines.node(NODE)["spec"].get("unschedulable")
+    assert not machines.node(NODE)["spec"].get("taints")
+
+
+@pytest.mark.parametrize("name", [*GRACEFUL, "triple", "spread", "probed", "scratch", "db"])
+def test_a_server_that_stops_gracefully_loses_no_request(maintained: Maintained, name: str) -> None:
+    assert failures(maintained, name, "new") == {}
+
+
+@pytest.mark.parametrize("name", ["closes-connections"])
+def test_a_server_that_closes_its_connections_loses_none_of_kept_ones(maintained: Maintained, name: str) -> None:
+    assert failures(maintained, name, "keep") == {}
+
+
+def test_every_service_was_asked_all_the_time(maintained: Maintained) -> None:
+    asked = {one["service"]: one["sent"] for one in maintained[1]["services"] if one["kind"] == "new"}
+    assert len(asked) == len([one for one in objects() if one["kind"] == "Service"])
+    assert min(asked.values()) > 500
+
+
+def test_the_job_was_waited_for(maintained: Maintained) -> None:
+    status = maintained[2].api.get("/apis/batch/v1/namespaces/requests/jobs/batch")["status"]
+    assert (status.get("succeeded"), status.get("failed")) == (1, None)
+
+
+def test_the_static_pod_stayed(maintained: Maintained) -> None:
+    run = maintained[0]
+    assert run.pod(f"static-{NODE}")["route"] == "skip"
+    assert status_of(maintained[2].api.get(f"/api/v1/namespaces/requests/pods/static-{NODE}")) == "Ready"
