@@ -52,6 +52,7 @@ ADD_ON = "read and written only where the cluster has this add-on, which the lab
 ELSEWHERE: dict[tuple[str, str], str] = {
     **{(step, group): ADD_ON for step in ("read", "surge") for group in ("argoproj.io", "apps.kruise.io")},
     ("evict", ""): "nothing fails without it: why a drain waits may remain unknown",
+    ("read", "admissionregistration.k8s.io"): "nothing fails without it: the plan says that webhooks are unknown",
     ("read", "kubevirt.io"): ADD_ON,
     ("read", "lifecycle.k8s.io"): "needs the feature gates of Kubernetes 1.37; the tests of 1.37 run with it",
     ("read", "scheduling.k8s.io"): "needs the feature gates of Kubernetes 1.37; the tests of 1.37 run with it",

@@ -89,6 +89,20 @@ RESERVATIONS = Kind("scheduling.koordinator.sh", "v1alpha1", "reservations", "Re
 ADMISSION_POLICIES = Kind(
     "admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False
 )
+VALIDATING_WEBHOOKS = Kind(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration",
+    namespaced=False,
+)
+MUTATING_WEBHOOKS = Kind(
+    "admissionregistration.k8s.io",
+    "v1",
+    "mutatingwebhookconfigurations",
+    "MutatingWebhookConfiguration",
+    namespaced=False,
+)
 ADMISSION_BINDINGS = Kind(
     "admissionregistration.k8s.io",
     "v1",

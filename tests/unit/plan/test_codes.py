@@ -31,6 +31,7 @@ SAYING = (
     "_plan/nodes/verify.py",
     "_plan/placement/findings.py",
     "_plan/preflight/neighbours.py",
+    "_plan/preflight/admitting.py",
     "_plan/preflight/preflight.py",
     "_plan/preflight/gang_findings.py",
     "_plan/preflight/permissions.py",

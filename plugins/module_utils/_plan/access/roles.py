@@ -90,6 +90,7 @@ _COORDINATION = "coordination.k8s.io"
 _ADMISSION = "admissionregistration.k8s.io"
 _DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
 _POLICIES = "validatingadmissionpolicies validatingadmissionpolicybindings"
+_WEBHOOKS = "validatingwebhookconfigurations mutatingwebhookconfigurations"
 _FENCES = f"nodefences.{names.PREFIX}"
 _WORKLOADS = "deployments replicasets statefulsets daemonsets"
 _SCHEDULING = "scheduling.koordinator.sh"
@@ -118,6 +119,7 @@ ROLES: tuple[Role, ...] = (
             Rule("apps.kruise.io", "clonesets", _READ),
             Rule("apps.kruise.io", "clonesets/scale", "get"),
             Rule(_SCHEDULING, "podmigrationjobs reservations", "list"),
+            Rule(_ADMISSION, _WEBHOOKS, "list"),
             Rule(_ADMISSION, _POLICIES, "get", names.FENCE_POLICY),
             Rule(*_DEFINITIONS, "get", _FENCES),
         ),

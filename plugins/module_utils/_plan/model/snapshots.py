@@ -13,6 +13,7 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    admission,
     indexes,
     lookups,
     objects,
@@ -29,10 +30,11 @@ class Snapshot:
     """A cluster at one moment. Kinds that no decision needs may be left empty.
 
     The fields after ``autoscalers`` are raw objects; ``claims`` are PersistentVolumeClaims, ``volumes`` their
-    PersistentVolumes, ``slices`` EndpointSlices, ``attachments`` VolumeAttachments; ``device_*`` are ResourceClaims,
-    ResourceSlices, DeviceClasses and DeviceTaintRules; ``csi_nodes``, ``storage_classes`` and ``namespaces`` are for
-    the placement forecast. ``virtual_machines`` are KubeVirt's VirtualMachineInstances, ``kubevirts`` its own settings.
-    ``warnings`` are what the newest Events say of objects that a drain waits for, by UID.
+    PersistentVolumes, ``slices`` EndpointSlices, ``attachments`` VolumeAttachments; ``device_*`` are
+    ResourceClaims, ResourceSlices, DeviceClasses and DeviceTaintRules; ``csi_nodes``, ``storage_classes`` and
+    ``namespaces`` are for the placement forecast. ``virtual_machines`` are KubeVirt's VirtualMachineInstances,
+    ``kubevirts`` its own settings. ``webhooks`` are those without which no pod is created. ``warnings`` are what
+    the newest Events say of objects that a drain waits for, by UID.
     """
 
     nodes: t.Mapping[str, objects.Node] = field(default_factory=dict)
@@ -59,6 +61,7 @@ class Snapshot:
     namespaces: t.Sequence[objects.Raw] = ()
     virtual_machines: t.Sequence[objects.Raw] = ()
     kubevirts: t.Sequence[objects.Raw] = ()
+    webhooks: t.Sequence[admission.Webhook] = ()
     warnings: t.Sequence[tuple[str, str]] = ()
 
     @classmethod

@@ -24,6 +24,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import (
+    admitting,
     gang_findings,
     neighbours,
     stayers,
@@ -74,6 +75,7 @@ def findings(
         *gang_findings.findings(snapshot, plans, asked.waves),
         *eviction_requests.findings(snapshot, plans),
         *stayers.findings(snapshot, plans),
+        *admitting.findings(snapshot, plans, asked.waves),
         *surge_room.findings(snapshot, plans, asked.waves, asked.terminating),
     ]
     order: dict[reasons.Severity, int] = {"blocker": 0, "warning": 1, "info": 2}

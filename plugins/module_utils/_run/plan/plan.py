@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import collector, errors, kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.advice import candidates, search
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    admission,
     hooks,
     names,
     node_records,
@@ -137,6 +138,7 @@ def _plan(
     draft = planning.draft(snapshot, asked)
     plans, todo = draft.plans, draft.todo
     snapshot, unread = _room(ctx, snapshot, plans)
+    snapshot, unseen = _webhooks(ctx, snapshot) if todo else (snapshot, [])
     snapshot = _serving(ctx, _requested(ctx, snapshot, plans), plans)
     snapshot = _medik8s(ctx, replace(snapshot, namespaces=tuple(_namespaces(ctx) if todo else ())))
     snapshot, unknown = _volumes(ctx, snapshot, plans)
@@ -147,7 +149,7 @@ def _plan(
         planned, skipped = planning.fitting(snapshot, asked, planned)
         plans, todo = planned.draft.plans, planned.draft.todo
     groups = planned.draft.waves
-    found = [*warned, *planned.findings, *unread, *unknown]
+    found = [*warned, *planned.findings, *unread, *unseen, *unknown]
     if any(plan.route == "job" for plan in plans):
         found += preflight.unapproved(job_view.listed(ctx), plans, choices.job_wait)
     if not wanted:
@@ -324,11 +326,30 @@ def _requested(
     return snapshot
 
 
+def _webhooks(ctx: context.Context, snapshot: snapshots.Snapshot) -> tuple[snapshots.Snapshot, list[reasons.Finding]]:
+    """Webhooks that fail closed, before a run begins."""
+    if ctx.run and ctx.run.nonce:
+        return snapshot, []
+    found = []
+    try:
+        for kind in (kinds.VALIDATING_WEBHOOKS, kinds.MUTATING_WEBHOOKS):
+            raws = ctx.cluster.items(kind, patience=act.PATIENCE).items
+            found += [one for raw in raws for one in admission.webhooks(raw, kind.kind)]
+    except errors.Forbidden as error:
+        message = f"It is unknown whether a webhook that fails closed would keep new pods from being created: {error}"
+        subject = "ValidatingWebhookConfiguration, MutatingWebhookConfiguration"
+        return snapshot, [reasons.Finding("not_checked", message, severity="info", object=subject)]
+    return replace(snapshot, webhooks=tuple(found)), []
+
+
 def _serving(
     ctx: context.Context, snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan]
 ) -> snapshots.Snapshot:
-    """EndpointSlices, before a run begins, if pods that stay may serve; a missing right is found with the others."""
-    spaces = {pod.namespace for pod in stayers.might_serve(plans)}
+    """EndpointSlices, before a run begins, of pods that stay and may serve, and of webhooks.
+
+    A missing right is found with the others.
+    """
+    spaces = {pod.namespace for pod in stayers.might_serve(plans)} | {hook.service[0] for hook in snapshot.webhooks}
     if not spaces or (ctx.run and ctx.run.nonce):
         return snapshot
     scope = scopes.Scope((), tuple(sorted(spaces))) if len(snapshot.nodes) > scopes.LARGE else None
