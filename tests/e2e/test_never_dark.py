@@ -12,6 +12,7 @@ import pytest
 from support.arena import Arena
 from support.plays import Player
 from support.watching import Watch
+from witness.log import Json
 
 
 def test_a_single_replica_stays_up_with_exactly_one_new_pod(arena: Arena, play: Player, watching: Watch) -> None:
@@ -170,6 +171,20 @@ def test_progress_is_told_while_the_long_calls_wait(arena: Arena, play: Player) 
     assert run.ok, run.text
 
 
+def unanswered(namespace: str) -> Json:
+    """A webhook that fails closed for new pods of the namespace, and whose Service is not there."""
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    hook = {
+        "name": "pods.example.com",
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        "clientConfig": {"service": {"namespace": namespace, "name": "policy"}},
+        "rules": [rule],
+    }
+    return {"metadata": {"name": namespace}, "webhooks": [hook]}
+
+
 def test_a_plan_reads_only_and_tells_every_route(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     with arena.placing(here):
@@ -177,11 +192,16 @@ def test_a_plan_reads_only_and_tells_every_route(arena: Arena, play: Player, wat
         arena.deployment("several", 3)
         arena.statefulset("db")
     arena.job("import", here)
-    with watching() as seen:
-        run = play(
-            "plan", maintain_nodes=[here], env={"ANSIBLE_STDOUT_CALLBACK": "kubeops.node_maintenance.maintenance"}
-        )
+    hooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+    arena.api.create(hooks, unanswered(arena.name))
+    screen = "kubeops.node_maintenance.maintenance"
+    try:
+        with watching() as seen:
+            run = play("plan", maintain_nodes=[here], env={"ANSIBLE_STDOUT_CALLBACK": screen})
+    finally:
+        arena.api.delete(f"{hooks}/{arena.name}")
     assert seen.writes == []
+    assert run.finding("webhook_down")["severity"] == "blocker"
     warned = [line for line in run.text.splitlines() if line.startswith("warning: ")]
     assert len(warned) == len(set(warned)) == 1, "said once"
     routes = {pod["name"].split("-")[0]: pod["route"] for pod in run.of("maintenance_plan")[-1]["pods"]}
