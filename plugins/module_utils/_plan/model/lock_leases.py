@@ -36,6 +36,11 @@ def duration_of(lease: objects.Raw) -> float:
     return float((lease.get("spec") or {}).get("leaseDurationSeconds") or 0)
 
 
+def is_left(lease: objects.Raw) -> bool:
+    """Whether it was left for as long as somebody's tasks, or a descheduler, may take: nobody renews it."""
+    return duration_of(lease) > IDLE and not heartbeat_of(lease)[1]
+
+
 def is_heartbeat(lease: objects.Raw) -> bool:
     """Whether it is a heartbeat of ours."""
     meta = lease["metadata"]

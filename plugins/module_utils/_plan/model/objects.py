@@ -114,6 +114,11 @@ class Object:
         """The object's coordinates."""
         return Ref(self.KIND, self.name, self.namespace, self.uid, self.API_VERSION)
 
+    @property
+    def interruptible(self) -> bool:
+        """Whether its owner allows that it is down for a while."""
+        return self.annotations.get(names.ALLOW_INTERRUPTION) == "true"
+
 
 def metadata(raw: Raw, share: sharing.Shared = sharing.APART) -> dict[str, t.Any]:
     """The fields of ``Object``."""

@@ -14,7 +14,6 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
-    names,
     node_records,
     objects,
     pod_plan,
@@ -89,8 +88,7 @@ def _living(snapshot: snapshots.Snapshot, workload: objects.Workload) -> list[ob
 
 def bearable(snapshot: snapshots.Snapshot, found: Lack, choices: pod_plan.Choices) -> bool:
     """Whether its workload may stay so short until the node is back."""
-    annotations = found.workload.annotations
-    if choices.allow_interruption or choices.disable_eviction or annotations.get(names.ALLOW_INTERRUPTION) == "true":
+    if choices.allow_interruption or choices.disable_eviction or found.workload.interruptible:
         return True
     need = next((readiness.need(snapshot, pod) for pod in _living(snapshot, found.workload)), None)
     return found.ready > 0 and need is not None and need.holds

@@ -156,8 +156,7 @@ class Case:
     @property
     def consent(self) -> bool:
         """Whether this run or an annotation of the workload (or of a pod without one) allows an interruption."""
-        annotations = self.workload.annotations if self.workload else self.pod.annotations
-        return self.choices.allow_interruption or annotations.get(names.ALLOW_INTERRUPTION) == "true"
+        return self.choices.allow_interruption or (self.workload or self.pod).interruptible
 
     @property
     def owner(self) -> objects.Ref | None:

@@ -56,11 +56,6 @@ def refusal(snapshot: snapshots.Snapshot, workload: objects.Workload) -> reasons
     return next((found for check in checks if (found := check(snapshot, workload))), None)
 
 
-def interruptible(workload: objects.Workload, allowed: bool) -> bool:
-    """Whether the run (``allowed``) or the workload's owner allows its interruption."""
-    return allowed or workload.annotations.get(names.ALLOW_INTERRUPTION) == "true"
-
-
 def _kind(snapshot: snapshots.Snapshot, workload: objects.Workload) -> reasons.Reason | None:
     if workload.kind == "StatefulSet" and workload.replicas <= 1:
         why = f"{workload.ref} has one pod with a fixed identity; a second one would be another member."

@@ -75,11 +75,8 @@ def held(what: str, lease: objects.Raw) -> str:
 
 
 def of_tasks(lock: objects.Raw) -> bool:
-    """Whether it is the lock of a node, left for as long as the tasks of its run may take: nobody renews it."""
-    of_node = lock["metadata"]["name"].startswith(names.NODE_LEASE_PREFIX)
-    return bool(
-        of_node and lock_leases.duration_of(lock) > lock_leases.IDLE and not any(lock_leases.heartbeat_of(lock))
-    )
+    """Whether it is the lock of a node, left for as long as the tasks of its run may take."""
+    return lock["metadata"]["name"].startswith(names.NODE_LEASE_PREFIX) and lock_leases.is_left(lock)
 
 
 def leases_in(ctx: context.Context, namespaces: t.Iterable[str]) -> list[objects.Raw]:

@@ -131,7 +131,7 @@ def let_go(ctx: context.Context) -> None:
     leases = holders.leases_in(ctx, {names.NAMESPACE, locking.lease_namespace(ctx, None)})
     held = [lease for lease in leases if _by(lease, me) and not (is_sign(lease) or lock_leases.is_heartbeat(lease))]
     surges = [lease for lease in held if names.SURGE in (lease["metadata"].get("annotations") or {})]
-    locks = [lease for lease in held if lease not in surges and not _of_tasks(lease)]
+    locks = [lease for lease in held if lease not in surges and not lock_leases.is_left(lease)]
     holders_of = {lease["metadata"]["name"]: lease["spec"]["holderIdentity"] for lease in locks}
     server_fence.ServerFence(ctx, there=True).leave(holders_of)
     jobs = [functools.partial(_let_go, ctx, lease, holders.deletion(lease, "Delete a lock")) for lease in locks]
@@ -159,11 +159,6 @@ def _by(lease: objects.Raw, me: context.Run) -> bool:
     """Whether this start holds the lease; it takes over nodes of runs whose ids it need not know."""
     holder = context.Run.parse((lease.get("spec") or {}).get("holderIdentity"))
     return holder is not None and holder.nonce == me.nonce and me.id in ("", holder.id)
-
-
-def _of_tasks(lease: objects.Raw) -> bool:
-    """Whether it was left for as long as a user's tasks may take."""
-    return lock_leases.duration_of(lease) > locking.IDLE and not lock_leases.heartbeat_of(lease)[1]
 
 
 def place_of(lease: objects.Raw) -> Place:

@@ -22,7 +22,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     serving,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import protect, surge_records, swap
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records, swap
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, node_locks, writing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import (
     service_selectors,
@@ -415,7 +415,7 @@ class _Raising:
         if not case.surge or not case.claimed or case.surge.prior_replicas != 1:
             return False
         workload = snapshot.workload(case.workload.uid)
-        return workload is not None and protect.interruptible(workload, self._allow_interruption)
+        return workload is not None and (self._allow_interruption or workload.interruptible)
 
     def _ready(self, case: WorkloadSurge, outcome: outcomes.WorkloadOutcome, message: str) -> None:
         case.surge = self._writer.leases.hold(replace(case.held, stage="ready"))
