@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support import rights
+from support import headlines, rights
 from support.arena import Arena
 from support.documented import NODE
 from support.lab import ROOT, Lab, environment
@@ -77,8 +77,7 @@ def test_a_newcomer_grants_rights_plans_and_maintains(page: str, arena: Arena, l
         rights.holds_its_own_token_alone(tmp_path / ".kube/operator.kubeconfig", "newcomer")
     finally:
         rights.revoke(lab.api, "newcomer")
-    assert "Never dark" in done.stdout
-    assert "1 node: 1 back in service; 1 pod moved" in done.stdout
+    assert headlines.never_dark(done.stdout, "1 node: 1 back in service; 1 pod moved"), done.stdout
     assert arena.record(node) is None
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support import rights
+from support import headlines, rights
 from support.arena import Arena
 from support.lab import ROOT, Lab
 from witness import audit
@@ -106,8 +106,7 @@ def test_the_readme_is_all_that_a_newcomer_needs(arena: Arena, lab: Lab, tmp_pat
         rights.holds_its_own_token_alone(home / ".kube/operator.kubeconfig", ACCOUNT)
     finally:
         rights.revoke(lab.api, ACCOUNT)
-    assert "Never dark" in done.stdout
-    assert "2 nodes: 2 back in service" in done.stdout
+    assert headlines.never_dark(done.stdout, "2 nodes: 2 back in service"), done.stdout
     assert str(ROOT) not in said.replace(str(tmp_path), ""), "nothing of this checkout was seen"
     assert [arena.record(node) for node in nodes] == [None] * 3
     assert {*web.nodes(), *api.nodes()} <= {*nodes}

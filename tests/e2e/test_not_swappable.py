@@ -181,6 +181,22 @@ def test_a_quota_that_forbids_the_surge_ends_the_run_and_gives_the_node_back(
 
 
 @pytest.mark.whole
+def test_a_stateful_set_that_may_create_no_pod_is_told_in_the_words_of_its_event(arena: Arena, play: Player) -> None:
+    """Unlike a ReplicaSet it has no condition for that; it is read after a minute without progress."""
+    here, there, _unused = arena.nodes(3)
+    arena.statefulset("db", 2, on=[here, there])
+    arena.settle()
+    arena.quota(pods="1")
+    until(lambda: (arena.all("ResourceQuota")[0].get("status") or {}).get("used"), 30, "the quota is counted")
+    running = play.start("maintain", maintain_nodes=[here])
+    running.until_says("FailedCreate", within=150)
+    assert "exceeded quota: quota" in running.text
+    arena.delete("ResourceQuota", "quota")
+    run = running.wait()
+    assert run.ok, run.text
+
+
+@pytest.mark.whole
 def test_a_quota_counts_what_the_whole_pod_requests(arena: Arena, play: Player, watching: Watch) -> None:
     """A pod's limit is no request where its container has one (``defaultPodRequests`` of Kubernetes 1.36)."""
     here, _unused = arena.nodes(2)

@@ -17,6 +17,7 @@ import datetime
 import functools
 import ipaddress
 import json
+import operator
 import re
 import types
 import typing as t
@@ -154,9 +155,8 @@ def lenient(read: t.Callable[t.Concatenate[type[T], Raw, P], T]) -> t.Callable[t
     def reading(kind: type[T], raw: Raw, /, *args: P.args, **kwargs: P.kwargs) -> T:
         def checked(raw: Raw) -> T:
             found = read(kind, raw, *args, **kwargs)
-            if not all(
-                isinstance(getattr(found, name), types_) for name, types_ in _field_types(t.cast("t.Any", kind))
-            ):
+            values, kinds = _fields(t.cast("t.Any", kind))
+            if not all(map(isinstance, values(found), kinds)):
                 raise UnreadableError("a field is of a wrong type")
             return found
 
@@ -166,9 +166,10 @@ def lenient(read: t.Callable[t.Concatenate[type[T], Raw, P], T]) -> t.Callable[t
 
 
 @functools.cache
-def _field_types(kind: t.Any) -> tuple[tuple[str, t.Any], ...]:
-    """The types that the fields of a dataclass have at run time."""
-    return tuple((name, _plain(hint)) for name, hint in _hints(kind).items() if t.get_origin(hint) is not t.ClassVar)
+def _fields(kind: t.Any) -> tuple[t.Callable[[t.Any], tuple[t.Any, ...]], tuple[t.Any, ...]]:
+    """What gives the fields of a dataclass, and the types that they have at run time."""
+    hints = {name: hint for name, hint in _hints(kind).items() if t.get_origin(hint) is not t.ClassVar}
+    return operator.attrgetter(*hints), tuple(map(_plain, hints.values()))
 
 
 def _plain(hint: t.Any) -> tuple[type, ...]:

@@ -272,7 +272,7 @@ class Pod(Object):
             node=share.text(spec.get("nodeName", "")),
             phase=share.text(status.get("phase", "")),
             ready=conditions.get("Ready") == "True",
-            finalizers=share.part(tuple(meta.get("finalizers") or ()), shapes.NAMES),
+            finalizers=decoding.fitting(tuple(meta.get("finalizers") or ()), shapes.NAMES),
             created=share.text(meta.get("creationTimestamp", "")),
             grace_seconds=spec.get("terminationGracePeriodSeconds", 30),
             scheduler=share.text(spec.get("schedulerName", "")),
@@ -285,7 +285,7 @@ class Pod(Object):
             nominated=status.get("nominatedNodeName") or "",
             device_claims=_device_claims(spec, status),
             group=(spec.get("schedulingGroup") or {}).get("podGroupName") or "",
-            responders=share.part(
+            responders=decoding.fitting(
                 tuple(one.get("name", "") for one in spec.get("evictionResponders") or ()), shapes.NAMES
             ),
             ip=status.get("podIP") or "",
