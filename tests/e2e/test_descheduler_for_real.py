@@ -86,12 +86,21 @@ def test_the_three_nodes_of_the_document(lab: Lab, arena: Arena, play: Player) -
     before = {node: uids(arena, "stress-demo", node) for node in (kept, left, other)}
     (leaving,) = [o.name(pod) for pod in arena.pods("stress-demo", on=left)]
 
-    config = here(yaml.safe_load(DOCUMENT), arena)
-    run = play.module("descheduler_config", config=yaml.safe_dump(config, sort_keys=False))
+    printed = here(yaml.safe_load(DOCUMENT), arena, as_printed=True)
+    run = play.module("descheduler_config", config=yaml.safe_dump(printed, sort_keys=False))
     assert run.ok, run.text
+    (warned,) = [one for one in run.answer["findings"] if one["code"] == "left_out"]
+    assert " scheduler (" in warned["message"]
     for node, value in ((kept, "not-allow"), (left, "allow")):
         taint = {"key": "deschedule", "value": value, "effect": "NoSchedule"}
         assert play.module("node_taint", nodes=[node], taints=[taint]).changed
+    time.sleep(3 * CYCLE)
+    assert moves(lab, arena) == {}, "as its document prints it, it moves no pod of the default scheduler"
+
+    config = here(yaml.safe_load(DOCUMENT), arena)
+    run = play.module("descheduler_config", config=yaml.safe_dump(config, sort_keys=False))
+    assert run.ok, run.text
+    assert not [one for one in run.answer["findings"] if " scheduler (" in one["message"]]
 
     until(lambda: moves(lab, arena).get((TAINTS, arena.namespace, "stress-demo")) == "Succeeded", 40, "the pod moved")
     arena.settle()

@@ -53,12 +53,15 @@ def _template_notes(lab: Lab) -> Json:
     return dict(metadata.get("annotations") or {})
 
 
-def here(config: Json, arena: Arena) -> Json:
-    """The configuration in this lab: the chart's names, short cycles, the arena's nodes, pods of any scheduler."""
+def here(config: Json, arena: Arena, *, as_printed: bool = False) -> Json:
+    """The configuration in this lab: the chart's names, short cycles, the arena's nodes.
+
+    Unless it is to be `as_printed`, it moves pods of any scheduler, also where two of them may be away.
+    """
     config["leaderElection"] = {"resourceName": "koord-descheduler", "resourceNamespace": koordinator.NAMESPACE}
     config["deschedulingInterval"] = f"{CYCLE:g}s"
     config["nodeSelector"] = {"matchLabels": {shapes.ARENA: arena.name}}
-    for profile in config["profiles"]:
+    for profile in () if as_printed else config["profiles"]:
         args = {"defaultJobMode": "EvictDirectly", "maxUnavailablePerWorkload": 2}
         profile["pluginConfig"].append({"name": "MigrationController", "args": args})
     return config

@@ -23,8 +23,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
     schemas,
     versions,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import left_out
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import outcomes, phases
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, observe
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler import (
     exclusive,
     journals,
@@ -133,7 +134,7 @@ def descheduler(ctx: context.Context, options: DeschedulerOptions) -> context.Re
         if isinstance(fitted, context.Result):
             return fitted
         require_mount(target)
-        return Rollout(ctx, fitted, target).run()
+        return Rollout(ctx, warned(ctx, fitted), target).run()
 
     return exclusive.one_at_a_time(ctx, options.flavor, options.place, work)
 
@@ -142,6 +143,17 @@ def fit(options: DeschedulerOptions, target: targets.DeschedulerTarget) -> Desch
     """The options with the rules of the descheduler's version; the result of the call if those forbid to go on."""
     fitted = options.suited(versioning.look(target, options.version))
     return fitted.unwritten if fitted.invalid else fitted
+
+
+def warned(ctx: context.Context, options: DeschedulerOptions) -> DeschedulerOptions:
+    """The options with what the configuration means for the pods that there are, where those may be read."""
+    if options.desired is None or options.flavor == "sigs":
+        return options
+    try:
+        seen = observe.gather(ctx.cluster, ("pods", "deployments", "replica_sets", "stateful_sets"))
+    except errors.Forbidden:
+        return options
+    return replace(options, faults=(*options.faults, *left_out.left_out(seen, options.desired.config)))
 
 
 def require_mount(target: targets.DeschedulerTarget) -> None:

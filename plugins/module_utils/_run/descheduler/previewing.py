@@ -49,7 +49,7 @@ def preview(ctx: context.Context, options: configuring.DeschedulerOptions) -> co
     if isinstance(fitted, context.Result):
         return fitted
     configuring.require_mount(target)
-    return _previewed(ctx, fitted, target)
+    return _previewed(ctx, configuring.warned(ctx, fitted), target)
 
 
 def _previewed(
