@@ -64,8 +64,9 @@ class Traffic:
         """Ask all Services of these namespaces that have a selector, each in each of these ways."""
         api = Api(kubeconfig, "kubeops-traffic")
         addresses = {name: found for namespace in namespaces for name, found in _addresses(api, namespace).items()}
+        server = credentials(kubeconfig, self._folder)
         for lag in {way.lag for way in ways} - {None}:
-            through = self.balance(credentials(kubeconfig, self._folder), lag or 0.0, addresses)
+            through = self.balance(server, lag or 0.0, addresses)
             for way in (way for way in ways if way.lag == lag):
                 for name, address in through.items():
                     self.add(name, address, way)
