@@ -383,6 +383,10 @@ advice:
           description: What makes the change, for a shell or for C(ansible-playbook); empty if there is no such line.
           type: str
           sample: "kubectl scale deployment web -n shop --replicas=3"
+        back:
+          description: What takes it back after the maintenance; empty if nothing is left of the change.
+          type: str
+          sample: "kubectl scale deployment web -n shop --replicas=2"
     unplaced:
       description: How many pods would still fit on no node, where no change helps those.
       type: int

@@ -89,7 +89,7 @@ def test_the_three_nodes_of_the_document(lab: Lab, arena: Arena, play: Player) -
     printed = here(yaml.safe_load(DOCUMENT), arena, as_printed=True)
     run = play.module("descheduler_config", config=yaml.safe_dump(printed, sort_keys=False))
     assert run.ok, run.text
-    (warned,) = [one for one in run.answer["findings"] if one["code"] == "left_out"]
+    (warned,) = [one for one in run.answer["findings"] if one["rule"] == "left_out"]
     assert " scheduler (" in warned["message"]
     for node, value in ((kept, "not-allow"), (left, "allow")):
         taint = {"key": "deschedule", "value": value, "effect": "NoSchedule"}

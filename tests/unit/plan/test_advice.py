@@ -111,7 +111,7 @@ def test_one_of_two_budgets_is_deleted_and_first_the_looser_one() -> None:
     budgets = [budget("strict", 1, healthy=3), budget("loose", 2, healthy=3, desired=1)]
     found = advised(snapshot(web(3), nodes=nodes(), budgets=budgets))
     assert codes(found) == [[("delete_budget", "loose")], [("delete_budget", "strict")]]
-    assert commands(found[0]) == ["kubectl delete pdb loose -n shop"]
+    assert [one.rpartition(" && ")[2] for one in commands(found[0])] == ["kubectl delete pdb loose -n shop"]
 
 
 def test_the_budget_of_an_operator_is_left_to_it() -> None:
@@ -147,6 +147,7 @@ def test_pods_that_fit_nowhere_get_nodes_of_their_shape() -> None:
             "name": "n1",
             "text": "Add a node like n1 (cpu 1, memory 8Gi, pods 10), with its labels and taints.",
             "command": "",
+            "back": "",
         }
     ]
     assert not blockers(only.plan)

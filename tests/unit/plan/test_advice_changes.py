@@ -59,7 +59,8 @@ def test_only_the_named_budget_is_deleted() -> None:
     mine, other = seen.budgets
     change = changes.delete_budget(mine, other)
     assert [one.name for one in change.made(situation(seen)).snapshot.budgets] == ["other"]
-    assert change.command == "kubectl delete pdb web -n shop"
+    assert change.command == "kubectl get pdb web -n shop -o yaml > web.yaml && kubectl delete pdb web -n shop"
+    assert change.back == "kubectl apply -f web.yaml"
 
 
 @pytest.mark.parametrize(
@@ -91,6 +92,7 @@ def test_a_budget_of_bare_pods_gets_a_lower_minimum() -> None:
     change = changes.relax_budget(seen, made)
     assert "minAvailable: 1" in change.text
     assert '\'{"spec":{"maxUnavailable":null,"minAvailable":1}}\'' in change.command
+    assert '\'{"spec":{"maxUnavailable":null,"minAvailable":2}}\'' in change.back
     assert rules(change.made(situation(seen)).snapshot)["x"] == (None, 1, 1)
 
 

@@ -94,6 +94,13 @@ def test_a_swap_without_room_for_a_second_pod_is_a_blocker_until_its_interruptio
     assert grown.severity == "warning", "a node autoscaler makes room"
 
 
+@pytest.mark.parametrize(("code", "told"), [("replicas", 1), ("local_volume", 0), ("no_free_device", 0)])
+def test_that_a_volume_is_of_the_node_is_not_told_twice(code: str, told: int) -> None:
+    plans, found = made([node("n1"), node("n2", "1")], [pod("a", "n1")], [("n1",)])
+    plans = [dataclasses.replace(plan, code=code) for plan in plans]
+    assert len(findings.findings(SNAPSHOT, plans, found, [("n1",)])) == told
+
+
 def test_no_swap_preempts_others() -> None:
     pods = [pod("a", "n1", priority=9), pod("low", "n2")]
     plans, found = made([node("n1"), node("n2")], pods, [("n1",)], "swap")

@@ -321,3 +321,18 @@ def test_a_budget_that_allows_nothing_is_named_with_its_rule_and_the_remedies() 
     assert "maxUnavailable: 0" in plan.reason
     assert "swap_blocked" in plan.remedy
     assert [str(ref) for ref in plan.budgets] == ["PodDisruptionBudget shop/b"]
+
+
+@pytest.mark.parametrize(("stateful", "offered"), [(False, True), (True, False)])
+def test_a_swap_is_offered_only_where_it_is_possible(stateful: bool, offered: bool) -> None:
+    laid = [budget("b", 0, **NEVER)]
+    if stateful:
+        pods = [pod(f"web-{n}", f"n{n + 1}", owned("StatefulSet", "web")) for n in range(3)]
+        found = snapshot({"stateful_sets": [workload("StatefulSet", "web", 3)]}, pods=pods, budgets=laid)
+    else:
+        found = web(3, budgets=laid)
+    plan = only(found)
+    assert (plan.route, plan.code) == ("refuse", "budget_allows_nothing")
+    assert ("swap_blocked: true" in plan.remedy) is offered
+    assert only(found, Choices(swap_blocked=True)).route == ("swap" if offered else "refuse")
+    assert "swap_blocked" not in only(found, Choices(swap_blocked=True)).remedy

@@ -238,6 +238,23 @@ def test_what_the_controller_says_blocks_the_surge(replicas: int, current: int, 
 
 
 @pytest.mark.parametrize(
+    ("failure", "quota"),
+    [
+        ('pods "web-x" is forbidden: exceeded quota: pods', True),
+        ('admission webhook "pods.example.com" denied the request: no', False),
+        ("pods \"web-x\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no", False),
+    ],
+)
+def test_what_to_do_about_a_rejection_is_of_who_rejected(failure: str, quota: bool) -> None:
+    parts = deployment("web", 2)
+    condition = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": failure}
+    parts["replica_sets"][0]["status"].update(replicas=1, conditions=[condition])
+    found = swap.blocked(snapshot(parts, pods=[pod("old", owner=WEB)]), SURGE, ["n1"])
+    assert found is not None
+    assert ("quota" in found.remedy) is quota
+
+
+@pytest.mark.parametrize(
     ("replicas", "lowered", "prior"),
     [
         pytest.param(1, False, None, id="as before"),

@@ -175,7 +175,8 @@ y="{{ (100 - height)|round(1) }}%" height="{{ height }}%"><title>{{ ready|counte
 <section class="look advice" aria-labelledby="advice"><h2 id="advice">{{ report|advised }}\
 {% if advice|length > 1 %}, one of these{% endif %}</h2><ol>
 {% for one in advice %}<li>{% for step in one.changes %}{% if not loop.first %}and: {% endif %}{{ step.text }}\
-{% if step.command %}<code>{{ step.command }}</code>{% endif %} {% endfor %}{{ one|unplaced }}</li>
+{% if step.command %}<code>{{ step.command }}</code>{% endif %}\
+{% if step.back %}, and afterwards <code>{{ step.back }}</code>{% endif %} {% endfor %}{{ one|unplaced }}</li>
 {% endfor %}
 </ol><p class="soft">Each was planned again and found to work; none of its changes can be left out.</p></section>
 {% endmacro %}

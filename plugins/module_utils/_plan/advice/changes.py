@@ -44,8 +44,9 @@ Made: t.TypeAlias = "t.Callable[[Situation], Situation]"
 class Change:
     """One change: ``code`` is what is done, to the object of ``kind``, ``namespace`` and ``name`` (empty: to the call).
 
-    ``command`` does it, or is the argument that does; empty where there is no such line. ``number`` tells equal changes
-    apart, which are made one after the other.
+    ``command`` does it, or is the argument that does; empty where there is no such line. ``back`` takes it back after
+    the maintenance, empty where nothing is left. ``number`` tells equal changes apart, which are made one after the
+    other.
     """
 
     code: str
@@ -56,6 +57,7 @@ class Change:
     namespace: str = ""
     name: str = ""
     number: int = 1
+    back: str = ""
 
     @property
     def key(self) -> tuple[str, str, str, str, int]:
@@ -64,12 +66,12 @@ class Change:
 
     def to_dict(self) -> dict[str, str]:
         """As modules return it."""
-        return {key: getattr(self, key) for key in ("code", "kind", "namespace", "name", "text", "command")}
+        return {key: getattr(self, key) for key in ("code", "kind", "namespace", "name", "text", "command", "back")}
 
     @classmethod
-    def of(cls, code: str, ref: objects.Ref, text: str, command: str, made: Made) -> Change:
+    def of(cls, code: str, ref: objects.Ref, text: str, command: str, made: Made, back: str = "") -> Change:
         """To this object."""
-        return cls(code, text, command, made, ref.kind, ref.namespace, ref.name)
+        return cls(code, text, command, made, ref.kind, ref.namespace, ref.name, back=back)
 
 
 # -- budgets -----------------------------------------------------------------------------------------------------
@@ -83,7 +85,9 @@ def delete_budget(budget: objects.Budget, other: objects.Budget) -> Change:
         return replace(now, snapshot=replace(now.snapshot, budgets=rest))
 
     text = f"Delete {budget.ref}, or narrow its selector: {other.ref} selects the same pods."
-    return Change.of("delete_budget", budget.ref, text, f"kubectl delete pdb {budget.name} {_in(budget)}", made)
+    what = f"pdb {budget.name} {_in(budget)}"
+    command = f"kubectl get {what} -o yaml > {budget.name}.yaml && kubectl delete {what}"
+    return Change.of("delete_budget", budget.ref, text, command, made, f"kubectl apply -f {budget.name}.yaml")
 
 
 def relax_budget(snapshot: snapshots.Snapshot, budget: objects.Budget) -> Change:
@@ -115,8 +119,10 @@ def relax_budget(snapshot: snapshots.Snapshot, budget: objects.Budget) -> Change
     shown = " and ".join(f"{key}: {'none' if value is None else value}" for key, value in rule.items())
     patch = json.dumps({"spec": rule}, separators=(",", ":"))
     text = f"Let {budget.ref} allow one disruption ({shown})."
-    command = f"kubectl patch pdb {budget.name} {_in(budget)} --type=merge -p '{patch}'"
-    return Change.of("relax_budget", budget.ref, text, command, made)
+    patching = f"kubectl patch pdb {budget.name} {_in(budget)} --type=merge -p"
+    before = {"maxUnavailable": budget.max_unavailable, "minAvailable": budget.min_available}
+    back = json.dumps({"spec": before}, separators=(",", ":"))
+    return Change.of("relax_budget", budget.ref, text, f"{patching} '{patch}'", made, f"{patching} '{back}'")
 
 
 def _with_status(budget: objects.Budget, healthy: int, expected: int) -> objects.Budget:
@@ -153,8 +159,8 @@ def allow_interruption(snapshot: snapshots.Snapshot, plan: pod_plan.PodPlan) -> 
         return replace(now, snapshot=replace(seen, workloads=workloads))
 
     text = f"Allow that {ref} is interrupted: it is down until its pod serves again."
-    command = f"kubectl annotate {_resource(ref)} {ref.name} -n {ref.namespace} {names.ALLOW_INTERRUPTION}=true"
-    return Change.of("allow_interruption", ref, text, command, made)
+    annotate = f"kubectl annotate {_resource(ref)} {ref.name} -n {ref.namespace} {names.ALLOW_INTERRUPTION}"
+    return Change.of("allow_interruption", ref, text, f"{annotate}=true", made, f"{annotate}-")
 
 
 def add_replica(now: Situation, plan: pod_plan.PodPlan) -> Change | None:
@@ -189,12 +195,16 @@ def add_replica(now: Situation, plan: pod_plan.PodPlan) -> Change | None:
         return replace(now, snapshot=more)
 
     text = f"Give {workload.ref} {wanted} replicas: there is room for one more on {found.target}."
-    command = f"kubectl scale {_resource(workload.ref)} {workload.name} {_in(workload)} --replicas={wanted}"
+    scale = f"kubectl scale {_resource(workload.ref)} {workload.name} {_in(workload)} --replicas="
+    command, back = f"{scale}{wanted}", f"{scale}{workload.replicas}"
     if scaler:
         text = f"Raise the minimum of {scaler.ref} to {wanted}: there is room for one more pod on {found.target}."
-        patch = json.dumps({"spec": {"minReplicas": wanted}}, separators=(",", ":"))
-        command = f"kubectl patch hpa {scaler.name} {_in(scaler)} --type=merge -p '{patch}'"
-    return replace(Change.of("add_replica", workload.ref, text, command, made), number=wanted)
+        command, back = (
+            f"kubectl patch hpa {scaler.name} {_in(scaler)} --type=merge -p "
+            f"'{json.dumps({'spec': {'minReplicas': number}}, separators=(',', ':'))}'"
+            for number in (wanted, scaler.minimum)
+        )
+    return replace(Change.of("add_replica", workload.ref, text, command, made, back), number=wanted)
 
 
 def _with_one_more(workload: objects.Workload) -> objects.Workload:
@@ -278,7 +288,7 @@ def uncordon(node: objects.Node) -> Change:
         return replace(now, snapshot=replace(now.snapshot, nodes={**now.snapshot.nodes, node.name: back}))
 
     text = f"Uncordon {node.ref}, if nobody needs it out of service any more."
-    return Change.of("uncordon", node.ref, text, f"kubectl uncordon {node.name}", made)
+    return Change.of("uncordon", node.ref, text, f"kubectl uncordon {node.name}", made, f"kubectl cordon {node.name}")
 
 
 # -- the call ----------------------------------------------------------------------------------------------------

@@ -225,6 +225,5 @@ def _misconfigured(snapshot: snapshots.Snapshot, pod: objects.Pod, budget: objec
     if scaler and workload and workload.replicas <= scaler.minimum:
         message += f" {scaler.ref} is at its minimum of {scaler.minimum}."
     add = "add a replica (minReplicas of the autoscaler)" if scaler else "add a replica"
-    swap = f"swap the pods of a Deployment with {option.options(swap_blocked=True)}"
-    remedy = f"Relax the budget (maxUnavailable: 1), {add}, or {swap}."
+    remedy = f"Relax the budget (maxUnavailable: 1), or {add}."
     return Verdict("misconfigured", message, remedy, budget.ref, lasting=True)

@@ -46,6 +46,9 @@ def findings(
         one = found.get(plan.pod.uid)
         if one is None or plan.pod.uid in told or (one.fits is not False and not one.victims):
             continue
+        if plan.code in HERE and one.fits is False:
+            # That it is down until the node is back is said of its volume or device already.
+            continue
         subject = str(plan.workload or plan.pod.ref)
         stuck = bool(waves) and plan.route == "swap" and plan.interruption != "allowed"
         code = "preempts" if one.victims else "no_room" if stuck else "fits_nowhere"
@@ -123,6 +126,8 @@ def _finding(
     return reasons.Finding("fits_nowhere", message, _remedy(one), "warning", subject, nodes)
 
 
+HERE = frozenset({"local_volume", "no_free_device"})
+"""Codes of pods of which it is known that only their node has what they need."""
 RULES = 5
 """How many rules of a pod are named."""
 

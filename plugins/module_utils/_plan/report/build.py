@@ -164,7 +164,7 @@ def _findings(calls: t.Sequence[read.Call]) -> tuple[model.Finding, ...]:
 def _advice(calls: t.Sequence[read.Call]) -> tuple[model.Advice, ...]:
     """What the last plan advised: it is made of the cluster as it is now."""
     last = next((call for call in reversed(calls) if call.feasible is not None), None)
-    keys = ("code", "kind", "namespace", "name", "text", "command")
+    keys = ("code", "kind", "namespace", "name", "text", "command", "back")
     found = []
     for raw in last.advice if last else ():
         steps = tuple(model.Step(*read.texts(step, *keys)) for step in read.mappings(raw.get("changes")))

@@ -285,7 +285,7 @@ class Finding(reasons.Reason):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One change of an advice; ``command`` makes it, empty where there is no such line."""
+    """One change of an advice; ``command`` makes it and ``back`` takes it back, empty where there is no such line."""
 
     code: str
     kind: str
@@ -293,6 +293,7 @@ class Step:
     name: str
     text: str
     command: str
+    back: str = ""
 
 
 @dataclass(frozen=True, slots=True)

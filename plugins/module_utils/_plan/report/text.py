@@ -410,6 +410,7 @@ def _advice(report: model.Report) -> list[str]:
         for step in one.changes:
             lines += textwrap.wrap(step.text, WIDTH, initial_indent=start, subsequent_indent=" " * 6)
             lines += [f"        {step.command}"] if step.command else []
+            lines += [f"        afterwards: {step.back}"] if step.back else []
             start = "      and: "
         lines += [f"      {left}" for left in [unplaced(one)] if left]
     return lines

@@ -30,6 +30,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rou
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import protect
 
+SWAP = f"set {option.options(swap_blocked=True)}"
 JOB_FINALIZER = "batch.kubernetes.io/job-tracking"
 
 
@@ -395,6 +396,9 @@ def _several(case: cases.Case) -> pod_plan.PodPlan | None:
     if refusal is None and case.choices.swap_blocked:
         why = f"{plan.reason} With swap_blocked a new pod serves before it is deleted."
         return case.to("swap", "swap_blocked", why)
+    if refusal is None and plan.code == "budget_allows_nothing":
+        remedy = f"{plan.remedy} Or swap its pods, of which a new one then serves first: {SWAP}."
+        return replace(plan, remedy=remedy)
     if refusal is None or plan.code == "operator_budget":
         return plan
     return replace(plan, reason=f"{plan.reason} A swap is not possible: {refusal.message}")

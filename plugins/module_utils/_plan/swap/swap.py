@@ -224,7 +224,11 @@ def blocked(
     if workload.replicas < surge.target:
         return _reverted(workload, surge)
     if rejected := unready.rejected(snapshot, workload):
-        remedy = f"Make room for one more pod (quota, LimitRange, admission), or {protect.ACCEPT}."
+        denied = "admission webhook" in rejected or "ValidatingAdmissionPolicy" in rejected
+        need = (
+            "Let that admission rule admit one more pod" if denied else "Make room for one more pod (quota, LimitRange)"
+        )
+        remedy = f"{need}, or {protect.ACCEPT}."
         return reasons.Reason("surge_refused", f"{rejected[0].upper()}{rejected[1:]}.", remedy)
     newcomers = [p for p in active(snapshot, surge) if p.uid not in surge.leaving and p.created >= surge.created]
     for pod in newcomers:
