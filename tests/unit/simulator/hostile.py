@@ -338,6 +338,15 @@ TENANTS: t.Mapping[str, Raw] = {
             "maxReplicas": number(),
         },
     },
+    "Service": {
+        "metadata": META,
+        "spec": {
+            "selector": {"app": label("t-web"), "role": label("leader")},
+            "type": choice("ClusterIP", "NodePort", "LoadBalancer"),
+            "internalTrafficPolicy": choice("Cluster", "Local"),
+            "externalTrafficPolicy": choice("Cluster", "Local"),
+        },
+    },
     "EndpointSlice": {
         "metadata": {**META, "labels": {"kubernetes.io/service-name": label("t-web")}},
         "addressType": choice("IPv4", "IPv6", "FQDN"),
@@ -539,6 +548,7 @@ KUBELETS: t.Mapping[str, Raw] = {
         "status": {
             "phase": choice("Running", "Pending", "Failed", "Unknown", "Succeeded"),
             "message": text("why"),
+            "startTime": time(),
             "conditions": [CONDITION],
             "podIP": text("10.1.0.1"),
             "nominatedNodeName": text("n1"),

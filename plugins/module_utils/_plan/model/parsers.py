@@ -76,6 +76,9 @@ def _as_it_is(shape: decoding.Shape, raw: objects.Raw) -> objects.Raw:
     return decoding.readable(lambda raw: decoding.fitting(raw, shape), raw)
 
 
+service = functools.partial(_as_it_is, shapes.SERVICE)
+
+
 def _of_shape(shape: decoding.Shape, raw: objects.Raw) -> objects.Raw | None:
     """The object as it is, ``None`` if it is of another shape."""
     return raw if decoding.fits(raw, shape) else None

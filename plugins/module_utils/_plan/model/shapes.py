@@ -132,6 +132,7 @@ ENDPOINT_SLICE: decoding.Shape = {
     "addressType": str,
     "endpoints": [{"addresses": [str], "conditions": dict, "targetRef": {"uid": str}}],
 }
+SERVICE: decoding.Shape = {"spec": {"selector": TEXTS, "type": str}}
 RAW: t.Mapping[str, dict[str, decoding.Shape]] = {
     "daemon_sets": WORKLOAD,
     "claims": {"spec": {**_MODES, "resources": _RESOURCES, "volumeName": str, "selector": SELECTOR}},

@@ -12,6 +12,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     names,
     node_records,
     objects,
+    parsers,
     phases,
     scopes,
 )
@@ -56,7 +57,7 @@ def let_balancers_settle(ctx: context.Context, records: t.Mapping[str, node_reco
 def _has_balancers(ctx: context.Context) -> bool:
     """Whether a Service has an external load balancer; if Services may not be listed, one may."""
     try:
-        found = ctx.cluster.items(kinds.SERVICES, patience=act.PATIENCE).items
+        found = ctx.cluster.items(kinds.SERVICES, patience=act.PATIENCE, keep=parsers.service).items
     except errors.Forbidden:
         return True
     return any((service.get("spec") or {}).get("type") == "LoadBalancer" for service in found)

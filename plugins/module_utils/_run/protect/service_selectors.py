@@ -12,7 +12,7 @@ import contextlib
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import lookups, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import lookups, parsers, snapshots
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records, swap
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context
 
@@ -34,7 +34,9 @@ class ServiceSelectors(dict[lookups.Place, t.Mapping[str, str]]):
         if namespace not in self._read and swap.relabelled(snapshot, surge):
             # Who may not read them waits for all.
             with contextlib.suppress(errors.Forbidden):
-                found = self._ctx.cluster.items(kinds.SERVICES, namespace=namespace, patience=act.PATIENCE).items
+                found = self._ctx.cluster.items(
+                    kinds.SERVICES, namespace=namespace, patience=act.PATIENCE, keep=parsers.service
+                ).items
                 self.update({(namespace, one["metadata"]["name"]): one["spec"].get("selector") or {} for one in found})
             self._read.add(namespace)
         return self
