@@ -140,7 +140,8 @@ class CallbackModule(Default):
         troubled = [host for host, counts in hosts.items() if counts["failures"] or counts["unreachable"]]
         # The summary of our own playbooks says how they ended.
         listed = dict.fromkeys(hosts if self._theirs else troubled)
-        if listed or stats.custom or (context.CLIARGS.get("check") and self.get_option("check_mode_markers")):
+        custom = stats.custom and self.get_option("show_custom_stats")
+        if listed or custom or (context.CLIARGS.get("check") and self.get_option("check_mode_markers")):
             shown = types.SimpleNamespace(processed=listed, summarize=stats.summarize, custom=stats.custom)
             super().v2_playbook_on_stats(shown)
 

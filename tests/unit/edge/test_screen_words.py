@@ -95,9 +95,9 @@ def test_bars_are_in_line_clipped_and_counted() -> None:
     foot = bars.Bars(blocks=False)
     for number in range(10):
         foot.see(told("1 of 2 pods left, 1 ending", node=f"node-{number * 5}"), 0.0)
-    lines = foot.lines(75.0, 60)
+    lines = foot.lines(75.0, 75)
     assert len(lines) == bars.SHOWN + 1
-    assert lines[0] == "node-0   ##########----------  1 of 2 pods gone  1 min 15 s "
+    assert lines[0] == "node-0   #####-----  1 of 2 pods gone  1 min 15 s  1 ending"
     assert lines[-1] == "and 2 more"
     foot.see(told("drained", "drained", "drained", "node-0"), 80.0)
     assert foot.lines(80.0, 60)[0].startswith("node-5 ")
@@ -112,6 +112,22 @@ def test_what_has_no_number_waits_without_a_bar() -> None:
     assert foot.see(told("1 of 2 pods left, 1 ending"), 5.0)
     assert foot.lines(6.0, 100) == [f"n1  {'█' * 10}{'░' * 10}  1 of 2 pods gone  1 s  1 ending"]
     assert not foot.see(told("cordoned", "cordoned"), 7.0)
+
+
+@pytest.mark.parametrize(
+    ("width", "line"),
+    [
+        (100, f"n1  {'█' * 10}{'░' * 10}  1 of 2 pods gone  1 s of about 30 s  budget web allows none"),
+        (99, f"n1  {'█' * 5}{'░' * 5}  1 of 2 pods gone  1 s  budget web allows none"),
+        (60, "n1  1 of 2 pods gone  1 s  budget web allows none"),
+        (40, "n1  1 of 2 pods gone  1 s  budget web al"),
+    ],
+)
+def test_in_few_columns_what_is_waited_for_comes_first(width: int, line: str) -> None:
+    foot = bars.Bars()
+    foot.forecasts["n1"] = 30.0
+    foot.see(told("1 of 2 pods left; budget web allows none"), 5.0)
+    assert foot.lines(6.0, width) == [line]
 
 
 AT = "2026-11-21T10:30:48.123Z"

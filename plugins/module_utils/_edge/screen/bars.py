@@ -18,6 +18,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import text
 
 CELLS = 20
+WIDE, NARROW = 100, 70
+"""Columns below which a bar is half as long and without its forecast, and below which only its words are shown: what is
+waited for is worth more."""
 SHOWN = 8
 """So many bars at a time; the others are counted."""
 OVER = frozenset({"drained", "parked", "out", "back", "gone", "returning"})
@@ -44,11 +47,13 @@ class Bar:
         """The bar as one line of at most ``width`` columns."""
         full, empty = ("█", "░") if blocks else ("#", "-")
         share = min(1.0, self.done / self.total) if self.total else 0.0
-        cells = int(share * CELLS)
+        most = CELLS if width >= WIDE else CELLS // 2 if width >= NARROW else 0
+        cells = int(share * most)
         took = text.duration(round(now - self.began)) if now - self.began >= 10 else f"{now - self.began:.0f} s"
-        of = f" of about {text.duration(round(self.forecast))}" if self.forecast else ""
+        shows = self.forecast and (width >= WIDE or not self.says)
+        of = f" of about {text.duration(round(self.forecast or 0.0))}" if shows else ""
         words = "  ".join(word for word in (self.counts, f"{took}{of}", self.says) if word)
-        drawn = f"{full * cells}{empty * (CELLS - cells)}  " if self.total or self.counts else ""
+        drawn = f"{full * cells}{empty * (most - cells)}  " if most and (self.total or self.counts) else ""
         return clipped(f"{self.name:<{names}}  {drawn}{words}", width)
 
 
