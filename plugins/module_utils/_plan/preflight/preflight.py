@@ -26,6 +26,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import (
     admitting,
     gang_findings,
+    members,
     neighbours,
     stayers,
 )
@@ -75,6 +76,7 @@ def findings(
         *gang_findings.findings(snapshot, plans, asked.waves),
         *eviction_requests.findings(snapshot, plans),
         *stayers.findings(snapshot, plans),
+        *members.findings(snapshot, plans),
         *admitting.findings(snapshot, plans, asked.waves),
         *surge_room.findings(snapshot, plans, asked.waves, asked.terminating),
     ]

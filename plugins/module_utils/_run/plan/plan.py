@@ -30,6 +30,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import findings as placement
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import forecast
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import (
+    members,
     neighbours,
     node_order,
     permissions,
@@ -345,11 +346,12 @@ def _webhooks(ctx: context.Context, snapshot: snapshots.Snapshot) -> tuple[snaps
 def _serving(
     ctx: context.Context, snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan]
 ) -> snapshots.Snapshot:
-    """EndpointSlices, before a run begins, of pods that stay and may serve, and of webhooks.
+    """EndpointSlices, before a run begins: of pods that stay and may serve, of webhooks, of numbered members.
 
     A missing right is found with the others.
     """
     spaces = {pod.namespace for pod in stayers.might_serve(plans)} | {hook.service[0] for hook in snapshot.webhooks}
+    spaces |= {plan.pod.namespace for plan in members.might_be_alone(plans)}
     if not spaces or (ctx.run and ctx.run.nonce):
         return snapshot
     scope = scopes.Scope((), tuple(sorted(spaces))) if len(snapshot.nodes) > scopes.LARGE else None

@@ -1,0 +1,56 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Services that one pod of several alone stands behind, as those of single brokers or announced addresses.
+
+Such a pod is evicted while the others serve, but not for these Services: nothing else has what they select.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    lookups,
+    objects,
+    parsers,
+    pod_plan,
+    reasons,
+    snapshots,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import readiness
+
+SHOWN = 5
+
+
+def might_be_alone(plans: t.Iterable[pod_plan.PodPlan]) -> list[pod_plan.PodPlan]:
+    """Those of numbered members that leave while others serve."""
+    moved = (plan for plan in plans if plan.route in ("evict", "job") and plan.code in readiness.OF_SEVERAL)
+    return [plan for plan in moved if plan.pod.ready and plan.pod.owner and plan.pod.owner.kind == "StatefulSet"]
+
+
+def findings(snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan]) -> list[reasons.Finding]:
+    """One for each workload with pods that leave, and that Services have for themselves."""
+    groups: dict[str, list[tuple[objects.Pod, list[str]]]] = {}
+    for plan in might_be_alone(plans):
+        if services := _alone_behind(snapshot, plan.pod):
+            groups.setdefault(str(plan.workload or plan.pod.owner), []).append((plan.pod, services))
+    return [_finding(subject, group) for subject, group in groups.items()]
+
+
+def _alone_behind(snapshot: snapshots.Snapshot, pod: objects.Pod) -> list[str]:
+    """The Services with a cluster IP of which the pod is the only ready endpoint."""
+    pieces = (piece for piece in snapshot.slices_with(pod.uid) if parsers.HEADLESS not in piece["metadata"]["labels"])
+    places = dict.fromkeys(place for piece in pieces for place in lookups.service_of(piece))
+    return [f"{namespace}/{name}" for namespace, name in places if snapshot.endpoints((namespace, name)) == {pod.uid}]
+
+
+def _finding(subject: str, group: t.Sequence[tuple[objects.Pod, list[str]]]) -> reasons.Finding:
+    services = list(dict.fromkeys(name for _pod, names in group for name in names))
+    shown = ", ".join(services[:SHOWN]) + (f" and {len(services) - SHOWN} more" if len(services) > SHOWN else "")
+    message = (
+        f"Only one pod of {subject} is behind each of the Services {shown}: dark for their clients while it moves."
+    )
+    remedy = "Nothing to do where clients change to another member by themselves. The report will name these Services."
+    nodes = tuple(dict.fromkeys(pod.node for pod, _names in group))
+    return reasons.Finding("member_services", message, remedy, "warning", subject, nodes)
