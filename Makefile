@@ -156,11 +156,14 @@ explore: $(READY) ## faults at every request and random interleavings, in a simu
 mutants: $(READY) ## how many random mutants of _plan and _run the unit tests notice; SAMPLE, SEED, WING=_run/drain
 	@SAMPLE='$(SAMPLE)' SEED='$(SEED)' WING='$(WING)' python -m nox --session mutants
 
-chaos: $(READY) ## random faults in its own labs; SECONDS, SEED, LABS, TRACKS, OUTAGE; ONLY=SCENE/BACKEND/FAULT/AT runs one again
-	@PYTHONPATH='$(PYTHONPATH):$(CURDIR)/tests:$(CURDIR)/tests/e2e:$(CURDIR)/roles/lab/files' python -m chaos \
-	  --lab-name='$(if $(filter lab,$(LAB_NAME)),chaos,$(LAB_NAME))' --labs='$(if $(filter file,$(origin LABS)),1,$(LABS))' \
-	  --tracks='$(TRACKS)' --seconds='$(SECONDS)' --seed='$(SEED)' --only='$(ONLY)' --outage='$(OUTAGE)' \
-	  --backends='$(BACKENDS)' --scenes='$(SCENES)' --faults='$(FAULTS)'
+CHAOS_NAME := $(if $(filter lab,$(LAB_NAME)),chaos,$(LAB_NAME))
+CHAOS_OF_ALL := --lab-name='$(CHAOS_NAME)' --seconds='$(SECONDS)' --seed='$(SEED)' --only='$(ONLY)'
+CHAOS_ON_REAL_NODES := chaos.real $(CHAOS_OF_ALL)
+CHAOS := chaos $(CHAOS_OF_ALL) --labs='$(if $(filter file,$(origin LABS)),1,$(LABS))' --tracks='$(TRACKS)' \
+  --outage='$(OUTAGE)' --backends='$(BACKENDS)' --scenes='$(SCENES)' --faults='$(FAULTS)'
+chaos: $(READY) ## random faults in its own labs; SECONDS, SEED, LABS, TRACKS, OUTAGE, KIND=real; ONLY=... runs one again
+	@PYTHONPATH='$(PYTHONPATH):$(CURDIR)/tests:$(CURDIR)/tests/e2e:$(CURDIR)/roles/lab/files' \
+	  python -m $(if $(filter real,$(KIND)),$(CHAOS_ON_REAL_NODES),$(CHAOS))
 
 bench: $(READY) ## speed compared with kubectl drain and kubernetes.core.k8s_drain
 	@python bench/run.py
