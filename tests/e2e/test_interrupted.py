@@ -28,6 +28,7 @@ EACH = [
     ("drain", "SIGINT"),
     ("between", "SIGHUP"),
 ]
+SCREEN = {"ANSIBLE_STDOUT_CALLBACK": "kubeops.node_maintenance.maintenance"}
 WAITED = "waiting"
 """What an event says that tells of a wait for the lock of another."""
 
@@ -59,7 +60,7 @@ def reached(place: str, running: Running, arena: Arena, here: str) -> Callable[[
 def test_the_same_command_goes_on_at_once(arena: Arena, play: Player, watching: Watch, place: str, way: str) -> None:
     here, _there = arena.nodes(2)
     slow = arena.deployment("slow", 2, on=here, start="8s", budget={"maxUnavailable": 1})
-    asked: dict[str, Any] = {"maintain_nodes": [here]}
+    asked: dict[str, Any] = {"maintain_nodes": [here], "env": SCREEN if way == "Ctrl-C" else {}}
     if place == "tasks":
         work = play.tasks({"name": "Work on it", "ansible.builtin.command": "sleep 60"})
         asked |= {"maintain_tasks": work, "inventory": play.hosts([here])}
@@ -82,6 +83,7 @@ def test_the_same_command_goes_on_at_once(arena: Arena, play: Player, watching: 
             again = {"maintain_tasks": play.tasks({"ansible.builtin.command": "true"}), "maintain_run": run_id}
         run = play("maintain", **{**asked, **again})
         assert run.ok, run.text
+        assert ("PLAY RECAP" in run.text) is (way != "Ctrl-C"), "a summary of ours says how it ended"
         waits = [event for answer in run.of("node_cordon") for event in answer["timeline"] if event["what"] == WAITED]
         assert bool(waits) is (place == "lock"), "nobody waits for a run that has let go"
         arena.settle()
