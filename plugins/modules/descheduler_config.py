@@ -99,6 +99,14 @@ options:
     description:
       - The key in it. The default depends on O(flavor).
     type: str
+  validate:
+    description:
+      - What comes of errors in the configuration. V(strict) writes nothing. V(warn) makes them warnings, for plugins
+        and keys of another build that the rules of Koordinator and sigs.k8s.io/descheduler do not know; O(verify) and
+        O(rollback) then find out whether it runs. A text that is no YAML, or of another kind, is an error in any case.
+    type: str
+    choices: [strict, warn]
+    default: strict
   restart:
     description:
       - V(rollout) changes the pod template's annotation, as C(kubectl rollout restart) does. With the settings of

@@ -39,14 +39,26 @@ def schema_of(option: str, flavor: check.Flavor, version: str) -> schemas.Schema
         raise errors.BadOption(option, version, f"one of {', '.join(check.VERSIONS[flavor])}") from None
 
 
-def checked(given: t.Any, schema: schemas.Schema) -> tuple[t.Any, tuple[rules.Fault, ...]]:
-    """A configuration, given as keys and values or as YAML text, as plain data, and what is wrong with it."""
+MISREAD = frozenset({"not_yaml", "duplicate_key", "wrong_document"})
+"""Errors that are no question of a build: such a text is not what its author takes it for."""
+Validate = t.Literal["strict", "warn"]
+
+
+def checked(
+    given: t.Any, schema: schemas.Schema, validate: Validate = "strict"
+) -> tuple[t.Any, tuple[rules.Fault, ...]]:
+    """A configuration, given as keys and values or as YAML text, as plain data, and what is wrong with it.
+
+    With ``warn`` errors are warnings, as plugins of another build may take what ours do not know; not ``MISREAD``.
+    """
     if isinstance(given, str):
         config, faults = yaml_text.read(given, schema)
     else:
         config, faults = specs.plain(given), ()
     if config is not None or not faults:
         faults = (*faults, *check.check(config, schema))
+    if validate == "warn" and isinstance(config, dict):
+        faults = tuple(one if one.code in MISREAD else dataclasses.replace(one, severity="warning") for one in faults)
     return config, faults
 
 
@@ -69,6 +81,8 @@ def unpacked(option: str, given: t.Any, schema: schemas.Schema, key: str) -> Man
     if faults:
         raise errors.BadOption(option, "the ConfigMap", f"one manifest alone. {faults[0].sentence}".rstrip("."))
     data, meta = raw.get("data") or {}, raw.get("metadata") or {}
+    if strange := raw.keys() - {"apiVersion", "kind", "metadata", "data", "binaryData", "immutable"}:
+        raise errors.BadOption(option, "the ConfigMap", f"one without {', '.join(sorted(strange))}")
     found = next(iter(data)) if len(data) == 1 else key
     if not isinstance(data.get(found), str):
         raise errors.BadOption(option, "the ConfigMap", f"one with the key {key}, or with one key; it has {list(data)}")
@@ -89,7 +103,7 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
     missing = given is None or given == ""
     if missing and params["state"] in _NEEDS_CONFIG:
         raise errors.BadOption("config", given, f"a {schema.kind}, as keys and values or as its YAML text")
-    config, faults = (None, ()) if missing else checked(given, schema)
+    config, faults = (None, ()) if missing else checked(given, schema, params["validate"])
     desired = None
     if isinstance(config, dict):
         text = given if isinstance(given, str) else yaml_text.write(config)
@@ -104,7 +118,7 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
         faults=faults,
         version=params["version"] or "",
         write=yaml_text.write,
-        judge=lambda other: () if missing else checked(given, other)[1],
+        judge=lambda other: () if missing else checked(given, other, params["validate"])[1],
         restart=params["restart"],
         verify=params["verify"],
         rollback=params["rollback"],
@@ -157,6 +171,7 @@ SPEC = DeschedulerSpec(
         "deployment": {"type": "str"},
         "config_map": {"type": "str"},
         "key": {"type": "str", "no_log": False},
+        "validate": {"type": "str", "choices": ["strict", "warn"], "default": "strict"},
         "restart": {"type": "str", "choices": ["rollout", "scale", "none"], "default": "rollout"},
         "verify": {"type": "bool", "default": True},
         "rollback": {"type": "bool", "default": True},

@@ -53,7 +53,8 @@ def _check(name: str, found: t.Mapping[str, t.Any]) -> None:
     flavor = t.cast("check.Flavor", found.get("flavor", "koordinator"))
     schema = descheduler.schema_of(name, flavor, str(found.get("version", "")))
     key = str(found.get("key") or places.PLACES[flavor].key)
-    _config, faults = descheduler.checked(descheduler.unpacked(name, found["config"], schema, key).config, schema)
+    given = descheduler.unpacked(name, found["config"], schema, key).config
+    _config, faults = descheduler.checked(given, schema, found.get("validate", "strict"))
     wrong = " ".join(f"{fault.path or 'it'}: {fault.sentence}" for fault in check.errors(faults))
     if wrong:
         raise errors.BadOption(name, "the configuration", f"a valid {schema.kind}. {wrong}".rstrip("."))

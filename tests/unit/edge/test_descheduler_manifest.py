@@ -87,6 +87,24 @@ def test_a_config_map_that_does_not_say_which_is_an_error(config: t.Any) -> None
         prepared(config)
 
 
+def test_plugins_that_nobody_knows_may_be_warned_of_only() -> None:
+    own = CONFIG.replace("RemovePodsViolatingNodeTaints", "MyCompanyPlugin").replace("excludedTaints", "mine")
+    strict, lenient = prepared(own), prepared(own, validate="warn")
+    assert {fault.severity for fault in strict.faults} >= {"error"}
+    assert {fault.severity for fault in lenient.faults} == {"warning"}
+    assert (lenient.invalid, lenient.hopeless) == (None, False)
+    assert {one.code for one in lenient.faults} == {one.code for one in strict.faults}
+    for text in ("a: [", CONFIG.replace("kind: DeschedulerConfiguration", "kind: DeschedulerPolicy"), "no mapping"):
+        assert prepared(text, validate="warn").invalid
+    given = {"maintain_nodes": "n1", "maintain_descheduler": {"config": own, "validate": "warn"}}
+    assert inputs.read(given, "plan")["errors"] == []
+
+
+def test_a_manifest_with_keys_of_the_configuration_beside_it_is_an_error() -> None:
+    with pytest.raises(BadOption, match="dryRun"):
+        prepared({**manifest({KEY: CONFIG}), "dryRun": True})
+
+
 def test_a_path_is_told_how_to_be_read() -> None:
     result = run_call(SPEC, {**DEFAULTS, "state": "validated", "config": "/etc/koord-descheduler.yaml"}, Call())
     assert "lookup('ansible.builtin.file', …)" in result["msg"]
