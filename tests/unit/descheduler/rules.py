@@ -36,6 +36,8 @@ RULES: t.Mapping[str, str] = {
     "never_matches": "An entry of a list can match nothing.",
     "refused_workloads": "The limits exclude every pod of workloads of a certain size.",
     "left_out": "Pods of this cluster are never moved, with their number by cause.",
+    "several_controllers": "Several profiles have a MigrationController, and each works on every job.",
+    "several_deschedulers": "Another descheduler is at work beside this one.",
     "not_enabled": "A plugin is configured but not enabled.",
     "runs_once": "The plugins run once instead of periodically.",
     "unfiltered": "Nothing keeps the descheduler from evicting protected pods.",

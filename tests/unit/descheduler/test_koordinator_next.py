@@ -134,3 +134,11 @@ def test_a_namespace_selector_without_labels_is_not_read() -> None:
     selector = {"matchExpressions": [{"key": "a", "operator": "Exists"}]}
     (said,) = found(by_default({"namespaceLabelSelector": selector}), "1.8.0")
     assert (said.code, said.severity) == ("never_read", "warning")
+
+
+def test_several_migration_controllers_all_work_until_1_8_0_refuses_them() -> None:
+    two = {"profiles": [{"name": name, "pluginConfig": []} for name in ("a", "b")]}
+    (warned,) = [fault for fault in found(two) if fault.code == "several_controllers"]
+    assert (warned.severity, warned.path) == ("warning", "profiles[1].plugins.evict")
+    assert errors(found(two)) == ()
+    assert [fault.code for fault in errors(found(two, "1.8.0"))] == ["known_crash"]

@@ -61,8 +61,12 @@ def test_a_lease_outlasts_its_renewal_and_that_its_retries(times: Raw, expected:
     ("changes", "version", "expected"),
     [
         ({"profiles[0].name": GONE}, "1.7.0", []),
-        ({"profiles[0].name": GONE, "profiles[1]": {"name": "b"}}, "1.7.0", [("name", "refuses")]),
-        ({"profiles[1]": {"name": "b"}}, "1.7.0", []),
+        (
+            {"profiles[0].name": GONE, "profiles[1]": {"name": "b"}},
+            "1.7.0",
+            [("evict", "warning"), ("name", "refuses")],
+        ),
+        ({"profiles[1]": {"name": "b"}}, "1.7.0", [("evict", "warning")]),
         ({"profiles[1]": {"name": "b"}}, "1.8.0", [("evict", "refuses")]),
         ({"profiles[1]": {"name": "b"}, "profiles[2]": {"name": "c"}}, "1.8.0", [("evict", "refuses")] * 2),
         (

@@ -94,8 +94,17 @@ def _interval(config: profiles.Raw, parsed: tuple[profiles.Profile, ...]) -> rul
 
 
 def _controllers(parsed: tuple[profiles.Profile, ...], schema: schemas.Schema) -> rules.Faults:
-    """Since 1.8.0 controller names must be unique, and every MigrationController has the same name."""
+    """Since 1.8.0 controller names must be unique, and every MigrationController has the same name.
+
+    Before, all of them run.
+    """
     movers = [profile.path for profile in parsed if "MigrationController" in profile.plugins]
+    if len(movers) > 1 and not schema.knows("1.8.0"):
+        message = (
+            f"{' and '.join(movers)} each have a MigrationController: each works on every job, and each can refuse it."
+        )
+        remedy = "Put all plugins into one profile, or let DefaultEvictor evict and filter in the others."
+        yield rules.warning("several_controllers", message, remedy, f"{movers[1]}.plugins.evict")
     for path in movers[1:] if schema.knows("1.8.0") else ():
         message = f"In version {schema.version} only one profile can have MigrationController; {movers[0]} has it."
         remedy = "Put all plugins into one profile, or let DefaultEvictor evict and filter in the others."

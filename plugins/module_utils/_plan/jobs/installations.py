@@ -14,7 +14,7 @@ import posixpath
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import places
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import places, rules
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import decoding, objects, reasons
 
 DESCHEDULER = "koord-descheduler"
@@ -129,6 +129,17 @@ def several(found: t.Sequence[Installation]) -> reasons.Finding:
         "blocker",
         f"Deployment {found[0].name}",
     )
+
+
+def beside(deployments: t.Iterable[objects.Raw], place: places.Place) -> list[rules.Fault]:
+    """That another koord-descheduler is at work beside the one in this place."""
+    found = [one for one in installations(deployments, ANYWHERE) if one.ready]
+    mine = f"{place.namespace}/{place.deployment}"
+    others = [one.name for one in found if one.name != mine]
+    if not others:
+        return []
+    message = f"Beside {mine}, {' and '.join(others)} is at work: each evicts, and each works on PodMigrationJobs."
+    return [rules.warning("several_deschedulers", message, "Remove all but one, or give each nodes of its own.")]
 
 
 def none(given: places.Place, found: t.Sequence[Installation]) -> reasons.Finding:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import (
     check,
     journaling,
@@ -23,9 +23,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
     schemas,
     versions,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import left_out
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import installations, left_out
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import outcomes, phases
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, observe
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, observe
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler import (
     exclusive,
     journals,
@@ -151,9 +151,11 @@ def warned(ctx: context.Context, options: DeschedulerOptions) -> DeschedulerOpti
         return options
     try:
         seen = observe.gather(ctx.cluster, ("pods", "deployments", "replica_sets", "stateful_sets"))
+        others = ctx.cluster.items(kinds.DEPLOYMENTS, patience=act.PATIENCE).items
     except errors.Forbidden:
         return options
-    return replace(options, faults=(*options.faults, *left_out.left_out(seen, options.desired.config)))
+    found = (*left_out.left_out(seen, options.desired.config), *installations.beside(others, options.place))
+    return replace(options, faults=(*options.faults, *found))
 
 
 def require_mount(target: targets.DeschedulerTarget) -> None:

@@ -163,3 +163,18 @@ def test_where_nothing_works_on_jobs_what_was_looked_for_is_told(
     told = installations.none(place, installations.installations(listed, place))
     assert words in told.message
     assert told.object == f"Deployment {of}"
+
+
+@pytest.mark.parametrize(
+    ("deployments", "told"),
+    [
+        pytest.param([deployment("mine", **RUNS)], False, id="it alone"),
+        pytest.param([deployment("mine", **RUNS), deployment("other", "b", **RUNS)], True, id="another one"),
+        pytest.param([deployment("mine", **RUNS), deployment("other", "b", ready=0, **RUNS)], False, id="not ready"),
+        pytest.param([deployment("mine", **RUNS), deployment("web", "b", image="web")], False, id="something else"),
+    ],
+)
+def test_a_second_descheduler_is_warned_of(deployments: list[Raw], told: bool) -> None:
+    found = installations.beside(deployments, places.Place(HOME, "mine", "", ""))
+    assert [(one.code, one.severity) for one in found] == [("several_deschedulers", "warning")] * told
+    assert all("b/other" in one.message for one in found)
