@@ -64,7 +64,7 @@ def test_a_lease_outlasts_its_renewal_and_that_its_retries(times: Raw, expected:
         (
             {"profiles[0].name": GONE, "profiles[1]": {"name": "b"}},
             "1.7.0",
-            [("evict", "warning"), ("name", "refuses")],
+            [("name", "refuses"), ("evict", "warning")],
         ),
         ({"profiles[1]": {"name": "b"}}, "1.7.0", [("evict", "warning")]),
         ({"profiles[1]": {"name": "b"}}, "1.8.0", [("evict", "refuses")]),
