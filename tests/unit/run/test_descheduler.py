@@ -69,6 +69,21 @@ def cron_job(namespace: str) -> Raw:
     return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": meta, "spec": spec}
 
 
+@pytest.mark.parametrize(
+    ("operation", "key", "told"),
+    [("Apply", CONFIG, True), ("Update", CONFIG, False), ("Apply", "other", False)],
+)
+def test_whose_text_is_taken_over_is_told_before_it_is_written(
+    site: Make, operation: str, key: str, told: bool
+) -> None:
+    on = site(ours=False)
+    entry = {"manager": "argocd-controller", "operation": operation, "fieldsV1": {"f:data": {f"f:{key}": {}}}}
+    on.world.patch(kinds.CONFIGMAPS, CONFIG, {"metadata": {"managedFields": [entry]}}, HOME)
+    found = [one for one in on.roll()["findings"] if one["rule"] == "managed_by"]
+    assert ["argocd-controller" in one["message"] for one in found] == [True] * told
+    assert not [one for one in on.roll()["findings"] if one["rule"] == "managed_by"], "nothing is written again"
+
+
 def test_the_order_of_writes_and_a_second_run_without_any(site: Make) -> None:
     on = site(ours=False)
     done = on.roll()

@@ -9,7 +9,12 @@ import itertools
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import check, profiles, values
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import (
+    check,
+    profiles,
+    rules,
+    values,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects
 
 
@@ -55,6 +60,23 @@ def container_of(workload: objects.Raw) -> objects.Raw:
 def is_cron(workload: objects.Raw) -> bool:
     """Whether each run of the descheduler is a new pod, which mounts the ConfigMap as it is then."""
     return "jobTemplate" in workload["spec"]
+
+
+def taken_from(config_map: objects.Raw | None, place: Place) -> list[rules.Fault]:
+    """That somebody applies the key on the server's side, whose next apply then fails, or reverts us."""
+    fields = [
+        (str(entry.get("manager") or ""), (entry.get("fieldsV1") or {}).get("f:data") or {})
+        for entry in ((config_map or {}).get("metadata") or {}).get("managedFields") or ()
+        if entry.get("operation") == "Apply"
+    ]
+    managers = [manager for manager, data in fields if f"f:{place.key}" in data]
+    if not managers:
+        return []
+    message = f"{', '.join(managers)} applies key {place.key} of {place.map_name}, and this call takes it over."
+    remedy = (
+        "Change it there instead, or let it ignore that key: its next apply conflicts, or brings its own text back."
+    )
+    return [rules.warning("managed_by", message, remedy)]
 
 
 _HELM = "meta.helm.sh/"

@@ -238,6 +238,9 @@ class Rollout:
                 permits.permit(target, writes=text is not None, restarts=bool(why))
             if not target.may_write:
                 return None
+            if text is not None:
+                taken = places.taken_from(target.config_map, target.place)
+                self.options = replace(self.options, faults=(*self.options.faults, *taken))
             self._write(text, why, idle=idle)
         note = self._unverified(idle=idle)
         if note is not None:
