@@ -25,6 +25,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swa
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import Leaver, Surge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Run, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.live_view import Live
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.told_events import Events
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard_call import (
     GuardCall,
     GuardedNode,
@@ -196,6 +197,10 @@ class Counted(Floors):
         self.gave_up += 1
 
 
+def looped(one: GuardCall, surging: Surging, floors: Floors, limit: float | None) -> None:
+    one.loop(surging, floors, Events(one.ctx, Live(one.ctx, ())), limit)
+
+
 @pytest.mark.parametrize(
     ("needed", "limit", "seconds", "given_up"),
     [
@@ -213,7 +218,7 @@ def test_the_loop_ends_when_all_is_decided_or_a_minute_after_its_limit(
     one, me = work(world), world.process("me")
     surging, floors = Stuck(one, needed), Counted(one.ctx, [], one.fence)
     began = world.machine.now
-    me.run(lambda _ctx: one.loop(surging, floors, Live(one.ctx, ()), limit))
+    me.run(lambda _ctx: looped(one, surging, floors, limit))
     assert world.machine.now - began == seconds
     assert surging.undone == ([("timed_out", f"not ready after {limit:g} s")] if given_up else [])
     assert floors.gave_up == given_up
@@ -225,7 +230,7 @@ def test_the_limit_counts_from_the_beginning_of_the_call(world: World) -> None:
     one, me = work(world), world.process("me")
     world.machine.run_for(8.0)
     surging = Stuck(one, 2.5)
-    me.run(lambda _ctx: one.loop(surging, Counted(one.ctx, [], one.fence), Live(one.ctx, ()), 10.0))
+    me.run(lambda _ctx: looped(one, surging, Counted(one.ctx, [], one.fence), 10.0))
     assert surging.undone != []
 
 
@@ -234,7 +239,7 @@ def test_guards_that_are_not_in_place_are_waited_for(world: World) -> None:
     floors = Counted(one.ctx, [], one.fence)
     floors.floors = [t.cast("Floor", type("Pending", (), {"settled": False, "waiting": "it"})())]
     began = world.machine.now
-    me.run(lambda _ctx: one.loop(Stuck(one, 0.0), floors, Live(one.ctx, ()), 3.0))
+    me.run(lambda _ctx: looped(one, Stuck(one, 0.0), floors, 3.0))
     assert world.machine.now - began == 63.0
 
 

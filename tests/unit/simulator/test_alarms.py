@@ -14,12 +14,16 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import decoding, hooks, reasons
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.node_steps import CordonOptions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard import GuardOptions, guard
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs import announcing
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, nodes
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Task
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.object_rules import DENIES
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.test_draining import (
+    RUN,
     begun,
     ended,
     said,
@@ -231,3 +235,19 @@ def test_a_replacement_whose_volume_is_not_mounted_is_told_in_the_words_of_its_e
         assert "\x1b" not in message
         assert [one for one in me.told if one.what == "alarm" and "FailedMount" in one.message]
         assert asked_for_events(world) <= 2
+
+
+def test_a_new_pod_of_a_swap_whose_volume_is_not_mounted_is_told_in_the_words_of_its_event() -> None:
+    with world_of(manifests.deployment("web", 1)) as world:
+        for name in ("n8", "n9"):
+            world.patch(kinds.NODES, name, {"metadata": {"annotations": {nodes.START: "9999s"}}})
+        me = world.process("me")
+        assert not me.run(lambda ctx: cordon(ctx, CordonOptions("cordoned", ("n1",))), RUN).failed
+        task = me.call(lambda ctx: guard(ctx, GuardOptions("present", ("n1",), timeout=AFTER)), RUN)
+        world.machine.run_until(lambda: len(world.pods(app="web")) == 2, within=60)
+        (made,) = (pod for pod in world.pods(app="web") if pod["spec"].get("nodeName") != "n1")
+        world.apply(event(made, "FailedMount", 'secret "x" not found', "2026-01-01T00:02:00Z"))
+        result = ended(world, task)
+        assert result.failed
+        assert f'{made["metadata"]["name"]} is not ready (FailedMount: secret "x" not found)' in result.message
+        assert asked_for_events(world) == 1

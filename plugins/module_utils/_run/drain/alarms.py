@@ -20,15 +20,18 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     reasons,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import aside, context, pod_moves
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
+    aside,
+    context,
+    pod_moves,
+    told_events,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import (
     dead_nodes,
     node_drains,
-    told_events,
 )
 
-STILL = 60.0
-"""Seconds without progress after which it is said what a node waits for, whatever that is."""
+STILL = told_events.STILL
 SHOWN = 3
 """Pods of one reason that are named."""
 GOES_ON = "The drain goes on by itself once that is so."
@@ -37,6 +40,8 @@ TELLING = "alarm"
 Announce = t.Callable[[context.Context, objects.Raw, tuple[reasons.Blocked, ...]], t.Sequence[str]]
 """Tells others why nodes are blocked; these and what is left on them are in a result. Returns what went wrong."""
 LookAgain = t.Callable[[node_drains.NodeDrain, snapshots.Snapshot], None]
+Silent = t.Callable[[node_drains.NodeDrain, snapshots.Snapshot], t.Iterable[objects.Ref | None]]
+"""The objects of which Events alone may say why a node waits."""
 Waits = t.Mapping[reasons.Reason, t.Sequence[pod_moves.Move]]
 
 
@@ -54,7 +59,7 @@ class Alarms:
     """Looks at the nodes in each turn of the loop.
 
     Others are told by ``announce``, where somebody is to be told, ``after`` so many seconds without progress, once for
-    each reason. ``look_again`` gives pods that do not end the reason for that, ``events`` reads what may say more.
+    each reason. ``look_again`` gives pods that do not end the reason for that, ``events`` reads of what is ``silent``.
     """
 
     def __init__(
@@ -63,11 +68,12 @@ class Alarms:
         after: float,
         announce: Announce | None,
         look_again: LookAgain,
-        events: told_events.ToldEvents,
+        events: told_events.Events,
+        silent: Silent,
         wake: t.Callable[[], None],
     ) -> None:
         self._ctx, self._after, self._announce, self._look_again = ctx, after, announce, look_again
-        self._events = events
+        self._events, self._silent = events, silent
         self._aside = aside.Aside(ctx, TELLING, wake)
         self._still: dict[str, _Still] = {}
         self._known: set[tuple[str, str]] = set()
@@ -92,7 +98,7 @@ class Alarms:
             if now - still.since < STILL:
                 continue
             late = now - still.since >= self._after
-            if still.looks < 1 + late and self._events.ask(site, snapshot):
+            if still.looks < 1 + late and self._events.ask(self._silent(site, snapshot)):
                 still.looks = 1 + late
                 self._look_again(site, snapshot)
             waits = _waits(site, swaps, missing, now)

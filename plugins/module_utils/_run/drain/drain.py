@@ -39,6 +39,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
     observe,
     pod_moves,
     services,
+    told_events,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import (
     alarms,
@@ -51,7 +52,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drai
     pod_hooks,
     replaced,
     routing,
-    told_events,
     turns,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import dispatcher, koordinator
@@ -157,8 +157,10 @@ class _Drain:
             ctx, self._fence, wake, options.parallel, grace, delete, waits, fences, self.locks.regain, prior
         )
         self.debts = debts.Debts(ctx, self.live, self.sites, routes.replacements, self.locks.fence)
-        events = told_events.ToldEvents(ctx, self.live, routes.replacements, wake)
-        self.alarms = alarms.Alarms(ctx, options.alarm_after, options.announce, routes.look_again, events, wake)
+        events = told_events.Events(ctx, self.live)
+        self.alarms = alarms.Alarms(
+            ctx, options.alarm_after, options.announce, routes.look_again, events, routes.replacements.silent, wake
+        )
         most = options.pod_timeout if options.pod_timeout is not None else float("inf")
         self.closing = closing.Closing(
             ctx, routes, self.swaps, self.jobs, self.evictor, self.locks, self.hooks, self.debts, deadline, most

@@ -10,12 +10,14 @@ import typing as t
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     lookups,
     node_records,
+    objects,
     pod_plan,
     snapshots,
+    unready,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import pending
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import detached
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import detached, node_drains
 
 SLICES_BEHIND = 5.0
 """Seconds for which EndpointSlices may lack pods that are ready; a Service may also have another selector by now."""
@@ -100,6 +102,14 @@ class Replacements:
     def of(self, node: str) -> tuple[dict[str, node_records.Awaited], tuple[str, ...]]:
         """The workloads, by their UIDs, and the volumes that have to follow the pods of this node."""
         return {uid: self.owed[uid] for uid in self._of_node.get(node, ())}, self.volumes.of(node)
+
+    def silent(self, site: node_drains.NodeDrain, snapshot: snapshots.Snapshot) -> t.Iterator[objects.Ref | None]:
+        """The objects of which Events alone may say why the pods of the node stay, or what has to follow them lacks."""
+        for move in site.left():
+            if move.state == "waiting":
+                yield unready.silent(snapshot, *unready.others(snapshot, move.pod))
+        for one in self.of(site.name)[0].values():
+            yield pending.silent(snapshot, one)
 
     def pending_of(self, node: str) -> dict[node_records.Awaited, pending.Lack]:
         """The workloads for whose pods this node has to come back, with what they lack."""

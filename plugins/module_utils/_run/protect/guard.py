@@ -29,7 +29,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import migrate
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards, surge_records, swap
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, observe, writing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
+    context,
+    observe,
+    told_events,
+    writing,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import (
     guard_call,
     guard_floors,
@@ -209,8 +214,12 @@ class _Wave:
             self.cases,
             self.options.allow_interruption,
         )
-        with guard_reads.watching(call, surges, "pods", *beside) as live, contextlib.closing(surging):
-            call.loop(surging, self.floors, live, self.options.timeout)
+        with (
+            guard_reads.watching(call, surges, "pods", *beside) as live,
+            contextlib.closing(surging),
+            contextlib.closing(told_events.Events(ctx, live)) as events,
+        ):
+            call.loop(surging, self.floors, events, self.options.timeout)
 
     def close(self) -> None:
         """Add what came of every workload to the result."""
@@ -337,8 +346,12 @@ def _give_back(work: guard_call.GuardCall, nodes: frozenset[str], surges: list[s
     if not cases:
         return
     surging = surge_machine.Surging(ctx, me, 0.0, lambda seen: {}, work.fence, nodes, cases)
-    with guard_reads.watching(work, surges, "pods") as live, contextlib.closing(surging):
-        work.loop(surging, guard_floors.Floors(ctx, (), work.fence), live, guard_call.UNDO_WITHIN)
+    with (
+        guard_reads.watching(work, surges, "pods") as live,
+        contextlib.closing(surging),
+        contextlib.closing(told_events.Events(ctx, live)) as events,
+    ):
+        work.loop(surging, guard_floors.Floors(ctx, (), work.fence), events, guard_call.UNDO_WITHIN)
     for case, surge in zip(cases, surges, strict=True):
         _close_absent(work, case, surge)
 

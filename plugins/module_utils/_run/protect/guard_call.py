@@ -22,10 +22,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swa
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
     by_name,
     context,
-    live_view,
     locking,
     observe,
     services,
+    told_events,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import guard_floors, surge_machine
 
@@ -140,8 +140,7 @@ class GuardCall:
 
     def identity(self, nodes: t.Iterable[str]) -> context.Run:
         """In whose name the call acts on the nodes: that of their record, else its own."""
-        record = next((record for name in nodes if (record := self.sites[name].record)), None)
-        if record:
+        if record := next((record for name in nodes if (record := self.sites[name].record)), None):
             return context.Run(record.run, record.nonce)
         return self.ctx.run if self.ctx.run and self.ctx.run.id else context.Run("none")
 
@@ -178,25 +177,26 @@ class GuardCall:
         self.locks.fence(nodes)
 
     def loop(
-        self, surging: surge_machine.Surging, floors: guard_floors.Floors, live: live_view.Live, limit: float | None
+        self,
+        surging: surge_machine.Surging,
+        floors: guard_floors.Floors,
+        events: told_events.Events,
+        limit: float | None,
     ) -> None:
-        """Step the surges and the guards until all are decided, or ``limit`` seconds of the call are over.
-
-        What is not ready by then is undone, within ``UNDO_WITHIN`` seconds more.
-        """
-        ctx, late, self._told_at = self.ctx, False, self.ctx.clock.now()
+        """Step surges and guards until all are decided; what is not when ``limit`` seconds are over is undone."""
+        ctx, live, late, self._told_at = self.ctx, events.live, False, self.ctx.clock.now()
         deadline = self.began + limit if limit is not None else float("inf")
         while True:
             snapshot = live.snapshot()
             self.services.sample(snapshot)
             surging.step(snapshot)
+            events.ask_once(case.silent(snapshot) for case in surging.cases)
             if not late:
                 floors.step(snapshot)
-            if surging.done and floors.done:
+            over = ctx.clock.now() >= deadline
+            if (surging.done and floors.done) or (late and over):
                 return
-            if ctx.clock.now() >= deadline:
-                if late:
-                    return
+            if over:
                 late, deadline = True, ctx.clock.now() + UNDO_WITHIN
                 floors.give_up()
                 surging.fail_open(outcomes.WorkloadOutcome.TIMED_OUT, f"not ready after {limit:g} s")

@@ -21,6 +21,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     reasons,
     serving,
     snapshots,
+    unready,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records, swap
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, node_locks, writing
@@ -76,6 +77,11 @@ class WorkloadSurge(surge_writer.Tracked):
     def failed(self) -> bool:
         """Whether it ended without the protection that was wanted."""
         return self.outcome is not None and self.outcome.failed
+
+    def silent(self, snapshot: snapshots.Snapshot) -> objects.Ref | None:
+        """The object of which Events alone may say why a new pod does not serve."""
+        workload = snapshot.workload(self.workload.uid) if self.state == "wait" else None
+        return unready.silent(snapshot, snapshot.pods_of(workload), workload) if workload else None
 
     def end(
         self, ctx: context.Context, what: outcomes.WorkloadOutcome, message: str, remedy: str = "", undo: bool = False
