@@ -137,7 +137,7 @@ def test_a_namespace_selector_without_labels_is_not_read() -> None:
 
 
 def test_several_migration_controllers_all_work_until_1_8_0_refuses_them() -> None:
-    two = {"profiles": [{"name": name, "pluginConfig": []} for name in ("a", "b")]}
+    two: Raw = {"profiles": [{"name": name, "pluginConfig": []} for name in ("a", "b")]}
     (warned,) = [fault for fault in found(two) if fault.code == "several_controllers"]
     assert (warned.severity, warned.path) == ("warning", "profiles[1].plugins.evict")
     assert errors(found(two)) == ()
