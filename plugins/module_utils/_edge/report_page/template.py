@@ -161,7 +161,7 @@ y="{{ (100 - height)|round(1) }}%" height="{{ height }}%"><title>{{ ready|counte
 {{ tile("Cordon to drained", totals.moving_seconds|duration,
   "forecast " ~ totals.forecast_seconds|duration if foretold else "") }}
 {{ tile("Whole run", totals.seconds|duration,
-  "" if totals.requests is none else totals.requests|counted("request")) }}
+  "" if totals.requests is none else totals.requests|counted("API request")) }}
 {% endif %}
 {% endmacro %}
 {%- macro to_look_at(groups) %}
