@@ -28,6 +28,7 @@ class Panel:
 
 
 PANELS = (
+    Panel("Servers that stop gracefully: failed requests (less is better)", targets.GRACEFUL, "failed", 0),
     Panel("One node: pods per second (more is better)", targets.ONE_NODE, "pods_per_second", 1),
     Panel("Five nodes: pods per second (more is better)", targets.FIVE_NODES, "pods_per_second", 1),
     Panel("Five nodes: requests per pod (less is better)", targets.FIVE_NODES, "requests_per_pod", 2),

@@ -63,6 +63,13 @@ SWAPS: tuple[Column, ...] = (
     ("new pods", "new_pods", 0),
     ("requests/pod", "requests_per_pod", 1),
 )
+REQUESTS: tuple[Column, ...] = (
+    ("sent", "sent", 0),
+    ("failed", "failed", 0),
+    ("dark s, worst", "dark_seconds_worst", 1),
+    ("wall", "wall_seconds", 1),
+)
+AWAY: tuple[Column, ...] = (("seconds away", "away_seconds", 1), ("wall", "wall_seconds", 1))
 BACKENDS: tuple[Column, ...] = (
     ("pods", "pods", 0),
     ("seconds", "seconds", 1),
@@ -114,7 +121,9 @@ def _columns(scene: str) -> tuple[Column, ...]:
     for beginning, columns in BY_BEGINNING.items():
         if scene.startswith(beginning):
             return columns
-    return {targets.SWAP: SWAPS, BACKENDS_SCENE: BACKENDS}.get(scene, NO_OPS)
+    if scene in targets.REQUESTS:
+        return REQUESTS
+    return {targets.AWAY: AWAY, targets.SWAP: SWAPS, BACKENDS_SCENE: BACKENDS}.get(scene, NO_OPS)
 
 
 def table(summary: Summary) -> str:

@@ -35,6 +35,7 @@ from bench import (  # noqa: E402
     controller,
     machine,
     picture,
+    real,
     results,
     scenes,
     store,
@@ -232,7 +233,27 @@ def backends(bench: Bench, lab: Lab) -> Iterator[Trial]:
         yield scenes.backends(lab, bench.folder, ours, backend, repetition)
 
 
+def traffic(bench: Bench, lab: Lab) -> Iterator[Trial]:
+    """Requests to servers of several manners, while their node is drained and returned."""
+    ours, kubectl = tools.Ours(lab, bench.folder), tools.Kubectl(lab, bench.folder)
+    k8s_drain = tools.Drain(lab, bench.folder, bench.home)
+    rolls = {kubectl.name: kubectl.roll, k8s_drain.name: k8s_drain.roll, ours.name: ours.roll(1)}
+    for repetition, name in in_turn(bench.rounds, list(rolls)):
+        roll = rolls[name]
+        yield from real.traffic(lab, bench.folder, name, lambda roll=roll: roll([real.NODE]), repetition)  # type: ignore[misc]
+
+
+def reboots(bench: Bench, lab: Lab) -> Iterator[Trial]:
+    """How long a node is away for a reboot."""
+    acts = {name: make(lab, bench.folder) for name, make in real.REBOOTS.items()}
+    for repetition, name in in_turn(bench.rounds, list(acts)):
+        yield real.away(lab, bench.folder, name, acts[name], repetition)
+
+
+ON_REAL_NODES = {"lab_kind": "real", "lab_nodes": 4}
 GROUPS: dict[str, tuple[dict[str, Any], Group]] = {
+    "traffic": (ON_REAL_NODES, traffic),
+    "real": (ON_REAL_NODES, reboots),
     "swap": ({"lab_nodes": 1}, swaps),
     "drains": ({"lab_nodes": workload.NODES}, drains),
     "slow-stops": ({"lab_nodes": 1}, slow_stops),
@@ -267,7 +288,10 @@ def line(trial: Trial) -> str:
         "seconds_per_pod",
         "requests_per_pod",
         "refusals",
+        "sent",
+        "failed",
         "dark_seconds_worst",
+        "away_seconds",
         "requests",
         "wave_seconds_beside_drain",
         "wall_seconds",

@@ -21,6 +21,11 @@ ONE_BUDGET, MANY_NODES = "200 pods, one budget of 10 %", "500 nodes of 5 pods"
 SWAP = "swap"
 ROLL, ROLL_WAVES, ROLL_LARGE = "roll of 20 nodes", "roll of 20 nodes, waves of 4", "roll of 100 nodes, waves of 10"
 WAVE_LARGE = "drain of 10 of these 100 nodes"
+GRACEFUL, ABRUPT = "requests to servers that stop gracefully", "requests to a server that dies at once"
+LAG_SHORT, LAG_LONG = (f"requests by a balancer that is {lag} s behind, servers stop in 5 s" for lag in (5, 30))
+LAG_PATIENT = "requests by a balancer that is 30 s behind, a server stops in 35 s"
+REQUESTS = (GRACEFUL, ABRUPT, LAG_SHORT, LAG_LONG, LAG_PATIENT)
+AWAY = "a node away for a reboot"
 DRAINS = (ONE_NODE, FIVE_NODES, SLOW, ONE_BUDGET, MANY_NODES, WAVE_LARGE)
 
 LARGE = 5000
@@ -97,6 +102,8 @@ TARGETS = (
     Target("one budget: seconds, times the budget's bound", share(ONE_BUDGET, "seconds", "bound_seconds"), 1.2),
     Target("swap: requests for each pod", ours(SWAP, "requests_per_pod"), 8),
     Target("swap: seconds beside the pods' start", ours(SWAP, "seconds_beside_start"), 0.5),
+    Target("requests: failed, of servers that stop gracefully", ours(GRACEFUL, "failed"), 0),
+    Target("requests: failed, of one that outlasts its balancer", ours(LAG_PATIENT, "failed"), 0),
     Target("roll: moves for each pod", ours(ROLL, "moves_per_pod"), 1.0),
     Target("roll: requests for each pod", ours(ROLL, "requests_per_pod"), 1.25),
     Target("roll: pods/s, times kubectl drain", against(ROLL, KUBECTL, "pods_per_second"), 4, True),

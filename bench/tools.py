@@ -165,11 +165,12 @@ class Ours:
         """The first half of `maintain`, all nodes at a time."""
         return self.playbook("evacuate", nodes, maintain_serial=len(nodes))
 
-    def playbook(self, name: str, nodes: Sequence[str], **given: object) -> Ended:
-        """A playbook of the collection for these nodes."""
+    def playbook(self, name: str, nodes: Sequence[str], inventory: str = "", **given: object) -> Ended:
+        """A playbook of the collection for these nodes, whose hosts are in a file."""
         folder = self.plays.folder()
         given = {"maintain_nodes": list(nodes), "maintain_report_dir": str(folder), **given}
-        return self.plays.start([f"{NAMESPACE}.{name}", "-e", json.dumps(given)], folder)
+        hosts = [f"--inventory={inventory}"] if inventory else []
+        return self.plays.start([f"{NAMESPACE}.{name}", *hosts, "-e", json.dumps(given)], folder)
 
     def again(self, nodes: Sequence[str], times: int) -> Ended:
         """So many calls that find a node without a taint as it should be."""

@@ -158,15 +158,23 @@ def search_path() -> str:
     return "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
+CONTROLLERS = frozenset({"cpu", "cpuset", "memory", "pids"})
+"""What a kubelet needs of cgroups."""
+
+
 def cgroup_obstacle() -> str:
     """Why the nodes can have no cgroups of their own; empty if they can."""
-    probe = f"kubeops-probe-{time.monotonic_ns()}"
-    mounted = [line.split() for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines()]
-    roots = [Path(words[1]) for words in mounted if words[2] == "cgroup"]
-    if (CGROUPS / "cgroup.controllers").exists():
+    passed = CGROUPS / "cgroup.subtree_control"
+    if passed.exists():
         roots = [CGROUPS]
-    elif not any(root.name.split(",").count("memory") for root in roots):
-        return "no cgroups with the controller memory are mounted"
+        found = set(passed.read_text(encoding="utf-8").split())
+    else:
+        mounted = [line.split() for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines()]
+        roots = [Path(words[1]) for words in mounted if words[2] == "cgroup"]
+        found = {name for words in mounted if words[2] == "cgroup" for name in words[3].split(",")}
+    if lacking := sorted(CONTROLLERS - found):
+        return f"there are no cgroups with {', '.join(lacking)} for them in {CGROUPS}"
+    probe = f"kubeops-probe-{time.monotonic_ns()}"
     for root in roots:
         try:
             (root / probe).mkdir()

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 from support.machines import IMAGE, Machines, server, service, workload
@@ -174,3 +175,89 @@ def test_a_node_that_registers_anew_while_it_is_out_is_another_one(machines: Mac
     back = play("release", maintain_nodes=NODE)
     assert back.ok, back.text
     assert in_service(machines)
+
+
+@pytest.mark.whole
+def test_a_pod_that_a_finalizer_holds_is_named_and_waited_for(machines: Machines, play: Player) -> None:
+    machines.apply(workload("Deployment", "web", server("-start=2s", "-stop=5s")), service("web"))
+    machines.settle("web")
+    (pod,) = machines.pods("web")
+    path = f"/api/v1/namespaces/{machines.namespace}/pods/{pod['metadata']['name']}"
+    machines.api.patch(path, {"metadata": {"finalizers": ["test.kubeops.io/held"]}})
+    run = play("evacuate", maintain_nodes=NODE, maintain_timeout=40)
+    assert not run.ok
+    assert pod["metadata"]["name"] in run.words
+    assert "test.kubeops.io/held" in run.words
+    machines.api.patch(path, {"metadata": {"finalizers": None}})
+    until(lambda: not machines.api.find(path), 30, "the pod is gone")
+    assert play("evacuate", maintain_nodes=NODE).ok
+    assert play("release", maintain_nodes=NODE).ok
+    assert in_service(machines)
+
+
+@pytest.mark.whole
+def test_a_node_that_is_slow_costs_time_and_no_request(machines: Machines, play: Player) -> None:
+    machines.apply(workload("Deployment", "web", server("-start=2s", "-stop=5s")), service("web"))
+    machines.settle("web")
+    others = [line.split()[0] for line in machines.command("list").splitlines() if not line.startswith(NODE)]
+    for other in others:
+        limit(machines, other, 8000)
+    try:
+        with machines.traffic([Way("new")]) as traffic:
+            run = play("maintain", inventory=machines.hosts(NODE), maintain_nodes=NODE)
+    finally:
+        for other in others:
+            limit(machines, other, -1)
+    assert run.ok, run.text
+    assert in_service(machines)
+    assert traffic.failed() == {f"{machines.namespace}/web": 0}
+
+
+def limit(machines: Machines, node: str, microseconds: int) -> None:
+    """Gives a node so much processor time in each tenth of a second; -1 is no limit."""
+    groups = Path("/sys/fs/cgroup")
+    name = f"{machines.facts['network']}/{node}"
+    if (groups / "cpu" / name).exists():
+        (groups / "cpu" / name / "cpu.cfs_quota_us").write_text(str(microseconds), encoding="utf-8")
+    else:
+        wanted = "max" if microseconds < 0 else str(microseconds)
+        (groups / name / "cpu.max").write_text(f"{wanted} 100000", encoding="utf-8")
+
+
+@pytest.mark.whole
+def test_a_local_volume_keeps_its_pod_which_is_down_until_the_node_is_back(machines: Machines, play: Player) -> None:
+    folder = f"/run/{machines.namespace}"
+    machines.command("exec", NODE, "mkdir", "-p", folder)
+    here = {"key": "kubernetes.io/hostname", "operator": "In", "values": [NODE]}
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": machines.namespace},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": machines.namespace,
+            "local": {"path": folder},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
+        },
+    }
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": machines.namespace,
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }
+    used = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    machines.apply(volume, claim, workload("StatefulSet", "db", server("-stop=5s"), volumes=used), service("db"))
+    machines.settle("db")
+    blocked = play("plan", maintain_nodes=NODE)
+    assert not blocked.ok
+    run = play("maintain", inventory=machines.hosts(NODE), maintain_nodes=NODE, maintain_allow_interruption=True)
+    assert run.ok, run.text
+    machines.settle("db")
+    assert in_service(machines)
+    machines.api.delete(f"/api/v1/persistentvolumes/{machines.namespace}")

@@ -52,9 +52,11 @@ def objects() -> list[Json]:
         workload("StatefulSet", "db", server(START, "-stop=5s"), replicas=2),
         workload("Deployment", "probed", probed, initContainers=[first, sidecar]),
         workload("Deployment", "scratch", server("-stop=5s"), volumes=[{"name": "tmp", "emptyDir": {}}]),
+        workload("Deployment", "port", server("-stop=5s", ports=[{"containerPort": 8080, "hostPort": 8081}])),
+        workload("Deployment", "path", server("-stop=5s"), volumes=[{"name": "tmp", "hostPath": {"path": "/tmp"}}]),
         workload("DaemonSet", "agent", server("-stop=2s")),
     ]
-    names = [*GRACEFUL, "abrupt", "triple", "spread", "probed", "scratch", "db", "agent"]
+    names = [*GRACEFUL, "abrupt", "triple", "spread", "probed", "scratch", "port", "path", "db", "agent"]
     job: Json = {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -121,7 +123,7 @@ def test_the_node_was_rebooted_and_is_back(maintained: Maintained) -> None:
     assert not machines.node(NODE)["spec"].get("taints")
 
 
-@pytest.mark.parametrize("name", [*GRACEFUL, "triple", "spread", "probed", "scratch", "db"])
+@pytest.mark.parametrize("name", [*GRACEFUL, "triple", "spread", "probed", "scratch", "port", "path", "db"])
 def test_a_server_that_stops_gracefully_loses_no_request(maintained: Maintained, name: str) -> None:
     assert failures(maintained, name, "new") == {}
 

@@ -91,7 +91,7 @@ class Machines:
         found = self.api.items(f"/api/v1/namespaces/{self.namespace}/pods{query}")
         return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
-    def settle(self, *apps: str, within: float = 90.0) -> None:
+    def settle(self, *apps: str, within: float = 180.0) -> None:
         """Wait until every pod of the test (or of these workloads) is ready or has succeeded."""
 
         def settled() -> bool:
