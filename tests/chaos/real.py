@@ -41,7 +41,7 @@ PHASES = ("node_cordon", "pdb_guard", "node_drain", "work", "maintenance_report"
 """The modules with which a run goes its way, and the tasks of the user in their middle."""
 CUT = 8.0
 """Seconds without a cable: shorter than the 40 s after which a node counts as lost, and its pods as not ready."""
-TIMEOUT = 5.0
+TIMEOUT = 10.0
 """After so long a request without an answer has failed."""
 WITHIN = 420.0
 STOP = "-stop=6s"
@@ -127,7 +127,7 @@ def trial(machines: Machines, folder: Path, fault: str, phase: str) -> Outcome:
     asked: Json = {"maintain_nodes": NODE, "maintain_tasks": tasks, "inventory": machines.hosts(NODE)}
     try:
         gather(machines)
-        with machines.traffic([Way("new", rate=30.0)]) as traffic:
+        with machines.traffic([Way("new", rate=20.0)]) as traffic:
             running = play.start("maintain", **asked)
             until(lambda: running.over or reached(running, marker, phase), 120, f"{phase} has begun")
             since = time.time()
