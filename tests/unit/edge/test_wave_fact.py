@@ -108,26 +108,3 @@ def test_nodes_that_are_blocked_are_not_cordoned_and_the_run_fails_at_its_end(tm
     assert [call["failed"] for module, call in calls if call.get("state") == "ended"] == [True]
     (failed,) = re.findall(r"^fatal: \[localhost\]: FAILED! => (.*)", done.stdout, re.MULTILINE)
     assert json.loads(failed)["msg"].split() == ["It", "was", "left", "out."], "said once"
-
-
-def test_nodes_whose_hosts_are_out_of_reach_are_neither_cordoned_nor_announced(tmp_path: Path) -> None:
-    given = {
-        "ansible_become": "{{ inventory_hostname == 'b' }}",
-        "ansible_become_user": "nobody",
-        "ansible_become_exe": "false",
-        "maintain_tasks": "work.yml",
-        "maintain_on_blocked": "skip",
-        "maintain_announce_events": True,
-    }
-    done = played(tmp_path, "-e", json.dumps(given))
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert "Host b answers, but nobody becomes root there" in done.stdout
-    calls = [json.loads(line) for line in (tmp_path / "arguments").read_text().splitlines()]
-    cordoned = [call["nodes"] for module, call in calls if module == "node_cordon" and call["state"] == "cordoned"]
-    assert cordoned == [["a"], ["c", "d"]]
-    told = {call["moment"]: call["results"] for module, call in calls if module == "maintenance_event"}
-    assert [*told] == ["planned", "started", "failed"]
-    for results in told.values():
-        (plan,) = (result for result in results if "wave_seconds" in result)
-        assert plan["waves"] == cordoned
-        assert [node["name"] for node in plan["nodes"] if node["outcome"] == "blocked"] == ["b"]
