@@ -255,13 +255,16 @@ def down(given: Mapping[str, Any]) -> dict[str, Any]:
     return {"changed": there, "what": "removed" if there else "was not there"}
 
 
+NUMBERS = frozenset({"nodes", "port", "wait"})
 COMMANDS: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {"up": up, "down": down}
 
 
 def main() -> int:
     """Runs the command named on the command line."""
+    # Before ansible-core 2.19 a template that stands alone is text.
+    given = {key: int(value) if key in NUMBERS else value for key, value in json.load(sys.stdin).items()}
     try:
-        print(json.dumps(COMMANDS[sys.argv[1]](json.load(sys.stdin))))
+        print(json.dumps(COMMANDS[sys.argv[1]](given)))
     except (LabError, OSError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -54,7 +54,10 @@ class Wish:
 
 def wish_of(place: Place) -> Wish:
     """What the cluster was, or will be, started with."""
-    return Wish(**json.loads((place.lab / "real.json").read_text(encoding="utf-8"))["wish"])
+    given = json.loads((place.lab / "real.json").read_text(encoding="utf-8"))["wish"]
+    # Before ansible-core 2.19 a template that stands alone is text.
+    numbers = {name: int(given[name]) for name in ("lease", "pods", "zones")}
+    return Wish(**{**given, **numbers})
 
 
 def labels(number: int, zones: int) -> dict[str, str]:
