@@ -97,10 +97,8 @@ def shop(lab: Lab, folder: Path) -> Iterator[Machines]:
     place = folder / f"shop-{time.monotonic_ns()}"
     place.mkdir()
     machines = Machines(lab, NAMESPACE, place)
-    lab.api.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    machines.begin()
     try:
-        account = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default"
-        until(lambda: lab.api.find(account), 60, "the namespace has its account")
         for name, objects in SERVERS.items():
             machines.apply(*objects, service(name))
         machines.settle(*SERVERS)

@@ -189,8 +189,7 @@ def gather(machines: Machines) -> None:
 def prepared(lab: Lab, folder: Path) -> Machines:
     """The scene on a lab."""
     machines = Machines(lab, NAMESPACE, folder)
-    lab.api.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-    until(lambda: lab.api.find(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default"), 60, "the account")
+    machines.begin()
     machines.apply(*scene())
     machines.settle("one", "several", "state")
     return machines

@@ -15,7 +15,6 @@ import pytest
 from support.arena import arena_name
 from support.lab import Lab
 from support.machines import Machines
-from support.waiting import until
 
 NODES = 4
 
@@ -36,9 +35,7 @@ def lab(possible: None, real: Lab) -> Lab:
 def machines(lab: Lab, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machines]:
     """The real nodes, all on and in service, and a namespace that goes with the test."""
     made = Machines(lab, arena_name(request.node.name), tmp_path)
-    lab.api.create("/api/v1/namespaces", {"metadata": {"name": made.namespace}})
-    account = f"/api/v1/namespaces/{made.namespace}/serviceaccounts/default"
-    until(lambda: lab.api.find(account), 60, "the namespace has its account")
+    made.begin()
     try:
         yield made
     finally:
@@ -47,4 +44,4 @@ def machines(lab: Lab, request: pytest.FixtureRequest, tmp_path: Path) -> Iterat
             if state == "off":
                 made.command("on", name)
             made.command("plug", name)
-        lab.run_kubectl("delete", "namespace", made.namespace, "--wait=false")
+        made.end()

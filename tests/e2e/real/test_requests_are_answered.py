@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from support.arena import arena_name
 from support.lab import Lab
 from support.machines import Machines, budget, container, server, service, status_of, workload
 from support.plays import Player, Run
-from support.waiting import until
 from witness.log import Json
 from witness.traffic import Way
 
@@ -67,25 +68,37 @@ def objects() -> list[Json]:
     return [*made, job, *(service(name) for name in names)]
 
 
+@dataclass(frozen=True, slots=True)
+class Maintained:
+    """A run that has ended, what came of the requests meanwhile, and the node's boot IDs before and after it."""
+
+    run: Run
+    verdict: Json
+    machines: Machines
+    boots: tuple[str, str]
+
+    def failures(self, name: str, kind: str) -> dict[str, Any]:
+        """The failed requests of a Service; empty if none failed."""
+        wanted = (f"{self.machines.namespace}/{name}", kind)
+        (found,) = [one for one in self.verdict["services"] if (one["service"], one["kind"]) == wanted]
+        return {key: found[key] for key in ("failed", "failures")} if found["failed"] else {}
+
+
 @pytest.fixture(scope="module")
-def maintained(
-    lab: Lab, tmp_path_factory: pytest.TempPathFactory, possible: None
-) -> Iterator[tuple[Run, Json, Machines]]:
+def maintained(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Maintained]:
     """One run with a reboot by SSH, under a load on all Services."""
     folder = tmp_path_factory.mktemp("requests")
-    machines = Machines(lab, "requests", folder)
-    lab.api.create("/api/v1/namespaces", {"metadata": {"name": "requests"}})
-    until(lambda: lab.api.find("/api/v1/namespaces/requests/serviceaccounts/default"), 60, "the account")
+    machines = Machines(lab, arena_name("requests"), folder)
+    machines.begin()
     manifest = machines.home / "nodes" / NODE / "manifests" / "static.yaml"
-    static = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "static", "namespace": "requests"}}
-    manifest.write_text(
-        f"---\n{json.dumps({**static, 'spec': {'containers': [container('pause')]}})}\n", encoding="utf-8"
-    )
-    machines.apply(*objects())
+    static = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "static", "namespace": machines.namespace}}
+    pod = {**static, "spec": {"containers": [container("pause")]}}
+    manifest.write_text(f"---\n{json.dumps(pod)}\n", encoding="utf-8")
     player = Player(lab, folder)
     try:
+        machines.apply(*objects())
         machines.settle(*[one["metadata"]["name"] for one in objects() if one["kind"] in ("Deployment", "StatefulSet")])
-        before = machines.node(NODE)["status"]["nodeInfo"]["bootID"]
+        before = boot(machines)
         with machines.traffic([Way("new", rate=20.0), Way("keep", rate=5.0)]) as traffic:
             time.sleep(2.0)
             run = player(
@@ -97,27 +110,22 @@ def maintained(
                 within=300.0,
             )
             time.sleep(2.0)
-        assert machines.node(NODE)["status"]["nodeInfo"]["bootID"] != before or not run.ok
-        yield run, traffic.verdict, machines
+        yield Maintained(run, traffic.verdict, machines, (before, boot(machines)))
     finally:
         player.stop_all()
         manifest.unlink()
-        lab.run_kubectl("delete", "namespace", "requests", "--wait=false")
+        machines.end()
 
 
-Maintained = tuple[Run, Json, Machines]
-
-
-def failures(maintained: Maintained, name: str, kind: str) -> dict[str, Any]:
-    (found,) = [
-        one for one in maintained[1]["services"] if one["service"] == f"requests/{name}" and one["kind"] == kind
-    ]
-    return {key: found[key] for key in ("failed", "failures")} if found["failed"] else {}
+def boot(machines: Machines) -> str:
+    return str(machines.node(NODE)["status"]["nodeInfo"]["bootID"])
 
 
 def test_the_node_was_rebooted_and_is_back(maintained: Maintained) -> None:
-    run, _verdict, machines = maintained
-    assert run.ok, run.text
+    assert maintained.run.ok, maintained.run.text
+    before, after = maintained.boots
+    assert before != after
+    machines = maintained.machines
     assert machines.ready(NODE)
     assert not machines.node(NODE)["spec"].get("unschedulable")
     assert not machines.node(NODE)["spec"].get("taints")
@@ -125,26 +133,28 @@ def test_the_node_was_rebooted_and_is_back(maintained: Maintained) -> None:
 
 @pytest.mark.parametrize("name", [*GRACEFUL, "triple", "spread", "probed", "scratch", "port", "path", "db"])
 def test_a_server_that_stops_gracefully_loses_no_request(maintained: Maintained, name: str) -> None:
-    assert failures(maintained, name, "new") == {}
+    assert maintained.failures(name, "new") == {}
 
 
 @pytest.mark.parametrize("name", ["closes-connections"])
 def test_a_server_that_closes_its_connections_loses_none_of_kept_ones(maintained: Maintained, name: str) -> None:
-    assert failures(maintained, name, "keep") == {}
+    assert maintained.failures(name, "keep") == {}
 
 
 def test_every_service_was_asked_all_the_time(maintained: Maintained) -> None:
-    asked = {one["service"]: one["sent"] for one in maintained[1]["services"] if one["kind"] == "new"}
+    asked = {one["service"]: one["sent"] for one in maintained.verdict["services"] if one["kind"] == "new"}
     assert len(asked) == len([one for one in objects() if one["kind"] == "Service"])
     assert min(asked.values()) > 300
 
 
 def test_the_job_was_waited_for(maintained: Maintained) -> None:
-    status = maintained[2].api.get("/apis/batch/v1/namespaces/requests/jobs/batch")["status"]
+    machines = maintained.machines
+    status = machines.api.get(f"/apis/batch/v1/namespaces/{machines.namespace}/jobs/batch")["status"]
     assert (status.get("succeeded"), status.get("failed")) == (1, None)
 
 
 def test_the_static_pod_stayed(maintained: Maintained) -> None:
-    run = maintained[0]
-    assert run.pod(f"static-{NODE}")["route"] == "skip"
-    assert status_of(maintained[2].api.get(f"/api/v1/namespaces/requests/pods/static-{NODE}")) == "Ready"
+    name = f"static-{NODE}"
+    assert maintained.run.pod(name)["route"] == "skip"
+    machines = maintained.machines
+    assert status_of(machines.api.get(f"/api/v1/namespaces/{machines.namespace}/pods/{name}")) == "Ready"

@@ -69,6 +69,16 @@ class Machines:
         finally:
             file.write_text(before, encoding="utf-8")
 
+    def begin(self) -> None:
+        """Make the namespace."""
+        self.api.create("/api/v1/namespaces", {"metadata": {"name": self.namespace}})
+        account = f"/api/v1/namespaces/{self.namespace}/serviceaccounts/default"
+        until(lambda: self.api.find(account), 60, "the namespace has its account")
+
+    def end(self) -> None:
+        """Delete the namespace, and wait for it no longer than it takes to ask."""
+        self.lab.run_kubectl("delete", "namespace", self.namespace, "--wait=false")
+
     def node(self, name: str) -> Json:
         found: Json = self.api.get(f"/api/v1/nodes/{name}")
         return found
