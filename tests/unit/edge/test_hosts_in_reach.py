@@ -26,8 +26,11 @@ PROGRAMS = {
 }
 
 
-def checked(folder: Path, reboot: str) -> dict[str, str]:
-    """What is said of each host: of ``root``'s own, and of two of a plain user, one of whom becomes nobody else."""
+def checked(folder: Path, reboot: str, *given: str) -> dict[str, str]:
+    """What is said of each host: of ``root``'s own, and of two of a plain user, one of whom becomes nobody else.
+
+    ``given`` are more words for ``ansible-playbook``.
+    """
     for name, script in PROGRAMS.items():
         (folder / name).write_text(f"#!/bin/sh\n{script}\n")
         (folder / name).chmod(0o755)
@@ -38,7 +41,11 @@ def checked(folder: Path, reboot: str) -> dict[str, str]:
     told: Any = {"hosts": "_maintain_hosts", "gather_facts": False, "tasks": [said]}
     (folder / "play.yml").write_text(yaml.safe_dump([play, told], sort_keys=False))
     hosts = {"root": "false", "plain": "false", "able": f"{folder}/sudo"}
-    known = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "_maintain_out_of_reach": ""}
+    known = {
+        "ansible_connection": "local",
+        "ansible_python_interpreter": sys.executable,
+        "_maintain_out_of_reach": "untold",
+    }
     group = {host: {**known, "ansible_become_exe": program} for host, program in hosts.items()}
     everybody = {"localhost": {"_maintain_input": {"reboot": reboot}}}
     inventory = {"all": {"hosts": everybody, "children": {"_maintain_hosts": {"hosts": group}}}}
@@ -49,10 +56,20 @@ def checked(folder: Path, reboot: str) -> dict[str, str]:
         # Otherwise nobody becomes root where the tests run as root.
         "ANSIBLE_BECOME_ALLOW_SAME_USER": "true",
     }
-    command = [sys.executable, "-m", "ansible", "playbook", "-i", str(folder / "hosts.yml"), str(folder / "play.yml")]
+    command = [
+        sys.executable,
+        "-m",
+        "ansible",
+        "playbook",
+        "-i",
+        str(folder / "hosts.yml"),
+        str(folder / "play.yml"),
+        *given,
+    ]
     done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=180, check=False)
-    assert done.returncode == 0, json.dumps([done.stdout, done.stderr])
-    return {host: (folder / f"{host}.said").read_text() for host in hosts}
+    assert given or done.returncode == 0, json.dumps([done.stdout, done.stderr])
+    files = {host: folder / f"{host}.said" for host in hosts}
+    return {host: file.read_text() if file.exists() else "untold" for host, file in files.items()}
 
 
 @pytest.mark.parametrize(("reboot", "strict"), [("always", ["plain"]), ("", [])])
@@ -60,3 +77,10 @@ def test_becoming_root_is_tried_where_a_reboot_needs_it(reboot: str, strict: lis
     found = {host: text for host, text in checked(tmp_path, reboot).items() if text}
     assert [*found] == strict
     assert all(f"Host {host} answers, but nobody becomes root there" in text for host, text in found.items())
+
+
+def test_a_host_whose_check_fails_in_every_way_is_not_taken_for_reached(tmp_path: Path) -> None:
+    # An extra variable is stronger than what a task says of itself.
+    found = checked(tmp_path, "always", "-e", "ansible_become=true")
+    assert found["able"] == ""
+    assert found["plain"] == "untold"
