@@ -209,7 +209,7 @@ def main() -> int:
     print(f"seed {seed}, logs in {folder}", flush=True)
     name = f"{wanted.lab_name}-real"
     lab = started(folder, name, lab_kind="real", lab_nodes=3, lab_metrics=False)
-    outcomes = []
+    outcomes: list[Outcome] = []
     try:
         machines = prepared(lab, folder)
         until_when = time.monotonic() + wanted.seconds
