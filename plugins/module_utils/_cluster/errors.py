@@ -252,9 +252,20 @@ _BY_STATUS: Mapping[int, type[ClusterError]] = {
 }
 
 _ALWAYS_SERVED = tuple(
-    f"/apis/{version}/" for version in ("apps/v1", "autoscaling/v2", "batch/v1", "coordination.k8s.io/v1", "policy/v1")
+    f"/apis/{version}/"
+    for version in (
+        "apps/v1",
+        "autoscaling/v2",
+        "batch/v1",
+        "coordination.k8s.io/v1",
+        "discovery.k8s.io/v1",
+        "policy/v1",
+        "storage.k8s.io/v1",
+    )
 ) + ("/api/v1/",)
-"""Paths that no API server lacks. Below others it says "404 page not found", without a Status, where it has no such."""
+"""Paths that no API server lacks. Below others it says NO_SUCH_PATH, without a Status, where it has no such."""
+NO_SUCH_PATH = "404 page not found"
+"""In Kubernetes' words, which are those of Go's ``http.NotFound``."""
 
 
 def from_answer(
@@ -298,7 +309,7 @@ def from_answer(
         kind = AlreadyExists
     elif status == 500 and evicting and "more than one PodDisruptionBudget" in message:
         kind = TwoBudgets
-    elif not known and kind in (NotFound, Conflict, Expired) and not _not_served(request, status):
+    elif not known and kind in (NotFound, Conflict, Expired) and not _not_served(request, status, text):
         kind = FromProxy
     if request is not None and request.writes and _in_doubt(kind, status, reason, known):
         kind = UnknownOutcome
@@ -318,9 +329,11 @@ def _in_doubt(kind: type[ClusterError], status: int, reason: str, known: bool) -
     return status in (502, 504) or (status == 503 and not known)
 
 
-def _not_served(request: verbs.Request | None, status: int) -> bool:
+def _not_served(request: verbs.Request | None, status: int, text: str) -> bool:
     """Whether the API server may have said so itself, of a group or version that it does not have."""
-    return status == 404 and (request is None or not request.path.startswith(_ALWAYS_SERVED))
+    if status != 404 or text.strip() not in ("", NO_SUCH_PATH):
+        return False
+    return request is None or not request.path.startswith(_ALWAYS_SERVED)
 
 
 def _in_order(parts: tuple[str, ...], text: str) -> bool:
@@ -335,5 +348,7 @@ def _in_order(parts: tuple[str, ...], text: str) -> bool:
 
 
 def _short(text: str) -> str:
+    if "<html" in text.lower():
+        return ""
     text = " ".join(text.split())
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."

@@ -168,7 +168,7 @@ class Exchange:
             request,
             body.status,
             parsed(raw),
-            text="" if "<html" in text.lower() else text,
+            text=text,
             retry_after=_seconds(body.headers.get("Retry-After")),
         )
         if body.status == 401:

@@ -154,7 +154,11 @@ def test_what_a_proxy_says_is_nothing_about_an_object(request_: verbs.Request, c
     ids=str,
 )
 def test_a_kind_that_a_cluster_may_lack_is_not_found(request_: verbs.Request) -> None:
-    assert from_answer(request_, 404, None, text="404 page not found").__class__ is errors.NotFound
+    assert from_answer(request_, 404, None, text="404 page not found\n").__class__ is errors.NotFound
+    page = "<html><head><title>404</title></head></html>"
+    found = from_answer(request_, 404, None, text=page)
+    assert found.__class__ is (errors.UnknownOutcome if request_.writes else errors.FromProxy)
+    assert "html" not in str(found)
 
 
 def test_an_access_review_only_asks() -> None:
