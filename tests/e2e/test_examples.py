@@ -57,7 +57,7 @@ def anyone() -> Iterator[Anyone]:
 def test_examples_do_as_they_say(module: str, arena: Arena, play: Player) -> None:
     text = source(module)
     names = sorted(set(NODE.findall(text)))
-    nodes = arena.nodes(max(1, len(names)), {"pool": "blue"})
+    nodes = arena.nodes(max(1, len(names)), {"pool": "blue", "hardware": "gpu"})
     arena.nodes(1)
     arena.deployment("web", on=nodes[0], start="1s")
     arena.settle()
