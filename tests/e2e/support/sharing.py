@@ -40,8 +40,15 @@ WORD = re.compile(r"\w+(?=:)")
 
 @functools.cache
 def group(file: str) -> str:
-    """The group of a test file, named by its path below E2E; empty when its tests may run anywhere."""
-    asked = {word for words in ASKED.findall((E2E / file).read_text(encoding="utf-8")) for word in WORD.findall(words)}
+    """The group of a test file, named by its path below E2E; empty when its tests may run anywhere.
+
+    What the conftest.py of its folder asks for, each of its tests does; that of E2E is of all of them.
+    """
+    path = E2E / file
+    of_folder = path.with_name("conftest.py")
+    files = [path, of_folder] if path.parent != E2E and of_folder.exists() else [path]
+    texts = [one.read_text(encoding="utf-8") for one in files]
+    asked = {word for text in texts for words in ASKED.findall(text) for word in WORD.findall(words)}
     return next((shared or file for fixture, shared in SHARED.items() if fixture in asked), "")
 
 

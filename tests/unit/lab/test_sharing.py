@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from support import sharing
+
 CONFTEST = """
 import contextlib, pathlib, pytest
 from support import sharing
@@ -76,3 +78,10 @@ def test_they_end_after_the_last_attempt_of_their_last_test(tmp_path: Path) -> N
     assert "3 passed, 1 rerun" in run.stdout, run.stdout
     told = (tmp_path / "told").read_text(encoding="utf-8").split()
     assert told == ["koord", "first", "last", "last", "koord-ends", "labs", "other", "labs-ends"]
+
+
+def test_what_the_conftest_of_a_folder_asks_for_its_tests_do() -> None:
+    files = [path.relative_to(sharing.E2E).as_posix() for path in (sharing.E2E / "real").glob("test_*.py")]
+    assert len(files) > 1
+    assert {sharing.group(file) for file in files} == {"real"}
+    assert sharing.group("test_bad_input.py") == ""
