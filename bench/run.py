@@ -188,6 +188,13 @@ def drainers(bench: Bench, lab: Lab) -> dict[str, arenas.Act]:
     return {tool.name: tool.drain for tool in every}
 
 
+def rollers(bench: Bench, lab: Lab) -> dict[str, arenas.Act]:
+    """The tools that take nodes out and bring them back, one at a time."""
+    kubectl, k8s_drain = tools.Kubectl(lab, bench.folder), tools.Drain(lab, bench.folder, bench.home)
+    ours = tools.Ours(lab, bench.folder)
+    return {kubectl.name: kubectl.roll, k8s_drain.name: k8s_drain.roll, ours.name: ours.roll(1)}
+
+
 def contest(
     bench: Bench, lab: Lab, scene: str, fleet: Fleet, acts: dict[str, arenas.Act], only: int | None = None
 ) -> Iterator[Trial]:
@@ -198,9 +205,7 @@ def contest(
 
 def rolls(bench: Bench, lab: Lab) -> Iterator[Trial]:
     """The whole way of 20 nodes and 1,000 pods, with one spare node: one node at a time, and ours in waves of four."""
-    ours, kubectl = tools.Ours(lab, bench.folder), tools.Kubectl(lab, bench.folder)
-    k8s_drain = tools.Drain(lab, bench.folder, bench.home)
-    acts = {kubectl.name: kubectl.roll, k8s_drain.name: k8s_drain.roll, ours.name: ours.roll(1)}
+    ours, acts = tools.Ours(lab, bench.folder), rollers(bench, lab)
     for repetition, name in in_turn(bench.rounds, list(acts)):
         yield arenas.roll(lab, targets.ROLL, ROLL, name, acts[name], repetition)
     for repetition in range(bench.rounds):
@@ -235,11 +240,9 @@ def backends(bench: Bench, lab: Lab) -> Iterator[Trial]:
 
 def traffic(bench: Bench, lab: Lab) -> Iterator[Trial]:
     """Requests to servers of several manners, while their node is drained and returned."""
-    ours, kubectl = tools.Ours(lab, bench.folder), tools.Kubectl(lab, bench.folder)
-    k8s_drain = tools.Drain(lab, bench.folder, bench.home)
-    rolls = {kubectl.name: kubectl.roll, k8s_drain.name: k8s_drain.roll, ours.name: ours.roll(1)}
-    for repetition, name in in_turn(bench.rounds, list(rolls)):
-        roll = rolls[name]
+    acts = rollers(bench, lab)
+    for repetition, name in in_turn(bench.rounds, list(acts)):
+        roll = acts[name]
         yield from real.traffic(lab, bench.folder, name, lambda roll=roll: roll([real.NODE]), repetition)  # type: ignore[misc]
 
 

@@ -19,12 +19,6 @@ NODE = "node-001"
 LOST = "node.kubernetes.io/unreachable"
 
 
-def in_service(machines: Machines, node: str = NODE) -> bool:
-    """Whether a node takes pods, and nothing of ours is on it."""
-    spec = machines.node(node)["spec"]
-    return machines.ready(node) and not spec.get("unschedulable") and not spec.get("taints")
-
-
 def test_a_replacement_that_cannot_start_is_named_and_all_is_given_back(machines: Machines, play: Player) -> None:
     alone = "nowhere.invalid/only-there:1"
     machines.command("exec", NODE, "ctr", "--namespace=k8s.io", "images", "tag", "--force", IMAGE, alone)
@@ -37,7 +31,7 @@ def test_a_replacement_that_cannot_start_is_named_and_all_is_given_back(machines
     assert not run.ok
     assert "ErrImagePull" in run.words or "ImagePullBackOff" in run.words
     assert alone in run.words
-    assert in_service(machines)
+    assert machines.in_service(NODE)
     assert [pod["metadata"]["name"]] == [left["metadata"]["name"] for left in machines.pods("web")]
     assert traffic.failed() == {f"{machines.namespace}/web": 0}
 
@@ -64,7 +58,7 @@ def test_a_host_that_does_not_come_back_stays_out_until_it_does(machines: Machin
         until(lambda: machines.ready(NODE), 60, "the node is back", every=0.3)
         back = play("release", maintain_nodes=NODE)
     assert back.ok, back.text
-    assert in_service(machines)
+    assert machines.in_service(NODE)
     assert traffic.failed() == {f"{machines.namespace}/web": 0}
 
 
@@ -91,7 +85,7 @@ def test_a_node_without_power_is_given_up_with_a_proof_and_comes_back(machines: 
     until(lambda: machines.ready(NODE), 60, "the node is back", every=0.3)
     back = play("release", maintain_nodes=NODE)
     assert back.ok, back.text
-    assert in_service(machines)
+    assert machines.in_service(NODE)
 
 
 @pytest.mark.whole
@@ -117,7 +111,7 @@ def test_a_reboot_that_lasts_is_waited_for(machines: Machines, play: Player, sec
         )
     assert run.ok, run.text
     assert machines.node(NODE)["status"]["nodeInfo"]["bootID"] != boot
-    assert in_service(machines)
+    assert machines.in_service(NODE)
     failed = traffic.failed()
     assert failed[f"{machines.namespace}/web"] == 0
     # The last pod of a DaemonSet goes as it is told to: it is gone before the reboot, not asked during it.
@@ -141,7 +135,7 @@ def test_a_cable_that_is_unplugged_while_pods_move_is_told(machines: Machines, p
     again = play("evacuate", maintain_nodes=NODE)
     assert again.ok, again.text
     assert play("release", maintain_nodes=NODE).ok
-    assert in_service(machines)
+    assert machines.in_service(NODE)
 
 
 @pytest.mark.whole
@@ -160,7 +154,7 @@ def test_what_the_kubelet_evicts_itself_is_replaced_all_the_same(machines: Machi
     machines.settle("web")
     assert NODE not in [left["spec"]["nodeName"] for left in machines.pods("web")]
     assert play("release", maintain_nodes=NODE).ok
-    assert in_service(machines)
+    assert machines.in_service(NODE)
 
 
 @pytest.mark.whole
@@ -174,7 +168,7 @@ def test_a_node_that_registers_anew_while_it_is_out_is_another_one(machines: Mac
     until(lambda: machines.api.find(f"/api/v1/nodes/{NODE}") and machines.ready(NODE), 60, "it is back", every=0.3)
     back = play("release", maintain_nodes=NODE)
     assert back.ok, back.text
-    assert in_service(machines)
+    assert machines.in_service(NODE)
 
 
 @pytest.mark.whole
@@ -192,7 +186,7 @@ def test_a_pod_that_a_finalizer_holds_is_named_and_waited_for(machines: Machines
     until(lambda: not machines.api.find(path), 30, "the pod is gone")
     assert play("evacuate", maintain_nodes=NODE).ok
     assert play("release", maintain_nodes=NODE).ok
-    assert in_service(machines)
+    assert machines.in_service(NODE)
 
 
 @pytest.mark.whole
@@ -209,7 +203,7 @@ def test_a_node_that_is_slow_costs_time_and_no_request(machines: Machines, play:
         for other in others:
             limit(machines, other, -1)
     assert run.ok, run.text
-    assert in_service(machines)
+    assert machines.in_service(NODE)
     assert traffic.failed() == {f"{machines.namespace}/web": 0}
 
 
@@ -259,5 +253,5 @@ def test_a_local_volume_keeps_its_pod_which_is_down_until_the_node_is_back(machi
     run = play("maintain", inventory=machines.hosts(NODE), maintain_nodes=NODE, maintain_allow_interruption=True)
     assert run.ok, run.text
     machines.settle("db")
-    assert in_service(machines)
+    assert machines.in_service(NODE)
     machines.api.delete(f"/api/v1/persistentvolumes/{machines.namespace}")

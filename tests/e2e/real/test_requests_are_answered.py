@@ -125,10 +125,7 @@ def test_the_node_was_rebooted_and_is_back(maintained: Maintained) -> None:
     assert maintained.run.ok, maintained.run.text
     before, after = maintained.boots
     assert before != after
-    machines = maintained.machines
-    assert machines.ready(NODE)
-    assert not machines.node(NODE)["spec"].get("unschedulable")
-    assert not machines.node(NODE)["spec"].get("taints")
+    assert maintained.machines.in_service(NODE)
 
 
 @pytest.mark.parametrize("name", [*GRACEFUL, "triple", "spread", "probed", "scratch", "port", "path", "db"])

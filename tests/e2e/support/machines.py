@@ -87,6 +87,11 @@ class Machines:
         conditions = self.node(name)["status"]["conditions"]
         return any((one["type"], one["status"]) == ("Ready", "True") for one in conditions)
 
+    def in_service(self, name: str) -> bool:
+        """Whether a node is ready, takes pods, and nothing of ours is on it."""
+        spec = self.node(name)["spec"]
+        return self.ready(name) and not spec.get("unschedulable") and not spec.get("taints")
+
     def apply(self, *objects: Json) -> None:
         """Objects as YAML says them; those without a namespace get that of the test."""
         listed = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
