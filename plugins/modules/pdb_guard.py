@@ -46,6 +46,12 @@ options:
         C(maintenance.kubeops.io/allow-interruption=true). Neither overrides a budget.
     type: bool
     default: false
+  node_autoscaler:
+    description:
+      - Whether a node autoscaler (cluster-autoscaler, Karpenter) adds nodes for second pods that fit nowhere, so that
+        they are waited for until O(timeout). Only then is a workload interrupted that may be.
+    type: bool
+    default: false
   pin_budgets:
     description:
       - Whether to replace percentages in foreign budgets by an absolute minimum during the surge, and restore them.

@@ -65,7 +65,7 @@ FORECAST = (
 )
 POLICIES: t.Mapping[str, tuple[str, ...]] = {
     "plan": (*POLICY, *FORECAST),
-    "guard": ("swap_blocked", "allow_interruption", "rules", "reactive_budgets", "settle"),
+    "guard": ("swap_blocked", "allow_interruption", "node_autoscaler", "rules", "reactive_budgets", "settle"),
     "drain": (*POLICY, "alarm_after"),
 }
 """What every call of a run is told that plans how pods are moved, prepares that, or does it."""

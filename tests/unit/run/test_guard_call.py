@@ -181,7 +181,7 @@ class Stuck(Surging):
     def step(self, snapshot: Snapshot) -> None:
         self.steps += 1
 
-    def fail_open(self, outcome: WorkloadOutcome, message: str) -> None:
+    def fail_open(self, outcome: WorkloadOutcome, message: str, snapshot: Snapshot) -> None:
         self.undone.append((outcome, message))
 
 

@@ -123,7 +123,7 @@ def test_what_may_pass_is_waited_for(world: World, monkeypatch: pytest.MonkeyPat
 def test_what_is_not_ready_in_time_is_given_up(world: World, state: State) -> None:
     play = Play(world, state=state)
     play.case.waiting = "a node"
-    play.surging.fail_open(WorkloadOutcome.TIMED_OUT, "not ready after 10 s")
+    play.surging.fail_open(WorkloadOutcome.TIMED_OUT, "not ready after 10 s", play.world.snapshot())
     given_up = state not in ("ready", "undone", "undo")
     assert play.case.outcome == ("timed_out" if given_up else None)
     assert play.case.message == ("Deployment shop/web was not ready after 10 s: a node." if given_up else "")
@@ -132,7 +132,7 @@ def test_what_is_not_ready_in_time_is_given_up(world: World, state: State) -> No
 
 def test_without_a_reason_none_is_named(world: World) -> None:
     play = Play(world)
-    play.surging.fail_open(WorkloadOutcome.TIMED_OUT, "not ready after 10 s")
+    play.surging.fail_open(WorkloadOutcome.TIMED_OUT, "not ready after 10 s", play.world.snapshot())
     assert play.case.message == "Deployment shop/web was not ready after 10 s."
 
 

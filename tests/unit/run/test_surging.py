@@ -110,7 +110,7 @@ def test_time_is_up_and_the_surge_is_taken_back(world: World) -> None:
     world.no_more_start()
     play = Play(world)
     play.rounds(10)
-    play.does(lambda: play.surging.fail_open(WorkloadOutcome.TIMED_OUT, "not ready after 10 s"))
+    play.does(lambda: play.surging.fail_open(WorkloadOutcome.TIMED_OUT, "not ready after 10 s", play.world.snapshot()))
     case = play.rounds()
     assert (case.state, case.outcome) == ("undone", "timed_out")
     assert "not ready after 10 s" in case.message

@@ -194,6 +194,30 @@ def test_what_a_node_autoscaler_adds_is_waited_for() -> None:
         assert ready(world) == 4
 
 
+@pytest.mark.parametrize("of_owner", [False, True])
+def test_the_second_pod_of_a_swap_waits_for_what_a_node_autoscaler_adds(of_owner: bool) -> None:
+    """Consent to an interruption does not hasten one."""
+    given = Input(("n1",), choices=Choices(node_autoscaler=True))
+    with crowded(1, room=0) as world:
+        consent = {"metadata": {"annotations": {names.ALLOW_INTERRUPTION: str(of_owner).lower()}}}
+        world.patch(kinds.DEPLOYMENTS, "web", consent)
+        world.machine.after(90.0, lambda: world.apply(manifests.node("n9")), "add a node")
+        outcome = run(world, given)
+        assert outcome.ok, (outcome.failed, outcome.wrong)
+        assert (evictions(world), ready(world), traces(world)) == (0, 1, [])
+
+
+@pytest.mark.parametrize("consent", [False, True])
+def test_a_second_pod_for_which_no_node_is_added_is_given_up_at_the_limit(consent: bool) -> None:
+    choices = Choices(node_autoscaler=True, allow_interruption=consent)
+    with crowded(1, room=0) as world:
+        outcome = run(world, Input(("n1",), choices=choices, timeout=120.0))
+        (raised,) = [one for call, result in outcome.calls if call == "present" for one in result.data["workloads"]]
+        assert raised["outcome"] == ("interruption_allowed" if consent else "timed_out")
+        assert "0/2 nodes are available" in raised["message"]
+        assert (evictions(world), traces(world)) == (consent, [])
+
+
 def test_a_lonely_pod_that_may_be_interrupted_waits_for_its_node() -> None:
     alone = manifests.stateful_set("alone", 1, nodeSelector={"kubernetes.io/hostname": "n1"})
     alone["metadata"]["annotations"] = {names.ALLOW_INTERRUPTION: "true"}

@@ -276,6 +276,7 @@ class _Playbook:
             tuple(nodes),
             swap_blocked=given.choices.swap_blocked,
             allow_interruption=given.choices.allow_interruption,
+            node_autoscaler=given.choices.node_autoscaler,
             rules=given.choices.rules,
             settle=given.settle,
             timeout=given.timeout,

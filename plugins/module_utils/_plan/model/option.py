@@ -23,3 +23,7 @@ def _plain(value: bool | str | t.Sequence[str], around: str, between: str = ",")
     if isinstance(value, bool):
         return str(value).lower()
     return value if isinstance(value, str) else around.format(between.join(value))
+
+
+GROWN = f"If a node autoscaler adds nodes for such pods, set {options(node_autoscaler=True)}."
+"""The remedy for a pod that fits nowhere, besides making room."""

@@ -147,15 +147,11 @@ def _stuck(
 ) -> reasons.Finding:
     """That no second pod would come to serve, without which the pod does not leave."""
     message += " No swap preempts others." if code == "preempts" else " Without a second pod it is not deleted."
-    remedy = f"{_remedy(one)} {_grown()}"
+    remedy = f"{_remedy(one)} {option.GROWN}"
     if all(plan.interruption for plan in group):
         allow = option.options(allow_interruption=True)
         remedy += f" Or accept the interruption with {allow}: it is then evicted, and down until it serves again."
     return reasons.Finding(code, message, remedy, "blocker", subject, tuple(dict.fromkeys(p.pod.node for p in group)))
-
-
-def _grown() -> str:
-    return f"If a node autoscaler adds nodes for such pods, set {option.options(node_autoscaler=True)}."
 
 
 def _where(subject: str, group: t.Sequence[pod_plan.PodPlan]) -> str:
@@ -175,7 +171,7 @@ def _blocker(
         bound = f"nothing would be left of {', '.join(str(workload.ref) for workload in gap.dark)}"
     message = f"{_where(subject, gap.plans)}: {len(gap.plans)} fit on no other node until theirs is back, and {bound}. "
     message += described(one) + _rules(snapshot, gap.plans[0].pod, one)
-    return reasons.Finding("no_room", message, f"{_remedy(one)} {_grown()}", "blocker", subject, nodes)
+    return reasons.Finding("no_room", message, f"{_remedy(one)} {option.GROWN}", "blocker", subject, nodes)
 
 
 def _remedy(one: forecast.Forecast) -> str:

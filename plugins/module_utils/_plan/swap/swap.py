@@ -18,6 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     api_changes,
     names,
     objects,
+    option,
     pod_plan,
     reasons,
     serving,
@@ -237,7 +238,7 @@ def blocked(
             return reasons.Reason("surge_preempts", why, f"Make room in the cluster, or {protect.ACCEPT}.")
         if not pod.node and pod.unschedulable:
             why = f"{pod.ref} cannot be scheduled: {pod.unschedulable.rstrip('.')}."
-            remedy = f"Make room (add a node, remove something), or {protect.ACCEPT}."
+            remedy = f"Make room (add a node, remove something), or {protect.ACCEPT}. {option.GROWN}"
             return reasons.Reason("surge_unschedulable", why, remedy)
         if pod.overlooked:
             remedy = "Start that scheduler, or correct the schedulerName of the workload."

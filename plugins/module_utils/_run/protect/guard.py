@@ -62,6 +62,7 @@ class GuardOptions:
     surge: bool = True
     swap_blocked: bool = False
     allow_interruption: bool = False
+    node_autoscaler: bool = False
     pin_budgets: bool = False
     reactive_budgets: tuple[str, ...] = ()
     rules: tuple[pod_rules.Rule, ...] = ()
@@ -213,6 +214,7 @@ class _Wave:
             self.nodes,
             self.cases,
             self.options.allow_interruption,
+            self.options.node_autoscaler,
         )
         with (
             guard_reads.watching(call, surges, "pods", *beside) as live,

@@ -199,7 +199,7 @@ class GuardCall:
             if over:
                 late, deadline = True, ctx.clock.now() + UNDO_WITHIN
                 floors.give_up()
-                surging.fail_open(outcomes.WorkloadOutcome.TIMED_OUT, f"not ready after {limit:g} s")
+                surging.fail_open(outcomes.WorkloadOutcome.TIMED_OUT, f"not ready after {limit:g} s", snapshot)
                 continue
             self._tell_progress(surging, floors.waiting)
             if surging.planning:

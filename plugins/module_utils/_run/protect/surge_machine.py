@@ -128,7 +128,8 @@ class Surging:
 
     ``planner`` gives the surges wanted now, by the UID of the workload; ``leaving`` are the nodes that
     this call empties, where no new pod may be. ``allow_interruption``: where no second pod comes to serve, the drain
-    may interrupt the workload instead, as its owner may allow, too.
+    may interrupt the workload instead, as its owner may allow, too. ``node_autoscaler``: a node is added for a pod that
+    fits nowhere.
     """
 
     ctx: context.Context
@@ -139,13 +140,14 @@ class Surging:
     leaving: t.Collection[str]
     cases: list[WorkloadSurge]
     allow_interruption: bool = False
+    node_autoscaler: bool = False
 
     def __post_init__(self) -> None:
         self._lost = set[str]()
         self._writer = surge_writer.SurgeWriter(self.ctx, str(self.me), self.fence)
         leaving = frozenset(self.leaving)
-        allowed = self.allow_interruption
-        self._raising = _Raising(self.ctx, self.me, self.settle, leaving, self._writer, self._lost, allowed)
+        allowed, grows = self.allow_interruption, self.node_autoscaler
+        self._raising = _Raising(self.ctx, self.me, self.settle, leaving, self._writer, self._lost, allowed, grows)
 
     @property
     def done(self) -> bool:
@@ -199,12 +201,14 @@ class Surging:
     def close(self) -> None:
         self._writer.leases.close()
 
-    def fail_open(self, outcome: outcomes.WorkloadOutcome, message: str) -> None:
+    def fail_open(self, outcome: outcomes.WorkloadOutcome, message: str, snapshot: snapshots.Snapshot) -> None:
         """Give up what is not ready, and undo it."""
         for case in self.cases:
             if case.open and case.state != "undo":
                 waited = f"{case.workload} was {message}" + (f": {case.waiting}." if case.waiting else ".")
-                case.end(self.ctx, outcome, waited, "Look at what it waited for, then run again.", undo=True)
+                allowed = case.blocked_since is not None and self._raising.may_interrupt(case, snapshot)
+                ended = outcomes.WorkloadOutcome.INTERRUPTION_ALLOWED if allowed else outcome
+                case.end(self.ctx, ended, waited, "Look at what it waited for, then run again.", undo=True)
 
     def _step(self, case: WorkloadSurge, look: Look) -> None:
         if case.fewer and case.state in ("raise", "wait") and not self._writer.let_go(case, look.snapshot):
@@ -293,6 +297,7 @@ class _Raising:
     _writer: surge_writer.SurgeWriter
     _lost: t.AbstractSet[str]
     _allow_interruption: bool
+    _node_autoscaler: bool
 
     def __post_init__(self) -> None:
         self._selectors = service_selectors.ServiceSelectors(self._ctx)
@@ -409,16 +414,20 @@ class _Raising:
         # A count that was put back takes a moment to end a pod, and it may be a leaving one.
         acting = why.code == "surge_reverted" and swap.settled(snapshot, case.held)
         patient = now - case.blocked_since < PATIENCE_WITH.get(why.code, 0.0)
+        # It is the pod without a place for which a node is added, however long that takes.
+        patient = patient or (self._node_autoscaler and why.code == "surge_unschedulable")
         if not acting and not patient:
             gone = why.code == "workload_gone"
             outcome = outcomes.WorkloadOutcome.ENDED if gone else outcomes.WorkloadOutcome(why.code)
-            if outcome.failed and why.code not in CONSENT_IS_NO_HELP and self.may_interrupt(case, snapshot):
+            if outcome.failed and self.may_interrupt(case, snapshot):
                 outcome = outcomes.WorkloadOutcome.INTERRUPTION_ALLOWED
             case.end(self._ctx, outcome, why.message, why.remedy, undo=True)
 
     def may_interrupt(self, case: WorkloadSurge, snapshot: snapshots.Snapshot) -> bool:
         """Whether its pods may be evicted where no second one comes to serve; its record then tells the drain so."""
         if not case.surge or not case.claimed or case.surge.prior_replicas != 1:
+            return False
+        if case.blocked_since is not None and case.blocked_by in CONSENT_IS_NO_HELP:
             return False
         workload = snapshot.workload(case.workload.uid)
         return workload is not None and (self._allow_interruption or workload.interruptible)
