@@ -323,3 +323,53 @@ def test_a_pod_that_comes_after_a_preemption_has_the_room_of_the_victims() -> No
     _plans, found = made([node("n1"), node("n2")], pods, [("n1",)])
     assert found["a"].victims == ("Pod shop/low",)
     assert (found["b"].target, found["b"].victims) == ("n2", ())
+
+
+ROOM = {"storageClassName": "fast", "resources": {"requests": {"storage": "1Gi"}}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "provisioner", "fits"),
+    [
+        (ROOM, "csi.example.com", None),
+        (ROOM | {"storageClassName": ""}, "csi.example.com", True),
+        ({"resources": {}}, "csi.example.com", None),
+        (ROOM, "kubernetes.io/no-provisioner", False),
+    ],
+    ids=["of a class", "of no class", "of the default class", "nothing is provisioned"],
+)
+def test_whether_a_driver_has_storage_left_is_not_known(spec: Raw, provisioner: str, fits: bool | None) -> None:
+    """Of volumes that are made with their pod; the others are bound."""
+    scratch = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": spec}}}
+    made_of = {"metadata": {"name": "fast"}, "provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"}
+    kinds = {"nodes": [node("n1"), node("n2")], "pods": [pod("a", "n1", volumes=[scratch])]}
+    found = {kind: [PARSERS[kind](raw) for raw in raws] for kind, raws in kinds.items()}
+    snapshot = Snapshot.of({**found, "storage_classes": [made_of]})
+    plans = [pod_plan.PodPlan(snapshot.pods[0], "evict", "", "", WEB)]
+    one = forecast.forecasts(snapshot, plans, [("n1",)])["a"]
+    assert (one.fits, one.target) == (fits, "n2" if fits else None)
+    assert ("storage left" in one.text) is (fits is None)
+    full = dataclasses.replace(snapshot, nodes={"n1": snapshot.nodes["n1"]})
+    assert forecast.forecasts(full, plans, [("n1",)])["a"].fits is False, "that no node takes it is known"
+
+
+RESTARTS: Raw = {"restartPolicyRules": [{"action": "RestartAllContainers"}]}
+
+
+@pytest.mark.parametrize(
+    ("change", "fits"),
+    [
+        ({"hostNetwork": True, "hostUsers": False}, None),
+        ({"hostNetwork": True, "hostUsers": True}, True),
+        ({"hostUsers": False}, True),
+        ({"containers": [{"name": "c", **RESTARTS}]}, None),
+        ({"initContainers": [{"name": "c", **RESTARTS}]}, None),
+        ({"containers": [{"name": "c", "restartPolicyRules": [{"action": "Restart"}]}]}, True),
+        ({"containers": [{"name": "c", "volumeMounts": [{"name": "v", "bindMountOptions": ["noexec"]}]}]}, None),
+        ({"containers": [{"name": "c", "volumeMounts": [{"name": "v"}]}]}, True),
+    ],
+)
+def test_which_features_a_node_declares_is_not_known(change: Raw, fits: bool | None) -> None:
+    _plans, found = made([node("n1"), node("n2")], [pod("a", "n1", **change)], [("n1",)])
+    assert found["a"].fits is fits
+    assert ("declare" in found["a"].text) is (fits is None)

@@ -215,6 +215,35 @@ def test_a_node_takes_so_many_volumes_of_a_driver(most: Raw, there: list[str], o
     assert found == ({storage.LIMIT: 1} if over else {})
 
 
+@pytest.mark.parametrize(
+    ("source", "driver"),
+    [
+        ({"awsElasticBlockStore": {"volumeID": "vol-1"}}, "ebs.csi.aws.com"),
+        ({"azureDisk": {"diskName": "d", "diskURI": "/disks/d"}}, "disk.csi.azure.com"),
+        ({"cinder": {"volumeID": "v"}}, "cinder.csi.openstack.org"),
+        ({"gcePersistentDisk": {"pdName": "d"}}, "pd.csi.storage.gke.io"),
+        ({"portworxVolume": {"volumeID": "v"}}, "pxd.portworx.com"),
+    ],
+)
+def test_volumes_of_before_csi_count_for_the_driver_that_serves_them_now(source: Raw, driver: str) -> None:
+    kinds = bound("a", "new")
+    kinds["volumes"][0]["spec"] = source
+    kinds["volumes"][1]["spec"] = {"csi": {"driver": driver, "volumeHandle": "new"}}
+    new, other = pod("p", **mounts("c-new")), pod("o", "n1", **mounts("c-a"))
+    assert why(new, node("n1"), other, csi_nodes=[limit(1, driver)], **kinds) == {storage.LIMIT: 1}
+    assert why(new, node("n1"), other, csi_nodes=[limit(2, driver)], **kinds) == {}
+    kinds["volumes"].reverse()
+    kinds["volumes"][0]["metadata"]["name"], kinds["volumes"][1]["metadata"]["name"] = "a", "new"
+    assert why(new, node("n1"), other, csi_nodes=[limit(1, driver)], **kinds) == {storage.LIMIT: 1}
+
+
+def test_volumes_to_be_made_by_a_provisioner_of_before_csi_count_for_the_driver_too() -> None:
+    kinds: dict[str, list[Raw]] = {"claims": [waiting("c")]}
+    kinds["storage_classes"] = [late(provisioner="kubernetes.io/aws-ebs")]
+    found = why(pod("p", **two("c")), node("n1"), csi_nodes=[limit(0, "ebs.csi.aws.com")], **kinds)
+    assert found == {storage.LIMIT: 1}
+
+
 @pytest.mark.parametrize(("name", "on", "over"), [("a", "n1", True), ("a", "n2", False), ("gone", "n1", False)])
 def test_volumes_that_are_still_attached_count(name: str, on: str, over: bool) -> None:
     attached = {"metadata": {"name": "x"}, "spec": {"nodeName": on, "source": {"persistentVolumeName": name}}}

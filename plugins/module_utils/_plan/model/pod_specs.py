@@ -27,11 +27,14 @@ def trimmed(spec: Raw, status: Raw) -> Raw:
 
     Containers keep their name, requests, ports and restart policy. ``counted`` has, by container, the requests in force
     and those allocated, which differ from the spec during a resize; ``infeasible`` says that a resize cannot be done.
+    ``declared`` are features that its node has to declare.
     """
     found: dict[str, t.Any] = {key: spec[key] for key in WHOLE if spec.get(key)}
     for key in ("containers", "initContainers"):
         if spec.get(key):
             found[key] = [_container(one) for one in spec[key]]
+    if declared := _declared(spec):
+        found["declared"] = declared
     counted = {}
     for key in ("containerStatuses", "initContainerStatuses"):
         for one in status.get(key) or ():
@@ -50,6 +53,19 @@ def trimmed(spec: Raw, status: Raw) -> Raw:
         if condition.get("type") == "PodResizePending" and condition.get("reason") == "Infeasible":
             found["infeasible"] = True
     return found
+
+
+def _declared(spec: Raw) -> list[str]:
+    """What the scheduler (NodeDeclaredFeatures, on by default since 1.36) asks of the features of a node, by fields."""
+    containers = [one for key in ("containers", "initContainers") for one in spec.get(key) or ()]
+    rules = (rule for one in containers for rule in one.get("restartPolicyRules") or ())
+    mounts = (mount for one in containers for mount in one.get("volumeMounts") or ())
+    found = {
+        "hostUsers: false with hostNetwork": spec.get("hostNetwork") and spec.get("hostUsers") is False,
+        "restartPolicyRules": any(rule.get("action") == "RestartAllContainers" for rule in rules),
+        "bindMountOptions": any(mount.get("bindMountOptions") for mount in mounts),
+    }
+    return [field for field, asked in found.items() if asked]
 
 
 def _container(raw: Raw) -> Raw:

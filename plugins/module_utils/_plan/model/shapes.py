@@ -92,6 +92,7 @@ PLACED: decoding.Shape = {
     "initContainers": _KEPT,
     "counted": {...: [AMOUNTS]},
     "countedWhole": [AMOUNTS],
+    "declared": [str],
 }
 """What is kept of a pod's spec (``pod_specs.trimmed``)."""
 TEMPLATE: decoding.Shape = {"metadata": {"labels": TEXTS, "annotations": TEXTS}, "spec": POD_SPEC}

@@ -26,6 +26,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pla
     preemption,
     room,
     spread,
+    storage,
     world,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import devices, held
@@ -205,6 +206,8 @@ class Sequence:
         target, answer = place(self.scheduler, guest)
         if answer is None and target is not None:
             self.placed.append((guest, target))
+            if driver := storage.provisioner(self.scheduler.storage, guest):
+                return Forecast(text=f"Not forecast: whether {driver} has storage left for its new volume.")
             return Forecast(fits=True, target=target)
         if answer is None:
             return Forecast()
@@ -266,6 +269,8 @@ def unforeseen(pod: objects.Pod, template: objects.Raw, idle: t.Mapping[str, str
         return Forecast(text=f"Not forecast: its workload names the node {template['nodeName']} itself.")
     if pod.device_claims or pod.placed.get("resourceClaims"):
         return Forecast(text="Not forecast: it needs devices by resource claims.")
+    if declared := pod.placed.get("declared"):
+        return Forecast(text=f"Not forecast: which nodes declare what it needs ({', '.join(declared)}).")
     if pod.group:
         return Forecast(text=f"Not forecast: it is scheduled together with the other pods of PodGroup {pod.group}.")
     return None

@@ -4,7 +4,7 @@
 """Filters by volumes: disks and ReadWriteOncePod (VolumeRestrictions), attach limits (NodeVolumeLimits), node affinity
 of volumes and claims that are not bound yet (VolumeBinding), zones (VolumeZone).
 
-Not forecast: the storage that a CSI driver has left (CSIStorageCapacity), and in-tree volumes under their CSI names.
+Not forecast: the storage that a CSI driver has left (CSIStorageCapacity), see ``provisioner``.
 """
 
 from __future__ import annotations
@@ -42,6 +42,15 @@ ZONES = (
 )
 NEWER = dict(zip(ZONES[:2], ZONES[2:], strict=True))
 NOT_PROVISIONED = ("", "kubernetes.io/no-provisioner")
+MIGRATED = {
+    "awsElasticBlockStore": ("kubernetes.io/aws-ebs", "ebs.csi.aws.com", "volumeID"),
+    "azureDisk": ("kubernetes.io/azure-disk", "disk.csi.azure.com", "diskURI"),
+    "cinder": ("kubernetes.io/cinder", "cinder.csi.openstack.org", "volumeID"),
+    "gcePersistentDisk": ("kubernetes.io/gce-pd", "pd.csi.storage.gke.io", "pdName"),
+    "portworxVolume": ("kubernetes.io/portworx-volume", "pxd.portworx.com", "volumeID"),
+}
+"""Kinds of volumes that a CSI driver serves by now: the provisioner of before, the driver, and what names a volume."""
+DRIVERS = {before: driver for before, driver, _key in MIGRATED.values()}
 
 
 class Storage:
@@ -59,9 +68,8 @@ class Storage:
         found: dict[str, set[tuple[str, str]]] = {}
         for raw in self.snapshot.attachments:
             volume = self.volumes.get(((raw["spec"].get("source") or {}).get("persistentVolumeName")) or "")
-            csi = (volume or {}).get("spec", {}).get("csi")
-            if csi:
-                found.setdefault(raw["spec"]["nodeName"], set()).add((csi["driver"], csi["volumeHandle"]))
+            if volume and (handle := _csi(volume["spec"])):
+                found.setdefault(raw["spec"]["nodeName"], set()).add(handle)
         return found
 
     def by_class(self, name: str) -> list[objects.Raw]:
@@ -140,6 +148,18 @@ def reasons(storage: Storage, guest: world.Guest, found: Needs, place: world.Pla
     return (OTHER_ZONE,) if _in_other_zone(found, place) else ()
 
 
+def provisioner(storage: Storage, guest: world.Guest) -> str:
+    """Who makes a volume for the pod anew, as it does for generic ephemeral ones; empty if nobody has to."""
+    for volume in guest.volumes:
+        spec = ((volume.get("ephemeral") or {}).get("volumeClaimTemplate") or {}).get("spec")
+        if spec is None or spec.get("storageClassName") == "":
+            continue
+        made = (storage.classes.get(spec.get("storageClassName", "")) or {}).get("provisioner", "the default class")
+        if made not in NOT_PROVISIONED:
+            return str(made)
+    return ""
+
+
 def _refusal(claim: objects.Raw | None, name: str) -> str:
     if claim is None:
         return f'persistentvolumeclaim "{name}" not found'
@@ -165,11 +185,18 @@ def _handle(storage: Storage, claim: objects.Raw) -> tuple[str, str] | None:
     """Driver and handle of the claim's CSI volume; an unbound one has its class's driver and a name of its own."""
     volume = storage.volumes.get(claim["spec"].get("volumeName") or "")
     if volume is not None:
-        csi = volume["spec"].get("csi")
-        return (csi["driver"], csi["volumeHandle"]) if csi else None
+        return _csi(volume["spec"])
     driver = (storage.classes.get(_class_of(claim)) or {}).get("provisioner")
     meta = claim["metadata"]
-    return (driver, f"{meta.get('namespace')}/{meta['name']}") if driver else None
+    return (DRIVERS.get(driver, driver), f"{meta.get('namespace')}/{meta['name']}") if driver else None
+
+
+def _csi(spec: objects.Raw) -> tuple[str, str] | None:
+    """Driver and handle of a PersistentVolume, also of one from before CSI that a driver serves by now."""
+    if csi := spec.get("csi"):
+        return csi["driver"], csi["volumeHandle"]
+    found = ((driver, spec[kind].get(key, "")) for kind, (_before, driver, key) in MIGRATED.items() if spec.get(kind))
+    return next(found, None)
 
 
 def _limits(raw: objects.Raw) -> dict[str, int]:
