@@ -99,7 +99,8 @@ options:
       - What to wait for. V(gone) means that the pods themselves are gone, V(replacement) that their replacements are
         ready elsewhere, V(volumes) that their volumes are detached.
       - A replacement for which the scheduler finds no node for 15 seconds is not waited for any longer, if the budget
-        of its workload holds without it and other pods of it serve; see RV(nodes[].pending).
+        of its workload holds without it and other pods of it serve; see RV(nodes[].pending). So it is for one that a
+        StatefulSet does not create before an earlier pod is Ready.
       - What is waited for stands in the node's record, so a call that continues another one waits for the same.
     type: list
     elements: str
@@ -235,7 +236,8 @@ nodes:
     pending:
       description:
         - Workloads that stay short of ready pods until the node is back, because the scheduler finds no other place for
-          their pods. C(ready) of C(wanted) are ready; C(reason) is what the scheduler says.
+          their pods, or until an earlier pod of a StatefulSet is Ready. C(ready) of C(wanted) are ready; C(reason) is
+          what the scheduler says, or names that pod.
       returned: when the node is drained and there are some
       type: list
       elements: dict

@@ -184,3 +184,75 @@ def test_pods_that_do_not_serve_are_no_blocker() -> None:
 def test_nodes_that_stay_out_add_up() -> None:
     plan = planned(seen(*apart()), "n1", "n2", evacuates=True)
     assert codes(plan) == [("no_room", "blocker")]
+
+
+DB = objects.owned("StatefulSet", "db")
+BEGAN, LATER = "2026-01-02T00:00:00Z", "2026-01-03T00:00:00Z"
+
+
+def members(*unready: int, there: t.Iterable[int] = range(3), born: str = "2026-01-01T00:00:00Z") -> list[Raw]:
+    """Pods of StatefulSet db; those that are not Ready are from before the drain, or ``born`` in it."""
+    made = [objects.pod(f"db-{number}", f"n{number}", owner=DB, ready=number not in unready) for number in there]
+    for one in made:
+        one["metadata"] |= {"labels": {"app": "db"}, "creationTimestamp": born}
+    return made
+
+
+def ending(until: str) -> list[Raw]:
+    pods = members(0, there=(0, 1))
+    pods[0]["metadata"]["deletionTimestamp"] = until
+    return pods
+
+
+def stored(*pods: Raw, replicas: int = 3, budgets: t.Sequence[Raw] = (), **spec: t.Any) -> Snapshot:
+    top = objects.workload("StatefulSet", "db", replicas, **spec)
+    nodes = [objects.node(f"n{number}") for number in range(7)]
+    return objects.snapshot({"stateful_sets": [top]}, nodes=nodes, pods=list(pods), budgets=list(budgets))
+
+
+@pytest.mark.parametrize(
+    ("pods", "spec", "behind"),
+    [
+        pytest.param(members(0, there=(0, 1)), {}, "db-0", id="a later one is not created"),
+        pytest.param(members(0, there=(0, 1)), {"podManagementPolicy": "Parallel"}, "", id="created at once"),
+        pytest.param(members(0, there=(0, 1), born=LATER), {}, "", id="a successor itself"),
+        pytest.param(members(2, there=(1, 2)), {}, "", id="the later one is not Ready"),
+        pytest.param(members(0, there=(0, 1)), {"replicas": 2}, "", id="no more are wanted"),
+        pytest.param([*members(0, there=(0,)), *members(1, there=(1,), born=LATER)], {}, "", id="one is coming"),
+        pytest.param(ending(LATER), {}, "", id="it is ending"),
+        pytest.param(ending("2026-01-01T00:00:00Z"), {}, "db-0", id="it does not end"),
+        pytest.param(members(0, 1), {}, "", id="all are created"),
+        pytest.param(members(4, there=(4, 5)), {"ordinals": {"start": 4}}, "db-4", id="numbers from four on"),
+    ],
+)
+def test_what_is_not_created_is_behind_the_first_pod_that_is_not_ready(pods: list[Raw], spec: Raw, behind: str) -> None:
+    snapshot = stored(*pods, **spec)
+    workload = snapshot.workload("uid-StatefulSet-db")
+    assert workload is not None
+    found = pending.lack(snapshot, node_records.Awaited(workload.ref, 2), BEGAN)
+    assert found is not None
+    assert (found.behind.name if found.behind else "", found.nowhere) == (behind, bool(behind))
+    assert (found.finding("n2").code == "successor_waits") is bool(behind)
+
+
+@pytest.mark.parametrize(
+    ("pods", "nodes", "most", "severity"),
+    [
+        pytest.param(members(0), ["n2"], {"minAvailable": 1}, "warning", id="one is left"),
+        pytest.param(members(0), ["n1", "n2"], {"minAvailable": 0}, "blocker", id="none is left"),
+        pytest.param(members(0, there=range(4)), ["n2", "n3"], {"minAvailable": 2}, "blocker", id="too few are left"),
+        pytest.param(members(0), ["n2"], {"minAvailable": 2}, "", id="none may leave at all"),
+        pytest.param(members(0), ["n0", "n2"], {"minAvailable": 1}, "", id="the earlier one leaves as well"),
+        pytest.param(members(2), ["n1"], {"minAvailable": 1}, "", id="it is a later one"),
+        pytest.param(members(), ["n2"], {"minAvailable": 1}, "", id="all are Ready"),
+    ],
+)
+def test_pods_that_leave_behind_one_that_is_not_ready_are_told(
+    pods: list[Raw], nodes: list[str], most: Raw, severity: str
+) -> None:
+    ready = sum(one["status"]["conditions"][0]["status"] == "True" for one in pods)
+    rule = objects.budget("db", ready - most["minAvailable"], healthy=ready, desired=most["minAvailable"], rule=most)
+    rule["spec"]["selector"] = {"matchLabels": {"app": "db"}}
+    plan = planned(stored(*pods, replicas=len(pods), budgets=[rule]), *nodes, most=2)
+    found = [one for one in plan.findings if one.code == "successor_waits"]
+    assert [(one.severity, one.object) for one in found] == [(severity, "StatefulSet shop/db")] * bool(severity)

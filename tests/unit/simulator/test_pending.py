@@ -17,7 +17,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import build
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.nodes import READY, START
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.nodes import READY, START, Kubelets
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.object_rules import DENIES
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.test_whole import traces
@@ -226,6 +226,87 @@ def test_a_lonely_pod_that_may_be_interrupted_waits_for_its_node() -> None:
         assert outcome.ok, (outcome.failed, outcome.wrong)
         assert [one["ready"] for one in drained(outcome)["pending"]] == [0]
         assert world.get(kinds.STATEFUL_SETS, "alone")["status"]["readyReplicas"] == 1
+
+
+# -- what waits for an earlier one of its StatefulSet -------------------------------------------------------
+
+
+def behind(policy: str = "OrderedReady", least: int = 1) -> World:
+    """The first pod of three is not Ready, and a budget lets two be missing; each has a node of its own."""
+    stored = manifests.stateful_set("db", 3, {"podManagementPolicy": policy}, affinity=manifests.apart("db"))
+    world = World([*map(manifests.node, (*NODES, "n4", "n5")), stored, manifests.budget("db", minAvailable=least)])
+    world.settle()
+    world.controller(Kubelets).set_ready((manifests.SHOP, "db-0"), False)
+    world.settle()
+    return world
+
+
+def node_of(world: World, name: str) -> str:
+    return str(world.get(kinds.PODS, name)["spec"]["nodeName"])
+
+
+def of_order(outcome: Outcome) -> list[tuple[str, str, str]]:
+    found = next(result.data["findings"] for call, result in outcome.calls if call == "plan")
+    return [(x["code"], x["severity"], x["object"]) for x in found if x["code"] == "successor_waits"]
+
+
+def test_a_pod_behind_one_that_is_not_ready_is_not_waited_for() -> None:
+    with behind() as world:
+        home = node_of(world, "db-2")
+        outcome = run(world, Input((home,), timeout=120.0))
+        assert outcome.ok, (outcome.failed, outcome.wrong)
+        assert of_order(outcome) == [("successor_waits", "warning", "StatefulSet shop/db")]
+        (short,) = drained(outcome, home)["pending"]
+        assert (short["ready"], short["wanted"], "db-0" in short["reason"]) == (1, 2, True)
+        told = next(result.data["findings"] for call, result in outcome.calls if call == "drain")
+        assert [one["code"] for one in told] == ["successor_waits"]
+        assert kept(outcome) == [], "its node is not what it waits for"
+        world.controller(Kubelets).set_ready((manifests.SHOP, "db-0"), True)
+        world.settle()
+        assert world.get(kinds.STATEFUL_SETS, "db")["status"]["readyReplicas"] == 3
+
+
+def test_pods_that_are_created_at_once_are_waited_for() -> None:
+    with behind("Parallel") as world:
+        home = node_of(world, "db-2")
+        outcome = run(world, Input((home,), timeout=120.0))
+        assert (outcome.ok, of_order(outcome), "pending" in drained(outcome, home)) == (True, [], False)
+
+
+def test_that_nothing_would_be_left_behind_one_that_is_not_ready_is_a_blocker() -> None:
+    with behind(least=0) as world:
+        world.patch(kinds.STATEFUL_SETS, "db", {"spec": {"replicas": 2}})
+        world.delete(kinds.PODS, "db-2", manifests.SHOP)
+        world.settle()
+        outcome = run(world, Input((node_of(world, "db-1"),), timeout=120.0))
+        assert of_order(outcome) == [("successor_waits", "blocker", "StatefulSet shop/db")]
+        assert (len(outcome.wrong), evictions(world)) == (1, 0)
+
+
+def test_what_can_never_leave_behind_one_that_is_not_ready_gives_its_node_back() -> None:
+    """The earlier pod breaks once the drain has begun, and the budget keeps the last one that serves."""
+    with World(
+        [manifests.node("n1"), manifests.stateful_set("db", 3), manifests.budget("db", minAvailable=1)]
+    ) as world:
+        world.apply(manifests.node("n2"))
+        world.patch(kinds.NODES, "n1", {"spec": {"unschedulable": True}})
+        world.delete(kinds.PODS, "db-0", manifests.SHOP)
+        world.settle()
+        world.patch(kinds.NODES, "n1", {"spec": {"unschedulable": None}})
+        assert [node_of(world, f"db-{number}") for number in range(3)] == ["n2", "n1", "n1"]
+        world.process("me").faults.overtaken(
+            lambda request: request.resource == "pods/eviction",
+            lambda: world.controller(Kubelets).set_ready((manifests.SHOP, "db-0"), False),
+        )
+        outcome = run(world, Input(("n1",)))
+        assert (drained(outcome)["outcome"], evictions(world), step(world)) == ("no_room", 1, "")
+        assert "Repair Pod shop/db-0" in outcome.failed["n1"]
+
+
+def test_an_earlier_pod_that_leaves_as_well_holds_nothing_back() -> None:
+    with behind() as world:
+        homes = (node_of(world, "db-0"), node_of(world, "db-2"))
+        assert of_order(run(world, Input(homes, serial=2, timeout=120.0))) == []
 
 
 # -- what comes late, or never ---------------------------------------------------------------------------

@@ -102,6 +102,7 @@ WORKLOAD: decoding.Shape = {
         "minReadySeconds": int,
         "progressDeadlineSeconds": int,
         "podManagementPolicy": str,
+        "ordinals": {"start": int},
         "selector": SELECTOR,
         "strategy": {"type": str},
         "template": TEMPLATE,

@@ -58,6 +58,7 @@ def findings(
         *(_blocker(snapshot, gap, found) for gap in blocked),
         *(_finding(snapshot, *key, group, found, short) for key, group in groups.items()),
         *_of_schedulers(plans, found),
+        *(_stalled(one) for _wave, some in pod_plan.by_wave(plans, waves) for one in pending.stalled(snapshot, some)),
     ]
 
 
@@ -79,6 +80,17 @@ def _of_schedulers(
         remedy = "Make sure that it runs: a successor that no scheduler looks at never starts."
         nodes = tuple(dict.fromkeys(plan.pod.node for plan in group))
         yield reasons.Finding("unknown_scheduler", message, remedy, "warning", f"Scheduler {scheduler}", nodes)
+
+
+def _stalled(one: pending.Stalled) -> reasons.Finding:
+    """That the successors of pods are not created before an earlier pod of their StatefulSet is Ready."""
+    subject = str(one.workload.ref)
+    message = f"{_where(subject, one.plans)}: {one.why}, and before it is, no later pod of it is created. "
+    message += f"{len(one.plans)} {'are' if len(one.plans) > 1 else 'is'} missing until then"
+    message += "." if one.bearable else ", and then too few would be left."
+    nodes = tuple(dict.fromkeys(plan.pod.node for plan in one.plans))
+    remedy, severity = "Repair that pod first, or wait until it is Ready.", "warning" if one.bearable else "blocker"
+    return reasons.Finding("successor_waits", message, remedy, t.cast("reasons.Severity", severity), subject, nodes)
 
 
 def unplaced(

@@ -4,7 +4,8 @@
 """Workloads that are short of ready pods because pods of theirs left a node, and which of them may stay so.
 
 A successor that fits on no other node runs again once its own node is back. Until then its workload may be short of it
-where its budget, or the rule that without one a single pod may be missing, still holds, and something of it serves.
+where its budget, or the rule that without one a single pod may be missing, still holds, and something of it serves. The
+same is so of a StatefulSet that creates its pods in order: while an earlier one is not Ready, no later one is created.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    decoding,
     node_records,
     objects,
     pod_plan,
@@ -28,7 +30,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rou
 class Lack:
     """What a workload lacks. ``why`` its pods are not ready; ``nowhere``: all that it lacks have no node.
 
-    ``overlooked``: no scheduler has looked at one of them, which its own node would not change.
+    ``overlooked``: no scheduler has looked at one of them, which its own node would not change. ``behind`` is the pod
+    that has to be Ready before any of them is created.
     """
 
     workload: objects.Workload
@@ -37,6 +40,7 @@ class Lack:
     why: str = ""
     nowhere: bool = False
     overlooked: bool = False
+    behind: objects.Ref | None = None
 
     @property
     def text(self) -> str:
@@ -44,9 +48,11 @@ class Lack:
         return f"{self.workload.ref} has {self.ready} of {self.wanted} ready pods{unready.told(self.why.rstrip('.'))}"
 
     def finding(self, node: str) -> reasons.Finding:
-        """That this is so until the node is back."""
-        message, subject = f"{self.text} until {node} is back.", str(self.workload.ref)
-        return reasons.Finding("fits_nowhere", message, "", "warning", subject, (node,))
+        """That this is so until the node is back, or the earlier pod Ready."""
+        code, until = (
+            ("successor_waits", f"{self.behind} is Ready") if self.behind else ("fits_nowhere", f"{node} is back")
+        )
+        return reasons.Finding(code, f"{self.text} until {until}.", "", "warning", str(self.workload.ref), (node,))
 
     def to_dict(self) -> dict[str, t.Any]:
         """As modules return it."""
@@ -54,10 +60,11 @@ class Lack:
         return {**named, "ready": self.ready, "wanted": self.wanted, "reason": self.why}
 
 
-def lack(snapshot: snapshots.Snapshot, one: node_records.Awaited) -> Lack | None:
+def lack(snapshot: snapshots.Snapshot, one: node_records.Awaited, began: str = "") -> Lack | None:
     """What the workload lacks of the pods that were ready before; ``None`` where nothing.
 
-    What counts is what its owner wants now: it may have been scaled or deleted since.
+    What counts is what its owner wants now: it may have been scaled or deleted since. A pod that was there before the
+    drain ``began`` (RFC 3339), also one that was to have ended by then, makes way for no successor by itself.
     """
     workload = snapshot.workload(one.workload.uid)
     if workload is None or workload.deleting:
@@ -69,8 +76,36 @@ def lack(snapshot: snapshots.Snapshot, one: node_records.Awaited) -> Lack | None
     # One for which others are preempted gets a node soon.
     unplaced = [p for p in living if not p.node and not p.nominated and (p.unschedulable or p.overlooked)]
     overlooked = any(pod.overlooked for pod in unplaced)
+    first = earlier(snapshot, workload)
+    coming = any(not pod.ready and pod.created >= began for pod in living)
+    coming |= first is not None and first.deleting and first.deadline >= began
+    if first and not coming and _absent_after(snapshot, workload, first):
+        return Lack(workload, ready, wanted, _not_ready(first), nowhere=True, behind=first.ref)
     why = unready.why(snapshot, living, workload)
     return Lack(workload, ready, wanted, why, len(unplaced) >= wanted - ready, overlooked)
+
+
+def earlier(snapshot: snapshots.Snapshot, workload: objects.Workload) -> objects.Pod | None:
+    """The first pod that is not Ready of a StatefulSet that creates none with a higher number before it is."""
+    if workload.kind != "StatefulSet" or workload.spec.get("podManagementPolicy") == "Parallel":
+        return None
+    waiting = (pod for pod in snapshot.pods_of(workload) if not pod.ready or pod.deleting)
+    return min(waiting, key=_number, default=None)
+
+
+def _number(pod: objects.Pod) -> int:
+    return decoding.whole(pod.name.rpartition("-")[2]) or 0
+
+
+def _absent_after(snapshot: snapshots.Snapshot, workload: objects.Workload, first: objects.Pod) -> bool:
+    there = {_number(pod) for pod in snapshot.pods_of(workload)}
+    start = decoding.whole((workload.spec.get("ordinals") or {}).get("start")) or 0
+    wanted = range(max(start, _number(first) + 1), start + workload.replicas)
+    return any(number not in there for number in wanted)
+
+
+def _not_ready(pod: objects.Pod) -> str:
+    return f"{pod.ref} is not Ready{unready.told(unready.of(pod))}"
 
 
 def silent(snapshot: snapshots.Snapshot, one: node_records.Awaited) -> objects.Ref | None:
@@ -116,6 +151,42 @@ class Gap:
     def bearable(self) -> bool:
         """Whether all of them may be missing until their nodes are back."""
         return len(self.plans) <= self.need.most and not self.dark
+
+
+@dataclass(frozen=True, slots=True)
+class Stalled:
+    """Ready pods of a StatefulSet that leave with a wave, and have no successors before an earlier pod is Ready.
+
+    ``why`` names that; ``bearable``: all of them may be missing until then.
+    """
+
+    workload: objects.Workload
+    why: str
+    plans: tuple[pod_plan.PodPlan, ...]
+    bearable: bool
+
+
+def stalled(snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan]) -> list[Stalled]:
+    """Such pods among those of one wave. While a budget or guard allows none to leave, that keeps all of them."""
+    groups: dict[str, list[pod_plan.PodPlan]] = {}
+    leaving = [plan for plan in plans if plan.route in ("evict", "job") and plan.code in readiness.OF_SEVERAL]
+    for plan in leaving:
+        if owner := snapshot.workload_of(plan.pod):
+            groups.setdefault(owner.uid, []).append(plan)
+    found = []
+    for uid, group in groups.items():
+        workload, gone = t.cast("objects.Workload", snapshot.workload(uid)), {plan.pod.uid for plan in group}
+        first = earlier(snapshot, workload)
+        if first is None or first.uid in gone:
+            continue
+        behind = tuple(plan for plan in group if plan.pod.ready and _number(plan.pod) > _number(first))
+        need = readiness.need(snapshot, behind[0].pod) if behind else None
+        if need is None or need.spare <= 0:
+            continue
+        left = any(pod.ready and not pod.deleting and pod.uid not in gone for pod in snapshot.pods_of(workload))
+        bearable = len(behind) <= need.spare and (left or workload.interruptible)
+        found.append(Stalled(workload, _not_ready(first), behind, bearable))
+    return found
 
 
 def gaps(snapshot: snapshots.Snapshot, unplaced: t.Iterable[pod_plan.PodPlan]) -> list[Gap]:

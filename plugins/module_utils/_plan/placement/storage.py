@@ -188,7 +188,7 @@ def _handle(storage: Storage, claim: objects.Raw) -> tuple[str, str] | None:
         return _csi(volume["spec"])
     driver = (storage.classes.get(_class_of(claim)) or {}).get("provisioner")
     meta = claim["metadata"]
-    return (DRIVERS.get(driver, driver), f"{meta.get('namespace')}/{meta['name']}") if driver else None
+    return (DRIVERS.get(driver) or str(driver), f"{meta.get('namespace')}/{meta['name']}") if driver else None
 
 
 def _csi(spec: objects.Raw) -> tuple[str, str] | None:

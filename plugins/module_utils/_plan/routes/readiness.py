@@ -65,9 +65,14 @@ class Need(t.NamedTuple):
     budget: objects.Budget | None = None
 
     @property
+    def spare(self) -> int:
+        """How many more serve now than have to; negative where too few do."""
+        return sum(_serves(pod) for pod in self.pods) - self.least
+
+    @property
     def holds(self) -> bool:
         """Whether enough of them serve now."""
-        return sum(_serves(pod) for pod in self.pods) >= self.least
+        return self.spare >= 0
 
 
 def need(snapshot: snapshots.Snapshot, pod: objects.Pod, prior: t.Mapping[str, int] | None = None) -> Need | None:

@@ -92,5 +92,7 @@ class Debts:
                 why = f"{move.pod.ref} stays: {move.blocked_by['message'].rstrip('.')}. {found.text}"
                 if found.overlooked:
                     return f"{why}. Start that scheduler, or correct the schedulerName, then run again."
+                if found.behind:
+                    return f"{why}. Repair {found.behind}, then run again."
                 return f"{why}, and no node has had room for long. Add a node or free room, then run again."
         return ""

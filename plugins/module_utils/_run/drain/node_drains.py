@@ -150,7 +150,8 @@ class NodeDrain:
         """
         gone = sum(1 for move in self.moves.values() if move.outcome and move.outcome.moved)
         prior = {"daemonsets": list(self.lacking), **record.prior}
-        left = {"moved": self.moved + gone, "leaving": 0, "awaits": tuple(self.needed_by), "volumes": ()}
+        awaits = tuple(one for one, found in self.needed_by.items() if not found.behind)
+        left = {"moved": self.moved + gone, "leaving": 0, "awaits": awaits, "volumes": ()}
         return cordon.at_step(node, record, "drained", prior=prior, **left)
 
     def show(

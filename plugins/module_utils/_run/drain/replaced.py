@@ -39,7 +39,7 @@ class Replacements:
     """What has to be there before a node counts as drained; ``waited_for`` is what was missing at the last look.
 
     ``owed`` are the workloads of which pods leave, by their UIDs, and ``pending`` those of them that are not waited
-    for, because their successors fit nowhere until their own node is back.
+    for, because their successors fit nowhere until their own node is back, or are behind a pod that is not Ready.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Replacements:
         self.pending: dict[str, pending.Lack] = {}
         self._of_node: dict[str, dict[str, None]] = {}
         self._nowhere: dict[str, tuple[float, pending.Lack]] = {}
-        self._looked = float("-inf")
+        self._looked, self._began = float("-inf"), ctx.clock.server()
         self._served: dict[tuple[str, str], int] = {}
         self._complete_at: float | None = None
         self._judged: snapshots.Snapshot | None = None
@@ -137,7 +137,7 @@ class Replacements:
     def _look(self, snapshot: snapshots.Snapshot) -> dict[str, pending.Lack]:
         """What the workloads lack, and since when that has no node."""
         now = self._looked = self._ctx.clock.now()
-        short = {uid: found for uid, one in self.owed.items() if (found := pending.lack(snapshot, one))}
+        short = {uid: found for uid, one in self.owed.items() if (found := pending.lack(snapshot, one, self._began))}
         nowhere = {uid: found for uid, found in short.items() if found.nowhere}
         self._nowhere = {uid: (self._nowhere.get(uid, (now,))[0], found) for uid, found in nowhere.items()}
         return short
