@@ -130,6 +130,15 @@ options:
         still fails, and RV(reason) says why.
     type: bool
     default: true
+  force_conflicts:
+    description:
+      - Whether to take over a field that somebody applies on the server's side, such as a GitOps controller or
+        C(kubectl apply --server-side), as C(--force-conflicts) of C(kubectl) does. A warning C(managed_by) then names
+        the field manager before anything is written; its next apply conflicts, or brings its own value back.
+      - If not, the call fails with V(field_conflict) before anything is written. The fields are the O(key) of the
+        ConfigMap, and of the Deployment C(replicas), or of the CronJob C(suspend), where these are changed.
+    type: bool
+    default: true
   running_jobs:
     description:
       - What to do while PodMigrationJobs are running, which a restart would orphan. V(wait) waits for O(timeout),
@@ -267,7 +276,7 @@ findings:
       description:
         - V(unknown_deployment), V(not_mounted), V(no_config), V(jobs_running), V(pods_stay), V(changed_meanwhile),
           V(no_dry_run_account), V(missing_permission), V(immutable), V(deployment_paused), V(bad_journal),
-          V(not_allowed), V(namespace_missing), V(held), V(adopted_by) or V(lock_unsure).
+          V(not_allowed), V(namespace_missing), V(field_conflict), V(held), V(adopted_by) or V(lock_unsure).
       type: str
     object: {description: The object concerned., type: str}
 version:
@@ -298,7 +307,8 @@ drifted:
     - What someone else changed after this configuration had been rolled out. V(config_map) means that the ConfigMap
       holds another configuration. V(template) means that the ConfigMap holds this one, but the pod template's digest is
       of another. V(running) means that the pods run another one than the digest says, or than the ConfigMap holds.
-    - The same call repairs it, except for the pods with O(restart=none).
+    - The same call repairs it, except for the pods with O(restart=none). What an earlier call wrote with
+      O(restart=none) is no drift; C(msg) says that a restart is pending.
   returned: when the descheduler was read, or the configuration is wrong
   type: list
   elements: str

@@ -122,6 +122,7 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
         restart=params["restart"],
         verify=params["verify"],
         rollback=params["rollback"],
+        force_conflicts=params["force_conflicts"],
         running_jobs=params["running_jobs"],
         timeout=params["timeout"] or 300.0,
     )
@@ -175,6 +176,7 @@ SPEC = DeschedulerSpec(
         "restart": {"type": "str", "choices": ["rollout", "scale", "none"], "default": "rollout"},
         "verify": {"type": "bool", "default": True},
         "rollback": {"type": "bool", "default": True},
+        "force_conflicts": {"type": "bool", "default": True},
         "running_jobs": {"type": "str", "choices": ["wait", "refuse", "ignore"], "default": "wait"},
         "timeout": {"type": "str", "default": "5m"},
         "run": {"type": "str"},

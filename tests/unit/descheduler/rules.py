@@ -36,7 +36,7 @@ RULES: t.Mapping[str, str] = {
     "never_matches": "An entry of a list can match nothing.",
     "refused_workloads": "The limits exclude every pod of workloads of a certain size.",
     "left_out": "Pods of this cluster are never moved, with their number by cause.",
-    "managed_by": "Somebody else applies the ConfigMap on the server's side, and the call takes its text over.",
+    "managed_by": "Somebody else applies a field on the server's side, and the call takes it over.",
     "several_controllers": "Several profiles have a MigrationController, and each works on every job.",
     "several_deschedulers": "Another descheduler is at work beside this one.",
     "not_enabled": "A plugin is configured but not enabled.",

@@ -84,6 +84,60 @@ def test_whose_text_is_taken_over_is_told_before_it_is_written(
     assert not [one for one in on.roll()["findings"] if one["rule"] == "managed_by"], "nothing is written again"
 
 
+def applied(*path: str) -> Raw:
+    """What the server keeps of fields that a GitOps controller applies."""
+    fields: Raw = {}
+    for part in reversed(path):
+        fields = {f"f:{part}": fields}
+    return {"metadata": {"managedFields": [{"manager": "argocd", "operation": "Apply", "fieldsV1": fields}]}}
+
+
+@pytest.mark.parametrize("forced", [True, False])
+@pytest.mark.parametrize(
+    ("what", "path", "call"),
+    [
+        (kinds.CONFIGMAPS, ("data", CONFIG), {}),
+        (kinds.DEPLOYMENTS, ("spec", "replicas"), {"restart": "scale"}),
+        (kinds.CONFIGMAPS, ("data", CONFIG), {"config": None, "state": "paused"}),
+    ],
+)
+def test_what_others_apply_is_taken_over_only_if_that_is_allowed(
+    site: Make, what: kinds.Kind, path: tuple[str, ...], call: Raw, forced: bool
+) -> None:
+    on = site()
+    on.world.patch(what, {kinds.CONFIGMAPS: CONFIG, kinds.DEPLOYMENTS: NAME}[what], applied(*path), HOME)
+    before = on.kept()
+    on.world.log.clear()
+    done = on.roll(force_conflicts=forced, **call)
+    (told,) = [one for one in done["findings"] if "argocd" in one["message"]]
+    assert (done["failed"], ".".join(path) in told["message"]) == (not forced, True)
+    if forced:
+        assert told["rule"] == "managed_by"
+        order = [event["what"] for event in done["timeline"]]
+        assert order.index("note") < order.index("written"), "it is told before it is taken"
+        return
+    assert (told["code"], "force_conflicts: true" in told["remedy"]) == ("field_conflict", True)
+    assert on.kept() == before
+    assert not [sent for sent in on.world.log if writes(sent.request)]
+
+
+@pytest.mark.parametrize("forced", [True, False])
+@pytest.mark.parametrize("cron", [True, False])
+def test_a_count_that_others_apply_is_taken_over_only_if_that_is_allowed(site: Make, cron: bool, forced: bool) -> None:
+    on = site()
+    on.world.apply(config_map(POLICY, "kube-system", **{"policy.yaml": "kind: DeschedulerPolicy"}))
+    workload = manifests.deployment("descheduler", 1, namespace="kube-system", volumes=mounting(POLICY))
+    body = cron_job("kube-system") if cron else workload
+    body["metadata"] |= applied("spec", "suspend" if cron else "replicas")["metadata"]
+    on.world.apply(body)
+    on.world.settle()
+    on.world.log.clear()
+    done = on.roll(None, flavor="sigs", state="paused", force_conflicts=forced)
+    assert (done["failed"], done["changed"]) == (not forced, forced)
+    assert [one for one in done["findings"] if "argocd" in one["message"]]
+    assert bool([sent for sent in on.world.log if writes(sent.request)]) == forced
+
+
 def test_the_order_of_writes_and_a_second_run_without_any(site: Make) -> None:
     on = site(ours=False)
     done = on.roll()

@@ -109,3 +109,35 @@ def test_what_was_not_compared_is_not_said_to_match(on: Site) -> None:
     on.permit_all()
     done = on.roll(NEW, verify=False)
     assert (done["outcome"], done["proof"], done["running_config_matches"]) == ("restarted", "", None)
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_a_restart_that_was_left_out_is_pending_and_no_drift(on: Site, readable: bool) -> None:
+    on.deny(*(() if readable else UNREADABLE))
+    assert on.roll(OLD, restart="none")["outcome"] == "changed"
+    left = on.roll(OLD, restart="none")
+    assert (left["outcome"], left["changed"], left["drifted"]) == ("unchanged", False, [])
+    assert "pending" in left["msg"]
+    done = on.roll(OLD)
+    assert (done["outcome"], done["drifted"], running(on)) == ("restarted", [], [OLD])
+    on.world.patch(kinds.DEPLOYMENTS, NAME, {"spec": {"template": {"metadata": {"annotations": {DIGEST: "x"}}}}}, HOME)
+    on.world.settle()
+    assert on.roll(OLD)["drifted"] == ["template"], "it is not what was left out by then"
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_pods_that_somebody_restarted_after_a_restart_that_was_left_out(on: Site, readable: bool) -> None:
+    on.roll(OLD, restart="none")
+    on.restart()
+    on.deny(*(() if readable else UNREADABLE))
+    done = on.roll(OLD)
+    assert (done["drifted"], done["restarted"], running(on)) == ([], not readable, [OLD])
+
+
+def test_what_somebody_else_wrote_after_a_restart_that_was_left_out_is_written_over(on: Site) -> None:
+    on.roll(OLD, restart="none")
+    on.write_text(FOREIGN)
+    on.restart()
+    done = on.roll(OLD)
+    assert (done["outcome"], on.text(), running(on)) == ("restarted", OLD, [OLD])
+    assert on.roll(OLD)["changed"] is False

@@ -125,3 +125,8 @@ class Journal:
                 f"This version cannot read the descheduler's state in ConfigMap {names.NAMESPACE}/{name}. "
                 "Check the descheduler, then delete that ConfigMap."
             ) from None
+
+
+def unsettled(journal: Journal | None) -> Journal | None:
+    """The journal of an earlier call that was not finished."""
+    return None if journal is None or journal.settled else journal

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import (
     check,
     profiles,
-    rules,
     values,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects
@@ -62,21 +61,16 @@ def is_cron(workload: objects.Raw) -> bool:
     return "jobTemplate" in workload["spec"]
 
 
-def taken_from(config_map: objects.Raw | None, place: Place) -> list[rules.Fault]:
-    """That somebody applies the key on the server's side, whose next apply then fails, or reverts us."""
-    fields = [
-        (str(entry.get("manager") or ""), (entry.get("fieldsV1") or {}).get("f:data") or {})
-        for entry in ((config_map or {}).get("metadata") or {}).get("managedFields") or ()
-        if entry.get("operation") == "Apply"
-    ]
-    managers = [manager for manager, data in fields if f"f:{place.key}" in data]
-    if not managers:
-        return []
-    message = f"{', '.join(managers)} applies key {place.key} of {place.map_name}, and this call takes it over."
-    remedy = (
-        "Change it there instead, or let it ignore that key: its next apply conflicts, or brings its own text back."
-    )
-    return [rules.warning("managed_by", message, remedy)]
+def appliers(found: objects.Raw | None, *path: str) -> tuple[str, ...]:
+    """Who applies the field on the server's side: their next apply fails, or reverts us, if we write it."""
+    managers = []
+    for entry in ((found or {}).get("metadata") or {}).get("managedFields") or ():
+        fields = entry.get("fieldsV1") or {}
+        for part in path:
+            fields = fields.get(f"f:{part}") if fields is not None else None
+        if fields is not None and entry.get("operation") == "Apply":
+            managers.append(str(entry.get("manager") or ""))
+    return tuple(managers)
 
 
 _HELM = "meta.helm.sh/"

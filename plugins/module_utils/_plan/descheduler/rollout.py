@@ -26,6 +26,9 @@ DIGEST = f"{names.PREFIX}/descheduler-config"
 RESTARTED = f"{names.PREFIX}/restarted-at"
 """Annotation of the pod template: the time of a restart that the digest would not cause."""
 
+PENDING = f"{names.PREFIX}/restart-pending"
+"""Annotation of the ConfigMap: the digest of a configuration that we wrote without a restart."""
+
 Marks = t.Mapping[str, "str | None"]
 """Our annotations of a pod template, ``None`` if missing."""
 
@@ -76,6 +79,17 @@ def marks_of(workload: objects.Raw) -> Marks:
     """Both annotations of the workload's pod template."""
     found = annotations_of(workload)
     return {name: found.get(name) for name in (DIGEST, RESTARTED)}
+
+
+def mark_of(workload: objects.Raw) -> str | None:
+    """The digest of the configuration with which the workload's pods started, ``None`` if unknown."""
+    return marks_of(workload)[DIGEST]
+
+
+def noted(config_map: objects.Raw | None) -> str:
+    """The digest of what we wrote to the ConfigMap without a restart."""
+    found = ((config_map or {}).get("metadata") or {}).get("annotations") or {}
+    return str(found.get(PENDING, ""))
 
 
 def marking(marks: Marks, *, bare: bool = False, replicas: int | None = None) -> dict[str, t.Any]:
@@ -228,6 +242,16 @@ def _hosts(pod: objects.Raw) -> set[str | None]:
     """The host names that the pod's processes may see; on its host's network, the node's."""
     spec = pod.get("spec") or {}
     return {pod["metadata"]["name"], spec.get("hostname"), spec.get("nodeName") if spec.get("hostNetwork") else None}
+
+
+def pending(mark: str | None, desired: DesiredConfig, before: str, *, changes: bool) -> str:
+    """The digest to note as written without a restart, if nothing is restarted; ``before`` is the one that is noted.
+
+    The other arguments are those of ``restart_reason``.
+    """
+    if not changes:
+        return before
+    return desired.digest if mark != desired.digest else ""
 
 
 def restart_reason(

@@ -24,7 +24,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
     versions,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import installations, left_out
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import outcomes, phases
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, outcomes, phases
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, observe
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler import (
     exclusive,
@@ -68,6 +68,7 @@ class DeschedulerOptions:
     restart: t.Literal["rollout", "scale", "none"] = "rollout"
     verify: bool = True
     rollback: bool = True
+    force_conflicts: bool = True
     running_jobs: t.Literal["wait", "refuse", "ignore"] = "wait"
     timeout: float = 300.0
 
@@ -158,6 +159,38 @@ def warned(ctx: context.Context, options: DeschedulerOptions) -> DeschedulerOpti
     return replace(options, faults=(*options.faults, *found))
 
 
+def taking(
+    options: DeschedulerOptions, target: targets.DeschedulerTarget, found: objects.Raw | None, where: str, *path: str
+) -> DeschedulerOptions:
+    """The options with a warning if this call takes the field over from those who apply it, which it tells before.
+
+    Raises:
+        StopRun: it may not take it; nothing was written.
+    """
+    managers = places.appliers(found, *path)
+    said = f"{', '.join(managers)} applies {'.'.join(path)} of {where}"
+    if managers and not options.force_conflicts:
+        message = f"{said}, and this call may not take it over. Nothing was written."
+        remedy = "Change it there instead, or take it over by force_conflicts: true."
+        raise context.StopRun("field_conflict", message, remedy, where)
+    if not managers or not target.may_write:
+        return options
+    remedy = "Change it there instead, or let it ignore that field: its next apply conflicts, or brings its own back."
+    fault = rules.warning("managed_by", f"{said}, and this call takes it over.", remedy)
+    target.tell(phases.What.NOTE, fault.message)
+    return replace(options, faults=(*options.faults, fault))
+
+
+def taking_all(
+    options: DeschedulerOptions, target: targets.DeschedulerTarget, *, writes: bool, scales: bool
+) -> DeschedulerOptions:
+    """The same for all that a rollout writes and others may apply."""
+    place = target.place
+    if writes:
+        options = taking(options, target, target.config_map, place.map_name, "data", place.key)
+    return taking(options, target, target.workload, str(target.ref), "spec", "replicas") if scales else options
+
+
 def require_mount(target: targets.DeschedulerTarget) -> None:
     """Make sure that the descheduler's pods mount the ConfigMap; raises StopRun if they do not."""
     if unread := places.unread(target.workload, target.place):
@@ -227,21 +260,23 @@ class Rollout:
     def run(self) -> context.Result | None:
         """Roll it out; ``None`` if that takes the lock, which is not held."""
         target, verification = self.target, self.verification
-        present, fresh = target.text, self._unsettled is not None
+        present, fresh = target.text, journaling.unsettled(target.journal) is not None
         means = self._parsed(present)
         text = self.desired.instead_of(present, means)
         changes = text is not None and (present is None or rollout.digest(means) != self.desired.digest)
         why = "" if target.is_cron else self._restart_reason(means, changes=changes)
-        idle = not target.is_cron and not target.replicas and not self._scaled_down
+        idle = not target.is_cron and not target.replicas and not target.scaled_down
         if text is not None or why or self._left() != target.journal:
+            noted, pending = rollout.noted(target.config_map), ""
+            if not (why or target.is_cron):
+                pending = rollout.pending(rollout.mark_of(target.workload), self.desired, noted, changes=changes)
+            scales = bool(why) and not idle and self.options.restart == "scale"
+            self.options = taking_all(self.options, target, writes=text is not None, scales=scales)
             if not target.locked:
-                permits.permit(target, writes=text is not None, restarts=bool(why))
+                permits.permit(target, writes=text is not None or pending != noted, restarts=bool(why))
             if not target.may_write:
                 return None
-            if text is not None:
-                taken = places.taken_from(target.config_map, target.place)
-                self.options = replace(self.options, faults=(*self.options.faults, *taken))
-            self._write(text, why, idle=idle)
+            self._write(text, why, pending, idle=idle)
         note = self._unverified(idle=idle)
         if note is not None:
             return self._done(note)
@@ -254,30 +289,21 @@ class Rollout:
             return self._failed(f"{failure}. This call did not change anything at {target.ref}.", reason)
         return self._roll_back(failure, reason)
 
-    @property
-    def _unsettled(self) -> journaling.Journal | None:
-        """The journal of an earlier call that was not finished."""
-        journal = self.target.journal
-        return None if journal is None or journal.settled else journal
-
-    @property
-    def _scaled_down(self) -> bool:
-        """Whether an earlier call was killed between scaling down and up."""
-        journal = self._unsettled
-        return journal is not None and journal.replicas is not None and not self.target.replicas
-
     def _restart_reason(self, means: t.Any, *, changes: bool) -> str:
         """Why the Deployment's pods must restart, or the empty string; ``means`` is what the ConfigMap holds."""
         options, asked = self.options, self.options.state == "restarted"
-        mark, restarts = rollout.marks_of(self.target.workload)[rollout.DIGEST], options.restart != "none"
+        mark, restarts = rollout.mark_of(self.target.workload), options.restart != "none"
         rolled_out, known = mark == self.desired.digest, None
+        if pending := not (changes or rolled_out) and rollout.noted(self.target.config_map) == self.desired.digest:
+            # The digest on the template is older than what we wrote ourselves.
+            mark = None
         if restarts and not asked and (rolled_out or (mark is None and not changes)):
             known = self._running_conflicts(means, changes=changes, strict=mark is None or changes)
-        if self._unsettled is None:
+        if journaling.unsettled(self.target.journal) is None and not pending:
             self.drifted = rollout.drifted(mark, self.desired, changes=changes, conflicts=known)
         if not restarts and not asked:
             return ""
-        if self._scaled_down:
+        if self.target.scaled_down:
             return "an earlier restart was not finished"
         return rollout.restart_reason(mark, self.desired, changes=changes, conflicts=known, asked=asked)
 
@@ -289,13 +315,13 @@ class Rollout:
         if changes and not running.comparable(self.desired.config, means):
             return None
         # Pods that have just started are not asked until they are available.
-        progress = self.verification.settled(within=0.0 if self._unsettled else proofs.STEADY)
+        progress = self.verification.settled(within=0.0 if journaling.unsettled(self.target.journal) else proofs.STEADY)
         found = None if progress.waiting else self.verification.prove(progress.pods).comparison
         if found is None:
             return None
         return found.conflicts or (found.extras if strict else ())
 
-    def _write(self, text: str | None, why: str, *, idle: bool) -> None:
+    def _write(self, text: str | None, why: str, pending: str, *, idle: bool) -> None:
         """Write the journal, the ConfigMap if ``text`` is given, and restart the pods if there is a reason."""
         target, options, present = self.target, self.options, self.target.text
         if why and not idle:
@@ -305,8 +331,10 @@ class Rollout:
         if text is not None:
             name = target.place.map_name
             sentence = f"{'Write' if present is None else 'Change'} the configuration in {name}, key {target.place.key}"
-            target.write(text, present, sentence, had_map=True, had_data=True)
+            target.write(text, present, sentence, pending=pending)
             target.tell(phases.What.WRITTEN, f"{name} {'written' if present is None else 'changed'}")
+        elif pending != rollout.noted(target.config_map):
+            target.write(present, present, f"Note that no restart is pending in {target.place.map_name}")
         if why:
             scale = options.restart == "scale"
             restarting.restart(target, self.desired.digest, why, scale=scale, idle=idle, timeout=options.timeout)
@@ -340,8 +368,13 @@ class Rollout:
         if idle:
             return f"{self.target.ref} has no pods (replicas: 0); it will start with this configuration."
         if self.options.restart == "none" and not self.restarted:
-            note = "Nothing was restarted (restart: none); it takes effect when the pods restart."
-            return note if self.ctx.changes else ""
+            if self.ctx.changes:
+                return "Nothing was restarted (restart: none); it takes effect when the pods restart."
+            noted, pending = (
+                rollout.noted(self.target.config_map),
+                "A restart is pending, unless the pods restarted since.",
+            )
+            return pending if rollout.mark_of(self.target.workload) != noted == self.desired.digest else ""
         return None if self.options.verify and not self.ctx.check else ""
 
     def _roll_back(self, failure: str, reason: str) -> context.Result:

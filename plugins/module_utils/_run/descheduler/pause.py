@@ -134,6 +134,9 @@ def _stop(target: targets.DeschedulerTarget, options: configuring.DeschedulerOpt
     ref, count, kept = target.ref, target.replicas, target.journal
     if target.workload["spec"].get("suspend") if target.is_cron else not count:
         return options.result(UNCHANGED, f"{ref} is paused already.")
+    options = configuring.taking(
+        options, target, target.workload, str(ref), "spec", "suspend" if target.is_cron else "replicas"
+    )
     if not target.locked:
         permits.permit(target, writes=False, restarts=True)
     if not target.may_write:

@@ -108,6 +108,12 @@ class DeschedulerTarget:
         request = verbs.get(self.kind, self.place.deployment, self.place.namespace)
         self.workload = self.ctx.cluster.send(request, patience=act.PATIENCE)
 
+    @property
+    def scaled_down(self) -> bool:
+        """Whether an earlier call was killed between scaling down and up."""
+        journal = journaling.unsettled(self.journal)
+        return journal is not None and journal.replicas is not None and not self.replicas
+
     def pods(self) -> t.Sequence[objects.Raw]:
         """The Deployment's pods, of all its pod templates."""
         labels = selectors.as_query(self.workload["spec"]["selector"])
@@ -119,8 +125,17 @@ class DeschedulerTarget:
         if not self.ctx.check:
             self.ctx.tell(what, message, namespace=self.place.namespace, name=self.place.deployment)
 
-    def write(self, text: str | None, expected: str | None, sentence: str, *, had_map: bool, had_data: bool) -> None:
-        """Set the ConfigMap's key to ``text`` if it still holds ``expected``.
+    def write(
+        self,
+        text: str | None,
+        expected: str | None,
+        sentence: str,
+        *,
+        had_map: bool = True,
+        had_data: bool = True,
+        pending: str = "",
+    ) -> None:
+        """Set the ConfigMap's key to ``text`` if it still holds ``expected``, and what is ``pending``.
 
         ``had_map`` and ``had_data``: whether the ConfigMap, and data in it, are to remain without the key.
 
@@ -130,25 +145,29 @@ class DeschedulerTarget:
 
         def decide(raw: objects.Raw | None) -> api_changes.Change | None:
             self.config_map = raw
-            if self.text == text:
+            if self.text == text and rollout.noted(raw) == pending:
                 return None
-            if self.text != expected:
+            if self.text not in (text, expected):
                 remedy = "Find out who writes it (a GitOps controller?), then run again."
                 raise ChangedMeanwhileError(self.place.map_name, "someone else", remedy)
-            return self._change(text, sentence, had_map, had_data)
+            return self._change(text, sentence, had_map, had_data, pending)
 
         ref = map_ref(self.place.config_map, self.place.namespace)
         written = writing.write(self.ctx, ref, decide, known=self.config_map, fence=self.fence)
         if not self.ctx.check:
             self.config_map = written.object
 
-    def _change(self, text: str | None, sentence: str, had_map: bool, had_data: bool) -> api_changes.Change:
+    def _change(
+        self, text: str | None, sentence: str, had_map: bool, had_data: bool, pending: str
+    ) -> api_changes.Change:
         key, found = self.place.key, self.config_map
         before = {key: self.text.splitlines()} if self.text is not None else {}
         after = {key: text.splitlines()} if text is not None else {}
         ref = map_ref(self.place.config_map, self.place.namespace)
         if found is None:
-            meta = {"name": ref.name, "namespace": ref.namespace, **places.release_of(self.workload)}
+            meta: dict[str, t.Any] = {"name": ref.name, "namespace": ref.namespace, **places.release_of(self.workload)}
+            if pending:
+                meta["annotations"] = {**meta.get("annotations", {}), rollout.PENDING: pending}
             body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {key: text}}
             return api_changes.Change("create", ref, sentence, body, before, after)
         version = found["metadata"]["resourceVersion"]
@@ -156,7 +175,10 @@ class DeschedulerTarget:
             ref = replace(ref, uid=found["metadata"]["uid"])
             return api_changes.Change("delete", ref, sentence, None, before, after, version)
         data = None if text is None and not had_data else {key: text}
-        return api_changes.Change("patch", ref, sentence, {"data": data}, before, after, version)
+        changed: dict[str, t.Any] = {"data": data}
+        if pending != rollout.noted(found):
+            changed["metadata"] = {"annotations": {rollout.PENDING: pending or None}}
+        return api_changes.Change("patch", ref, sentence, changed, before, after, version)
 
     def settle(self, planned: Planned) -> bool:
         """Patch the workload as ``planned`` decides; whether anything changed.
