@@ -330,16 +330,25 @@ waits:
     reason: {description: All of that in words., type: str, sample: wave 1 has worker-1 of the same zone}
 wave_seconds:
   description:
-    - How long each wave will take, from its cordon until its nodes are back, without your own tasks and the gates after
-      them.
+    - How long each wave is expected to take, from its cordon until its nodes are back, without your own tasks and the
+      gates after them.
   returned: when the cluster could be read
   type: list
   elements: int
   sample: [35, 20]
+wave_ranges:
+  description:
+    - The fewest and most seconds that each wave may take, by how long its pods take to end. Only the last rollout of
+      a StatefulSet tells that before; any other pod may use its whole grace period.
+  returned: when the cluster could be read
+  type: list
+  elements: list
+  sample: [[33, 61], [20, 20]]
 wave_parts:
   description:
     - What these times are made of, in seconds, for each wave.
-    - The start time of a workload is measured on its own running pods.
+    - The start time of a workload is measured on its own running pods, the end of a StatefulSet's pods on its last
+      rollout.
   returned: when the cluster could be read
   type: list
   elements: dict
@@ -352,9 +361,15 @@ wave_parts:
     jobs: {description: Waiting for Koordinator's PodMigrationJobs., type: float}
   sample: [{steps: 2.0, notice: 0.0, starts: 4.0, stops: 9.0, budgets: 20.0, jobs: 0.0}]
 estimate_seconds:
-  description: The same for all waves together.
+  description: RV(wave_seconds) of all waves together.
   returned: when the cluster could be read
   type: int
+estimate_range:
+  description: RV(wave_ranges) of all waves together.
+  returned: when the cluster could be read
+  type: list
+  elements: int
+  sample: [53, 81]
 advice:
   description:
     - What would make the plan feasible, and make all of its pods fit, as sets of changes, the smallest first. Each was

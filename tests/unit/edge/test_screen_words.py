@@ -25,6 +25,7 @@ def finding(severity: str, code: str) -> dict[str, str]:
 PLAN: dict[str, Any] = {
     "waves": [["n1"], ["n2", "n3"]],
     "wave_seconds": [45, 125],
+    "wave_ranges": [[14, 45], [125, 125]],
     "pods": [
         *({"node": "n1", "route": route} for route in ("skip", "evict", "swap", "evict")),
         {"node": "n2", "route": "refuse"},
@@ -34,7 +35,7 @@ PLAN: dict[str, Any] = {
 
 
 def test_the_waves_of_a_plan_are_numbered_from_where_the_run_stands() -> None:
-    plan = {"waves": [["a", "b"], ["c"]], "wave_seconds": [1, 2], "pods": [], "findings": []}
+    plan = {"waves": [["a", "b"], ["c"]], "wave_ranges": [[1, 1], [2, 2]], "pods": [], "findings": []}
     rows = [line.split()[:2] for line in words.plan_lines(plan, 4)[1:]]
     assert rows == [["4", "a"], ["b", "none"], ["5", "c"]]
 
@@ -42,7 +43,7 @@ def test_the_waves_of_a_plan_are_numbered_from_where_the_run_stands() -> None:
 def test_the_plan_is_a_table_with_its_warnings() -> None:
     assert words.plan_lines(PLAN) == [
         "wave  node  pods                       forecast",
-        "   1  n1    1 swap, 2 evict, 1 stay        45 s",
+        "   1  n1    1 swap, 2 evict, 1 stay  14 to 45 s",
         "   2  n2    1 blocked                2 min 05 s",
         "      n3    none",
         "warning: It is odd. Wait.",
@@ -51,7 +52,7 @@ def test_the_plan_is_a_table_with_its_warnings() -> None:
 
 
 def test_a_long_plan_is_cut() -> None:
-    many = {**PLAN, "waves": [[f"n{number}" for number in range(30)]], "wave_seconds": [1], "findings": []}
+    many = {**PLAN, "waves": [[f"n{number}" for number in range(30)]], "wave_ranges": [[1, 1]], "findings": []}
     lines = words.plan_lines(many)
     assert len(lines) == 1 + words.ROWS + 1
     assert lines[-1] == "… and 10 more nodes"

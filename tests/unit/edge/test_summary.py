@@ -132,7 +132,8 @@ def test_nodes_whose_hosts_are_out_of_reach_join_no_wave_where_they_are_left_out
     wanted = {"run": "", "tasks": "work.yml", "reboot": "", "tasks_estimate": 1, "fence_tasks": ""}
     wanted |= {hook: [] for hook in ("before_node", "before_pod", "after_pod", "after_node")}
     waves = {"waves": [["c"], ["a", "b"]], "wave_seconds": [5, 6], "wave_parts": [{"moves": 1}, {"moves": 2}]}
-    plan = {**LEFT_OUT, **waves, "left_out": [], "estimate_seconds": 11}
+    waves["wave_ranges"] = [[4, 7], [6, 9]]
+    plan = {**LEFT_OUT, **waves, "left_out": [], "estimate_seconds": 11, "estimate_range": [10, 16]}
     known = {"hosts": [], "wanted": wanted, "out_of_reach": {"a": "", "b": "No host b.", "c": "No host c."}}
     found = SUMMED({"listed": listed, "plan": plan}, "start", known)
     assert (found["waves"], found["seconds"]) == ([["a"]], [7])
@@ -143,7 +144,7 @@ def test_nodes_whose_hosts_are_out_of_reach_join_no_wave_where_they_are_left_out
         ("b", "blocked", "No host b."),
         ("c", "blocked", "No host c."),
     ]
-    assert (again["waves"], again["estimate_seconds"]) == ([["a"]], 6)
+    assert (again["waves"], again["estimate_seconds"], again["estimate_range"]) == ([["a"]], 6, [6, 9])
     assert (again["wave_seconds"], again["wave_parts"]) == ([6], [{"moves": 2}])
     known["out_of_reach"] = {}
     assert SUMMED({"listed": listed, "plan": plan}, "start", known)["replanned"] == {}

@@ -160,6 +160,7 @@ def test_a_plan_shows_its_waves_findings_losses_time_and_fence() -> None:
             {"namespace": "shop", "name": "web", "fate": None},
         ],
         "estimate_seconds": 40,
+        "estimate_range": [12, 59],
         "fence": "absent",
     }
     found = SUMMED({"plan": plan}, "plan")
@@ -168,7 +169,7 @@ def test_a_plan_shows_its_waves_findings_losses_time_and_fence() -> None:
         "Wave 2: c",
         "warning: It goes.",
         "shop/db: It loses its volume.",
-        "Draining the nodes takes about 40 s.",
+        "Draining the nodes takes about 40 s, 12 to 59 s possible.",
         "The API server has no fence. Install it: ansible-playbook kubeops.node_maintenance.fence",
     ]
     assert found["blockers"] == ["There is no room. Add a node."]
@@ -200,6 +201,7 @@ def test_a_plan_shows_what_a_wave_takes_and_which_budgets_hold_it_up() -> None:
     plan = {
         "waves": [["a", "b"], ["c"]],
         "wave_seconds": [43, 2],
+        "wave_ranges": [[43, 75], [2, 2]],
         "wave_parts": [{"steps": 2.0, "starts": 0.0, "stops": 10.5, "budgets": 30.0}, {"steps": 2.0, "stops": 0.0}],
         "waits": [{"node": "c", "reason": "wave 1 is full with 2 nodes"}],
         "findings": [],
@@ -211,7 +213,7 @@ def test_a_plan_shows_what_a_wave_takes_and_which_budgets_hold_it_up() -> None:
         ],
     }
     assert SUMMED({"plan": plan}, "plan")["lines"][:-1] == [
-        "Wave 1: a, b (about 43 s: cordon and proof 2 s, stops 10.5 s, budgets 30 s)",
+        "Wave 1: a, b (about 43 s, 43 s to 1 min 15 s possible: cordon and proof 2 s, stops 10.5 s, budgets 30 s)",
         "Wave 2: c (about 2 s: cordon and proof 2 s); wave 1 is full with 2 nodes",
         "Wave 2 waits for the guard of StatefulSet shop/db: 4 pods, 1 at a time, 40 s.",
         "Wave 1 waits for budget shop/web: 4 pods, 1 at a time, 30 s.",

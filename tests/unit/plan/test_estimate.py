@@ -45,35 +45,50 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.plan.routed import 
 OPERATOR = owned("Database", "main", "example.org/v1")
 
 
-STEPS, TURN = 2.0, 0.3
+STEPS, TURN, SOON = 2.0, 0.3, 2.0
+WHOLE: Raw = {"pod_changes": {"grace": 29}}
+"""So short that it is expected to be used."""
 
 
 @pytest.mark.parametrize(
     ("found", "waves", "settle", "seconds"),
     [
         pytest.param(snapshot(), (("n1",),), 0.0, STEPS, id="nothing to move"),
-        pytest.param(web(1), (("n1",),), 0.0, STEPS + 10 + 30, id="a swap"),
-        pytest.param(web(1), (("n1",),), 15.0, STEPS + 10 + 15 + 30, id="a swap that settles"),
+        pytest.param(web(1, **WHOLE), (("n1",),), 0.0, STEPS + 10 + 29, id="a swap"),
+        pytest.param(web(1, **WHOLE), (("n1",),), 15.0, STEPS + 10 + 15 + 29, id="a swap that settles"),
         pytest.param(
-            web(3, here=3), (("n1",),), 0.0, STEPS + 2 * (10 + TURN) + 30, id="a guard: the next goes as one is ready"
-        ),
-        pytest.param(
-            web(3, here=3, budgets=[budget("b", 2)]), (("n1",),), 0.0, STEPS + 10 + TURN + 30, id="a budget of two"
-        ),
-        pytest.param(web(3, here=3, budgets=[budget("b", 3)]), (("n1",),), 0.0, STEPS + 30, id="a budget of all"),
-        pytest.param(
-            web(3, here=3, budgets=[budget("b", 0, healthy=2, desired=2, expected=3)]),
+            web(3, here=3, **WHOLE),
             (("n1",),),
             0.0,
-            STEPS + 2 * (10 + TURN) + 30,
+            STEPS + 2 * (10 + TURN) + 29,
+            id="a guard: the next goes as one is ready",
+        ),
+        pytest.param(
+            web(3, here=3, **WHOLE, budgets=[budget("b", 2)]),
+            (("n1",),),
+            0.0,
+            STEPS + 10 + TURN + 29,
+            id="a budget of two",
+        ),
+        pytest.param(
+            web(3, here=3, **WHOLE, budgets=[budget("b", 3)]), (("n1",),), 0.0, STEPS + 29, id="a budget of all"
+        ),
+        pytest.param(
+            web(3, here=3, **WHOLE, budgets=[budget("b", 0, healthy=2, desired=2, expected=3)]),
+            (("n1",),),
+            0.0,
+            STEPS + 2 * (10 + TURN) + 29,
             id="a budget that is spent lets go one by one",
         ),
-        pytest.param(web(3), (("n1",), ("n2",)), 0.0, 2 * STEPS + 30 + 10 + TURN + 30, id="wave after wave"),
-        pytest.param(web(1), (("n2",),), 0.0, STEPS, id="another wave"),
-        pytest.param(web(1), (("n1",),), 0.4, STEPS + 41, id="rounded up"),
+        pytest.param(web(3), (("n1",), ("n2",)), 0.0, 2 * STEPS + 10 + 10 + TURN + 10, id="wave after wave"),
+        pytest.param(web(1, **WHOLE), (("n2",),), 0.0, STEPS, id="another wave"),
+        pytest.param(web(1, **WHOLE), (("n1",),), 0.4, STEPS + 10.4 + 29, id="rounded up"),
         pytest.param(web(1, pod_changes={"grace": 29}), (("n1",),), 0.0, STEPS + 10 + 29, id="a short grace"),
         pytest.param(web(1, pod_changes={"grace": 0}), (("n1",),), 0.0, STEPS + 10, id="no grace"),
-        pytest.param(web(1, pod_changes={"grace": 31}), (("n1",),), 0.0, STEPS + 10 + 30, id="most end early"),
+        *(
+            pytest.param(web(1, pod_changes={"grace": each}), (("n1",),), 0.0, STEPS + 10 + SOON, id=f"early of {each}")
+            for each in (30, 31, 3600)
+        ),
         pytest.param(
             web(3, here=3, pod_changes={"grace": 1}), (("n1",),), 0.0, STEPS + 2 * (10 + TURN) + 10, id="they end fast"
         ),
@@ -81,7 +96,7 @@ STEPS, TURN = 2.0, 0.3
             snapshot(deployment("web", 1), pods=[pod("web-0", owner=WEB), pod("p", owner=OPERATOR, ready=False)]),
             (("n1",),),
             0.0,
-            STEPS + 40,
+            STEPS + 10 + SOON,
             id="an unknown owner's pod is not waited for to start",
         ),
     ],
@@ -97,30 +112,30 @@ SMALL = {"object_limiters": {}, "max_migrating_per_node": 0, "max_migrating_per_
 @pytest.mark.parametrize(
     ("controller", "count", "seconds"),
     [
-        pytest.param({}, 1, 45, id="one"),
-        pytest.param({"max_unavailable_per_workload": 9}, 4, 45, id="all at once"),
-        pytest.param({"max_unavailable_per_workload": 2}, 4, 2 * 45, id="two of the workload"),
-        pytest.param({"max_unavailable_per_workload": 2}, 5, 3 * 45, id="two of the workload, one left"),
-        pytest.param({"max_unavailable_per_workload": 9, "max_migrating_per_node": 2}, 4, 2 * 45, id="two of the node"),
-        pytest.param({"max_unavailable_per_workload": 9, "max_migrating_per_namespace": 1}, 2, 2 * 45, id="namespace"),
-        pytest.param({"max_unavailable_per_workload": 9, "max_migrating_globally": 1}, 3, 3 * 45, id="cluster"),
+        pytest.param({}, 1, 40, id="one"),
+        pytest.param({"max_unavailable_per_workload": 9}, 4, 40, id="all at once"),
+        pytest.param({"max_unavailable_per_workload": 2}, 4, 2 * 40, id="two of the workload"),
+        pytest.param({"max_unavailable_per_workload": 2}, 5, 3 * 40, id="two of the workload, one left"),
+        pytest.param({"max_unavailable_per_workload": 9, "max_migrating_per_node": 2}, 4, 2 * 40, id="two of the node"),
+        pytest.param({"max_unavailable_per_workload": 9, "max_migrating_per_namespace": 1}, 2, 2 * 40, id="namespace"),
+        pytest.param({"max_unavailable_per_workload": 9, "max_migrating_globally": 1}, 3, 3 * 40, id="cluster"),
         pytest.param(
             {"max_unavailable_per_workload": 9, "object_limiters": {"namespace": Limiter(100.0, 1, burst=2)}},
             4,
-            45 + 2 * 100,
+            40 + 2 * 100,
             id="the limiter of the namespace",
         ),
         pytest.param(
             {"max_unavailable_per_workload": 9, "object_limiters": {"workload": Limiter(100.0, 1, burst=1)}},
             4,
-            45 + 3 * 100,
+            40 + 3 * 100,
             id="the limiter of the workload",
         ),
     ],
 )
 def test_jobs_go_as_fast_as_their_controller_lets_them(controller: dict[str, t.Any], count: int, seconds: int) -> None:
-    """Each takes 5 s for its steps, 10 s to start and 30 s to end, in as many rounds as the tightest limit needs."""
-    found = web(9, here=count)
+    """Each takes 5 s for its steps, 10 s to start and 25 s to end, in as many rounds as the tightest limit needs."""
+    found = web(9, here=count, pod_changes={"grace": 25})
     plans = [replace(plan, route="job") for plan in planned(found)]
     choices = Choices(controller=Controller(**{**SMALL, **controller}), backend="koordinator")
     assert sum(wave_seconds(found, plans, [("n1",)], choices=choices)) == 2 + seconds
@@ -141,7 +156,7 @@ def test_the_estimate_reads_probes_and_grace() -> None:
     top = deployment("web", 1, template=template, minReadySeconds=5)
     top["replica_sets"][0]["spec"]["template"] = template
     found = snapshot(top, pods=[pod("web-0", owner=WEB, grace=600)])
-    assert sum(wave_seconds(found, planned(found), (("n1",),))) == 2 + 10 + 20 + 5 + 30
+    assert sum(wave_seconds(found, planned(found), (("n1",),))) == 2 + 10 + 20 + 5 + SOON
 
 
 def ready_after(seconds: float, name: str = "web-0", on: str = "n1", **changes: t.Any) -> Raw:
@@ -240,13 +255,13 @@ def test_the_parts_of_a_wave() -> None:
     shown = {"steps": 2.0, "notice": 60.0, "starts": 6.0, "stops": 4.0, "budgets": 20.6, "jobs": 0.0}
     assert wave.parts.to_dict() == shown
     [swapped] = wave_times.wave_times(web(1), planned(web(1)), [("n1",)], settle=2.0)
-    assert swapped.parts == wave_times.Parts(starts=12.0, stops=30.0)
+    assert swapped.parts == wave_times.Parts(starts=12.0, stops=SOON)
 
 
 @pytest.mark.parametrize(
     ("found", "seconds"),
     [
-        pytest.param(web(1), 10 + 2 + 30, id="a swap: it starts, settles, and the old one ends"),
+        pytest.param(web(1), 10 + 2 + SOON, id="a swap: it starts, settles, and the old one ends"),
         pytest.param(web(3, pod_changes={"grace": 4}), 10, id="an eviction: both at the same time"),
         pytest.param(web(1, pod_changes={"annotations": {"kubernetes.io/config.mirror": "x"}}), None, id="it stays"),
         pytest.param(web(3, pod_changes={"phase": "Succeeded", "ready": False}), None, id="it has finished"),

@@ -42,7 +42,9 @@ def shop(places: t.Mapping[str, t.Sequence[str]], allowed: int | None = 1, kind:
     for name, leaving in places.items():
         on, selector = (*leaving, "n9", "n9"), {"matchLabels": {"app": name}}
         owner = owned("ReplicaSet" if kind == "Deployment" else kind, name)
-        pods = [pod(f"{name}-{number}", where, owner, labels={"app": name}) for number, where in enumerate(on)]
+        pods = [
+            pod(f"{name}-{number}", where, owner, labels={"app": name}, grace=29) for number, where in enumerate(on)
+        ]
         made = deployment(name, len(on)) if kind == "Deployment" else {"stateful_sets": [workload(kind, name, len(on))]}
         parts.append({**made, "pods": pods})
         if allowed is not None:
@@ -82,8 +84,8 @@ def test_the_plan_gets_shorter_by_it() -> None:
     plan = drafted(seen)
     given_order = (("n1", "n2"), ("n3", "n4"))
     assert plan.waves == (("n1", "n3"), ("n2", "n4"))
-    assert wave_seconds(seen, plan.plans, given_order) == [math.ceil(2 + 3 * 10.3 + 30)] * 2
-    assert wave_seconds(seen, plan.plans, plan.waves) == [math.ceil(2 + 1 * 10.3 + 30)] * 2
+    assert wave_seconds(seen, plan.plans, given_order) == [math.ceil(2 + 3 * 10.3 + 29)] * 2
+    assert wave_seconds(seen, plan.plans, plan.waves) == [math.ceil(2 + 1 * 10.3 + 29)] * 2
 
 
 @pytest.mark.parametrize(
@@ -123,7 +125,7 @@ def test_a_node_that_had_no_turn_yet_waits_because_the_wave_is_full() -> None:
     assert drafted(shop(PAIRS)).waits[1].reason == "wave 1 is full with 2 nodes"
 
 
-@pytest.mark.parametrize(("kind", "turn", "ends"), [("Deployment", 10.3, 30.0), ("StatefulSet", 40.3, 40.0)])
+@pytest.mark.parametrize(("kind", "turn", "ends"), [("Deployment", 10.3, 29.0), ("StatefulSet", 39.3, 39.0)])
 def test_a_turn_takes_until_the_successor_is_ready(kind: str, turn: float, ends: float) -> None:
     """That of a StatefulSet comes when the pod is gone."""
     (line,) = drafted(shop({"a": FOUR}, kind=kind)).shape.lines

@@ -197,13 +197,22 @@ def test_a_check_has_no_beginning_and_no_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("estimates", "seconds"),
+    ("estimates", "seconds", "possible"),
     [
-        ([{"waves": [["n1"]], "estimate_seconds": 7}], 7),
-        ([{"estimate_seconds": 7}], None),
-        ([{"waves": [["n1"]], "estimate_seconds": 9, "wave_parts": [PARTS]}], 606.5),
-        ([{"waves": [["n1"], ["n2"]], "estimate_seconds": 18, "wave_parts": [PARTS, PARTS]}], 1213),
+        ([{"waves": [["n1"]], "estimate_seconds": 7}], 7, None),
+        ([{"waves": [["n1"]], "estimate_seconds": 7, "estimate_range": ["x", 9]}], 7, None),
+        ([{"estimate_seconds": 7, "estimate_range": [5, 9]}], None, None),
+        ([{"waves": [["n1"]], "estimate_seconds": 9, "wave_parts": [PARTS]}], 606.5, None),
+        (
+            [{"waves": [["n1"]], "estimate_seconds": 9, "wave_parts": [PARTS], "estimate_range": [600, 700]}],
+            606.5,
+            (598, 698),
+        ),
+        ([{"waves": [["n1"], ["n2"]], "estimate_seconds": 18, "wave_parts": [PARTS, PARTS]}], 1213, None),
     ],
 )
-def test_the_forecast_is_the_plans(estimates: list[Json], seconds: float | None) -> None:
-    assert build_report([{"waves": [["n1"]]}, *estimates]).totals.forecast_seconds == seconds
+def test_the_forecast_is_the_plans(
+    estimates: list[Json], seconds: float | None, possible: tuple[float, float] | None
+) -> None:
+    totals = build_report([{"waves": [["n1"]]}, *estimates]).totals
+    assert (totals.forecast_seconds, totals.forecast_range) == (seconds, possible)

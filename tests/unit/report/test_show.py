@@ -44,9 +44,9 @@ SHAPE = {
     "given_back": "at kept message object",
 }
 TOTALS = (
-    "dark_seconds evictions forecast_seconds moving_seconds nodes nodes_done nodes_failed out_seconds pods_failed "
-    "pods_left pods_moved pods_swapped refusals requests seconds services_changed services_dark services_watched "
-    "watched_seconds waves"
+    "dark_seconds evictions forecast_range forecast_seconds moving_seconds nodes nodes_done nodes_failed out_seconds "
+    "pods_failed pods_left pods_moved pods_swapped refusals requests seconds services_changed services_dark "
+    "services_watched watched_seconds waves"
 )
 
 

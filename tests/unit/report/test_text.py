@@ -316,6 +316,11 @@ def test_what_the_services_saw(of: dict[str, t.Any], changes: dict[str, t.Any], 
     [
         ({}, ""),
         ({"forecast_seconds": 41.0}, "41 s from cordon to drained"),
+        ({"forecast_seconds": 41.0, "forecast_range": (14.0, 41.0)}, "14 to 41 s from cordon to drained"),
+        (
+            {"forecast_seconds": 41.0, "forecast_range": (9.5, 62.0), "moving_seconds": 12.0},
+            "9.5 s to 1 min 02 s from cordon to drained, took 12 s",
+        ),
         ({"forecast_seconds": 0.0, "moving_seconds": 0.0}, "0.0 s from cordon to drained, took 0.0 s"),
     ],
 )

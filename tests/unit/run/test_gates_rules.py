@@ -56,9 +56,11 @@ def test_a_result_says_of_each_node_what_it_lacks(world: World) -> None:
         "waves": [],
         "waits": [],
         "wave_seconds": [],
+        "wave_ranges": [],
         "wave_parts": [],
         "budgets": [],
         "estimate_seconds": 0,
+        "estimate_range": [0, 0],
         "nodes": [
             {
                 "name": "a",

@@ -25,6 +25,7 @@ FILTERS: dict[str, t.Callable[..., t.Any]] = {
     "clock": text.clock,
     "counted": text.count,
     "duration": text.duration,
+    "foreseen": text.foreseen,
     "goes_to": text.goes_to,
     "left": timeline.left,
     "place": text.place,

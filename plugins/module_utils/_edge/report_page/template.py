@@ -143,7 +143,7 @@ y="{{ (100 - height)|round(1) }}%" height="{{ height }}%"><title>{{ ready|counte
 {{ tile("Nodes planned", totals.nodes, waves) }}
 {{ tile("Pods to move", report|to_move|length|thousands,
   totals.pods_left|thousands ~ " left in place") }}
-{{ tile("Cordon to drained", totals.forecast_seconds|duration, "forecast" if foretold else "no forecast") }}
+{{ tile("Cordon to drained", totals|foreseen, "forecast" if foretold else "no forecast") }}
 {% else %}
 {% set known = "" if totals.services_watched is none else " of " ~ totals.services_watched|thousands %}
 {{ tile("Nodes done", totals.nodes_done ~ " of " ~ totals.nodes, waves, "bad" if totals.nodes_failed else "") }}
@@ -159,7 +159,7 @@ y="{{ (100 - height)|round(1) }}%" height="{{ height }}%"><title>{{ ready|counte
 {% endif %}
 {{ tile("Evictions refused", totals.refusals|thousands, held_back(report)) }}
 {{ tile("Cordon to drained", totals.moving_seconds|duration,
-  "forecast " ~ totals.forecast_seconds|duration if foretold else "") }}
+  "forecast " ~ totals|foreseen if foretold else "") }}
 {{ tile("Whole run", totals.seconds|duration,
   "" if totals.requests is none else totals.requests|counted("API request")) }}
 {% endif %}

@@ -37,12 +37,12 @@ def plan_lines(plan: Answer, first: int = 1) -> list[str]:
     for pod in plan["pods"]:
         routes[pod["node"]][pod["route"]] += 1
     rows = [("wave", "node", "pods", "forecast")]
-    seconds = plan.get("wave_seconds") or [None] * len(plan["waves"])
-    for number, (wave, took) in enumerate(zip(plan["waves"], seconds, strict=True), start=first):
+    ranges = plan.get("wave_ranges") or [(None, None)] * len(plan["waves"])
+    for number, (wave, took) in enumerate(zip(plan["waves"], ranges, strict=True), start=first):
         for node in wave:
             leads = node == wave[0]
             pods = ", ".join(f"{routes[node][route]} {_route(route)}" for route in MOVES if routes[node][route])
-            rows.append((str(number) if leads else "", node, pods or "none", text.duration(took) if leads else ""))
+            rows.append((str(number) if leads else "", node, pods or "none", text.between(*took) if leads else ""))
     hidden = len(rows) - 1 - ROWS
     rows = rows[: ROWS + 1]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]

@@ -47,7 +47,7 @@ def plan(
         if pod.get("fate"):
             lines.append(f"{pod['namespace']}/{pod['name']}: {pod['fate']['reason']}")
     if plan.get("estimate_seconds"):
-        lines.append(f"Draining the nodes takes about {plan['estimate_seconds']} s.")
+        lines.append(f"Draining the nodes takes {_about(plan['estimate_seconds'], plan.get('estimate_range') or ())}.")
     if wanted and wanted["window"] and plan.get("waves"):
         work = wanted["tasks_estimate"] if wanted["tasks"] or wanted["reboot"] else 0
         closed = window_input.closed(wanted["window"], now, plan["wave_seconds"][0] + work)
@@ -63,16 +63,23 @@ def plan(
 def _waves(plan: t.Mapping[str, t.Any]) -> list[str]:
     """The nodes of each wave, what it takes, and why it comes after others."""
     reasons = {wait["node"]: wait["reason"] for wait in plan.get("waits") or ()}
-    waves, seconds, parts = (plan.get(key) or () for key in ("waves", "wave_seconds", "wave_parts"))
+    keys = ("waves", "wave_seconds", "wave_ranges", "wave_parts")
+    waves, seconds, ranges, parts = (plan.get(key) or () for key in keys)
     lines = []
     for number, wave in enumerate(waves, start=1):
         line = f"Wave {number}: {', '.join(wave)}"
-        if number <= min(len(seconds), len(parts)):
+        if number <= min(len(seconds), len(ranges), len(parts)):
             made_of = (f"{PARTS[key]} {value:g} s" for key, value in parts[number - 1].items() if value)
-            line += f" (about {seconds[number - 1]} s: {', '.join(made_of)})"
+            line += f" ({_about(seconds[number - 1], ranges[number - 1])}: {', '.join(made_of)})"
         why = text.waiting({node: reasons.get(node, "") for node in wave})
         lines.append(f"{line}; {why}" if why else line)
     return lines
+
+
+def _about(seconds: int, limits: t.Sequence[int]) -> str:
+    """What is expected, and what is possible if that is not the same."""
+    expected = f"about {seconds} s" if seconds < 60 else f"about {text.duration(seconds)}"
+    return expected if len(set(limits)) < 2 else f"{expected}, {text.between(*limits)} possible"
 
 
 def _budgets(plan: t.Mapping[str, t.Any]) -> list[str]:

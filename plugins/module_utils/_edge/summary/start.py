@@ -25,10 +25,11 @@ def _without(plan: replies.Answer, unreached: t.Mapping[str, str]) -> dict[str, 
     waves = [[node for node in wave if node not in unreached] for wave in plan["waves"]]
     told = {name: outcomes.entry(name, outcomes.PlanOutcome.BLOCKED, why) for name, why in unreached.items()}
     found: dict[str, t.Any] = {"nodes": [{**node, **told.get(node["name"], {})} for node in plan["nodes"]]}
-    for key in ("waves", "wave_seconds", "wave_parts"):
+    for key in ("waves", "wave_seconds", "wave_ranges", "wave_parts"):
         values = zip(waves, waves if key == "waves" else plan.get(key) or (), strict=False)
         found[key] = [value for wave, value in values if wave]
-    return {**found, "estimate_seconds": sum(found["wave_seconds"])}
+    whole = [sum(each) for each in zip((0, 0), *found["wave_ranges"], strict=True)]
+    return {**found, "estimate_seconds": sum(found["wave_seconds"]), "estimate_range": whole}
 
 
 def _left(plan: replies.Answer, over: t.Container[str]) -> list[tuple[list[str], float]]:

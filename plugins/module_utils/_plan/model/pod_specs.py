@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 Raw = t.Mapping[str, t.Any]
@@ -20,6 +21,9 @@ WHOLE = (
     "topologySpreadConstraints",
 )
 """Fields of a pod's spec that are kept as they are, where they are not empty."""
+LONGEST = 1000
+"""Characters of a command that are searched for what it sleeps."""
+_SLEEP = re.compile(r"(?:^|[\s;&|/])sleep\s+(\d{1,6}(?:\.\d{1,3})?)s?(?=$|[\s;&|])")
 
 
 def trimmed(spec: Raw, status: Raw) -> Raw:
@@ -77,3 +81,15 @@ def _container(raw: Raw) -> Raw:
     if raw.get("restartPolicy"):
         found["restartPolicy"] = raw["restartPolicy"]
     return found
+
+
+def sleeps(spec: Raw) -> float:
+    """Seconds that a container sleeps before it is told to end: by its preStop hook, or a command in that."""
+    hooks = (((one.get("lifecycle") or {}).get("preStop") or {}) for one in spec.get("containers") or ())
+    return max(map(_slept, hooks), default=0.0)
+
+
+def _slept(hook: Raw) -> float:
+    command = " ".join(map(str, (hook.get("exec") or {}).get("command") or ()))
+    found = _SLEEP.search(command[:LONGEST])
+    return float((hook.get("sleep") or {}).get("seconds") or (found[1] if found else 0))

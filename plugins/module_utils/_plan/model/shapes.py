@@ -56,6 +56,7 @@ CONTAINER: decoding.Shape = {
     "ports": _PORTS,
     "restartPolicy": str,
     "readinessProbe": {"initialDelaySeconds": int},
+    "lifecycle": {"preStop": {"sleep": {"seconds": int}, "exec": {"command": [str]}}},
 }
 CONDITIONS = [{"type": str, "status": str, "reason": str, "message": str}]
 

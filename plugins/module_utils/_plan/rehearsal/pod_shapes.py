@@ -9,7 +9,12 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import decoding, names, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    decoding,
+    names,
+    objects,
+    pod_specs,
+)
 
 Raw = objects.Raw
 Made = dict[str, t.Any]
@@ -62,7 +67,7 @@ def spec(raw: Raw) -> Made:
             found[key] = [_container(one) for one in raw[key]]
     if volumes := [kept for volume in raw.get("volumes") or () if (kept := _volume(volume))]:
         found["volumes"] = volumes
-    if slept := _slept(raw):
+    if slept := pod_specs.sleeps(raw):
         found["preStopSeconds"] = slept
     return found
 
@@ -128,8 +133,3 @@ def _volume(raw: Raw) -> Made | None:
     if raw.get("persistentVolumeClaim"):
         return {**name, "persistentVolumeClaim": {"claimName": raw["persistentVolumeClaim"].get("claimName", "")}}
     return {**name, "hostPath": {"path": "/copy"}} if raw.get("hostPath") else None
-
-
-def _slept(raw: Raw) -> float:
-    hooks = (((one.get("lifecycle") or {}).get("preStop") or {}) for one in raw.get("containers") or ())
-    return max((float((hook.get("sleep") or {}).get("seconds") or 0) for hook in hooks), default=0.0)

@@ -233,6 +233,7 @@ def _totals(
         seconds=None if started is None or ended is None else round(ended - started, 3),
         moving_seconds=_moving(nodes),
         forecast_seconds=next((c.estimate for c in calls if c.waves and c.estimate is not None), None),
+        forecast_range=next((c.estimate_range for c in calls if c.waves and c.estimate is not None), None),
     )
 
 

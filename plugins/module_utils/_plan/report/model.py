@@ -360,8 +360,8 @@ class Totals:
 
     ``out_seconds`` is the time in which a node was out of service, ``watched_seconds`` the part of it in which Services
     were watched. ``moving_seconds`` is the time from the cordon of each wave until its nodes are drained, with all
-    successors ready, and ``forecast_seconds`` what the plan predicted for that; if ``services_watched`` is ``None``,
-    only the changed Services are known.
+    successors ready, ``forecast_seconds`` what the plan expected for that, ``forecast_range`` what it held possible;
+    if ``services_watched`` is ``None``, only the changed Services are known.
     """
 
     nodes: int
@@ -384,6 +384,7 @@ class Totals:
     seconds: float | None
     moving_seconds: float | None
     forecast_seconds: float | None
+    forecast_range: tuple[float, float] | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,7 @@ class Call:
     summary: objects.Raw
     starts: bool
     estimate: float | None
+    estimate_range: tuple[float, float] | None
     feasible: bool | None
     events: tuple[Event, ...]
     start: float | None
@@ -104,6 +105,17 @@ def _emptying(raw: t.Mapping[str, t.Any]) -> float | None:
     if not parts:
         return number(raw.get("estimate_seconds"))
     return sum(number(each) or 0.0 for wave in parts for name, each in wave.items() if name != "steps")
+
+
+def _range(raw: t.Mapping[str, t.Any]) -> tuple[float, float] | None:
+    """The fewest and the most seconds of the same."""
+    steps = sum(number(wave.get("steps")) or 0.0 for wave in mappings(raw.get("wave_parts")))
+    found = raw.get("estimate_range")
+    known = [number(each) for each in found] if isinstance(found, list) else []
+    match known:
+        case [float(least), float(most)]:
+            return least - steps, most - steps
+    return None
 
 
 def number(value: t.Any) -> float | None:
@@ -252,6 +264,7 @@ def _call(raw: objects.Raw) -> Call:
         summary=mapping(raw.get("summary")),
         starts=isinstance(raw.get("resumed"), bool),
         estimate=_emptying(raw),
+        estimate_range=_range(raw),
         feasible=feasible if isinstance(feasible, bool) else None,
         events=told,
         start=min(times, default=None),

@@ -77,6 +77,18 @@ def duration(seconds: float | None) -> str:
     return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
+def between(least: float | None, most: float | None) -> str:
+    """A length of time that is known within limits: ``14 to 39 s``, or ``14 s`` if both are the same."""
+    first, last = duration(least), duration(most)
+    seconds = first.endswith(" s") and "min" not in f"{first}{last}"
+    return last if first == last else f"{first.removesuffix(' s') if seconds else first} to {last}"
+
+
+def foreseen(totals: model.Totals) -> str:
+    """What the plan foresaw from cordon to drained."""
+    return between(*(totals.forecast_range or (totals.forecast_seconds, totals.forecast_seconds)))
+
+
 def count(number: int, one: str) -> str:
     """A number with its noun: ``1 pod``, ``3 pods``."""
     return f"{number:,} {one if number == 1 else one + 's'}"
@@ -324,7 +336,7 @@ def _forecast(report: model.Report) -> str:
     if totals.forecast_seconds is None:
         return ""
     took = f", took {duration(totals.moving_seconds)}" if totals.moving_seconds is not None else ""
-    return f"{duration(totals.forecast_seconds)} from cordon to drained{took}"
+    return f"{foreseen(totals)} from cordon to drained{took}"
 
 
 def _nodes(report: model.Report) -> list[str]:

@@ -10,6 +10,7 @@ other.
 
 from __future__ import annotations
 
+import copy
 import heapq
 import typing as t
 from dataclasses import dataclass
@@ -21,10 +22,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     pod_plan,
     snapshots,
     start_times,
+    stop_times,
 )
 
-ENDS = 30.0
-"""Seconds of its grace period that a pod takes at most: most end early."""
+Bound = t.Literal["least", "expected", "most"]
+"""Which of the times that a pod may take to end."""
 TURN = 0.3
 """Seconds until the budget's status shows that a successor is Ready, and the next eviction is accepted."""
 
@@ -83,7 +85,15 @@ class Times:
 
     def __init__(self, snapshot: snapshots.Snapshot) -> None:
         self._snapshot = snapshot
+        self._bound: Bound = "expected"
         self._known: dict[str, start_times.StartTime] = {}
+        self._stops: dict[tuple[str, int], stop_times.StopTime] = {}
+
+    def at(self, bound: Bound) -> Times:
+        """The same, with the shortest or longest ends that are possible."""
+        found = copy.copy(self)
+        found._bound = bound
+        return found
 
     def start(self, plan: pod_plan.PodPlan) -> start_times.StartTime:
         """Of the pod's successor."""
@@ -96,7 +106,14 @@ class Times:
 
     def stop(self, plan: pod_plan.PodPlan) -> float:
         """Of the pod itself; of one that has finished only its object is left."""
-        return 0.0 if plan.pod.finished else min(float(plan.pod.grace_seconds), ENDS)
+        if plan.pod.finished:
+            return 0.0
+        workload = self._snapshot.workload_of(plan.pod)
+        ruled = plan.manner.grace(plan.pod, None)
+        key = (workload.uid if workload else "", plan.pod.grace_seconds if ruled is None else ruled)
+        if key not in self._stops:
+            self._stops[key] = stop_times.of(self._snapshot, workload, float(key[1]))
+        return t.cast("float", getattr(self._stops[key], self._bound))
 
     def job(self, plan: pod_plan.PodPlan) -> float:
         """Both, one after the other, as by a PodMigrationJob."""

@@ -6,7 +6,7 @@
 In a wave, the successors of pods that are swapped start first, all at the same time. Then the others leave: pods of one
 budget in a queue (``queues``), different budgets at the same time, so the slowest queue counts. Pods that leave by a
 PodMigrationJob go as fast as Koordinator's limits let them, but with backend ``auto`` they are evicted after
-``job_wait``. A leaving pod takes its grace period, at most ``queues.ENDS`` seconds of it.
+``job_wait``. How long a leaving pod takes is known within limits only (``stop_times``), so each wave has a range.
 
 Between two waves nothing is left of what a budget allowed: a wave ends when the successors of its pods are Ready.
 """
@@ -24,6 +24,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.tim
 
 PER_WAVE = 2.0
 """Seconds for the cordon, the proof that the nodes are empty, and giving them back; measured on the lab."""
+
+BOUNDS: tuple[queues.Bound, ...] = ("expected", "least", "most")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,8 @@ class Parts:
 
 
 NOTHING = Parts(steps=0.0)
+Band: t.TypeAlias = tuple[list[pod_plan.PodPlan], list[queues.Queue]]
+"""Pods of a wave that leave at the same time: those that are swapped, and the queues of the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +96,25 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class WaveTime:
-    """The forecast of one wave; ``held`` with the budget first that holds it up longest, those that block before."""
+    """The forecast of one wave; ``held`` with the budget first that holds it up longest, those that block before.
+
+    ``parts`` are what is expected; ``others`` are the same if all pods end as fast, or as slowly, as they may.
+    """
 
     parts: Parts
     held: tuple[Held, ...] = ()
+    others: tuple[Parts, ...] = ()
 
     @property
     def seconds(self) -> int:
         """Rounded up."""
-        return math.ceil(round(self.parts.seconds, 3))
+        return _whole(self.parts)
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """The fewest and the most seconds that it may take."""
+        found = [_whole(each) for each in (self.parts, *self.others)]
+        return min(found), max(found)
 
 
 def wave_times(
@@ -118,33 +132,68 @@ def wave_times(
     Each wave waits for what Koordinator's object limiter remembers of those before, with ``now`` (RFC 3339) also of
     earlier runs.
     """
-    found, choices = list[WaveTime](), choices or pod_plan.Choices()
-    times, pace = queues.Times(snapshot), estimate.Pace(snapshot, choices.controller, now)
+    choices, times = choices or pod_plan.Choices(), queues.Times(snapshot)
+    ways = [_Way(times.at(bound), estimate.Pace(snapshot, choices.controller, now)) for bound in BOUNDS]
+    found = list[WaveTime]()
     for number, (_nodes, leaving) in enumerate(pod_plan.by_wave(plans, waves), start=1):
-        by_job = [plan for plan in leaving if plan.route == "job"]
-        jobs = pace.seconds(by_job, sum(wave.seconds for wave in found), times.job)
-        if choices.backend == "auto" and jobs > choices.job_wait:
-            evicted = _evictions(snapshot, times, [dataclasses.replace(plan, route="evict") for plan in by_job])
-            jobs = min(jobs, choices.job_wait + evicted.seconds)
-        swaps = [plan for plan in leaving if plan.route == "swap"]
-        ready = Parts(notice=notice, starts=max((times.start(plan).available + settle for plan in swaps), default=0.0))
-        moves = _evictions(snapshot, times, leaving)
-        moves = dataclasses.replace(moves, jobs=max(0.0, jobs - moves.seconds))
-        found.append(WaveTime(ready.plus(moves), _held(snapshot, times, leaving, number)))
+        wave = _Wave(leaving, _bands(snapshot, leaving), settle, notice)
+        expected, *others = [_parts_of(snapshot, wave, way, choices) for way in ways]
+        found.append(WaveTime(expected, _held(snapshot, times, leaving, number), tuple(others)))
     return found
 
 
-def _evictions(snapshot: snapshots.Snapshot, times: queues.Times, plans: t.Iterable[pod_plan.PodPlan]) -> Parts:
+@dataclass
+class _Way:
+    """How fast pods end, and go by jobs, in one course of all waves, of which so many ``seconds`` are over."""
+
+    times: queues.Times
+    pace: estimate.Pace
+    seconds: float = 0.0
+
+
+class _Wave(t.NamedTuple):
+    """What leaves in a wave; ``bands`` one after the other."""
+
+    leaving: t.Sequence[pod_plan.PodPlan]
+    bands: list[Band]
+    settle: float
+    notice: float
+
+
+def together(waves: t.Iterable[WaveTime]) -> list[int]:
+    """The fewest and the most seconds that all of them may take."""
+    return [sum(each) for each in zip((0, 0), *(wave.range for wave in waves), strict=True)]
+
+
+def _parts_of(snapshot: snapshots.Snapshot, wave: _Wave, way: _Way, choices: pod_plan.Choices) -> Parts:
+    times, by_job = way.times, [plan for plan in wave.leaving if plan.route == "job"]
+    jobs = way.pace.seconds(by_job, way.seconds, times.job)
+    if choices.backend == "auto" and jobs > choices.job_wait:
+        bands = _bands(snapshot, [dataclasses.replace(plan, route="evict") for plan in by_job])
+        jobs = min(jobs, choices.job_wait + _evictions(times, bands).seconds)
+    swaps = [plan for plan in wave.leaving if plan.route == "swap"]
+    starts = max((times.start(plan).available + wave.settle for plan in swaps), default=0.0)
+    moves = _evictions(times, wave.bands)
+    moves = dataclasses.replace(moves, jobs=max(0.0, jobs - moves.seconds))
+    parts = Parts(notice=wave.notice, starts=starts).plus(moves)
+    way.seconds += _whole(parts)
+    return parts
+
+
+def _bands(snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan]) -> list[Band]:
     """The pods whose turn is later (a rule's order) leave when the others are gone."""
     bands: dict[tuple[bool, int], list[pod_plan.PodPlan]] = {}
     for plan in plans:
         if plan.route in ("evict", "swap"):
             bands.setdefault((plan.manner.last, plan.manner.order), []).append(plan)
+    return [([plan for plan in band if plan.route == "swap"], queues.queues(snapshot, band)) for band in bands.values()]
+
+
+def _evictions(times: queues.Times, bands: t.Iterable[Band]) -> Parts:
     whole = NOTHING
-    for band in bands.values():
-        swapped = max((times.stop(plan) for plan in band if plan.route == "swap"), default=0.0)
-        parts = [Parts(steps=0.0, stops=swapped)]
-        parts += [_parts(times, queue) for queue in queues.queues(snapshot, band)]
+    for swapped, queued in bands:
+        parts = [Parts(steps=0.0, stops=max(map(times.stop, swapped), default=0.0))]
+        parts += [_parts(times, queue) for queue in queued]
         whole = whole.plus(max(parts, key=lambda one: one.seconds))
     return whole
 
@@ -175,6 +224,10 @@ def _blocked(plans: t.Iterable[pod_plan.PodPlan]) -> dict[objects.Ref, list[pod_
         if plan.code in pod_plan.BUDGET_FORBIDS and plan.budgets:
             found.setdefault(plan.budgets[0], []).append(plan)
     return found
+
+
+def _whole(parts: Parts) -> int:
+    return math.ceil(round(parts.seconds, 3))
 
 
 def _values(parts: Parts) -> tuple[float, ...]:
