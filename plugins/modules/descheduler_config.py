@@ -353,6 +353,24 @@ would_evict:
     plugin: {description: The plugin that would evict it., type: str}
     reason: {description: "Its reason, often empty.", type: str}
     added: {description: Whether the present configuration would not evict it., type: bool}
+would_stay:
+  description:
+    - The pods that would stay now whatever the plugins find, and why. Koordinator logs this for each pod, and nothing
+      else tells it. Pods in neither list stay only if no plugin wants to move them.
+    - Null in check mode, for O(flavor=sigs), and where pods or PodMigrationJobs may not be read.
+  returned: for O(state=previewed)
+  type: list
+  elements: dict
+  contains:
+    namespace: {description: Namespace of the pod., type: str}
+    pod: {description: Name of the pod., type: str}
+    node: {description: Its node., type: str}
+    code:
+      description: The cause, as RV(kubeops.node_maintenance.pod_migration_job#module:jobs[].cause) has it.
+      type: str
+      sample: scheduler
+    reason: {description: Why it stays., type: str}
+    remedy: {description: "What to do if it is to move, if there is anything.", type: str}
 would_evict_before:
   description: The pods that the present configuration would evict now, without C(added). Null if that is unknown.
   returned: for O(state=previewed)

@@ -24,7 +24,9 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.run.descheduled imp
     Site,
     means,
 )
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import What
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.nodes import READY
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 
 STARTED = '"Starting workers" controller="MigrationController"\n'
@@ -101,6 +103,41 @@ def test_new_beside_present_and_nothing_is_left(on: Site) -> None:
     assert done["would_evict"] == [{**one, "pod": "a", "added": False}, {**one, "pod": "b", "added": True}]
     assert done["would_evict_before"] == [{**one, "pod": "a"}]
     assert (done["outcome"], done["changed"], left(on), on.kept()) == ("previewed", False, [], before)
+
+
+MOVING = f"""{NEW}profiles:
+- name: koord-descheduler
+  plugins: {{deschedule: {{enabled: [{{name: RemovePodsViolatingNodeTaints}}]}}}}
+"""
+
+
+def test_each_pod_that_stays_is_told_with_the_reason(on: Site) -> None:
+    served: Raw = {"schedulerName": "koord-scheduler"}
+    for name, replicas, spec in (
+        ("web", 3, served),
+        ("theirs", 3, {}),
+        ("alone", 1, served),
+        ("local", 3, {**served, "volumes": [{"name": "data", "emptyDir": {}}]}),
+        ("down", 3, {**served, "annotations": {READY: "never"}}),
+    ):
+        on.world.apply(manifests.deployment(name, replicas, **spec))
+    on.world.settle()
+    done = preview(on, MOVING)
+    assert done["outcome"] == "previewed", done["msg"]
+    codes: dict[str, set[str]] = {}
+    for one in done["would_stay"]:
+        if one["namespace"] == "shop":
+            codes.setdefault(one["pod"].rsplit("-", 2)[0], set()).add(one["code"])
+            assert one["node"] == "infra"
+    assert codes == {
+        "theirs": {"scheduler"},
+        "alone": {"single_replica"},
+        "local": {"local_storage"},
+        "down": {"max_unavailable_per_workload"},
+    }
+    assert preview(on, MOVING, check=True)["would_stay"] is None
+    on.deny(f"list {kinds.PODMIGRATIONJOBS.resource}")
+    assert preview(on, MOVING)["would_stay"] is None
 
 
 def test_what_a_dry_run_is_made_of(on: Site) -> None:

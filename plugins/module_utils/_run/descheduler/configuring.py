@@ -38,6 +38,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.desc
     versioning,
 )
 
+OWNED_PODS = ("pods", "deployments", "replica_sets", "stateful_sets")
+"""What tells which pods a configuration leaves out."""
+
 
 def _unjudged(schema: schemas.Schema) -> tuple[rules.Fault, ...]:
     """The faults if no configuration was given."""
@@ -151,7 +154,7 @@ def warned(ctx: context.Context, options: DeschedulerOptions) -> DeschedulerOpti
     if options.desired is None or options.flavor == "sigs":
         return options
     try:
-        seen = observe.gather(ctx.cluster, ("pods", "deployments", "replica_sets", "stateful_sets"))
+        seen = observe.gather(ctx.cluster, OWNED_PODS)
         others = ctx.cluster.items(kinds.DEPLOYMENTS, patience=act.PATIENCE).items
     except errors.Forbidden:
         return options

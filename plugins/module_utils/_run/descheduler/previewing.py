@@ -18,6 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
     previews,
     rollout,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import left_out
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     api_changes,
     objects,
@@ -25,8 +26,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     phases,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.runs import state
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, writing
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler import configuring, targets
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, observe, writing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler import (
+    configuring,
+    running_jobs,
+    targets,
+)
 
 POLL = 0.5
 QUIET = 5.0
@@ -59,7 +64,8 @@ def _previewed(
     present = None if target.text is None else options.parse(target.text)
     if ctx.check:
         message = f"Dry runs of the new and the present configuration of {target.ref} would be started and deleted."
-        return options.result(outcomes.ConfigOutcome.PREVIEWED, message, would_evict=None, would_evict_before=None)
+        unknown: dict[str, t.Any] = {"would_evict": None, "would_evict_before": None, "would_stay": None}
+        return options.result(outcomes.ConfigOutcome.PREVIEWED, message, **unknown)
     _require_account(target)
     sweep(ctx, target)
     dry = DryRuns(ctx, options, target)
@@ -71,17 +77,35 @@ def _previewed(
         dry.wait(options.timeout)
     finally:
         sweep(ctx, target)
-    return _result(options, target, new, old if isinstance(present, dict) else None)
+    return _result(options, target, new, old if isinstance(present, dict) else None, _staying(ctx, options))
+
+
+def _staying(ctx: context.Context, options: configuring.DeschedulerOptions) -> list[dict[str, str]] | None:
+    """The pods that the new configuration leaves where they are; ``None`` where that cannot be known."""
+    desired = t.cast("rollout.DesiredConfig", options.desired)
+    if options.flavor == "sigs":
+        return None
+    try:
+        seen = observe.gather(ctx.cluster, configuring.OWNED_PODS)
+        jobs = running_jobs.listed(ctx)
+    except errors.Forbidden:
+        return None
+    return [stay.to_dict() for stay in left_out.staying(seen, desired.config, jobs)]
 
 
 def _result(
-    options: configuring.DeschedulerOptions, target: targets.DeschedulerTarget, new: DryRun, old: DryRun | None
+    options: configuring.DeschedulerOptions,
+    target: targets.DeschedulerTarget,
+    new: DryRun,
+    old: DryRun | None,
+    stay: list[dict[str, str]] | None,
 ) -> context.Result:
     evictions = {True: new.reading.evictions, False: old.reading.evictions if old and not old.failure else ()}
     added = set(previews.added(evictions[True], evictions[False]))
     data: dict[str, t.Any] = {
         "would_evict": [{**each.to_dict(), "added": each in added} for each in evictions[True]],
         "would_evict_before": [each.to_dict() for each in evictions[False]] if old and not old.failure else None,
+        "would_stay": stay,
     }
     if new.failure:
         message = f"The new configuration of {target.ref} does not run: {new.failure}. Nothing was changed."

@@ -63,9 +63,9 @@ class RunningJobs:
     def look(self) -> list[migration_jobs.Job]:
         """The jobs that run; stranded ones are deleted."""
         ctx, running = self.target.ctx, []
-        listed = [job for job in _listed(ctx) if stranded.running(job) and job.uid not in self.left]
-        since = [pod["metadata"]["creationTimestamp"] for pod in self.target.pods()] if listed else []
-        for job in listed:
+        found = [job for job in listed(ctx) if stranded.running(job) and job.uid not in self.left]
+        since = [pod["metadata"]["creationTimestamp"] for pod in self.target.pods()] if found else []
+        for job in found:
             why = stranded.why(job, causes.seconds_of(ctx.clock.server()), since, self._gone_for(job))
             if why:
                 self.left.add(job.uid)
@@ -103,7 +103,8 @@ class RunningJobs:
             self.target.ctx.note(phases.What.KEPT, f"koord-descheduler could not be reminded of {job.ref}: {error}")
 
 
-def _listed(ctx: context.Context) -> list[migration_jobs.Job]:
+def listed(ctx: context.Context) -> list[migration_jobs.Job]:
+    """All PodMigrationJobs; none where there is no such resource."""
     try:
         found = ctx.cluster.items(kinds.PODMIGRATIONJOBS, patience=act.PATIENCE).items
     except errors.NotFound:
