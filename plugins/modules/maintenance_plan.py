@@ -163,6 +163,9 @@ options:
   timeout:
     description:
       - How long to wait for the gates, in seconds or as C(90s), C(10m). No limit by default.
+      - Without O(gates), the limit that each call of M(kubeops.node_maintenance.pdb_guard) and
+        M(kubeops.node_maintenance.node_drain) will have, if it is not their own one. A finding says if the forecast
+        exceeds it.
     type: str
   not_rebooted:
     description:

@@ -61,7 +61,7 @@ POLICY = (
 )
 FORECAST = (
     *("before_pod", "on_blocked", "settle", "order", "zone_key", "max_per_zone", "kured"),
-    *("node_conditions", "planned_notice"),
+    *("node_conditions", "planned_notice", "timeout"),
 )
 POLICIES: t.Mapping[str, tuple[str, ...]] = {
     "plan": (*POLICY, *FORECAST),

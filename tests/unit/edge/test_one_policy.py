@@ -48,6 +48,7 @@ GIVEN: dict[str, Any] = {
     "kured": "reboots/kured",
     "node_conditions": True,
     "planned_notice": 30,
+    "timeout": 7200,
 }
 """Of each option another value than its default."""
 Calls = list[tuple[str, dict[str, Any]]]
@@ -56,7 +57,9 @@ Calls = list[tuple[str, dict[str, Any]]]
 def shared(module: str) -> set[str]:
     """The options of the module that a variable of the playbooks stands for."""
     others = {"order"} if module == "node_drain" else set()
-    return set(inputs.VARIABLES) & set(MODULES[module].options) - OF_A_CALL - OF_GATES - others
+    # A plan is told the limit that the other calls will have.
+    plans = {"timeout"} if module == "maintenance_plan" else set()
+    return (set(inputs.VARIABLES) & set(MODULES[module].options) - OF_A_CALL - OF_GATES - others) | plans
 
 
 def calls(folder: Path, *words: str, **more: Any) -> Calls:

@@ -32,6 +32,7 @@ SAYING = (
     "_plan/placement/findings.py",
     "_plan/preflight/neighbours.py",
     "_plan/preflight/admitting.py",
+    "_plan/preflight/limits.py",
     "_plan/preflight/members.py",
     "_plan/preflight/preflight.py",
     "_plan/preflight/gang_findings.py",

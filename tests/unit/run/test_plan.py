@@ -200,6 +200,11 @@ def test_what_is_not_there_fails_the_call_and_keeps_its_shape(
     assert result.message
 
 
+def test_a_plan_says_before_the_first_write_that_its_calls_have_too_little_time(build: Build) -> None:
+    assert "timeout_too_short" in codes(plan(build(1), timeout=1.0))
+    assert "timeout_too_short" not in codes(plan(build(1)))
+
+
 @pytest.mark.parametrize(
     ("options", "code"),
     [

@@ -98,12 +98,15 @@ class Held:
 class WaveTime:
     """The forecast of one wave; ``held`` with the budget first that holds it up longest, those that block before.
 
-    ``parts`` are what is expected; ``others`` are the same if all pods end as fast, or as slowly, as they may.
+    ``parts`` are what is expected; ``others`` are the same if all pods end as fast, or as slowly, as they may. It is
+    expected that ``swaps`` seconds pass until all swaps have taken over, and then ``drains`` in the drain.
     """
 
     parts: Parts
     held: tuple[Held, ...] = ()
     others: tuple[Parts, ...] = ()
+    swaps: float = 0.0
+    drains: float = 0.0
 
     @property
     def seconds(self) -> int:
@@ -137,8 +140,9 @@ def wave_times(
     found = list[WaveTime]()
     for number, (_nodes, leaving) in enumerate(pod_plan.by_wave(plans, waves), start=1):
         wave = _Wave(leaving, _bands(snapshot, leaving), settle, notice)
-        expected, *others = [_parts_of(snapshot, wave, way, choices) for way in ways]
-        found.append(WaveTime(expected, _held(snapshot, times, leaving, number), tuple(others)))
+        (ready, moves), *others = [_parts_of(snapshot, wave, way, choices) for way in ways]
+        held, sums = _held(snapshot, times, leaving, number), tuple(each.plus(more) for each, more in others)
+        found.append(WaveTime(ready.plus(moves), held, sums, ready.starts, moves.seconds))
     return found
 
 
@@ -165,7 +169,8 @@ def together(waves: t.Iterable[WaveTime]) -> list[int]:
     return [sum(each) for each in zip((0, 0), *(wave.range for wave in waves), strict=True)]
 
 
-def _parts_of(snapshot: snapshots.Snapshot, wave: _Wave, way: _Way, choices: pod_plan.Choices) -> Parts:
+def _parts_of(snapshot: snapshots.Snapshot, wave: _Wave, way: _Way, choices: pod_plan.Choices) -> tuple[Parts, Parts]:
+    """Until swaps have taken over, and the drain after that."""
     times, by_job = way.times, [plan for plan in wave.leaving if plan.route == "job"]
     jobs = way.pace.seconds(by_job, way.seconds, times.job)
     if choices.backend == "auto" and jobs > choices.job_wait:
@@ -175,9 +180,9 @@ def _parts_of(snapshot: snapshots.Snapshot, wave: _Wave, way: _Way, choices: pod
     starts = max((times.start(plan).available + wave.settle for plan in swaps), default=0.0)
     moves = _evictions(times, wave.bands)
     moves = dataclasses.replace(moves, jobs=max(0.0, jobs - moves.seconds))
-    parts = Parts(notice=wave.notice, starts=starts).plus(moves)
-    way.seconds += _whole(parts)
-    return parts
+    ready = Parts(notice=wave.notice, starts=starts)
+    way.seconds += _whole(ready.plus(moves))
+    return ready, moves
 
 
 def _bands(snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan]) -> list[Band]:

@@ -30,6 +30,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import findings as placement
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import forecast
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import (
+    limits,
     members,
     neighbours,
     node_order,
@@ -67,8 +68,8 @@ class PlanOptions:
     """Options of the module; times in seconds, ``None`` without a limit.
 
     With ``goal`` ``evacuated``, nodes that are out and empty already join no wave, with ``on_blocked`` ``skip`` those
-    with a blocker. ``settle`` and ``planned_notice`` are for the estimate. With ``gates`` nothing is planned;
-    ``expected`` is for them.
+    with a blocker. ``settle`` and ``planned_notice`` are for the estimate, and ``timeout`` is what the calls of the run
+    will have. With ``gates`` nothing is planned; ``expected`` is for them, and ``timeout`` is theirs.
     """
 
     nodes: tuple[str, ...] = ()
@@ -163,12 +164,13 @@ def _plan(
         needs = _needs(snapshot, plans, choices, options, todo) if todo else ()
         found = [*rights.ask(ctx, needs), *found]
         fence = access.standing(ctx, found)
-    blockers = [finding for finding in found if finding.severity == "blocker"]
-    wrong = [finding.message for finding in blockers if finding.code in BAD_INPUT]
     notice = options.planned_notice or 0.0
     times = wave_times.wave_times(
         snapshot, plans, groups, settle=options.settle, notice=notice, choices=choices, now=now
     )
+    found += limits.findings(groups, times, options.timeout)
+    blockers = [finding for finding in found if finding.severity == "blocker"]
+    wrong = [finding.message for finding in blockers if finding.code in BAD_INPUT]
     data = {
         "feasible": not blockers and bool(groups or not skipped),
         "findings": [finding.to_dict() for finding in (*skipped, *found)],
