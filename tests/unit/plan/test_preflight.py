@@ -66,6 +66,39 @@ def test_pods_with_empty_dirs_need_one_consent_and_are_one_blocker() -> None:
     assert "ReplicaSet shop/b" in alone.object
 
 
+def mounting(*volumes: str, **more: t.Any) -> Raw:
+    """A container that mounts these, each given as `name` or `name:path`."""
+    parts = [one.partition(":") for one in volumes]
+    mounts = [{"name": name, "mountPath": path or f"/{name}"} for name, _colon, path in parts]
+    return {"name": "c", "volumeMounts": mounts, **more}
+
+
+@pytest.mark.parametrize(
+    ("containers", "init", "told"),
+    [
+        ([mounting("x")], [], ""),
+        ([mounting("x:/tmp")], [], "x (temporary files)"),
+        ([mounting("x:/var/run/app"), mounting("x:/run/app/")], [], "x (temporary files)"),
+        ([mounting("x:/var/cache/nginx")], [], "x (temporary files)"),
+        ([mounting("x:/tmpfiles")], [], ""),
+        ([mounting("x:/data/tmp")], [], ""),
+        ([mounting("x:/tmp"), mounting("x:/data")], [], ""),
+        ([mounting()], [mounting("x")], "x (init containers)"),
+        ([mounting()], [mounting("x", restartPolicy="Always"), mounting("x")], "x (sidecars)"),
+        ([mounting("x")], [mounting("x", restartPolicy="Always")], ""),
+        ([mounting("y")], [], ""),
+    ],
+)
+def test_what_empty_dirs_are_for_is_told_where_it_is_known(containers: list[Raw], init: list[Raw], told: str) -> None:
+    one = pod("a", owner=owned("ReplicaSet", "a"), volumes=[{"name": "x", "emptyDir": {}}])
+    one["spec"] |= {"containers": containers, "initContainers": init}
+    two = pod("b", owner=owned("ReplicaSet", "b"), volumes=[{"name": "x", "emptyDir": {}}])
+    (alone,) = [found for found in findings(snapshot(pods=[one])) if found.code == "emptydir"]
+    assert (told in alone.message, "x (" in alone.message, alone.severity) == (True, bool(told), "blocker")
+    (both,) = [found for found in findings(snapshot(pods=[one, two])) if found.code == "emptydir"]
+    assert ("Of 1 pods" in both.message) == bool(told)
+
+
 def test_a_plain_node_has_nothing_against_it() -> None:
     assert findings(snapshot()) == ()
     assert findings(web(3)) == ()

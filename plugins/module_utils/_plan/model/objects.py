@@ -194,8 +194,8 @@ class Pod(Object):
     group (Kubernetes 1.36). ``responders`` are the names in its ``evictionResponders``. ``placed`` is what decides
     where it fits (``pod_specs``), ``looked_at`` says that a scheduler has seen it. It got its node at ``scheduled``,
     its kubelet began with it at ``started``, and it last became Ready at ``ready_since``; ``restarted`` says that a
-    container was started again. ``trouble`` is what keeps it from being ready, by its kubelet, and ``stuck`` says
-    that a container does not start.
+    container was started again. ``scratch`` says of emptyDirs why their data seldom has to last. ``trouble`` is what
+    keeps it from being ready, by its kubelet, and ``stuck`` says that a container does not start.
     """
 
     KIND, API_VERSION = "Pod", "v1"
@@ -224,6 +224,7 @@ class Pod(Object):
     started: str = ""
     ready_since: str = ""
     restarted: bool = False
+    scratch: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     trouble: str = ""
     stuck: bool = False
 
@@ -295,6 +296,7 @@ class Pod(Object):
             started=share.text(status.get("startTime") or ""),
             ready_since=since.get("Ready", ""),
             restarted=any(one.get("restartCount") for one in status.get("containerStatuses") or ()),
+            scratch=share.part(pod_specs.scratch(spec), shapes.TEXTS),
             trouble=trouble.text,
             stuck=trouble.stuck,
         )

@@ -21,6 +21,8 @@ WHOLE = (
     "topologySpreadConstraints",
 )
 """Fields of a pod's spec that are kept as they are, where they are not empty."""
+TEMPORARY = tuple(f"{path}/" for path in ("/tmp", "/var/tmp", "/run", "/var/run", "/var/cache"))
+"""Directories of what any program may lose (Filesystem Hierarchy Standard)."""
 LONGEST = 1000
 """Characters of a command that are searched for what it sleeps."""
 _SLEEP = re.compile(r"(?:^|[\s;&|/])sleep\s+(\d{1,6}(?:\.\d{1,3})?)s?(?=$|[\s;&|])")
@@ -81,6 +83,39 @@ def _container(raw: Raw) -> Raw:
     if raw.get("restartPolicy"):
         found["restartPolicy"] = raw["restartPolicy"]
     return found
+
+
+def scratch(spec: Raw) -> dict[str, str]:
+    """The emptyDirs whose data seldom has to last, by their names, with what says so; of all others nothing is known.
+
+    It is said of where they are mounted, and by whom: what an application keeps there nobody can know.
+    """
+    volumes = [volume for volume in spec.get("volumes") or () if "emptyDir" in volume]
+    if not volumes:
+        return {}
+    inits = [one for one in spec.get("initContainers") or () if one.get("restartPolicy") != "Always"]
+    sidecars = [one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"]
+    found = {}
+    for volume in volumes:
+        main = _mounts(spec.get("containers") or (), volume["name"])
+        beside, before = _mounts(sidecars, volume["name"]), _mounts(inits, volume["name"])
+        if (volume["emptyDir"] or {}).get("medium") == "Memory":
+            found[volume["name"]] = "in memory"
+        elif (main or beside) and all(map(_temporary, (*main, *beside))):
+            found[volume["name"]] = "temporary files"
+        elif (beside or before) and not main:
+            found[volume["name"]] = "sidecars" if beside else "init containers"
+    return found
+
+
+def _mounts(containers: t.Iterable[Raw], volume: str) -> list[str]:
+    """The paths at which the containers mount the volume."""
+    mounts = (mount for one in containers for mount in one.get("volumeMounts") or ())
+    return [mount.get("mountPath", "") for mount in mounts if mount.get("name") == volume]
+
+
+def _temporary(path: str) -> bool:
+    return f"{path}/".startswith(TEMPORARY)
 
 
 def sleeps(spec: Raw) -> float:

@@ -8,6 +8,7 @@ A blocker stops the run, a warning names what will happen, an info explains what
 
 from __future__ import annotations
 
+import collections
 import difflib
 import typing as t
 from dataclasses import dataclass
@@ -212,11 +213,13 @@ def _emptied(groups: t.Sequence[t.Sequence[pod_plan.PodPlan]]) -> list[reasons.F
     nodes = tuple(dict.fromkeys(plan.pod.node for plan in mine))
     shown = ", ".join(owners[:5]) + (f" and {len(owners) - 5} more" if len(owners) > 5 else "")
     volumes = [[one["emptyDir"] or {} for one in plan.pod.volumes if "emptyDir" in one] for plan in mine]
-    in_memory = sum(all(one.get("medium") == "Memory" for one in each) for each in volumes)
+    minor = [plan.pod for plan in mine if len(plan.pod.scratch) == len(plan.pod.empty_dirs)]
+    uses = collections.Counter(use for pod in minor for use in pod.scratch.values())
     limits = [str(one["sizeLimit"]) for each in volumes for one in each if quantities.readable(one.get("sizeLimit"))]
     message = f"{len(mine)} pods of {len(owners)} workloads ({shown}) would lose the data of their emptyDir volumes."
-    if in_memory:
-        message += f" Of {in_memory} pods they are in memory alone."
+    if minor:
+        told = ", ".join(f"{count} {use}" for use, count in uses.most_common())
+        message += f" Of {len(minor)} pods it is data that seldom has to last: {told}."
     if limits:
         largest = max(limits, key=quantities.quantity)
         message += f" {len(limits)} of the volumes have a size limit, of {largest} at most."

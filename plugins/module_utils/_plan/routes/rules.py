@@ -235,7 +235,9 @@ def _denied_machine(case: cases.Case) -> pod_plan.PodPlan | None:
 def _empty_dir(case: cases.Case) -> pod_plan.PodPlan | None:
     if not case.pod.empty_dirs or case.choices.delete_emptydir_data:
         return None
-    why = f"The data of its emptyDir {', '.join(case.pod.empty_dirs)} would be lost."
+    use = {name: f" ({why})" for name, why in case.pod.scratch.items()}
+    named = ", ".join(f"{name}{use.get(name, '')}" for name in case.pod.empty_dirs)
+    why = f"The data of its emptyDir {named} would be lost."
     remedy = f"Set {option.options(delete_emptydir_data=True)} if that data may be deleted."
     return case.to("refuse", "emptydir", why, remedy)
 
