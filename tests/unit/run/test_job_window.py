@@ -6,17 +6,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import typing as t
 
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.screen import waits
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import migration_jobs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Event as Told
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import koordinator, manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.object_rules import seconds_of
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Event, Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.whole import Input, Outcome, maintain
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
@@ -95,6 +99,37 @@ def test_the_second_wave_waits_for_the_window_with_its_reason_before_it_creates_
     assert scene.reasons == []
     told = [event.message for event in scene.world.process("me").told]
     assert any("lets one pod of Deployment shop/web go in 90 s: the next one goes at " in message for message in told)
+
+
+def test_a_pipe_names_the_limiter_for_as_long_as_it_holds_the_pods_of_a_node() -> None:
+    web = manifests.deployment("web", 3, schedulerName="koord-scheduler")
+    with World(
+        [*manifests.koordinator(f"{WINDOW:g}s"), manifests.node("n1"), web], add_ons=[koordinator.GROUP]
+    ) as world:
+        for name in ("n2", "n3"):
+            world.apply(manifests.node(name))
+        scene = Scene(world)
+        outcome = scene.maintain("n1")
+        assert (outcome.ok, len(scene.evicted)) == (True, 3)
+        shown = in_a_pipe(world.process("me").told)
+    times = [at for at, _line in shown]
+    assert max(later - earlier for earlier, later in itertools.pairwise(times)) <= 15
+    first, *_between, last = (at for at, line in shown if "The object limiter lets one pod of" in line)
+    assert last - first > WINDOW
+
+
+def in_a_pipe(events: t.Sequence[Told]) -> list[tuple[float, str]]:
+    """What is shown where there are no bars, and when, from the first of the events to the last."""
+    held, shown, left = waits.Waits(), list[tuple[float, str]](), list(events)
+    now, end = (seconds_of(event.at) for event in (left[0], left[-1]))
+    while now <= end:
+        while left and seconds_of(left[0].at) <= now:
+            event = dataclasses.asdict(left.pop(0))
+            held.see(event, now)
+            shown += [] if waits.waits(event) else [(now, event["message"])]
+        shown += [(now, line) for line in held.due(now, "2026-11-26T00:00:00Z")]
+        now += 1.0
+    return shown
 
 
 @pytest.mark.parametrize("ordinal", [60, 90])
