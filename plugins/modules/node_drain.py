@@ -208,6 +208,7 @@ nodes:
             - V(let_go) - the API server removed it from a fenced node.
             - V(gone) - it ended without our eviction.
             - V(already_gone) - it was gone before it could be evicted.
+            - V(cleared) - it had finished before, and its object is deleted.
             - V(mirror) - it stays, because only its kubelet can stop a static pod.
             - V(daemonset) - it stays, because its DaemonSet would recreate it at once.
             - V(not_selected) - it stays, because it is not among the selected pods.

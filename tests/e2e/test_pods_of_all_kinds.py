@@ -48,7 +48,7 @@ def test_pods_that_stay_and_pods_that_simply_go(arena: Arena, play: Player, watc
         assert run.ok, run.text
     seen.all_held()
     assert routes(run)["agent"] == routes(run)["mirror"] == "skip"
-    assert outcomes(run)["finished"] in ("gone", "evicted")
+    assert outcomes(run)["finished"] == "cleared"
     assert len(arena.pods("mirror")) == 1
     assert seen.new_pods(agent) == []
     (node,) = run.of("node_drain")[-1]["nodes"]

@@ -29,6 +29,7 @@ PLAN: dict[str, Any] = {
     "pods": [
         *({"node": "n1", "route": route} for route in ("skip", "evict", "swap", "evict")),
         {"node": "n2", "route": "refuse"},
+        {"node": "n2", "route": "evict", "code": "finished"},
     ],
     "findings": [finding("warning", "odd"), finding("info", "fine"), finding("blocker", "bad")],
 }
@@ -44,7 +45,7 @@ def test_the_plan_is_a_table_with_its_warnings() -> None:
     assert words.plan_lines(PLAN) == [
         "wave  node  pods                       forecast",
         "   1  n1    1 swap, 2 evict, 1 stay  14 to 45 s",
-        "   2  n2    1 blocked                2 min 05 s",
+        "   2  n2    1 blocked, 1 finished    2 min 05 s",
         "      n3    none",
         "warning: It is odd. Wait.",
     ]

@@ -436,6 +436,14 @@ def test_the_first_pods_to_move_are_listed_and_the_others_counted(more: int, tol
     assert sum(one.strip().endswith("(Deployment shop/web)") for one in lines) == text.PODS_SHOWN + min(more, 0)
 
 
+def test_pods_that_have_finished_are_not_to_move() -> None:
+    pods = (lane("web"), lane("job", code="finished", route="evict"), lane("old", outcome="cleared", route="evict"))
+    shown = text.summary_text(report(verdict="planned", pods=pods))
+    assert "1 to move" in shown
+    assert "shop/job" not in shown
+    assert "shop/old" not in shown
+
+
 def test_advice_for_pods_that_fit_nowhere_is_about_room_and_told_only_before_the_run() -> None:
     assert advised(advice(Add_a_node=""), verdict="planned") == ["  What would make room:", "    - Add a node"]
     assert advised(advice(Add_a_node=""), verdict="never_dark") == []

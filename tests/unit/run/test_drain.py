@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import collections
+import json
 import typing as t
 
 import pytest
@@ -283,6 +284,20 @@ def test_check_mode_predicts_what_the_real_call_does() -> None:
     shown = [{pod["name"]: pod["outcome"] for pod in one.data["nodes"][0]["pods"]} for one in (predicted, real)]
     assert shown[0] == shown[1]
     assert sorted(change.sentence for change in said.changes) == sorted(change.sentence for change in made.changes)
+
+
+def test_a_pod_that_has_finished_before_is_cleared_and_does_not_count() -> None:
+    with occupied() as world:
+        pod, *_others = world.pods(on="n1")
+        status = {**pod["status"], "phase": "Failed", "reason": "Terminated", "conditions": []}
+        world.objects.replace(kinds.PODS, pod, {**pod, "status": status}, "status")
+        predicted, _said = drained(world, check=True)
+        real, _made = drained(world)
+        record = json.loads(world.get(kinds.NODES, "n1")["metadata"]["annotations"][names.RECORD])
+    for result in (predicted, real):
+        known = {one["name"]: one["outcome"] for one in result.data["nodes"][0]["pods"]}
+        assert (known.pop(pod["metadata"]["name"]), set(known.values())) == ("cleared", {"evicted"})
+    assert record["moved"] == len(known)
 
 
 def test_a_node_that_does_not_exist_holds_up_no_other() -> None:

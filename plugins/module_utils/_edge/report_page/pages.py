@@ -75,5 +75,5 @@ def render(report: model.Report) -> str:
     )
     environment.filters.update(FILTERS)
     environment.globals.update(GLOBALS)
-    environment.tests["staying"] = timeline.stays
+    environment.tests.update(staying=timeline.stays, cleared=timeline.cleared)
     return environment.from_string(template.PAGE.lstrip()).render(report=report)

@@ -116,7 +116,7 @@ y="{{ (100 - height)|round(1) }}%" height="{{ height }}%"><title>{{ ready|counte
 </tbody></table>
 {% endmacro %}
 {%- macro pod_group(name, wave, pods, room, grid, open) %}
-{% set going = pods|reject("staying")|list %}
+{% set going = pods|reject("staying")|reject("cleared")|list %}
 {% set axis = pods_axis(going) %}
 {% set moved, failed = going|selectattr("moved")|list|length, going|selectattr("failed")|list|length %}
 {% set refused, left = going|sum("refused"), pods|left %}

@@ -14,8 +14,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rep
 Answer = t.Mapping[str, t.Any]
 
 ROWS = 20
-MOVES = ("swap", "evict", "job", "wait", "refuse", "skip")
-"""Routes in the order in which the table names them."""
+MOVES = ("swap", "evict", "job", "wait", "refuse", "skip", "finished")
+"""Routes, and what is only an object that is deleted, in the order in which the table names them."""
 OUTPUTS = ("stderr", "stdout", "module_stderr", "module_stdout")
 """What a failed task may have said beside its message; modules that died have the latter two."""
 
@@ -35,7 +35,8 @@ def plan_lines(plan: Answer, first: int = 1) -> list[str]:
     """The waves as a table, from the ``first`` on, and what is worth knowing before the first write."""
     routes: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     for pod in plan["pods"]:
-        routes[pod["node"]][pod["route"]] += 1
+        finished = pod.get("code") == "finished"
+        routes[pod["node"]]["finished" if finished else pod["route"]] += 1
     rows = [("wave", "node", "pods", "forecast")]
     ranges = plan.get("wave_ranges") or [(None, None)] * len(plan["waves"])
     for number, (wave, took) in enumerate(zip(plan["waves"], ranges, strict=True), start=first):

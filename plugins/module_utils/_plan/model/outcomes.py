@@ -186,6 +186,7 @@ class PodOutcome(Outcome):
     LET_GO = "let_go", "the API server removed it from a fenced node", False, True
     GONE = "gone", "it ended without our eviction", False, True
     ALREADY_GONE = "already_gone", "it was gone before it could be evicted", False, True
+    CLEARED = "cleared", "it had finished before, and its object is deleted"
     MIRROR = "mirror", "it stays, because only its kubelet can stop a static pod"
     DAEMONSET = "daemonset", "it stays, because its DaemonSet would recreate it at once"
     NOT_SELECTED = "not_selected", "it stays, because it is not among the selected pods"

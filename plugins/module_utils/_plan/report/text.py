@@ -244,7 +244,7 @@ def refused(pod: model.PodLane) -> bool:
 def to_move(report: model.Report) -> list[model.PodLane]:
     """The pods that leave their nodes if the plan is carried out, in the order of its waves."""
     order = {node.name: index for index, node in enumerate(report.nodes)}
-    moving = [pod for pod in report.pods if not timeline.stays(pod) and not refused(pod)]
+    moving = [pod for pod in report.pods if not (timeline.stays(pod) or timeline.cleared(pod) or refused(pod))]
     return sorted(moving, key=lambda pod: order.get(pod.node, len(order)))
 
 

@@ -18,6 +18,8 @@ OF_PODS = frozenset({phases.What.REFUSED, phases.What.EVICTED, phases.What.GONE}
 SURGE = (phases.What.RAISED, phases.What.READY, phases.What.LOWERED)
 SKEW = 2.0
 """Seconds: what a node's record says is by the API server's clock, which it tells to the second."""
+FINISHED = "finished"
+"""The code of the route of pods that have finished."""
 ENDS = frozenset({phases.Phase.BACK, phases.Phase.PARKED, phases.Phase.GONE})
 
 
@@ -128,6 +130,11 @@ def _before(calls: t.Iterable[read.Call]) -> dict[str, int | None]:
 def stays(pod: model.PodLane) -> bool:
     """Whether the pod was to stay on its node."""
     return not pod.moved and (pod.route == "skip" or pod.outcome == outcomes.PodOutcome.TOLERATES_MAINTENANCE)
+
+
+def cleared(pod: model.PodLane) -> bool:
+    """Whether it had finished before: only its object is deleted, which moves nothing."""
+    return pod.outcome == outcomes.PodOutcome.CLEARED or pod.code == FINISHED
 
 
 def left(pods: t.Iterable[model.PodLane]) -> tuple[tuple[str, int], ...]:

@@ -79,7 +79,7 @@ class Debts:
     def _owing(self, site: node_drains.NodeDrain) -> node_drains.Wanted:
         awaits, volumes = self.replacements.of(site.name)
         return functools.partial(
-            node_drains.owing, awaits=tuple(awaits.values()), volumes=volumes, leaving=len(site.left())
+            node_drains.owing, awaits=tuple(awaits.values()), volumes=volumes, leaving=site.leaving
         )
 
     def hopeless(self, left: t.Iterable[pod_moves.Move], snapshot: snapshots.Snapshot) -> str:

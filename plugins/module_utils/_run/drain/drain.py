@@ -210,7 +210,7 @@ class _Drain:
         for move in site.left():
             if move.plan.route == "evict":
                 act.apply(self.ctx, self.evictor.change(move))
-                move.outcome = outcomes.PodOutcome.DELETED if delete else outcomes.PodOutcome.EVICTED
+                move.outcome = node_drains.evicted(move, delete=delete)
             else:
                 move.outcome = node_drains.MOVED_BY.get(move.plan.route, outcomes.PodOutcome.GONE)
                 if move.plan.route == "job":

@@ -96,9 +96,14 @@ class NodeDrain:
     def left(self) -> list[pod_moves.Move]:
         return [move for move in self.moves.values() if not move.done]
 
+    @property
+    def leaving(self) -> int:
+        """How many pods still have to leave; one that has finished only leaves an object."""
+        return sum(not move.pod.finished for move in self.left())
+
     def count_earlier(self) -> None:
         """Count the pods that have left since the drain began that an earlier call did not end."""
-        self.moved += max(0, self.taken.leaving - len(self.left())) if self.record else 0
+        self.moved += max(0, self.taken.leaving - self.leaving) if self.record else 0
 
     def read_record(self, ctx: context.Context) -> None:
         """Read who has the node in maintenance; closes the site where that is not this run, or unknown."""
@@ -174,6 +179,13 @@ class NodeDrain:
             "pods": [_shown(move, now) for move in self.moves.values()],
             **({"pending": [found.to_dict() for found in self.needed_by.values()]} if self.needed_by else {}),
         }
+
+
+def evicted(move: pod_moves.Move, *, delete: bool) -> outcomes.PodOutcome:
+    """The outcome of a pod that an eviction or a deletion has ended."""
+    if move.pod.finished:
+        return outcomes.PodOutcome.CLEARED
+    return outcomes.PodOutcome.DELETED if delete else outcomes.PodOutcome.EVICTED
 
 
 def owing(

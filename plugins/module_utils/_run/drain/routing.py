@@ -123,12 +123,10 @@ class Routing:
         move.came_true(self.ctx)
         if move.plan.tolerant:
             outcome = outcomes.PodOutcome.TOLERATES_MAINTENANCE
-        elif not move.ours:
-            outcome = node_drains.MOVED_BY.get(move.plan.route, outcomes.PodOutcome.GONE)
-        elif self.choices.disable_eviction:
-            outcome = outcomes.PodOutcome.DELETED
+        elif move.ours or move.pod.finished:
+            outcome = node_drains.evicted(move, delete=self.choices.disable_eviction)
         else:
-            outcome = outcomes.PodOutcome.EVICTED
+            outcome = node_drains.MOVED_BY.get(move.plan.route, outcomes.PodOutcome.GONE)
         move.end("gone", outcome, now)
         pod = move.pod
         self.ctx.note(phases.What.GONE, outcome.value, node=pod.node, namespace=pod.namespace, name=pod.name)
