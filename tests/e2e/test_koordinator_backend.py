@@ -315,9 +315,9 @@ def test_what_no_job_can_move_is_evicted_or_refused_and_what_is_missing_is_named
     assert not strict["feasible"]
 
     with scheduler_deployment(lab, replicas=0):
-        assert codes(plan("koordinator")) == {"no_scheduler"}
+        assert codes(plan("koordinator")) == {"no_scheduler", "unknown_scheduler"}
         unused = plan("auto")
-        assert codes(unused) == {"koordinator_unused"}
+        assert codes(unused) == {"koordinator_unused", "unknown_scheduler"}
         assert unused["feasible"]
         assert routes(unused) == {("plain", "evict"), ("web", "evict")}
         refused = play.module("node_drain", nodes=[here], backend="koordinator", check=True)

@@ -137,7 +137,9 @@ class Played:
         verdict = foreseen(plan)
         stuck = [pod for pod in plan["pods"] if pod["code"] in pod_plan.BUDGET_FORBIDS]
         nowhere = any(pod["fits"] is False for pod in plan["pods"])
-        self._expect(verdict.waits or plan["feasible"] == (not stuck), f"feasible: {plan['feasible']}, stuck: {stuck}")
+        roomless = any(finding["code"] == "no_room" for finding in plan["findings"])
+        feasible = not stuck and not roomless
+        self._expect(verdict.waits or plan["feasible"] == feasible, f"feasible: {plan['feasible']}, stuck: {stuck}")
         result = self._drained(node, LASTING if verdict.finishes else LONG)
         finished = result["outcome"] in ("drained", "already_drained")
         left = [
@@ -234,15 +236,27 @@ class Played:
 
         def ready() -> bool:
             pods = [pod for pod in self.arena.pods() if "lab.kubeops.io/ready" not in o.notes(pod)]
-            return all(o.ready(pod) for pod in pods) and len(self.arena.pods()) == len(self._wanted())
+            return all(o.ready(pod) for pod in pods) and len(self.arena.pods()) + self._held_back() == self._wanted()
 
         try:
             return until(ready, 20, "all successors are Ready")
         except AssertionError:
             return False
 
-    def _wanted(self) -> list[str]:
-        return [app.name for app in self.case.apps for _number in range(app.replicas)]
+    def _wanted(self) -> int:
+        return sum(app.replicas for app in self.case.apps)
+
+    def _held_back(self) -> int:
+        """How many pods the StatefulSets do not create, because one before them does not serve on another node."""
+        held = 0
+        for app in self.case.apps:
+            if app.kind != "StatefulSet":
+                continue
+            pods = {o.name(pod): o.ready(pod) for pod in self.arena.pods(app.name)}
+            names = [f"{app.name}-{number}" for number in range(app.replicas)]
+            unready = [number for number, name in enumerate(names) if pods.get(name) is False]
+            held += sum(name not in pods for name in names[min(unready, default=app.replicas) :])
+        return held
 
     def _heal(self) -> None:
         """All pods serve, wherever they are, but those that fit nowhere."""
