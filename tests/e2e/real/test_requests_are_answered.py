@@ -32,6 +32,22 @@ GRACEFUL = {
 }
 """Single replicas that go on answering for a while once they were told to end."""
 PROBE = {"httpGet": {"path": "/", "port": 8080}}
+NOWHERE = {"tcpSocket": {"port": 9}, "failureThreshold": 2}
+AS_NOBODY: list[Json] = [
+    {
+        "name": "Work as another user",
+        "ansible.builtin.command": "id -un",
+        "become": True,
+        "become_user": "nobody",
+        "become_method": "ansible.builtin.su",
+        "become_flags": "-s /bin/sh",
+        "register": "worker",
+        "changed_when": False,
+        "vars": {"ansible_pipelining": True},
+    },
+    {"name": "Say who that was", "ansible.builtin.assert": {"that": "worker.stdout == 'nobody'"}},
+]
+"""Tasks over SSH with become."""
 
 
 def objects() -> list[Json]:
@@ -56,6 +72,8 @@ def objects() -> list[Json]:
         workload("Deployment", "port", server("-stop=5s", ports=[{"containerPort": 8080, "hostPort": 8081}])),
         workload("Deployment", "path", server("-stop=5s"), volumes=[{"name": "tmp", "hostPath": {"path": "/tmp"}}]),
         workload("DaemonSet", "agent", server("-stop=2s")),
+        # Nobody listens there: its container is started anew about every four seconds.
+        workload("Deployment", "restarts", server("-stop=1s", livenessProbe={**NOWHERE, "periodSeconds": 2})),
     ]
     names = [*GRACEFUL, "abrupt", "triple", "spread", "probed", "scratch", "port", "path", "db", "agent"]
     job: Json = {
@@ -95,9 +113,10 @@ def maintained(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[M
     pod = {**static, "spec": {"containers": [container("pause")]}}
     manifest.write_text(f"---\n{json.dumps(pod)}\n", encoding="utf-8")
     player = Player(lab, folder)
+    names = [one["metadata"]["name"] for one in objects() if one["kind"] in ("Deployment", "StatefulSet")]
     try:
         machines.apply(*objects())
-        machines.settle(*[one["metadata"]["name"] for one in objects() if one["kind"] in ("Deployment", "StatefulSet")])
+        machines.settle(*[name for name in names if name != "restarts"])
         before = boot(machines)
         with machines.traffic([Way("new", rate=20.0), Way("keep", rate=5.0)]) as traffic:
             time.sleep(2.0)
@@ -105,6 +124,7 @@ def maintained(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[M
                 "maintain",
                 inventory=machines.hosts(NODE),
                 maintain_nodes=NODE,
+                maintain_tasks=player.tasks(*AS_NOBODY),
                 maintain_reboot=True,
                 maintain_delete_emptydir_data=True,
                 within=300.0,
@@ -148,6 +168,11 @@ def test_the_job_was_waited_for(maintained: Maintained) -> None:
     machines = maintained.machines
     status = machines.api.get(f"/apis/batch/v1/namespaces/{machines.namespace}/jobs/batch")["status"]
     assert (status.get("succeeded"), status.get("failed")) == (1, None)
+
+
+def test_a_server_whose_liveness_probe_fails_again_and_again_has_moved(maintained: Maintained) -> None:
+    (pod,) = maintained.machines.pods("restarts")
+    assert pod["spec"]["nodeName"] != NODE
 
 
 def test_the_static_pod_stayed(maintained: Maintained) -> None:
