@@ -32,20 +32,20 @@ GRACEFUL = {
 }
 """Single replicas that go on answering for a while once they were told to end."""
 PROBE = {"httpGet": {"path": "/", "port": 8080}}
-NOWHERE = {"tcpSocket": {"port": 9}, "failureThreshold": 2}
+NOWHERE = {"tcpSocket": {"port": 9}, "periodSeconds": 10, "failureThreshold": 3}
 AS_NOBODY: list[Json] = [
     {
         "name": "Work as another user",
-        "ansible.builtin.command": "id -un",
+        # A module would need a Python that this user may start.
+        "ansible.builtin.raw": "id -un",
         "become": True,
         "become_user": "nobody",
         "become_method": "ansible.builtin.su",
         "become_flags": "-s /bin/sh",
         "register": "worker",
         "changed_when": False,
-        "vars": {"ansible_pipelining": True},
     },
-    {"name": "Say who that was", "ansible.builtin.assert": {"that": "worker.stdout == 'nobody'"}},
+    {"name": "Say who that was", "ansible.builtin.assert": {"that": "worker.stdout is search('nobody')"}},
 ]
 """Tasks over SSH with become."""
 
@@ -72,8 +72,8 @@ def objects() -> list[Json]:
         workload("Deployment", "port", server("-stop=5s", ports=[{"containerPort": 8080, "hostPort": 8081}])),
         workload("Deployment", "path", server("-stop=5s"), volumes=[{"name": "tmp", "hostPath": {"path": "/tmp"}}]),
         workload("DaemonSet", "agent", server("-stop=2s")),
-        # Nobody listens there: its container is started anew about every four seconds.
-        workload("Deployment", "restarts", server("-stop=1s", livenessProbe={**NOWHERE, "periodSeconds": 2})),
+        # Nobody listens there: its container is started anew after half a minute, later and later.
+        workload("Deployment", "restarts", server("-stop=1s", livenessProbe=NOWHERE)),
     ]
     names = [*GRACEFUL, "abrupt", "triple", "spread", "probed", "scratch", "port", "path", "db", "agent"]
     job: Json = {
