@@ -324,7 +324,7 @@ def test_what_no_job_can_move_is_evicted_or_refused_and_what_is_missing_is_named
         assert not refused.ok
         assert "no capacity can be reserved" in refused.answer["msg"]
     with no_descheduler(lab):
-        assert codes(plan("koordinator")) == {"no_controller"}
+        assert codes(plan("koordinator")) == {"no_controller", "unknown_scheduler"}
 
 
 @sampling.koordinator("v1.7.0")
