@@ -47,7 +47,7 @@ def plans(rounds: int) -> Iterator[Trial]:
     """All nodes of clusters of 500 to 5,000 nodes, in waves of ten."""
     for number in range(rounds):
         for size in PLAN_SIZES:
-            with planning.served(size) as url:
+            with planning.served(size, "blockers") as url:
                 busy = machine.busy_with_others(MARKER)
                 found = planning.planned(url, size, planning.arguments([]))
             numbers = {

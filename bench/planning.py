@@ -44,7 +44,7 @@ def main() -> None:
         return
     print(row(COLUMNS, COLUMNS), row(COLUMNS, ["-" * len(name) for name in COLUMNS]), sep="\n", flush=True)
     for size in asked.sizes or SIZES:
-        with served(size) as url:
+        with served(size, "blockers") as url:
             found = planned(url, size, asked)
         print(row(COLUMNS, [found[name] for name in COLUMNS]), flush=True)
 

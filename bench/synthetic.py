@@ -6,11 +6,14 @@
 
 Every object is computed from its number when it is asked for, so any size needs little memory, and any two runs get the
 same objects. On each node there are 30 pods: three of DaemonSets, two or three of StatefulSets with a volume each,
-the others of Deployments of 1 to 20 replicas, most of them with a budget, some spread over zones or kept apart.
+the others of Deployments of 1 to 20 replicas, most of them with a budget, some spread over zones or kept apart. As in
+real clusters, each pod has a token volume and annotations of its own, and each Deployment its old ReplicaSets.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,10 +27,16 @@ SIZES = (10, 4, 3, 20, 6, 1, 8, 2)
 """Replicas of the Deployments of a block, one after the other; with two StatefulSets of three they fill two nodes."""
 BLOCK = sum(SIZES)
 STATEFUL = 3
+BLOCKERS = 16
+"""Where there are to be blockers, so many blocks have a StatefulSet of one pod, and a budget that allows nothing."""
+REVISIONS = 11
+"""The ReplicaSets of a Deployment: the current one, and as many old ones as are kept by default."""
 APPS_PER_NAMESPACE = 80
 ZONES = 3
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 BOUND = {"pv.kubernetes.io/bind-completed": "yes", "pv.kubernetes.io/bound-by-controller": "yes"}
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+WEBHOOKS = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
 WHEN = "2026-11-02T08:00:00Z"
 
 
@@ -39,6 +48,8 @@ class App:
     stateful: bool
     replicas: int
     first: int
+    blocks: bool = False
+    """Whether its budget never allows an eviction."""
 
     @property
     def name(self) -> str:
@@ -55,15 +66,20 @@ class App:
     @property
     def budget(self) -> Raw | None:
         """Of single replicas none has one; of the others each fifth Deployment has none."""
+        if self.blocks:
+            return {"maxUnavailable": 0}
         if self.replicas == 1 or (not self.stateful and self.number % 5 == 4):
             return None
         return {"maxUnavailable": 1 if self.replicas < 10 else "10%"}
 
 
 class Synthetic:
-    """The objects of a cluster with so many nodes; with ``writers`` no single replica may be doubled."""
+    """The objects of a cluster with so many nodes; with ``writers`` no single replica may be doubled.
 
-    def __init__(self, nodes: int, *, writers: bool = False) -> None:
+    With ``blockers`` there are StatefulSets of one pod, and budgets that never allow an eviction.
+    """
+
+    def __init__(self, nodes: int, *, writers: bool = False, blockers: bool = False) -> None:
         self.nodes, self.writers = nodes, writers
         self.apps: list[App] = []
         self.owner: list[int] = []
@@ -71,10 +87,13 @@ class Synthetic:
         self._spaces: dict[str, dict[str, list[int]]] = {}
         total, number = nodes * MOVABLE, 0
         while len(self.owner) < total:
-            for size, stateful in (*((size, False) for size in SIZES), (STATEFUL, True), (STATEFUL, True)):
+            bad = blockers and number < BLOCKERS * (len(SIZES) + 2)
+            last = 1 if bad else STATEFUL
+            for size, stateful in (*((size, False) for size in SIZES), (STATEFUL, True), (last, True)):
                 replicas = min(size, total - len(self.owner))
                 if replicas:
-                    self.apps.append(App(number, stateful, replicas, len(self.owner)))
+                    blocks = bad and size == SIZES[1]
+                    self.apps.append(App(number, stateful, replicas, len(self.owner), blocks))
                     self.owner += [number] * replicas
                     number += 1
         self.kinds: dict[str, tuple[str, int, Callable[[int], Raw]]] = {
@@ -82,6 +101,7 @@ class Synthetic:
             "/api/v1/pods": ("Pod", nodes * PODS_PER_NODE, self.pod),
             "/api/v1/namespaces": ("Namespace", -(-len(self.apps) // APPS_PER_NAMESPACE) + 1, self.space),
             "/apis/apps/v1/daemonsets": ("DaemonSet", len(DAEMONS), self.daemon_set),
+            **{f"{ADMISSION}/{kind.lower()}s": (kind, 0, self.node) for kind in WEBHOOKS},
             **self._of_apps(),
         }
 
@@ -99,7 +119,7 @@ class Synthetic:
         return {
             "/apis/apps/v1/deployments": each("Deployment", self.deployment, single),
             "/apis/apps/v1/replicasets": each(
-                "ReplicaSet", self.replica_set, [(app, x) for app in single for x in (1, 0)]
+                "ReplicaSet", self.replica_set, [(app, x) for app in single for x in range(REVISIONS)]
             ),
             "/apis/apps/v1/statefulsets": each("StatefulSet", self.stateful_set, stateful),
             "/apis/policy/v1/poddisruptionbudgets": each("PodDisruptionBudget", self.budget, budgets),
@@ -145,9 +165,9 @@ class Synthetic:
             name, kind, owner = f"{app.name}-{place}", "StatefulSet", app.name
         else:
             name, kind, owner = (
-                f"{app.name}-{hashed(app, 1)}-{number:05x}",
+                f"{app.name}-{hashed(app, 0)}-{number:05x}",
                 "ReplicaSet",
-                f"{app.name}-{hashed(app, 1)}",
+                f"{app.name}-{hashed(app, 0)}",
             )
         spec = pod_spec(app)
         if app.stateful:
@@ -170,7 +190,14 @@ class Synthetic:
         reference = {"apiVersion": "apps/v1", "kind": kind, "name": owner, "uid": uid(kind, f"{namespace}/{owner}")}
         found = meta("pod", name, namespace, labels, {**reference, "controller": True, "blockOwnerDeletion": True})
         found["generateName"], found["managedFields"] = f"{owner}-", MANAGED
-        spec["nodeName"] = node_name(spot)
+        networks = {"ips": [address(spot)], "container": uid("network", name), "default": True}
+        found["annotations"] = {
+            "cni.example/containerID": f"{hash_of(name):064x}",
+            "cni.example/podIP": f"{address(spot)}/32",
+            "k8s.v1.cni.cncf.io/network-status": json.dumps([networks]),
+            "checksum/config": f"{hash_of(owner):064x}",
+        }
+        spec = {**with_token(spec, name), "nodeName": node_name(spot)}
         ready = [condition(x, "True") for x in ("Initialized", "Ready", "ContainersReady", "PodScheduled")]
         containers = [
             {"name": each["name"], "ready": True, "restartCount": 0, "image": each["image"], "state": {"running": {}}}
@@ -193,13 +220,13 @@ class Synthetic:
         }
 
     def replica_set(self, pair: tuple[App, int]) -> Raw:
-        """The current one of a Deployment, or the last one before it."""
-        app, current = pair
+        """One of a Deployment by its age: the current one is the first."""
+        app, age = pair
         of = {"apiVersion": "apps/v1", "kind": "Deployment", "name": app.name, "controller": True}
         owner = {**of, "uid": uid("Deployment", f"{app.namespace}/{app.name}")}
-        count = app.replicas if current else 0
-        found = meta("ReplicaSet", f"{app.name}-{hashed(app, current)}", app.namespace, app.labels, owner)
-        spec = {"replicas": count, "selector": {"matchLabels": app.labels}, "template": template(app)}
+        count = 0 if age else app.replicas
+        found = meta("ReplicaSet", f"{app.name}-{hashed(app, age)}", app.namespace, app.labels, owner)
+        spec = {"replicas": count, "selector": {"matchLabels": app.labels}, "template": template(app, age)}
         status = {"replicas": count, "readyReplicas": count, "availableReplicas": count, "observedGeneration": 1}
         return {"metadata": {**found, "generation": 1}, "spec": spec, "status": status}
 
@@ -221,7 +248,7 @@ class Synthetic:
 
     def budget(self, app: App) -> Raw:
         rule = app.budget or {}
-        allowed = 1 if app.replicas < 10 else app.replicas // 10
+        allowed = 0 if app.blocks else 1 if app.replicas < 10 else app.replicas // 10
         status = {"disruptionsAllowed": allowed, "currentHealthy": app.replicas, "expectedPods": app.replicas}
         return {
             "metadata": meta("PodDisruptionBudget", app.name, app.namespace) | {"generation": 1},
@@ -357,25 +384,22 @@ def storage_class(_number: int) -> Raw:
 def pod_spec(app: App | None) -> Raw:
     """As pods have it after admission; those of some workloads are spread over zones or kept apart."""
     requests = {"cpu": "100m", "memory": "256Mi"}
-    mount = [{"name": "token", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "readOnly": True}]
     probe = {"httpGet": {"path": "/ready", "port": 8080}, "initialDelaySeconds": 5, "periodSeconds": 10}
     variables = [{"name": f"SETTING_{x}", "value": f"value {x} of {app.name if app else HOST}"} for x in range(12)]
     container = {
         "name": "main",
         "image": "registry.example/main:1.2.3",
         "resources": {"requests": requests, "limits": requests},
-        "volumeMounts": mount,
         "readinessProbe": probe,
         "env": variables,
         "terminationMessagePath": "/dev/termination-log",
         "imagePullPolicy": "IfNotPresent",
     }
     beside = {**container, "name": "beside", "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}}}
-    sources = [{"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}}]
     wait = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
     found: Raw = {
         "containers": [container, beside],
-        "volumes": [{"name": "token", "projected": {"defaultMode": 420, "sources": sources}}],
+        "volumes": [],
         "tolerations": [{"key": f"node.kubernetes.io/{x}", **wait} for x in ("not-ready", "unreachable")],
         "schedulerName": "default-scheduler",
         "terminationGracePeriodSeconds": 30,
@@ -399,9 +423,27 @@ def pod_spec(app: App | None) -> Raw:
     return found
 
 
-def template(app: App) -> Raw:
-    """The pod template of a workload."""
-    return {"metadata": {"labels": app.labels}, "spec": pod_spec(app)}
+def with_token(spec: Raw, name: str) -> Raw:
+    """With the token that admission adds: a volume, whose name no other pod has, and its mounts."""
+    volume = f"kube-api-access-{hash_of(name) % 16**5:05x}"
+    mount = {"name": volume, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "readOnly": True}
+    namespace = {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
+    sources = [
+        {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {"downwardAPI": {"items": [namespace]}},
+    ]
+    containers = [{**each, "volumeMounts": [*each.get("volumeMounts", ()), mount]} for each in spec["containers"]]
+    volumes = [*spec["volumes"], {"name": volume, "projected": {"defaultMode": 420, "sources": sources}}]
+    return {**spec, "containers": containers, "volumes": volumes}
+
+
+def template(app: App, age: int = 0) -> Raw:
+    """The pod template of a workload, or an earlier one."""
+    spec = pod_spec(app)
+    if age:
+        spec["containers"][0] = {**spec["containers"][0], "image": f"registry.example/main:1.1.{REVISIONS - age}"}
+    return {"metadata": {"labels": app.labels}, "spec": spec}
 
 
 MANAGED: list[Raw] = [
@@ -439,9 +481,14 @@ def uid(kind: str, place: object) -> str:
     return f"{kind.lower()}:{place}"
 
 
-def hashed(app: App, current: int) -> str:
-    """The pod-template-hash of the app's current template, or of the one before."""
-    return f"{app.number * 7 + current:08x}"
+def hashed(app: App, age: int) -> str:
+    """The pod-template-hash of the app's current template (``age`` 0), or of one before."""
+    return f"{app.number * REVISIONS + age:08x}"
+
+
+def hash_of(word: str) -> int:
+    """The same in each run, unlike that of Python."""
+    return int(hashlib.sha256(word.encode()).hexdigest(), 16)
 
 
 def node_name(number: int) -> str:

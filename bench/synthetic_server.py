@@ -8,6 +8,7 @@ A write is kept beside the computed objects. An evicted pod is gone at once, and
 
 python -m bench.synthetic_server 2000            # prints its address, serves until its input ends
 python -m bench.synthetic_server 2000 writers    # single replicas may not be doubled, so they are evicted, with consent
+python -m bench.synthetic_server 2000 blockers   # StatefulSets of one pod, and budgets that never allow an eviction
 """
 
 from __future__ import annotations
@@ -262,9 +263,9 @@ class Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
-def serving(nodes: int, *, writers: bool = False) -> ThreadingHTTPServer:
+def serving(nodes: int, *, writers: bool = False, blockers: bool = False) -> ThreadingHTTPServer:
     """A server on a free port of the loopback; it serves in a thread of its own."""
-    cluster = Synthetic(nodes, writers=writers)
+    cluster = Synthetic(nodes, writers=writers, blockers=blockers)
     handler = type("Of", (Handler,), {"cluster": cluster, "changed": Changed(cluster)})
     server = Server(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -273,7 +274,7 @@ def serving(nodes: int, *, writers: bool = False) -> ThreadingHTTPServer:
 
 def main() -> None:
     """Serve a cluster with as many nodes as the argument says."""
-    server = serving(int(sys.argv[1]), writers="writers" in sys.argv[2:])
+    server = serving(int(sys.argv[1]), **dict.fromkeys(sys.argv[2:], True))
     print(f"http://127.0.0.1:{server.server_address[1]}", flush=True)
     sys.stdin.read()
 

@@ -232,7 +232,15 @@ findings:
   contains:
     code: {description: A code of the closed list in the documentation., type: str, sample: stateful_single}
     severity: {description: "V(blocker) prevents the maintenance, V(warning) and V(info) do not.", type: str}
-    object: {description: The object concerned., type: str, sample: StatefulSet shop/db}
+    object:
+      description: The object concerned, or the first of them and how many there are besides.
+      type: str
+      sample: StatefulSet shop/db and 15 more
+    objects:
+      description: All objects that it is about. Findings that say the same of different objects are one.
+      type: list
+      elements: str
+      sample: [StatefulSet shop/db, StatefulSet shop/queue]
     message: {description: What was found., type: str}
     remedy: {description: What can be done about it., type: str}
 pods:
@@ -375,16 +383,19 @@ estimate_range:
   sample: [53, 81]
 advice:
   description:
-    - What would make the plan feasible, and make all of its pods fit, as sets of changes, the smallest first. Each was
-      proven by planning again with it, and none of its changes can be left out. There are three sets at most.
-    - Empty if nothing is wrong, if no such set was found, or if something is wrong that no other plan helps, such as a
-      missing permission.
+    - What would remove blockers of the plan, one entry for those of a kind, also for what only stands in the way once
+      others are removed.
+    - Empty if nothing is wrong, or if no such change helps. RV(findings[].remedy) then says what does.
   returned: when the cluster could be read, without O(gates)
   type: list
   elements: dict
   contains:
+    codes: {description: The codes of the findings., type: list, elements: str, sample: [stateful_single, recreate]}
+    objects: {description: What these are about., type: list, elements: str, sample: [StatefulSet shop/db]}
     changes:
-      description: The changes of the set, all of which are needed.
+      description:
+        - Changes of which one is enough. An option is for all of the objects, any other change for the one that it
+          names, of the first ten.
       type: list
       elements: dict
       contains:
@@ -405,9 +416,6 @@ advice:
           description: What takes it back after the maintenance; empty if nothing is left of the change.
           type: str
           sample: "kubectl scale deployment web -n shop --replicas=2"
-    unplaced:
-      description: How many pods would still fit on no node, where no change helps those.
-      type: int
 budgets:
   description:
     - The budgets that hold pods back, by wave. Within a wave, those that block for good come first, then the one that

@@ -55,8 +55,10 @@ def test_the_plan_is_a_table_with_its_warnings() -> None:
 def test_a_long_plan_is_cut() -> None:
     many = {**PLAN, "waves": [[f"n{number}" for number in range(30)]], "wave_ranges": [[1, 1]], "findings": []}
     lines = words.plan_lines(many)
-    assert len(lines) == 1 + words.ROWS + 1
-    assert lines[-1] == "… and 10 more nodes"
+    assert len(lines) == 1 + words.ROWS_OF_MANY + 1
+    assert lines[-1] == "… and 25 more nodes"
+    few = {**many, "waves": [many["waves"][0][: words.ROWS]]}
+    assert len(words.plan_lines(few)) == 1 + words.ROWS
 
 
 def test_what_gates_return_is_no_plan() -> None:

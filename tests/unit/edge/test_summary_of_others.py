@@ -221,5 +221,17 @@ def test_a_plan_shows_what_a_wave_takes_and_which_budgets_hold_it_up() -> None:
     ]
     many = {**plan, "budgets": [held(1, f"b{number}", 1.0) for number in range(12)]}
     lines = SUMMED({"plan": many}, "plan")["lines"]
-    assert lines[-2] == "It waits for budgets 2 more times, for a shorter time each."
-    assert len([line for line in lines if " waits for budget " in line]) == 10
+    assert lines[-2] == "It waits for budgets 7 more times, for a shorter time each."
+    assert len([line for line in lines if " waits for budget " in line]) == 5
+
+
+@pytest.mark.parametrize(("waves", "shown"), [(1, 1), (12, 12), (13, 3), (500, 3)])
+def test_of_many_waves_the_first_are_shown(waves: int, shown: int) -> None:
+    plan = {"waves": [[f"n{number}", f"m{number}"] for number in range(waves)], "findings": [], "budgets": []}
+    plan["waits"] = [{"node": f"{letter}{number}", "reason": letter} for number in range(1, waves) for letter in "nm"]
+    lines = SUMMED({"plan": plan}, "plan")["lines"]
+    assert sum(line.startswith("Wave ") for line in lines) == shown
+    assert [line for line in lines if "more wave" in line] == (
+        [f"… and {waves - shown} more waves, all in the report"] if waves > shown else []
+    )
+    assert all("; n" in line and "1 more node " in line for line in lines[1:shown])

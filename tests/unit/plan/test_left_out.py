@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The plan for the nodes that are not blocked, as a mode and as advice."""
+"""The plan for the nodes that are not blocked, as a mode."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.advice import search
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Finding
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import planning
@@ -59,20 +58,3 @@ def test_where_all_nodes_stay_out_none_of_them_is_left_to_take_pods() -> None:
     plan, told = fitting(snapshot(web(3), nodes=nodes()), *ALL, evacuates=True)
     assert [one.code for one in told] == ["last_schedulable_node"]
     assert plan.draft.waves == ()
-
-
-@pytest.mark.parametrize("blocked", [("n2",), ("n1", "n2")])
-def test_the_last_advice_is_to_leave_the_blocked_nodes_out(blocked: tuple[str, ...]) -> None:
-    seen = snapshot(web(3), single(*blocked), nodes=nodes())
-    *others, last = search.advice(seen, wanted(*ALL))
-    assert others
-    (change,) = last.to_dict()["changes"]
-    left = ",".join(name for name in ALL if name not in blocked)
-    assert (change["code"], change["command"]) == ("leave_out", f"-e maintain_nodes={left}")
-    assert [one for one in last.plan.findings if one.severity == "blocker"] == []
-
-
-def test_where_all_nodes_are_blocked_none_is_left_out() -> None:
-    found = search.advice(snapshot(web(3), single(*ALL), nodes=nodes()), wanted(*ALL))
-    assert found
-    assert all(change.code != "leave_out" for one in found for change in one.chosen)

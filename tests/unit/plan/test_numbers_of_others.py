@@ -11,7 +11,6 @@ import math
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.advice import search
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import schemas
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import causes, check, migration_jobs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import budgets, hooks
@@ -56,10 +55,3 @@ def test_an_instant_of_a_run_is_in_this_century() -> None:
     assert datetime.datetime.fromtimestamp(read.LATEST, datetime.UTC) == datetime.datetime(
         2100, 1, 1, tzinfo=datetime.UTC
     )
-
-
-@pytest.mark.parametrize(
-    ("pods", "tries"), [(0, 48), (1, 48), (1250, 48), (1251, 47), (4615, 13), (4616, 12), (5000, 12), (500_000, 12)]
-)
-def test_with_more_pods_advice_is_planned_less_often(pods: int, tries: int) -> None:
-    assert search.tries(pods) == tries

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight.waves import (
     Formed,
+    Limit,
     Limits,
     Share,
+    Wait,
     formed,
 )
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import node
@@ -226,3 +228,12 @@ def test_a_limit_that_is_not_named_is_not_in_the_way(roll: tuple[list[Node], Lim
             fewer = formed([n for n in come if n.name != name], limits)
             same = by_name[name].labels.get(ZONE) == zone
             assert (wave_of(fewer, wait.node) < wait.wave) == (same or "max_per_zone" not in wait.limits)
+
+
+@pytest.mark.parametrize(("shared", "named"), [(1, 1), (2, 2), (3, 2), (500, 2)])
+@pytest.mark.parametrize("limits", [("budget",), ("max_parallel", "budget")])
+def test_a_reason_to_wait_is_short_however_much_is_shared(limits: tuple[Limit, ...], shared: int, named: int) -> None:
+    words = tuple(f"with pods of Budget{number}" for number in range(shared))
+    reason = Wait("n9", 2, limits, ("n1", "n2", "n3", "n4"), shared=words).reason
+    assert reason.count("Budget") == named
+    assert (f"{shared - 2} others" in reason) is (shared > 2 and limits == ("budget",))

@@ -269,14 +269,15 @@ def test_without_jinja_the_message_says_what_to_do(monkeypatch: pytest.MonkeyPat
 def test_what_would_unblock_a_plan_is_on_its_page() -> None:
     finding = {"code": "stateful_single", "severity": "blocker", "object": "StatefulSet a/db", "message": "One pod."}
     steps = [{"code": "allow_interruption", "text": "Allow it.", "command": "kubectl annotate <db>"}]
-    steps.append({"code": "add_node", "text": "Add a node.", "command": ""})
-    advice = [{"changes": steps, "unplaced": 1}]
+    steps.append({"code": "set_option", "text": "For all.", "command": ""})
+    advice = [{"codes": ["stateful_single"], "objects": ["StatefulSet a/db"], "changes": steps}]
     planned = {"feasible": False, "findings": [finding], "pods": [], "waves": [["n1"]], "advice": advice}
     found = page([planned])
     assert found.open == []
     assert "What would unblock it" in found.text("h2")
     assert "kubectl annotate <db>" in found.text("code")
-    for said in ("Allow it.", "and: Add a node.", "1 pod would still fit"):
+    assert "stateful_single: StatefulSet a/db" in found.text("b")
+    for said in ("Allow it.", "For all."):
         assert said in " ".join(found.text("li").split())
     assert found.count("section", "advice") == 1
     assert page([{**planned, "advice": []}]).count("section", "advice") == 0

@@ -343,3 +343,27 @@ def test_what_acts_on_the_reader_is_replaced() -> None:
 
 def test_equal_results_make_equal_reports() -> None:
     assert build_report(Sample().results) == build_report(Sample().results)
+
+
+def told(*objects: str, **changes: t.Any) -> dict[str, t.Any]:
+    common = {"code": "not_ready", "severity": "warning", "message": f"{objects[0]} is.", "remedy": "Look."}
+    return {**common, "object": objects[0], "objects": list(objects), **changes}
+
+
+@pytest.mark.parametrize(
+    ("later", "kept"),
+    [
+        (told("Pod b"), 1),
+        (told("Pod a", "Pod c"), 1),
+        (told("Pod d"), 2),
+        (told("Pod a", "Pod d"), 2),
+        (told("Pod b", code="other"), 2),
+        (told("Pod b", severity="info"), 2),
+        (told("Pod b", remedy="Run."), 2),
+    ],
+)
+def test_what_is_found_again_before_a_wave_is_told_once(later: dict[str, t.Any], kept: int) -> None:
+    plans = [{"feasible": True, "findings": [found], "waves": []} for found in (told("Pod a", "Pod b", "Pod c"), later)]
+    report = build_report(plans)
+    assert len(report.findings) == kept
+    assert report.findings[0].objects == ("Pod a", "Pod b", "Pod c")

@@ -48,10 +48,10 @@ def service(name: str = "web", *dark: model.Span, **changes: t.Any) -> model.Ser
     return replace(model.ServiceLine("shop", name, 2, (), True, 1, 2, tuple(dark), 0.0), **changes)
 
 
-def advice(unplaced: int = 0, **texts: str) -> model.Advice:
+def advice(*objects: str, **texts: str) -> model.Advice:
     """Steps by their sentences, each with its command."""
     steps = (model.Step("code", "", "", "", said.replace("_", " "), command) for said, command in texts.items())
-    return model.Advice(tuple(steps), unplaced)
+    return model.Advice(("bare_pod",), objects, tuple(steps))
 
 
 def dark(start: float, seconds: float, still: bool = False) -> model.Span:
@@ -414,26 +414,51 @@ def advised(*found: model.Advice, verdict: model.Verdict = "stopped") -> list[st
 
 def test_each_advice_is_an_item_with_the_command_in_a_line_of_its_own() -> None:
     command = "kubectl patch pdb web -n shop --type=merge -p " + "x" * 100
-    told = advised(advice(Relax_it=command, Scale_it=""), advice(2, Say_so="-e maintain_force=true"))
+    told = advised(advice("Pod a/b", Relax_it=command, Scale_it=""), advice("Pod a/c", Say_so="-e maintain_force=true"))
     assert told == [
-        "  What would unblock it, one of these:",
-        "    - Relax it",
-        f"        {command}",
-        "      and: Scale it",
-        "    - Say so",
-        "        -e maintain_force=true",
-        "      With that, 2 pods would still fit on no other node.",
+        "  What would unblock it:",
+        "    bare_pod: Pod a/b",
+        "      - Relax it",
+        f"          {command}",
+        "      - Scale it",
+        "    bare_pod: Pod a/c",
+        "      - Say so",
+        "          -e maintain_force=true",
     ]
 
 
+@pytest.mark.parametrize(("objects", "steps", "shown"), [(1, 3, 3), (1, 5, 3), (2, 3, 2), (500, 500, 2)])
+def test_an_advice_is_short_however_many_objects_it_is_for(objects: int, steps: int, shown: int) -> None:
+    texts = {f"Do_{number}": f"-e maintain_x={number}" for number in range(steps)}
+    told = advised(advice(*(f"Pod a/p{number}" for number in range(objects)), **texts))
+    assert sum(one.startswith("      - Do ") for one in told) == shown
+    assert len(told) <= 3 + 2 * shown + 1
+    assert (f"{steps - shown:,} more change" in told[-1]) is (steps > shown)
+
+
 @pytest.mark.parametrize(
-    ("more", "told"), [(-1, []), (0, []), (1, ["    … and 1 more pod"]), (2, ["    … and 2 more pods"])]
+    ("outcomes", "left_out"),
+    [(("blocked", "planned"), ("n0",)), (("blocked", "blocked"), ()), (("planned", "planned"), ())],
+)
+def test_nodes_can_be_left_out_where_others_go_on(
+    outcomes: tuple[model.Outcome, ...], left_out: tuple[str, ...]
+) -> None:
+    nodes = tuple(line(f"n{number}", outcome) for number, outcome in enumerate(outcomes))
+    found = report(verdict="stopped", nodes=nodes)
+    assert found.skippable == left_out
+    assert ("maintain_on_blocked=skip" in text.summary_text(found)) is bool(left_out)
+    assert report(verdict="planned", nodes=nodes).skippable == ()
+
+
+@pytest.mark.parametrize(
+    ("more", "told"), [(-1, []), (0, []), (1, ["    … and 21 more pods"]), (2, ["    … and 22 more pods"])]
 )
 def test_the_first_pods_to_move_are_listed_and_the_others_counted(more: int, told: list[str]) -> None:
     pods = tuple(lane(f"web-{number}") for number in range(text.PODS_SHOWN + more))
     lines = text.summary_text(report(verdict="planned", pods=pods)).splitlines()
     assert [one for one in lines if "more pod" in one] == told
-    assert sum(one.strip().endswith("(Deployment shop/web)") for one in lines) == text.PODS_SHOWN + min(more, 0)
+    shown = text.PODS_SHOWN + more if more < 1 else text.PODS_OF_MANY
+    assert sum(one.strip().endswith("(Deployment shop/web)") for one in lines) == shown
 
 
 def test_pods_that_have_finished_are_not_to_move() -> None:
@@ -444,7 +469,6 @@ def test_pods_that_have_finished_are_not_to_move() -> None:
     assert "shop/old" not in shown
 
 
-def test_advice_for_pods_that_fit_nowhere_is_about_room_and_told_only_before_the_run() -> None:
-    assert advised(advice(Add_a_node=""), verdict="planned") == ["  What would make room:", "    - Add a node"]
-    assert advised(advice(Add_a_node=""), verdict="never_dark") == []
+def test_advice_is_told_only_before_the_run() -> None:
+    assert advised(advice("Pod a/b", Say_so=""), verdict="never_dark") == []
     assert advised() == []

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a plan advises where something is in its way."""
+"""What a plan says and advises where something is in its way."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.tests.unit.run.planned import Build, asked, building, codes, plan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
+from ansible_collections.kubeops.node_maintenance.tests.unit.run.planned import Build, building, codes, plan
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 
 
 @pytest.fixture
@@ -21,50 +23,55 @@ def build() -> t.Iterator[Build]:
         yield made
 
 
-def changed(result: t.Any) -> list[list[tuple[str, str]]]:
-    return [[(change["code"], change["name"]) for change in one["changes"]] for one in result.data["advice"]]
+def bare(name: str) -> Raw:
+    meta = {"name": name, "namespace": "shop"}
+    spec = {"nodeName": "n1", "containers": [{"name": "c", "image": "registry.example/c:1"}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
 
-def test_a_feasible_plan_asks_nothing_for_the_sake_of_advice(build: Build) -> None:
+def changed(result: t.Any) -> list[tuple[str, str]]:
+    return [(change["code"], change["name"]) for one in result.data["advice"] for change in one["changes"]]
+
+
+def test_a_feasible_plan_has_no_advice(build: Build) -> None:
     found = build(3)
     result = plan(found)
     assert result.data["advice"] == []
-    assert "list resourcequotas" not in asked(found)
 
 
 def test_what_would_unblock_a_plan_is_told_and_unblocks_it(build: Build) -> None:
     found = build(2, manifests.budget("web", minAvailable=2))
     result = plan(found)
     assert not result.data["feasible"]
-    assert changed(result) == [[("add_replica", "web")], [("relax_budget", "web")], [("set_option", "swap_blocked")]]
+    assert changed(result) == [("add_replica", "web"), ("relax_budget", "web"), ("set_option", "swap_blocked")]
     found.patch(kinds.DEPLOYMENTS, "web", {"spec": {"replicas": 3}})
     found.settle()
     assert plan(found).data["feasible"]
     found.patch(kinds.DEPLOYMENTS, "web", {"spec": {"replicas": 2}})
+    assert plan(found, choices=Choices(swap_blocked=True)).data["feasible"]
     found.patch(kinds.BUDGETS, "web", {"spec": {"minAvailable": None, "maxUnavailable": 1}})
     found.settle()
     assert plan(found).data["feasible"]
     assert plan(found).data["advice"] == []
 
 
-def test_advice_that_needs_a_permission_more_is_not_given(build: Build) -> None:
+def test_a_missing_permission_does_not_hide_what_else_is_in_the_way(build: Build) -> None:
     found = build(2, manifests.budget("web", minAvailable=2))
     found.server.denied.add(("create", kinds.LEASES.resource))
-    assert codes(plan(found)) == ["missing_permission", "budget_allows_nothing"]
-    assert plan(found).data["advice"] == []
-
-
-def test_advice_to_swap_knows_the_quotas(build: Build) -> None:
-    meta, hard = {"name": "pods", "namespace": "shop"}, {"pods": "2"}
-    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta, "status": {"hard": hard, "used": hard}}
-    found = build(2, manifests.budget("web", maxUnavailable=0), quota)
     result = plan(found)
-    assert ("set_option", "swap_blocked") not in [change for one in changed(result) for change in one]
-    assert changed(result)[0] == [("relax_budget", "web")]
+    assert codes(result) == ["missing_permission", "budget_allows_nothing"]
+    assert {one["codes"][0] for one in result.data["advice"]} == {"budget_allows_nothing"}
 
 
-def test_a_pod_that_fits_nowhere_gets_advice_too(build: Build) -> None:
+def test_a_swap_for_which_there_is_no_room_may_be_an_interruption(build: Build) -> None:
     result = plan(build(0, manifests.deployment("bound", 1, nodeSelector={"pool": "a"})))
     assert not result.data["feasible"]
-    assert [("add_node", "n1")] in changed(result)
-    assert [("allow_interruption", "bound")] in changed(result)
+    assert changed(result) == [("allow_interruption", "bound"), ("set_option", "allow_interruption")]
+
+
+def test_equal_findings_are_one_with_all_of_their_objects(build: Build) -> None:
+    found = plan(build(3, *(bare(f"x{n}") for n in range(16)))).data
+    (only,) = [one for one in found["findings"] if one["severity"] == "blocker"]
+    assert sorted(only["objects"]) == sorted(f"Pod shop/x{n}" for n in range(16))
+    assert only["object"] == "Pod shop/x0 and 15 more"
+    assert [node["outcome"] for node in found["nodes"]] == ["blocked"]

@@ -116,7 +116,7 @@ def test_a_budget_that_never_allows_anything_is_a_blocker(rule: Raw, beside: Raw
         blockers = [one["code"] for one in result.data["findings"] if one["severity"] == "blocker"]
         assert blockers == ["budget_allows_nothing"]
         first = result.data["advice"][0]["changes"]
-        assert [one["code"] for one in first] == ["relax_budget"]
+        assert first[0]["code"] == "relax_budget"
 
 
 def test_a_finished_pod_that_goes_with_the_node_is_no_blocker() -> None:

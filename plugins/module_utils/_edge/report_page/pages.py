@@ -20,7 +20,7 @@ except ImportError as error:
     MISSING = str(error)
 
 FILTERS: dict[str, t.Callable[..., t.Any]] = {
-    "advised": text.advised,
+    "against": text.against,
     "by_node": chart.by_node,
     "clock": text.clock,
     "counted": text.count,
@@ -31,7 +31,6 @@ FILTERS: dict[str, t.Callable[..., t.Any]] = {
     "place": text.place,
     "thousands": "{:,}".format,
     "to_move": text.to_move,
-    "unplaced": text.unplaced,
     "waves": text.waves,
     "how": text.how,
     "ways": text.ways,
@@ -49,6 +48,7 @@ GLOBALS: dict[str, t.Any] = {
     "sent_and_failed": text.sent_and_failed,
     "subline": text.subline,
     "to_look": text.to_look,
+    "without": text.without,
     "unwatched": text.unwatched,
     "version": model.VERSION,
     "when": text.when,

@@ -38,7 +38,7 @@ border-top:1px solid var(--line);border-bottom:1px solid var(--line)}
 .look{margin:28px 0 0;padding:14px 18px 6px;border-left:3px solid var(--bad)}
 .look h2{margin:0 0 8px}
 .look li{margin:0 0 8px}.look b{margin-right:6px}ul{padding-left:0;list-style:none;margin:0}
-.advice{border-color:var(--draining)}.advice ol{margin:0;padding-left:1.3em}
+.advice{border-color:var(--draining)}.advice ul ul{padding-left:1.3em}
 .advice code{display:block;color:var(--soft)}
 p.legend{max-width:none}
 .legend{display:flex;flex-wrap:wrap;gap:2px 18px;font-size:13px;color:var(--soft);margin:0 0 8px}

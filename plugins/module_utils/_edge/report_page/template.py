@@ -171,14 +171,14 @@ y="{{ (100 - height)|round(1) }}%" height="{{ height }}%"><title>{{ ready|counte
 {% endfor %}
 </ul>{% for noun, entries in groups %}{{ more(entries, rows_most, noun) }}{% endfor %}</section>
 {% endmacro %}
-{%- macro to_unblock(advice) %}
-<section class="look advice" aria-labelledby="advice"><h2 id="advice">{{ report|advised }}\
-{% if advice|length > 1 %}, one of these{% endif %}</h2><ol>
-{% for one in advice %}<li>{% for step in one.changes %}{% if not loop.first %}and: {% endif %}{{ step.text }}\
+{%- macro to_unblock() %}
+<section class="look advice" aria-labelledby="advice"><h2 id="advice">What would unblock it</h2><ul>
+{% for one in report.advice %}<li><b>{{ one|against }}</b><ul>{% for step in one.changes %}<li>{{ step.text }}\
 {% if step.command %}<code>{{ step.command }}</code>{% endif %}\
-{% if step.back %}, and afterwards <code>{{ step.back }}</code>{% endif %} {% endfor %}{{ one|unplaced }}</li>
+{% if step.back %}, and afterwards <code>{{ step.back }}</code>{% endif %}</li>{% endfor %}</ul></li>
 {% endfor %}
-</ol><p class="soft">Each was planned again and found to work; none of its changes can be left out.</p></section>
+</ul>{% if without(report) %}<p>{{ without(report) }}</p>{% endif %}\
+<p class="soft">An option is for all of them, any other change for the one that it names.</p></section>
 {% endmacro %}
 {%- macro nodes_over_time(nodes) %}
 {% set axis = Axis([report.started], [report.ended]) %}
@@ -240,7 +240,7 @@ content="default-src 'none'; style-src 'unsafe-inline'; script-src '{{ script_ha
 <dl class="tiles">{{ tiles(report.totals) }}</dl>
 {% set looks = to_look(report) %}
 {% if looks.values()|select|list %}{{ to_look_at(looks.items()) }}{% endif %}
-{% if report.advice and report.planned %}{{ to_unblock(report.advice) }}{% endif %}
+{% if (report.advice or report.skippable) and report.planned %}{{ to_unblock() }}{% endif %}
 {% set waves = report|waves if report.planned else [] %}
 {% if waves|length > 1 %}
 {% call section("waves", "Waves") %}

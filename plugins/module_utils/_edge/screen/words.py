@@ -13,7 +13,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rep
 
 Answer = t.Mapping[str, t.Any]
 
-ROWS = 20
+ROWS, ROWS_OF_MANY = 20, 5
+"""So many nodes have a row each, of more than these the first ``ROWS_OF_MANY``."""
 MOVES = ("swap", "evict", "job", "wait", "refuse", "skip", "finished")
 """Routes, and what is only an object that is deleted, in the order in which the table names them."""
 OUTPUTS = ("stderr", "stdout", "module_stderr", "module_stdout")
@@ -44,8 +45,8 @@ def plan_lines(plan: Answer, first: int = 1) -> list[str]:
             leads = node == wave[0]
             pods = ", ".join(f"{routes[node][route]} {_route(route)}" for route in MOVES if routes[node][route])
             rows.append((str(number) if leads else "", node, pods or "none", text.between(*took) if leads else ""))
-    hidden = len(rows) - 1 - ROWS
-    rows = rows[: ROWS + 1]
+    hidden = len(rows) - 1 - ROWS_OF_MANY if len(rows) > ROWS + 1 else 0
+    rows = rows[: len(rows) - hidden]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     lines = [
         f"{wave:>{widths[0]}}  {node:<{widths[1]}}  {pods:<{widths[2]}}  {took:>{widths[3]}}".rstrip()

@@ -21,7 +21,10 @@ PARTS = {
     "jobs": "jobs",
 }
 """What a wave is made of, in words."""
-BUDGETS_SHOWN = 10
+BUDGETS_SHOWN = 5
+WAVES_SHOWN, WAVES_OF_MANY = 12, 3
+"""So many waves are all told, of more than these the first ``WAVES_OF_MANY``."""
+FATES_SHOWN = 5
 RUNS_SHOWN = 5
 FENCE = "ansible-playbook kubeops.node_maintenance.fence"
 FENCES = {
@@ -43,9 +46,9 @@ def plan(
     blockers = replies.blockers(plan)
     lines = [*_waves(plan), *_budgets(plan), *(replies.left_out(plan) if plan.get("feasible") else ())]
     lines += [*replies.notes(plan, "warning"), *replies.notes(plan, "info")]
-    for pod in plan.get("pods") or ():
-        if pod.get("fate"):
-            lines.append(f"{pod['namespace']}/{pod['name']}: {pod['fate']['reason']}")
+    fates = [pod for pod in plan.get("pods") or () if pod.get("fate")]
+    lines += [f"{pod['namespace']}/{pod['name']}: {pod['fate']['reason']}" for pod in fates[:FATES_SHOWN]]
+    lines += replies.more(len(fates) - FATES_SHOWN, "pod")
     if plan.get("estimate_seconds"):
         lines.append(f"Draining the nodes takes {_about(plan['estimate_seconds'], plan.get('estimate_range') or ())}.")
     if wanted and wanted["window"] and plan.get("waves"):
@@ -66,14 +69,15 @@ def _waves(plan: t.Mapping[str, t.Any]) -> list[str]:
     keys = ("waves", "wave_seconds", "wave_ranges", "wave_parts")
     waves, seconds, ranges, parts = (plan.get(key) or () for key in keys)
     lines = []
-    for number, wave in enumerate(waves, start=1):
+    shown = waves if len(waves) <= WAVES_SHOWN else waves[:WAVES_OF_MANY]
+    for number, wave in enumerate(shown, start=1):
         line = f"Wave {number}: {', '.join(wave)}"
         if number <= min(len(seconds), len(ranges), len(parts)):
             made_of = (f"{PARTS[key]} {value:g} s" for key, value in parts[number - 1].items() if value)
             line += f" ({_about(seconds[number - 1], ranges[number - 1])}: {', '.join(made_of)})"
-        why = text.waiting({node: reasons.get(node, "") for node in wave})
+        why = text.waiting({node: reasons.get(node, "") for node in wave}, most=1)
         lines.append(f"{line}; {why}" if why else line)
-    return lines
+    return lines + replies.more(len(waves) - len(shown), "wave")
 
 
 def _about(seconds: int, limits: t.Sequence[int]) -> str:

@@ -82,8 +82,12 @@ def notes(plan: Answer, severity: reasons.Severity) -> list[str]:
     """The first findings of a severity as lines; the report has all, and describes blockers with their remedies."""
     found = [finding for finding in plan.get("findings") or () if finding["severity"] == severity]
     lines = [f"{severity}: {sentence(finding)}" for finding in found[:NOTES]]
-    hidden = len(found) - NOTES
-    return lines + ([f"… and {text.count(hidden, f'more {KINDS[severity]}')}, all in the report"] if hidden > 0 else [])
+    return lines + more(len(found) - NOTES, KINDS[severity])
+
+
+def more(hidden: int, noun: str) -> list[str]:
+    """That a list goes on in the report; nothing if it does not."""
+    return [f"… and {text.count(hidden, f'more {noun}')}, all in the report"] if hidden > 0 else []
 
 
 def left_out(plan: Answer) -> list[str]:

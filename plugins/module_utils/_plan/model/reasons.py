@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 Severity = t.Literal["blocker", "warning", "info"]
 
@@ -38,21 +38,59 @@ class Finding(Reason):
     """A result of a preflight check or a gate.
 
     ``object`` is what it is about as text (``Deployment shop/web``), ``nodes`` the nodes it applies to (empty: all).
+    ``like`` is what it has in common with findings of its code that differ by their objects alone; without it, that is
+    its sentence. ``objects`` are all that it is about, where it is several findings as one.
     """
 
     severity: Severity = "blocker"
     object: str = ""
     nodes: tuple[str, ...] = ()
+    like: str = ""
+    objects: tuple[str, ...] = ()
 
     @classmethod
     def of_node(cls, node: str, code: str, message: str, remedy: str, severity: Severity = "blocker") -> t.Self:
         """About one node."""
         return cls(code, message, remedy, severity, f"Node {node}", (node,))
 
-    def to_dict(self) -> dict[str, str]:
+    def to_dict(self) -> dict[str, t.Any]:
         """As modules return it."""
         # super() without arguments fails in a class with slots: the decorator makes another one.
-        return {**Reason.to_dict(self), "severity": self.severity, "object": self.object}
+        found = {**Reason.to_dict(self), "severity": self.severity, "object": self.object}
+        return {**found, "objects": list(self.objects)} if self.objects else found
+
+    @property
+    def kind(self) -> tuple[str, str, str]:
+        """Equal for findings that say the same of different objects, whatever numbers are in it."""
+        own = sorted({self.object, self.object.rpartition(" ")[2], *self.nodes}, key=len, reverse=True)
+        names = "|".join(map(re.escape, own))
+        said = re.sub(rf"(?<![\w.-])(?:{names})(?![\w-])", "", self.like or self.sentence)
+        return self.code, self.severity, re.sub("[0-9]+", "0", said)
+
+
+def merged(findings: t.Iterable[Finding]) -> tuple[Finding, ...]:
+    """Those that say the same of different objects as one, with all of these: a real cluster has many of a kind."""
+    groups: dict[tuple[str, str, str], list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault(finding.kind, []).append(finding)
+    return tuple(_as_one(group) for group in groups.values())
+
+
+def _as_one(group: t.Sequence[Finding]) -> Finding:
+    first = group[0]
+    objects = tuple(dict.fromkeys(name for one in group for name in one.objects or (one.object,)))
+    nodes = tuple(dict.fromkeys(name for one in group for name in one.nodes))
+    if len(group) == 1 or len(objects) == 1:
+        return replace(first, objects=objects, nodes=nodes)
+    message = f"{first.message} Also of this kind: {listed(objects[1:])}."
+    subject = f"{objects[0]} and {len(objects) - 1} more"
+    return replace(first, message=message, object=subject, objects=objects, nodes=nodes)
+
+
+def listed(names: t.Collection[str], most: int = 5) -> str:
+    """The first of the names, and how many there are besides."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(list(names)[:most]) + more
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,10 +72,9 @@ def _of_schedulers(
             groups.setdefault(one.scheduler, []).append(plan)
     for scheduler, group in groups.items():
         owners = dict.fromkeys(str(plan.workload or plan.pod.ref) for plan in group)
-        named = ", ".join(list(owners)[:5]) + (f" and {len(owners) - 5} more" if len(owners) > 5 else "")
         message = (
-            f"{len(group)} pods that move ({named}) belong to the scheduler {scheduler}: whether it runs, and where it "
-            "puts their successors, is not known."
+            f"{len(group)} pods that move ({reasons.listed(owners)}) belong to the scheduler {scheduler}: whether "
+            "it runs, and where it puts their successors, is not known."
         )
         remedy = "Make sure that it runs: a successor that no scheduler looks at never starts."
         nodes = tuple(dict.fromkeys(plan.pod.node for plan in group))
@@ -121,21 +120,19 @@ def _finding(
     short: t.Container[str],
 ) -> reasons.Finding:
     nodes = tuple(dict.fromkeys(plan.pod.node for plan in group))
-    where = _where(subject, group)
-    if severity == "blocker":
-        one = found[group[0].pod.uid]
-        return _stuck(code, subject, f"{where}: {text}{_rules(snapshot, group[0].pod, one)}", group, one)
-    if code == "preempts":
+    where, one = _where(subject, group), found[group[0].pod.uid]
+    if code == "preempts" and severity == "warning":
         remedy = "Free room for them first, or accept that pods of lower priority are deleted."
-        return reasons.Finding("preempts", f"{where}: {text}", remedy, "warning", subject, nodes)
-    one = found[group[0].pod.uid]
+        return reasons.Finding("preempts", f"{where}: {text}", remedy, "warning", subject, nodes, text)
+    text += _rules(snapshot, group[0].pod, one)
+    if severity == "blocker":
+        return _stuck(code, subject, f"{where}: {text}", group, one, text)
     message = f"{where}: the successor of {'each pod' if len(group) > 1 else 'the pod'} fits on no other node. {text}"
-    message += _rules(snapshot, group[0].pod, one)
     if all(plan.pod.uid in short for plan in group):
         message += f" {subject} serves without it until its node is back."
     elif group[0].code in readiness.CONSENTED or group[0].interruption == "allowed":
         message += " It is down until its node is back, which was allowed."
-    return reasons.Finding("fits_nowhere", message, _remedy(one), "warning", subject, nodes)
+    return reasons.Finding("fits_nowhere", message, _remedy(one), "warning", subject, nodes, text)
 
 
 HERE = frozenset({"local_volume", "no_free_device"})
@@ -155,7 +152,7 @@ def _rules(snapshot: snapshots.Snapshot, pod: objects.Pod, one: forecast.Forecas
 
 
 def _stuck(
-    code: str, subject: str, message: str, group: t.Sequence[pod_plan.PodPlan], one: forecast.Forecast
+    code: str, subject: str, message: str, group: t.Sequence[pod_plan.PodPlan], one: forecast.Forecast, like: str
 ) -> reasons.Finding:
     """That no second pod would come to serve, without which the pod does not leave."""
     message += " No swap preempts others." if code == "preempts" else " Without a second pod it is not deleted."
@@ -163,13 +160,13 @@ def _stuck(
     if all(plan.interruption for plan in group):
         allow = option.options(allow_interruption=True)
         remedy += f" Or accept the interruption with {allow}: it is then evicted, and down until it serves again."
-    return reasons.Finding(code, message, remedy, "blocker", subject, tuple(dict.fromkeys(p.pod.node for p in group)))
+    nodes = tuple(dict.fromkeys(plan.pod.node for plan in group))
+    return reasons.Finding(code, message, remedy, "blocker", subject, nodes, like)
 
 
 def _where(subject: str, group: t.Sequence[pod_plan.PodPlan]) -> str:
-    nodes = ", ".join(dict.fromkeys(plan.pod.node for plan in group))
-    pods = ", ".join(plan.pod.name for plan in group[:5]) + (f" and {len(group) - 5} more" if len(group) > 5 else "")
-    return f"{subject}, on {nodes} ({pods})"
+    nodes = reasons.listed(dict.fromkeys(plan.pod.node for plan in group))
+    return f"{subject}, on {nodes} ({reasons.listed([plan.pod.name for plan in group])})"
 
 
 def _blocker(
@@ -182,8 +179,8 @@ def _blocker(
     if gap.dark:
         bound = f"nothing would be left of {', '.join(str(workload.ref) for workload in gap.dark)}"
     message = f"{_where(subject, gap.plans)}: {len(gap.plans)} fit on no other node until theirs is back, and {bound}. "
-    message += described(one) + _rules(snapshot, gap.plans[0].pod, one)
-    return reasons.Finding("no_room", message, f"{_remedy(one)} {option.GROWN}", "blocker", subject, nodes)
+    text = described(one) + _rules(snapshot, gap.plans[0].pod, one)
+    return reasons.Finding("no_room", message + text, f"{_remedy(one)} {option.GROWN}", "blocker", subject, nodes, text)
 
 
 def _remedy(one: forecast.Forecast) -> str:

@@ -65,7 +65,7 @@ def _called(hook: admission.Webhook) -> str:
 
 def _down(hook: admission.Webhook, asked: t.Sequence[pod_plan.PodPlan], *, sure: bool) -> reasons.Finding:
     owners = list(dict.fromkeys(str(plan.workload) for plan in asked))
-    shown = ", ".join(owners[:SHOWN]) + (f" and {len(owners) - SHOWN} more" if len(owners) > SHOWN else "")
+    shown = reasons.listed(owners, SHOWN)
     message = (
         f"{_called(hook)} fails closed, and Service {'/'.join(hook.service)} has no ready endpoint: no successor of "
         f"{len(asked)} {'pod' if len(asked) == 1 else 'pods'} ({shown}) {'can' if sure else 'may'} be created."

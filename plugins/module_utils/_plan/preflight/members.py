@@ -47,9 +47,9 @@ def _alone_behind(snapshot: snapshots.Snapshot, pod: objects.Pod) -> list[str]:
 
 def _finding(subject: str, group: t.Sequence[tuple[objects.Pod, list[str]]]) -> reasons.Finding:
     services = list(dict.fromkeys(name for _pod, names in group for name in names))
-    shown = ", ".join(services[:SHOWN]) + (f" and {len(services) - SHOWN} more" if len(services) > SHOWN else "")
     message = (
-        f"Only one pod of {subject} is behind each of the Services {shown}: dark for their clients while it moves."
+        f"Only one pod of {subject} is behind each of the Services {reasons.listed(services, SHOWN)}: dark for their "
+        "clients while it moves."
     )
     remedy = "Nothing to do where clients change to another member by themselves. The report will name these Services."
     nodes = tuple(dict.fromkeys(pod.node for pod, _names in group))

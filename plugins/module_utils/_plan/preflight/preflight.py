@@ -196,14 +196,15 @@ def _grouped(
     code: str, severity: reasons.Severity, subject: str, group: t.Sequence[pod_plan.PodPlan]
 ) -> reasons.Finding:
     nodes = tuple(dict.fromkeys(plan.pod.node for plan in group))
-    pods = ", ".join(plan.pod.name for plan in group[:5]) + (f" and {len(group) - 5} more" if len(group) > 5 else "")
+    pods = reasons.listed([plan.pod.name for plan in group])
     first = group[0]
     who = str(first.pod.ref) if len(group) == 1 else f"{len(group)} pods in {first.pod.namespace} ({pods})"
-    where = f"{who} on {', '.join(nodes)}"
+    where = f"{who} on {reasons.listed(nodes)}"
     # A reason may begin with the pod itself.
     own = first.reason.startswith(f"{who} ")
     message = f"{where}{first.reason.removeprefix(who)}" if own else f"{where}: {first.reason}"
-    return reasons.Finding(code, message, first.remedy, severity, subject, nodes)
+    # The reason of each pod is in its plan.
+    return reasons.Finding(code, message, first.remedy, severity, subject, nodes, first.remedy or code)
 
 
 def _emptied(groups: t.Sequence[t.Sequence[pod_plan.PodPlan]]) -> list[reasons.Finding]:
@@ -211,19 +212,22 @@ def _emptied(groups: t.Sequence[t.Sequence[pod_plan.PodPlan]]) -> list[reasons.F
     mine = [plan for group in groups for plan in group]
     owners = list(dict.fromkeys(str(plan.workload or plan.pod.ref) for plan in mine))
     nodes = tuple(dict.fromkeys(plan.pod.node for plan in mine))
-    shown = ", ".join(owners[:5]) + (f" and {len(owners) - 5} more" if len(owners) > 5 else "")
     volumes = [[one["emptyDir"] or {} for one in plan.pod.volumes if "emptyDir" in one] for plan in mine]
     minor = [plan.pod for plan in mine if len(plan.pod.scratch) == len(plan.pod.empty_dirs)]
     uses = collections.Counter(use for pod in minor for use in pod.scratch.values())
     limits = [str(one["sizeLimit"]) for each in volumes for one in each if quantities.readable(one.get("sizeLimit"))]
-    message = f"{len(mine)} pods of {len(owners)} workloads ({shown}) would lose the data of their emptyDir volumes."
+    whose = f"{len(mine)} pods of {len(owners)} workloads ({reasons.listed(owners)})"
+    message = f"{whose} would lose the data of their emptyDir volumes."
     if minor:
         told = ", ".join(f"{count} {use}" for use, count in uses.most_common())
         message += f" Of {len(minor)} pods it is data that seldom has to last: {told}."
     if limits:
         largest = max(limits, key=quantities.quantity)
         message += f" {len(limits)} of the volumes have a size limit, of {largest} at most."
-    return [reasons.Finding("emptydir", message, mine[0].remedy, "blocker", f"{len(mine)} pods with emptyDir", nodes)]
+    subject = f"{len(mine)} pods with emptyDir"
+    return [
+        reasons.Finding("emptydir", message, mine[0].remedy, "blocker", subject, nodes, objects=tuple(owners)),
+    ]
 
 
 def _spent(snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan]) -> list[reasons.Finding]:
@@ -306,7 +310,7 @@ def _not_selected(plans: t.Sequence[pod_plan.PodPlan], asked: Asked) -> list[rea
     if not left:
         return []
     nodes, selector = tuple(dict.fromkeys(plan.pod.node for plan in left)), asked.choices.pod_selector
-    stay = f"{len(left)} pods on {', '.join(nodes)} are not selected and stay"
+    stay = f"{len(left)} pods on {reasons.listed(nodes)} are not selected and stay"
     message, remedy = f"{stay}, so these nodes will not be reported as drained.", "Omit pod_selector and namespaces."
     subject = f"pod_selector {selector}" if selector else "namespaces"
     return [reasons.Finding("not_selected", message, remedy, "info", subject, nodes)]

@@ -47,7 +47,7 @@ def _finding(subject: str, group: t.Sequence[tuple[objects.Pod, list[str]]]) -> 
     nodes = tuple(dict.fromkeys(pod.node for pod, _services in group))
     served = ", ".join(dict.fromkeys(name for _pod, services in group for name in services))
     while_ = "while the node reboots" if len(nodes) == 1 else "while they reboot"
-    message = f"{subject} stays, and serves {served} from {', '.join(nodes)}: dark for its clients there {while_}."
+    message = f"{subject} stays, and serves {served} from {reasons.listed(nodes)}: dark for its clients there {while_}."
     return reasons.Finding("serves_from_node", message, _remedy(group[0][0]), "warning", subject, nodes)
 
 

@@ -9,7 +9,7 @@ import collections
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, reasons
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import turns
 
 Limit = t.Literal["max_parallel", "max_per_zone", "control_plane", "budget", "room", "queue"]
@@ -18,6 +18,8 @@ Unit: t.TypeAlias = t.Sequence[objects.Node]
 
 AHEAD, AT_MOST = 4, 256
 """For how many times ``max_parallel`` nodes, and at most for how many, it is tried whether they shorten a wave."""
+SHOWN = 2
+"""How many of the budgets and the like are named that a node waits for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +98,7 @@ class Wait:
     @property
     def reason(self) -> str:
         """In words: what the wave before has."""
-        before, names = f"wave {self.wave - 1}", ", ".join(self.behind[:3])
-        names += f" and {len(self.behind) - 3} more" if len(self.behind) > 3 else ""
+        before, names = f"wave {self.wave - 1}", reasons.listed(self.behind, 3)
         full = f"{len(self.behind)} {'node' if len(self.behind) == 1 else 'nodes'}"
         if self.together:
             room = f"{before} has no room for {len(self.together) + 1} nodes that leave together, as it has"
@@ -106,13 +107,16 @@ class Wait:
             return f"{before} has {names} {self._alike}"
         also = [" whose pods need fewer turns"] if "queue" in self.limits else []
         also += [" and has as many of the same zone as it may"] if "max_per_zone" in self.limits else []
-        return "".join([f"{before} is full with {full}", *also, *(f" and has one {words}" for words in self.shared)])
+        return "".join(
+            [f"{before} is full with {full}", *also, *(f" and has one {words}" for words in self.shared[:SHOWN])]
+        )
 
     @property
     def _alike(self) -> str:
         """What those have in common that it waits for."""
         zone = ("of the same zone",) if "max_per_zone" in self.limits else ()
-        return " or ".join((*zone, *self.shared))
+        more = (f"{len(self.shared) - SHOWN} others like these",) if len(self.shared) > SHOWN else ()
+        return " or ".join((*zone, *self.shared[:SHOWN], *more))
 
     def to_dict(self) -> dict[str, t.Any]:
         """As the module returns it."""

@@ -155,10 +155,20 @@ def _problems(calls: t.Sequence[read.Call]) -> tuple[model.Problem, ...]:
 
 
 def _findings(calls: t.Sequence[read.Call]) -> tuple[model.Finding, ...]:
+    """Each once: what is planned again before a wave finds some of it again."""
     keys = ("code", "message", "remedy", "severity", "object")
-    found = dict.fromkeys(model.Finding(*read.texts(raw, *keys)) for call in calls for raw in call.findings)
+    found: dict[model.Finding, None] = {}
+    for raw in (raw for call in calls for raw in call.findings):
+        one = model.Finding(*read.texts(raw, *keys), objects=read.strings(raw.get("objects")))
+        if not any(_has(other, one) for other in found):
+            found[one] = None
     rank = {severity: index for index, severity in enumerate(SEVERITIES)}
     return tuple(sorted(found, key=lambda f: rank.get(f.severity, len(rank))))
+
+
+def _has(other: model.Finding, one: model.Finding) -> bool:
+    same = (other.code, other.severity, other.remedy) == (one.code, one.severity, one.remedy)
+    return other == one or (same and bool(one.objects) and {*one.objects} <= {*other.objects})
 
 
 def _advice(calls: t.Sequence[read.Call]) -> tuple[model.Advice, ...]:
@@ -168,7 +178,8 @@ def _advice(calls: t.Sequence[read.Call]) -> tuple[model.Advice, ...]:
     found = []
     for raw in last.advice if last else ():
         steps = tuple(model.Step(*read.texts(step, *keys)) for step in read.mappings(raw.get("changes")))
-        found += [model.Advice(steps, read.whole(raw.get("unplaced")) or 0)] if steps else []
+        about = read.strings(raw.get("codes")), read.strings(raw.get("objects"))
+        found += [model.Advice(*about, steps)] if steps else []
     return tuple(found)
 
 

@@ -9,7 +9,7 @@ Instants are seconds since the epoch (UTC), durations seconds; ``None`` means un
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import reasons
 
@@ -277,10 +277,11 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Finding(reasons.Reason):
-    """A finding of the plan; ``severity`` is ``blocker``, ``warning`` or ``info``."""
+    """A finding of the plan; ``severity`` is ``blocker``, ``warning`` or ``info``, ``objects`` are all it is about."""
 
     severity: str = ""
     object: str = ""
+    objects: tuple[str, ...] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,10 +299,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Changes that together would make the plan feasible; ``unplaced`` pods would still fit nowhere."""
+    """Changes against findings of these ``codes``: an option for all of the objects, another for the one it names."""
 
+    codes: tuple[str, ...]
+    objects: tuple[str, ...]
     changes: tuple[Step, ...]
-    unplaced: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,6 +447,12 @@ class Report:
     def blockers(self) -> tuple[Finding, ...]:
         """The findings that stopped the run, or for which it left nodes out."""
         return tuple(finding for finding in self.findings if finding.severity == "blocker")
+
+    @property
+    def skippable(self) -> tuple[str, ...]:
+        """The nodes that can be left out so that the others go on: empty if there is nothing to go on with."""
+        free = any(node.outcome == "planned" for node in self.nodes)
+        return tuple(n.name for n in self.nodes if n.outcome == "blocked") if free and self.verdict == "stopped" else ()
 
     @property
     def failed(self) -> bool:

@@ -201,6 +201,11 @@ def listed(value: t.Any) -> t.Sequence[t.Any]:
     return value if isinstance(value, (list, tuple)) else ()
 
 
+def strings(value: t.Any) -> tuple[str, ...]:
+    """The items of a list as text."""
+    return tuple(text(item) for item in listed(value))
+
+
 def mapping(value: t.Any) -> objects.Raw:
     """A mapping, an empty one instead of anything else."""
     return value if isinstance(value, t.Mapping) else {}
@@ -258,8 +263,8 @@ def _call(raw: objects.Raw) -> Call:
         advice=mappings(raw.get("advice")),
         services=services,
         watched=watched,
-        actions=tuple(text(action) for action in listed(raw.get("actions"))),
-        waves=tuple(tuple(text(n) for n in listed(wave)) for wave in listed(raw.get("waves"))),
+        actions=strings(raw.get("actions")),
+        waves=tuple(strings(wave) for wave in listed(raw.get("waves"))),
         waits={text(wait.get("node")): text(wait.get("reason")) for wait in mappings(raw.get("waits"))},
         summary=mapping(raw.get("summary")),
         starts=isinstance(raw.get("resumed"), bool),

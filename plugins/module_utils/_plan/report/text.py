@@ -12,13 +12,18 @@ import textwrap
 import typing as t
 from dataclasses import fields, is_dataclass
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import reasons
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import model, timeline, watching
 
 WIDTH, LINE = 100, 120
 """Characters of a paragraph's line, and of any line."""
 NODES_SHOWN = 20
-PODS_SHOWN = 30
+PODS_SHOWN, PODS_OF_MANY = 30, 10
+"""So many pods are all listed, of more than these the first ``PODS_OF_MANY``."""
 LINES_SHOWN = 8
+CHANGES_SHOWN, CHANGES_OF_MANY = 3, 2
+"""Changes that are shown for one object, and for several."""
+OBJECTS_SHOWN = 3
 SPANS_SHOWN = 5
 SERVICES_SHOWN = 5
 UNWATCHED = 10.0
@@ -265,15 +270,17 @@ def waves(report: model.Report) -> list[tuple[int, list[str], str]]:
     ]
 
 
-def waiting(reasons: t.Mapping[str, str]) -> str:
-    """Why the nodes of a wave are in no earlier one, each reason once; of which nodes, if there are several."""
+def waiting(why: t.Mapping[str, str], most: int | None = None) -> str:
+    """Why the nodes of a wave are in no earlier one, each reason once, or only ``most`` of them, with its nodes."""
     found: dict[str, list[str]] = {}
-    for node, reason in reasons.items():
+    for node, reason in why.items():
         if reason:
             found.setdefault(reason, []).append(node)
     if len(found) < 2:
         return next(iter(found), "")
-    return "; ".join(f"{', '.join(nodes)}: {reason}" for reason, nodes in found.items())
+    told = [f"{', '.join(nodes)}: {reason}" for reason, nodes in found.items()][:most]
+    hidden = sum(len(nodes) for nodes in list(found.values())[len(told) :])
+    return "; ".join(told + ([f"{count(hidden, 'more node')} for such a reason, too"] if hidden else []))
 
 
 def _refused(report: model.Report) -> str:
@@ -363,7 +370,7 @@ def _to_move(report: model.Report) -> list[str]:
     moving = to_move(report) if report.planned else []
     if not moving:
         return []
-    shown = moving[:PODS_SHOWN]
+    shown = moving if len(moving) <= PODS_SHOWN else moving[:PODS_OF_MANY]
     to, takes = max(len(goes_to(pod)) for pod in shown), max(len(duration(pod.forecast_seconds)) for pod in shown)
     to, takes = max(to, len("to")), max(takes, len("takes"))
     lines = ["", "  To move:", f"      route  {'to':<{to}}  {'takes':>{takes}}  pod"]
@@ -377,7 +384,7 @@ def _to_move(report: model.Report) -> list[str]:
             lines.append(
                 f"      {pod.route or '-':<5}  {foreseen}  {place(pod)}{f' ({pod.owner})' if pod.owner else ''}"
             )
-    hidden = len(moving) - PODS_SHOWN
+    hidden = len(moving) - len(shown)
     return lines + ([f"    … and {count(hidden, 'more pod')}"] if hidden > 0 else [])
 
 
@@ -402,30 +409,33 @@ def _todo(report: model.Report) -> list[str]:
     return lines + ([f"    … and {hidden} more, all in the report"] if hidden > 0 else [])
 
 
-def advised(report: model.Report) -> str:
-    """What the advice is for."""
-    return "What would unblock it" if report.blockers else "What would make room"
+def against(advice: model.Advice) -> str:
+    """What the changes of an advice are against, in a line."""
+    return f"{', '.join(advice.codes)}: {reasons.listed(advice.objects, OBJECTS_SHOWN)}"
 
 
-def unplaced(advice: model.Advice) -> str:
-    """That pods would still fit nowhere, empty if all would fit."""
-    pods = count(advice.unplaced, "pod")
-    return f"With that, {pods} would still fit on no other node." if advice.unplaced else ""
+def without(report: model.Report) -> str:
+    """That nodes can be left out instead, empty where nothing can go on without them."""
+    if not report.skippable:
+        return ""
+    out = reasons.listed(report.skippable, OBJECTS_SHOWN)
+    return f"Or go on without {out}: -e maintain_on_blocked=skip"
 
 
 def _advice(report: model.Report) -> list[str]:
-    """Each set of changes as one item: what to do, and the command for it, which is not wrapped."""
-    found = report.advice if report.planned else ()
-    lines = ["", f"  {advised(report)}{', one of these' if len(found) > 1 else ''}:"] if found else []
-    for one in found:
-        start = "    - "
-        for step in one.changes:
-            lines += textwrap.wrap(step.text, WIDTH, initial_indent=start, subsequent_indent=" " * 6)
-            lines += [f"        {step.command}"] if step.command else []
-            lines += [f"        afterwards: {step.back}"] if step.back else []
-            start = "      and: "
-        lines += [f"      {left}" for left in [unplaced(one)] if left]
-    return lines
+    """Each change as an item: what to do, and the command for it, which is not wrapped."""
+    lines = []
+    for one in report.advice if report.planned else ():
+        lines += textwrap.wrap(against(one), WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 6)
+        most = CHANGES_SHOWN if len(one.objects) < 2 else CHANGES_OF_MANY
+        for step in one.changes[:most]:
+            lines += textwrap.wrap(step.text, WIDTH, initial_indent="      - ", subsequent_indent=" " * 8)
+            lines += [f"          {step.command}"] if step.command else []
+            lines += [f"          afterwards: {step.back}"] if step.back else []
+        hidden = len(one.changes) - most
+        lines += [f"      … and {count(hidden, 'more change')}, all in the report"] if hidden > 0 else []
+    lines += [f"    {left}" for left in [without(report)] if left]
+    return ["", "  What would unblock it:", *lines] if lines else []
 
 
 def _dark(service: model.ServiceLine) -> str:

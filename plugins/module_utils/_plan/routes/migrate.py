@@ -30,8 +30,9 @@ def routes(
     *,
     now: str = "",
     known: frozenset[str] | None = None,
+    only: t.Container[str] | None = None,
 ) -> tuple[pod_plan.PodPlan, ...]:
-    """Every pod on the nodes with its route.
+    """Every pod on the nodes with its route; of ``only`` these, by UID.
 
     ``now`` (RFC 3339, UTC, the API server's clock) tells which pods are past their grace period. ``known`` are the
     UIDs of the pods that were there when the drain began; ``None``: it begins now. The snapshot needs nodes, pods,
@@ -50,7 +51,8 @@ def routes(
         surge_records.unreadable(snapshot),
         known,
     )
-    return tuple(_plan(cases.Case(context, pod)) for pod in snapshot.pods_on(context.leaving))
+    pods = snapshot.pods_on(context.leaving)
+    return tuple(_plan(cases.Case(context, pod)) for pod in pods if only is None or pod.uid in only)
 
 
 def left_to_move(

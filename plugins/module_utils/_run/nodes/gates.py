@@ -226,7 +226,7 @@ def _result(nodes: snapshots.Snapshot, found: Missing, seen: services.Services |
     return context.Result(
         {
             "feasible": not failed,
-            "findings": [finding.to_dict() for finding in failed],
+            "findings": [finding.to_dict() for finding in reasons.merged(failed)],
             "pods": [],
             "waves": [],
             "waits": [],

@@ -12,7 +12,7 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import collector, errors, kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.advice import candidates, search
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.advice import advice
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     admission,
     hooks,
@@ -173,7 +173,7 @@ def _plan(
     wrong = [finding.message for finding in blockers if finding.code in BAD_INPUT]
     data = {
         "feasible": not blockers and bool(groups or not skipped),
-        "findings": [finding.to_dict() for finding in (*skipped, *found)],
+        "findings": [finding.to_dict() for finding in reasons.merged((*skipped, *found))],
         "pods": _pods(snapshot, planned, options.settle, now),
         "waves": [list(wave) for wave in groups],
         "waits": [wait.to_dict() for wait in planned.draft.waits],
@@ -184,7 +184,7 @@ def _plan(
         "estimate_seconds": sum(wave.seconds for wave in times),
         "estimate_range": wave_times.together(times),
         "fence": fence,
-        "advice": [one.to_dict() for one in _advice(ctx, snapshot, asked, planned, blockers, options, needs)],
+        "advice": [one.to_dict() for one in advice.advice(snapshot, asked, planned)],
         "nodes": [_node(snapshot, name, draft.there, [*skipped, *blockers]) for name in wanted],
         "left_out": [name for name in wanted if any(name in finding.nodes for finding in skipped)],
     }
@@ -206,36 +206,6 @@ def _asked(
         max_per_zone=options.max_per_zone,
         kured=options.kured,
     )
-
-
-def _advice(
-    ctx: context.Context,
-    snapshot: snapshots.Snapshot,
-    asked: planning.Wanted,
-    planned: planning.Plan,
-    blockers: t.Collection[reasons.Finding],
-    options: PlanOptions,
-    needs: t.Collection[permissions.Need],
-) -> list[search.Advice]:
-    """What would unblock the plan; nothing where no other plan would help, as with a missing permission."""
-    if any(finding not in planned.findings for finding in blockers) or not candidates.problems(planned):
-        return []
-    plans = planned.draft.plans
-    # Other plans may swap what this one refuses: they need the kinds that are read for pods with such a route.
-    refused = (plan for plan in plans if plan.route == "refuse")
-    swapped = [replace(plan, route="swap") for plan in refused if snapshot.workload_of(plan.pod)]
-    if all(plan.route != "swap" for plan in plans):
-        snapshot, _unread = _room(ctx, snapshot, swapped)
-    if not _with_claims(plans):
-        snapshot, unknown = _volumes(ctx, snapshot, swapped)
-        asked = replace(asked, with_volumes=not unknown)
-
-    def permitted(advised: search.Advice) -> bool:
-        now, draft = advised.situation, advised.plan.draft
-        more = _needs(now.snapshot, draft.plans, now.wanted.choices, options, draft.todo)
-        return not rights.ask(ctx, [need for need in more if need not in needs])
-
-    return [advised for advised in search.advice(snapshot, asked) if permitted(advised)]
 
 
 def _needs(
@@ -453,5 +423,5 @@ def _pod(
 def _forbidden(ctx: context.Context, options: PlanOptions, error: errors.Forbidden) -> context.Result:
     """A list was refused: report that with all other missing permissions."""
     found = rights.refused(ctx, error, options.choices)
-    data = {"feasible": False, "waves": [], "findings": [finding.to_dict() for finding in found]}
+    data = {"feasible": False, "waves": [], "findings": [finding.to_dict() for finding in reasons.merged(found)]}
     return context.Result(data, failed=True, message="\n".join(finding.sentence for finding in found))
