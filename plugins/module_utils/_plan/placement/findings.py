@@ -127,11 +127,11 @@ def _finding(
     text += _rules(snapshot, group[0].pod, one)
     if severity == "blocker":
         return _stuck(code, subject, f"{where}: {text}", group, one, text)
-    message = f"{where}: the successor of {'each pod' if len(group) > 1 else 'the pod'} fits on no other node. {text}"
     if all(plan.pod.uid in short for plan in group):
-        message += f" {subject} serves without it until its node is back."
+        text += f" {subject} serves without it until its node is back."
     elif group[0].code in readiness.CONSENTED or group[0].interruption == "allowed":
-        message += " It is down until its node is back, which was allowed."
+        text += " It is down until its node is back, which was allowed."
+    message = f"{where}: the successor of {'each pod' if len(group) > 1 else 'the pod'} fits on no other node. {text}"
     return reasons.Finding("fits_nowhere", message, _remedy(one), "warning", subject, nodes, text)
 
 
