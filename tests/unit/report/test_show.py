@@ -114,7 +114,7 @@ def test_a_plan_speaks_of_what_would_be() -> None:
     assert text.startswith("Planned: 42 pods to move. 3 nodes in 3 waves planned.")
     assert "42 to move, 6 left in place" in text
     assert sum(text.count(f"      {route:<5}  ") for route in ("evict", "swap", "job", "-")) == 10
-    assert "… and 12 more pods" in text
+    assert "… and 32 more pods" in text
     assert max(map(len, text.splitlines())) <= 120
 
 
