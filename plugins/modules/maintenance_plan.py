@@ -13,7 +13,7 @@ author:
 description:
   - Assigns every pod on the nodes its route and reports all blockers at once.
   - With O(gates), checks whether returning nodes may take pods.
-  - Changes nothing.
+  - Changes nothing. What admission webhooks and policies might refuse in the run is tried by dry runs.
 extends_documentation_fragment:
   - kubeops.node_maintenance.auth
   - kubeops.node_maintenance.attributes.read_only

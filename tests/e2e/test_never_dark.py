@@ -6,6 +6,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import pytest
 from support.arena import Arena
 from support.plays import Player
@@ -172,17 +175,36 @@ def test_progress_is_told_while_the_long_calls_wait(arena: Arena, play: Player) 
 
 
 def unanswered(namespace: str) -> Json:
-    """A webhook that fails closed for new pods of the namespace, and whose Service is not there."""
+    """A webhook that fails closed for new pods and counts of the namespace, and whose Service is not there."""
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    counts = {**rule, "apiGroups": ["apps"], "operations": ["UPDATE"], "resources": ["deployments/scale"]}
     hook = {
         "name": "pods.example.com",
         "admissionReviewVersions": ["v1"],
         "sideEffects": "None",
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
         "clientConfig": {"service": {"namespace": namespace, "name": "policy"}},
-        "rules": [rule],
+        "rules": [rule, counts],
     }
     return {"metadata": {"name": namespace}, "webhooks": [hook]}
+
+
+@contextlib.contextmanager
+def no_evictions(arena: Arena) -> Iterator[None]:
+    """A policy that denies evictions in the namespace of the arena."""
+    group, name = "/apis/admissionregistration.k8s.io/v1", arena.name
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods/eviction"]}
+    here = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}
+    validations = [{"expression": "false", "message": "no evictions on Fridays"}]
+    spec = {"matchConstraints": {"resourceRules": [rule], **here}, "validations": validations}
+    arena.api.create(f"{group}/validatingadmissionpolicies", {"metadata": {"name": name}, "spec": spec})
+    bound = {"policyName": name, "validationActions": ["Deny"]}
+    arena.api.create(f"{group}/validatingadmissionpolicybindings", {"metadata": {"name": name}, "spec": bound})
+    try:
+        yield
+    finally:
+        arena.api.delete(f"{group}/validatingadmissionpolicybindings/{name}")
+        arena.api.delete(f"{group}/validatingadmissionpolicies/{name}")
 
 
 def test_a_plan_reads_only_and_tells_every_route(arena: Arena, play: Player, watching: Watch) -> None:
@@ -196,12 +218,15 @@ def test_a_plan_reads_only_and_tells_every_route(arena: Arena, play: Player, wat
     arena.api.create(hooks, unanswered(arena.name))
     screen = "kubeops.node_maintenance.maintenance"
     try:
-        with watching() as seen:
+        with no_evictions(arena), watching() as seen:
             run = play("plan", maintain_nodes=[here], env={"ANSIBLE_STDOUT_CALLBACK": screen})
     finally:
         arena.api.delete(f"{hooks}/{arena.name}")
     assert seen.writes == []
     assert run.finding("webhook_down")["severity"] == "blocker"
+    refused = {one["object"]: one["message"] for one in run.findings if one["code"] == "webhook_refuses"}
+    assert set(refused) == {'webhook "pods.example.com"', f"ValidatingAdmissionPolicy '{arena.name}'"}
+    assert "no evictions on Fridays" in refused[f"ValidatingAdmissionPolicy '{arena.name}'"]
     warned = [line for line in run.text.splitlines() if line.startswith("warning: ")]
     assert len(warned) == len(set(warned)) == 1, "said once"
     routes = {pod["name"].split("-")[0]: pod["route"] for pod in run.of("maintenance_plan")[-1]["pods"]}

@@ -39,6 +39,7 @@ SAYING = (
     "_plan/preflight/permissions.py",
     "_plan/preflight/planning.py",
     "_plan/preflight/stayers.py",
+    "_plan/preflight/trials.py",
     "_run/plan/plan.py",
     "_run/jobs/koordinator.py",
     "_run/jobs/installed.py",

@@ -19,6 +19,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.owners import merged, scalable
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.planned import Build, asked, building, codes, plan
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.nodes import Kubelets
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 
@@ -370,3 +372,69 @@ def test_nodes_with_blockers_join_no_wave_where_they_are_skipped(build: Build, o
 def test_a_plan_of_skipped_nodes_alone_is_not_feasible(build: Build) -> None:
     found = plan(build(3, POD_ON_N1), nodes=("n1",), on_blocked="skip").data
     assert (found["feasible"], found["waves"], found["left_out"]) == (False, [], ["n1"])
+
+
+GUARDED: Raw = {
+    "apiVersion": kinds.VALIDATING_WEBHOOKS.api_version,
+    "kind": kinds.VALIDATING_WEBHOOKS.kind,
+    "metadata": {"name": "policy"},
+    "webhooks": [
+        {
+            "name": "deny.example.org",
+            "rules": [{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"]}],
+            "clientConfig": {"url": "https://policy.example.org"},
+        }
+    ],
+}
+
+
+def dry(world: World) -> list[str]:
+    return [sent.request.resource for sent in world.log if ("dryRun", "All") in sent.request.query]
+
+
+@pytest.mark.parametrize(("replicas", "resource"), [(3, "pods/eviction"), (1, "pods"), (1, "deployments.apps/scale")])
+def test_what_a_webhook_would_refuse_in_the_run_is_a_blocker_of_the_plan(
+    build: Build, replicas: int, resource: str
+) -> None:
+    found = build(replicas, GUARDED)
+    assert "webhook_refuses" not in codes(plan(found))
+    assert resource in dry(found)
+    state = found.pods(app="web")
+    found.process("ann").faults.when(lambda r: r.resource == resource and r.method != "GET", Fault("webhook"))
+    result = plan(found)
+    (told,) = [one for one in result.data["findings"] if one["code"] == "webhook_refuses"]
+    assert (told["severity"], told["object"]) == ("blocker", 'webhook "deny.example.org"')
+    assert (result.data["feasible"], found.pods(app="web") == state) == (False, True)
+
+
+@pytest.mark.parametrize("what", ["budget", "error", "unreachable", "throttled", "fenced"])
+def test_what_is_no_refusal_of_a_webhook_is_none(build: Build, what: t.Any) -> None:
+    found = build(3, GUARDED)
+    if what == "budget":
+        found.apply(manifests.budget("web", minAvailable=2))
+        other = next(pod for pod in found.pods(app="web") if pod["spec"]["nodeName"] != "n1")
+        found.controller(Kubelets).set_ready((manifests.SHOP, other["metadata"]["name"]), False)
+        found.settle()
+    else:
+        found.process("ann").faults.when(lambda r: r.resource == "pods/eviction", Fault(what))
+    assert "webhook_refuses" not in codes(plan(found))
+    assert "pods/eviction" in dry(found)
+
+
+def test_nothing_is_tried_where_nobody_is_asked_nor_without_rights_nor_in_a_run(build: Build) -> None:
+    bare, guarded = build(3), build(3, GUARDED)
+    plan(bare)
+    plan(guarded, "r1/abcd")
+    guarded.server.denied.add(("create", "pods/eviction"))
+    assert "missing_permission" in codes(plan(guarded))
+    assert (dry(bare), dry(guarded)) == ([], [])
+
+
+def test_admission_that_may_not_be_read_is_said(build: Build) -> None:
+    found = build(3, GUARDED)
+    found.server.denied.add(("list", kinds.ADMISSION_POLICIES.resource))
+    result = plan(found)
+    assert [one["object"] for one in result.data["findings"] if one["code"] == "not_checked"] == [
+        "ValidatingAdmissionPolicy"
+    ]
+    assert "pods/eviction" in dry(found), "webhooks are known"

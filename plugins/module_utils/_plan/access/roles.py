@@ -119,7 +119,7 @@ ROLES: tuple[Role, ...] = (
             Rule("apps.kruise.io", "clonesets", _READ),
             Rule("apps.kruise.io", "clonesets/scale", "get"),
             Rule(_SCHEDULING, "podmigrationjobs reservations", "list"),
-            Rule(_ADMISSION, _WEBHOOKS, "list"),
+            Rule(_ADMISSION, f"{_WEBHOOKS} validatingadmissionpolicies", "list"),
             Rule(_ADMISSION, _POLICIES, "get", names.FENCE_POLICY),
             Rule(*_DEFINITIONS, "get", _FENCES),
         ),

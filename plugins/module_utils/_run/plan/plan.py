@@ -55,6 +55,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import dead_nodes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import job_view, koordinator
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import gates
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan import trials
 
 BAD_INPUT = frozenset({"unknown_node", "selector_matches_nothing", "unknown_zone_key"})
 """Findings that make the call fail: its input names something that does not exist."""
@@ -140,7 +141,7 @@ def _plan(
     draft = planning.draft(snapshot, asked)
     plans, todo = draft.plans, draft.todo
     snapshot, unread = _room(ctx, snapshot, plans)
-    snapshot, unseen = _webhooks(ctx, snapshot) if todo else (snapshot, [])
+    snapshot, judges, unseen = _webhooks(ctx, snapshot) if todo else (snapshot, [], [])
     snapshot = _serving(ctx, _requested(ctx, snapshot, plans), plans)
     snapshot = _medik8s(ctx, replace(snapshot, namespaces=tuple(_namespaces(ctx) if todo else ())))
     snapshot, unknown = _volumes(ctx, snapshot, plans)
@@ -162,7 +163,8 @@ def _plan(
     # A run that has started knew both before its first write, and looks again before each wave.
     if not (ctx.run and ctx.run.nonce):
         needs = _needs(snapshot, plans, choices, options, todo) if todo else ()
-        found = [*rights.ask(ctx, needs), *found]
+        lacking = rights.ask(ctx, needs)
+        found = [*lacking, *found, *(() if lacking else trials.refused(ctx, snapshot, plans, choices, judges))]
         fence = access.standing(ctx, found)
     notice = options.planned_notice or 0.0
     times = wave_times.wave_times(
@@ -301,20 +303,25 @@ def _requested(
     return snapshot
 
 
-def _webhooks(ctx: context.Context, snapshot: snapshots.Snapshot) -> tuple[snapshots.Snapshot, list[reasons.Finding]]:
-    """Webhooks that fail closed, before a run begins."""
+def _webhooks(
+    ctx: context.Context, snapshot: snapshots.Snapshot
+) -> tuple[snapshots.Snapshot, list[admission.Judge], list[reasons.Finding]]:
+    """Webhooks that fail closed, and who may refuse what, before a run begins."""
     if ctx.run and ctx.run.nonce:
-        return snapshot, []
-    found = []
-    try:
-        for kind in (kinds.VALIDATING_WEBHOOKS, kinds.MUTATING_WEBHOOKS):
+        return snapshot, [], []
+    hooks_, judges, unseen = list[admission.Webhook](), list[admission.Judge](), list[reasons.Finding]()
+    for kind in (kinds.VALIDATING_WEBHOOKS, kinds.MUTATING_WEBHOOKS, kinds.ADMISSION_POLICIES):
+        try:
             raws = ctx.cluster.items(kind, patience=act.PATIENCE).items
-            found += [one for raw in raws for one in admission.webhooks(raw, kind.kind)]
-    except errors.Forbidden as error:
-        message = f"It is unknown whether a webhook that fails closed would keep new pods from being created: {error}"
-        subject = "ValidatingWebhookConfiguration, MutatingWebhookConfiguration"
-        return snapshot, [reasons.Finding("not_checked", message, severity="info", object=subject)]
-    return replace(snapshot, webhooks=tuple(found)), []
+        except errors.NotFound:
+            continue
+        except errors.Forbidden as error:
+            message = f"It is unknown whether one of these would refuse pods, or what the maintenance writes: {error}"
+            unseen.append(reasons.Finding("not_checked", message, severity="info", object=kind.kind))
+            continue
+        hooks_ += [one for raw in raws for one in admission.webhooks(raw, kind.kind)]
+        judges += [one for raw in raws for one in admission.judges(raw)]
+    return replace(snapshot, webhooks=tuple(hooks_)), judges, unseen
 
 
 def _serving(

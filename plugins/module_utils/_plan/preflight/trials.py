@@ -1,0 +1,128 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What a maintenance is going to write where webhooks or admission policies may refuse it: tried before it begins.
+
+For each namespace one change of each kind, as a dry run: an eviction, a guard, and of a surge a patch of a pod and a
+count. None of a pod of which an operator or a virtual machine answers an eviction: that is refused and comes true.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    admission,
+    api_changes,
+    names,
+    objects,
+    operators,
+    pod_plan,
+    reasons,
+    snapshots,
+    virtual_machines,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import permissions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards, surge_changes
+
+MOST = 300
+"""So many trials at most."""
+SHOWN = 5
+_WHO = re.compile(r"""webhook "[^"]+"|\w*AdmissionPolicy '[^']+'""")
+
+Make = t.Callable[[], "api_changes.Change | None"]
+Request = tuple[str, str, str]
+"""API group, resource and operation, as rules of webhooks name them."""
+ENDING: t.Mapping[bool, Request] = {False: ("", "pods/eviction", "CREATE"), True: ("", "pods", "DELETE")}
+"""How pods are ended: by an eviction, or by a deletion."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One change, and the pods of its namespace that need such a change."""
+
+    namespace: str
+    change: api_changes.Change
+    plans: list[pod_plan.PodPlan] = field(default_factory=list)
+
+
+def trials(
+    snapshot: snapshots.Snapshot,
+    plans: t.Iterable[pod_plan.PodPlan],
+    choices: pod_plan.Choices,
+    judges: t.Sequence[admission.Judge],
+) -> list[Trial]:
+    """What is to be tried; empty where nobody is asked about such requests."""
+    labels = {raw["metadata"]["name"]: raw["metadata"].get("labels") or {} for raw in snapshot.namespaces}
+    wanted = operators.selectors_of(choices.reactive_budgets)
+
+    @functools.cache
+    def judged(request: Request, namespace: str) -> bool:
+        return any(judge.judges(*request, labels.get(namespace)) for judge in judges)
+
+    found: dict[tuple[Request, str], Trial] = {}
+    for plan in plans:
+        space = plan.pod.namespace
+        for request, make in _changes(snapshot, plan, choices):
+            if not judged(request, space) or (request in ENDING.values() and _answered(snapshot, plan.pod, wanted)):
+                continue
+            if (request, space) not in found and (change := make()):
+                found[request, space] = Trial(space, change)
+            if (request, space) in found:
+                found[request, space].plans.append(plan)
+    return list(found.values())
+
+
+def _changes(
+    snapshot: snapshots.Snapshot, plan: pod_plan.PodPlan, choices: pod_plan.Choices
+) -> t.Iterator[tuple[Request, Make]]:
+    pod, workload = plan.pod, snapshot.workload_of(plan.pod)
+    if plan.route == "evict" and not pod.finished:
+        delete = choices.disable_eviction
+        yield ENDING[delete], functools.partial(api_changes.eviction, pod, delete=delete)
+    if plan.guarded:
+        yield ("policy", "poddisruptionbudgets", "CREATE"), functools.partial(_guard, snapshot, plan)
+    if plan.route == "swap" and workload and workload.kind in permissions.PLURALS:
+        yield ("", "pods", "UPDATE"), functools.partial(surge_changes.cost, pod, names.LOWEST_COST)
+        group, plural = permissions.PLURALS[workload.kind]
+        raised = functools.partial(surge_changes.scale, workload, workload.replicas + 1)
+        yield (group, f"{plural}/scale", "UPDATE"), raised
+
+
+def _guard(snapshot: snapshots.Snapshot, plan: pod_plan.PodPlan) -> api_changes.Change | None:
+    return next((guard.change for guard in guards.guards(snapshot, [plan]) if not guard.instead), None)
+
+
+def _answered(snapshot: snapshots.Snapshot, pod: objects.Pod, wanted: t.Sequence[objects.Raw]) -> bool:
+    budget = next(iter(snapshot.budgets_of(pod)), None)
+    return virtual_machines.runs_in(pod) or operators.operator_of(snapshot, pod, budget, wanted) is not None
+
+
+def findings(refused: t.Iterable[tuple[Trial, str]]) -> list[reasons.Finding]:
+    """One for each webhook or policy and each kind of change, with the words of the first refusal."""
+    groups: dict[tuple[str, str], list[tuple[Trial, str]]] = {}
+    for trial, words in refused:
+        who = _WHO.search(words)
+        groups.setdefault((who.group() if who else "admission", trial.change.verb), []).append((trial, words))
+    return [_finding(who, group) for (who, _verb), group in groups.items()]
+
+
+def _finding(who: str, group: t.Sequence[tuple[Trial, str]]) -> reasons.Finding:
+    trial, words = group[0]
+    spaces = list(dict.fromkeys(one.namespace for one, _words in group))
+    shown = ", ".join(spaces[:SHOWN]) + (f" and {len(spaces) - SHOWN} more" if len(spaces) > SHOWN else "")
+    message = f"A dry run in {shown} is refused ({trial.change.sentence}): {words.rstrip('.')}."
+    remedy = "Comply with it, or ask its owner to let the maintenance pass."
+    nodes = tuple(dict.fromkeys(plan.pod.node for one, _words in group for plan in one.plans))
+    return reasons.Finding("webhook_refuses", message, remedy, "blocker", who, nodes)
+
+
+def untried(count: int) -> list[reasons.Finding]:
+    """That there were more than are tried."""
+    if count <= MOST:
+        return []
+    message = f"Of {count} dry runs of what admission webhooks and policies may refuse, {MOST} were made."
+    return [reasons.Finding("not_checked", message, severity="info", object="admission webhooks and policies")]

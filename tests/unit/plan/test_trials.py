@@ -1,0 +1,124 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which changes of a maintenance are tried as dry runs, and what a refusal means."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import admission, names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import trials
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.migrate import routes
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
+    Raw,
+    budget,
+    deployment,
+    owned,
+    pod,
+    snapshot,
+)
+
+EVICTIONS = ("", "pods/eviction", "CREATE")
+ALL: Raw = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"]}
+
+
+def rule(group: str, resource: str, operation: str, **more: t.Any) -> Raw:
+    return {"apiGroups": [group], "apiVersions": ["v1"], "operations": [operation], "resources": [resource], **more}
+
+
+def webhook(*rules: Raw, **more: t.Any) -> Raw:
+    return {"metadata": {"name": "policy"}, "webhooks": [{"name": "x.example.com", "rules": list(rules), **more}]}
+
+
+def policy(*rules: Raw, name: str = "policy", **more: t.Any) -> Raw:
+    return {"metadata": {"name": name}, "spec": {"matchConstraints": {"resourceRules": list(rules), **more}}}
+
+
+@pytest.mark.parametrize(
+    ("one", "asked"),
+    [
+        (rule(*EVICTIONS), True),
+        (rule("", "pods/*", "*"), True),
+        (rule("*", "*/eviction", "CREATE"), True),
+        (ALL, True),
+        (rule("", "pods", "CREATE"), False),
+        (rule("", "*", "CREATE"), False),
+        (rule("", "pods/eviction", "UPDATE"), False),
+        (rule("apps", "pods/eviction", "CREATE"), False),
+        (rule(*EVICTIONS, scope="Cluster"), False),
+    ],
+)
+def test_who_is_asked_about_evictions(one: Raw, asked: bool) -> None:
+    for raw in (webhook(one), policy(one)):
+        assert any(judge.judges(*EVICTIONS, {}) for judge in admission.judges(raw)) is asked
+
+
+def test_who_is_asked_depends_on_the_namespace_and_our_own_fence_is_nobody() -> None:
+    here: t.Any = {"namespaceSelector": {"matchLabels": {"team": "shop"}}}
+    for raw in (webhook(ALL, **here), policy(ALL, **here)):
+        (judge,) = admission.judges(raw)
+        spaces: list[dict[str, str] | None] = [{"team": "shop"}, {}, None]
+        assert [judge.judges(*EVICTIONS, labels) for labels in spaces] == [True, False, True]
+    assert admission.judges(policy(ALL, name=names.FENCE_POLICY)) == []
+
+
+def tried(judges: list[admission.Judge], replicas: int = 3, **choices: t.Any) -> list[tuple[str, str, str, int]]:
+    """Namespace, verb and kind of each trial, and for how many pods it stands."""
+    pods = [pod(f"web-{n}", "n1", owner=owned("ReplicaSet", "web")) for n in range(replicas)]
+    seen = snapshot(deployment("web", replicas), pods=pods, **choices.pop("kinds", {}))
+    asked = Choices(**choices)
+    found = trials.trials(seen, routes(seen, ["n1"], asked, now=""), asked, judges)
+    return [(x.namespace, x.change.verb, x.change.target.kind, len(x.plans)) for x in found]
+
+
+def test_each_kind_of_change_is_tried_once_for_all_pods_of_a_namespace() -> None:
+    every = admission.judges(webhook(ALL, rule("", "pods", "*"), rule("policy", "*", "CREATE")))
+    evicted = [("shop", "evict", "Pod", 3), ("shop", "create", "PodDisruptionBudget", 3)]
+    assert tried(every) == evicted
+    assert tried(every, kinds={"budgets": [budget("web", 1)]}) == evicted[:1]
+    assert tried(every, disable_eviction=True)[0] == ("shop", "delete", "Pod", 3)
+    assert tried(every, replicas=1) == [("shop", "patch", "Pod", 1), ("shop", "scale", "Deployment", 1)]
+
+
+@pytest.mark.parametrize(
+    ("one", "kinds"),
+    [(rule("", "pods", "UPDATE"), ["patch"]), (rule("apps", "deployments/scale", "UPDATE"), ["scale"])],
+)
+def test_only_what_somebody_is_asked_about_is_tried(one: Raw, kinds: list[str]) -> None:
+    assert [kind for _space, kind, _of, _count in tried(admission.judges(policy(one)), replicas=1)] == kinds
+    assert tried(admission.judges(policy(one))) == []
+
+
+def test_an_operator_that_answers_the_eviction_is_not_asked() -> None:
+    every = admission.judges(webhook(rule(*EVICTIONS)))
+    assert tried(every, reactive_budgets=("app=web",)) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "who"),
+    [
+        ('admission webhook "deny.example.org" denied the request: not today', 'webhook "deny.example.org"'),
+        ("pods \"x\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no",
+         "ValidatingAdmissionPolicy 'p'"),
+        ('Internal error occurred: failed calling webhook "w.example.org": no endpoints', 'webhook "w.example.org"'),
+        ("nobody knows", "admission"),
+    ],
+)  # fmt: skip
+def test_refusals_of_one_webhook_are_told_together(words: str, who: str) -> None:
+    every = admission.judges(webhook(ALL))
+    pods = [pod(f"web-{n}", "n1", owner=owned("ReplicaSet", "web")) for n in range(3)]
+    seen = snapshot(deployment("web", 3), pods=pods)
+    (one, *_more) = trials.trials(seen, routes(seen, ["n1"], Choices(), now=""), Choices(), every)
+    (found,) = trials.findings([(one, words), (one, words)])
+    assert (found.code, found.severity, found.object, found.nodes) == ("webhook_refuses", "blocker", who, ("n1",))
+    assert words in found.message
+
+
+def test_what_is_not_tried_is_said() -> None:
+    assert trials.untried(trials.MOST) == []
+    assert [one.code for one in trials.untried(trials.MOST + 1)] == ["not_checked"]
