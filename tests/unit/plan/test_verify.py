@@ -10,8 +10,9 @@ from dataclasses import replace
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Awaited, Record
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_taints import DesiredTaint
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import cordon
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes.verify import (
     GATES,
@@ -159,6 +160,55 @@ def test_a_daemonset_that_was_lacking_before_is_not_asked_for(before: list[str],
     recorded = replace(cordoned(), prior={"daemonsets": before})
     failed = gates(found, found.nodes["n1"], recorded, ["daemonsets"])
     assert [finding.code for finding in failed] == (["daemonset_missing"] if missing else [])
+
+
+def agents(*ready: str) -> t.Any:
+    """Three DaemonSets that want one host port of n1; those that are not ready found it taken."""
+    sets = [daemon_set(meta={"name": name, "namespace": "shop", "uid": f"uid-DaemonSet-{name}"}) for name in "abc"]
+    field = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
+    terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    pods = []
+    for name in "abc":
+        there = name in ready
+        one = pod(f"{name}-x", "n1" if there else "", owner=owned("DaemonSet", name), ready=there)
+        one["spec"]["affinity"] = affinity
+        if not there:
+            message = "0/3 nodes are available: 1 node(s) didn't have free ports for the requested pod ports."
+            one["status"] = {"conditions": [{"type": "PodScheduled", "status": "False", "message": message}]}
+            one["status"]["conditions"][0]["reason"] = "Unschedulable"
+        pods.append(one)
+    return snapshot(daemon_sets=sets, pods=pods)
+
+
+@pytest.mark.parametrize(
+    ("before", "ready", "missing"),
+    [
+        pytest.param(["shop/b", "shop/c"], "a", [], id="as before"),
+        pytest.param(["shop/b", "shop/c"], "b", [], id="another one was faster"),
+        pytest.param([], "a", ["shop/b", "shop/c"], id="all were ready before"),
+        pytest.param(["shop/b"], "a", ["shop/c"], id="none has become ready since"),
+        pytest.param(None, "a", [], id="what was before is not known"),
+    ],
+)
+def test_of_daemonsets_with_one_host_port_no_more_are_waited_for_than_can_have_it(
+    before: list[str] | None, ready: str, missing: list[str]
+) -> None:
+    found = agents(*ready)
+    recorded = cordoned() if before is None else replace(cordoned(), prior={"daemonsets": before})
+    failed = gates(found, found.nodes["n1"], recorded, ["daemonsets"])
+    assert [finding.code for finding in failed] == ["daemonset_missing"] * len(missing)
+    for name, finding in zip(missing, failed, strict=True):
+        assert name in finding.message
+        assert "didn't have free ports" in finding.message, "also of a pod without a node"
+
+
+def test_what_is_down_until_its_node_is_back_is_named_with_what_keeps_that() -> None:
+    found = snapshot(daemon_sets=[daemon_set()])
+    db = Ref("StatefulSet", "db", "shop")
+    (waits,) = gates(found, found.nodes["n1"], replace(cordoned(), awaits=(Awaited(db, 1, True),)), ["daemonsets"])
+    assert "StatefulSet shop/db" in waits.message
+    assert "daemonsets" in waits.remedy
 
 
 @pytest.mark.parametrize("taint", STARTUP, ids=lambda taint: str(taint["key"]))

@@ -196,9 +196,26 @@ def _rebooted(node: objects.Node, record: node_records.Record | None) -> list[re
     return []
 
 
-def lacking(snapshot: snapshots.Snapshot, node: objects.Node, passing: t.Collection[objects.Raw] = ()) -> list[str]:
-    """The DaemonSets without a Ready pod on the node, although they run there (``runs_on``)."""
-    serving = {p.owner.uid for p in snapshot.pods_on({node.name}) if p.owner and p.ready and not p.deleting}
+def lacking_before(snapshot: snapshots.Snapshot, node: objects.Node) -> list[str]:
+    """Those that lack one by themselves: on a node that was lost, pods are unready since then, and it is tainted.
+
+    None where it is not known since when it is lost.
+    """
+    if node.ready:
+        return lacking(snapshot, node)
+    passing = [taint for taint in node.taints if taint_owners.owner_of(taint["key"])]
+    return lacking(snapshot, node, passing, node.ready_since) if node.ready_since else []
+
+
+def lacking(
+    snapshot: snapshots.Snapshot, node: objects.Node, passing: t.Collection[objects.Raw] = (), lost: str = ""
+) -> list[str]:
+    """The DaemonSets without a Ready pod on the node, although they run there (``runs_on``).
+
+    Pods that became unready when the node was ``lost``, or since then, count as Ready.
+    """
+    there = (pod for pod in snapshot.pods_on({node.name}) if pod.owner and not pod.deleting)
+    serving = {pod.owner.uid for pod in there if pod.owner and (pod.ready or (lost and pod.ready_since >= lost))}
     found = (one for one in snapshot.daemon_sets if one["metadata"]["uid"] not in serving)
     metas = (one["metadata"] for one in found if runs_on(one, node, passing))
     return [f"{meta.get('namespace')}/{meta['name']}" for meta in metas]
@@ -210,14 +227,32 @@ def _daemon_sets(
     record: node_records.Record | None,
     passing: t.Collection[objects.Raw],
 ) -> list[reasons.Finding]:
-    before = (record.prior.get("daemonsets") if record else None) or ()
+    before, lack = record.prior.get("daemonsets") if record else None, lacking(snapshot, node, passing)
+    # Of several that want one host port, another one may have it by now.
+    exchanged = before is None or not set(before) <= set(lack)
+    waiting = ", ".join(str(one.workload) for one in record.awaits) if record else ""
+    down = f"; until it is back, pods are missing of {waiting}" if waiting else ""
     found = []
-    for name in lacking(snapshot, node, passing):
-        there = [p for p in snapshot.pods_on({node.name}) if p.owner and f"{p.namespace}/{p.owner.name}" == name]
-        why = f"DaemonSet {name} has no Ready pod on it{unready.told(unready.why(snapshot, there))}"
-        if name not in before:
-            found.append(_blocker("daemonset_missing", node, why, "Check that pod, or wait for it."))
+    for name in (name for name in lack if name not in (before or ())):
+        there = [pod for pod in _meant_for(snapshot, node) if pod.owner and f"{pod.namespace}/{pod.owner.name}" == name]
+        if exchanged and any(PORTS in pod.unschedulable for pod in there):
+            continue
+        why = f"DaemonSet {name} has no Ready pod on it{unready.told(unready.why(snapshot, there))}{down}"
+        remedy = "Check that pod, or wait for it, or omit the gate daemonsets."
+        found.append(_blocker("daemonset_missing", node, why, remedy))
     return found
+
+
+PORTS = "didn't have free ports"
+"""What the scheduler says of a pod whose host port is taken."""
+
+
+def _meant_for(snapshot: snapshots.Snapshot, node: objects.Node) -> t.Iterator[objects.Pod]:
+    """The pods on the node, and those of DaemonSets that cannot be placed there."""
+    yield from snapshot.pods_on({node.name})
+    for pod in snapshot.pods_on({""}):
+        if pod.owner and pod.owner.kind == "DaemonSet" and scheduling.selects(pod.placed, node):
+            yield pod
 
 
 def _blocker(code: str, node: objects.Node, why: str, remedy: str) -> reasons.Finding:

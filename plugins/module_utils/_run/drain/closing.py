@@ -63,9 +63,8 @@ def at_first(ctx: context.Context, routes: routing.Routing, snapshot: snapshots.
     now = ctx.clock.now()
     for site in [site for site in routes.sites.values() if site.open]:
         site.count_earlier()
-        if site.node and site.node.ready:
-            # On a node that is lost no pod is Ready, and all have to be when it is back.
-            site.lacking = verify.lacking(snapshot, site.node)
+        if site.node:
+            site.lacking = verify.lacking_before(snapshot, site.node)
         refused = [move for move in site.moves.values() if move.plan.route == "refuse"]
         waiting = [] if ctx.check else site.left()
         lacking = [(move, lack) for move in waiting if (lack := _lack(move, routes.surges, snapshot))]
