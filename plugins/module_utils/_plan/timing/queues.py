@@ -86,6 +86,7 @@ class Times:
     def __init__(self, snapshot: snapshots.Snapshot) -> None:
         self._snapshot = snapshot
         self._bound: Bound = "expected"
+        self._workloads: dict[str, objects.Workload | None] = {}
         self._known: dict[str, start_times.StartTime] = {}
         self._stops: dict[tuple[str, int], stop_times.StopTime] = {}
 
@@ -97,7 +98,7 @@ class Times:
 
     def start(self, plan: pod_plan.PodPlan) -> start_times.StartTime:
         """Of the pod's successor."""
-        workload = self._snapshot.workload_of(plan.pod)
+        workload = self._workload(plan)
         if workload is None or plan.pod.finished:
             return start_times.StartTime()
         if workload.uid not in self._known:
@@ -108,7 +109,7 @@ class Times:
         """Of the pod itself; of one that has finished only its object is left."""
         if plan.pod.finished:
             return 0.0
-        workload = self._snapshot.workload_of(plan.pod)
+        workload = self._workload(plan)
         ruled = plan.manner.grace(plan.pod, None)
         key = (workload.uid if workload else "", plan.pod.grace_seconds if ruled is None else ruled)
         if key not in self._stops:
@@ -131,11 +132,17 @@ class Times:
 
     def step(self, plan: pod_plan.PodPlan) -> Step:
         """The pod as it is evicted."""
-        start, workload = self.start(plan), self._snapshot.workload_of(plan.pod)
+        start, workload = self.start(plan), self._workload(plan)
         if workload is None or workload.kind != "StatefulSet":
             return Step(self.stop(plan), start.ready)
         ordered = "" if workload.spec.get("podManagementPolicy") == "Parallel" else workload.uid
         return Step(self.stop(plan), start.ready, after=True, ordered=ordered, settles=start.available - start.ready)
+
+    def _workload(self, plan: pod_plan.PodPlan) -> objects.Workload | None:
+        uid = plan.pod.uid
+        if uid not in self._workloads:
+            self._workloads[uid] = self._snapshot.workload_of(plan.pod)
+        return self._workloads[uid]
 
 
 @dataclass(frozen=True, slots=True)

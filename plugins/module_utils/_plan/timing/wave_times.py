@@ -205,7 +205,8 @@ def _evictions(times: queues.Times, bands: t.Iterable[Band]) -> Parts:
 
 def _parts(times: queues.Times, queue: queues.Queue) -> Parts:
     steps = [times.step(plan) for plan in queue.plans]
-    lasts, at_once = queues.play(steps, queue.allowed).lasts, queues.play(steps, len(steps)).lasts
+    lasts = queues.play(steps, queue.allowed).lasts
+    at_once = lasts if len(steps) <= queue.allowed else queues.play(steps, len(steps)).lasts
     stops = max(step.stop for step in steps)
     return Parts(steps=0.0, stops=stops, starts=at_once - stops, budgets=max(0.0, lasts - at_once))
 
