@@ -261,6 +261,8 @@ def test_a_pod_behind_one_that_is_not_ready_is_not_waited_for() -> None:
         told = next(result.data["findings"] for call, result in outcome.calls if call == "drain")
         assert [one["code"] for one in told] == ["successor_waits"]
         assert kept(outcome) == [], "its node is not what it waits for"
+        (line,) = [event.message for event in world.process("me").told if event.what == "drained"]
+        assert line.endswith("until Pod shop/db-0 is Ready")
         world.controller(Kubelets).set_ready((manifests.SHOP, "db-0"), True)
         world.settle()
         assert world.get(kinds.STATEFUL_SETS, "db")["status"]["readyReplicas"] == 3

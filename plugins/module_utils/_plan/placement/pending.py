@@ -47,12 +47,14 @@ class Lack:
         """As messages say it."""
         return f"{self.workload.ref} has {self.ready} of {self.wanted} ready pods{unready.told(self.why.rstrip('.'))}"
 
+    def lasting(self, node: str) -> str:
+        """With how long this is so: until the node is back, or the earlier pod Ready."""
+        return f"{self.text} until {f'{self.behind} is Ready' if self.behind else f'{node} is back'}"
+
     def finding(self, node: str) -> reasons.Finding:
-        """That this is so until the node is back, or the earlier pod Ready."""
-        code, until = (
-            ("successor_waits", f"{self.behind} is Ready") if self.behind else ("fits_nowhere", f"{node} is back")
-        )
-        return reasons.Finding(code, f"{self.text} until {until}.", "", "warning", str(self.workload.ref), (node,))
+        """That it lasts."""
+        code = "successor_waits" if self.behind else "fits_nowhere"
+        return reasons.Finding(code, f"{self.lasting(node)}.", "", "warning", str(self.workload.ref), (node,))
 
     def to_dict(self) -> dict[str, t.Any]:
         """As modules return it."""

@@ -218,7 +218,7 @@ class Closing:
         if isinstance(proof, standing.Fallen):
             self._close(site, proof.outcome, proof.message)
         elif proof == "drained":
-            left = "".join(f"; {found.text} until {site.name} is back" for found in site.needed_by.values())
+            left = "".join(f"; {found.lasting(site.name)}" for found in site.needed_by.values())
             site.outcome, site.message = outcomes.DrainOutcome.DRAINED, f"Node {site.name} is drained{left}."
             self.ctx.tell(outcomes.DrainOutcome.DRAINED, f"drained{left}", node=site.name)
         else:
