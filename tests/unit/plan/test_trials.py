@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import admission, names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import admission, hooks, names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import trials
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.migrate import routes
@@ -92,6 +92,16 @@ def test_each_kind_of_change_is_tried_once_for_all_pods_of_a_namespace() -> None
 def test_only_what_somebody_is_asked_about_is_tried(one: Raw, kinds: list[str]) -> None:
     assert [kind for _space, kind, _of, _count in tried(admission.judges(policy(one)), replicas=1)] == kinds
     assert tried(admission.judges(policy(one))) == []
+
+
+@pytest.mark.parametrize(("action", "count"), [("annotation", 1), ("http", 0)])
+def test_what_a_hook_announces_on_a_pod_is_tried(action: t.Any, count: int) -> None:
+    pods = [pod(f"web-{n}", "n1", owner=owned("ReplicaSet", "web"), phase="Running") for n in range(3)]
+    seen = snapshot(deployment("web", 3), pods=pods)
+    plans = routes(seen, ["n1"], Choices(), now="")
+    every = admission.judges(policy(rule("", "pods", "UPDATE")))
+    found = trials.trials(seen, plans, Choices(), every, [hooks.Rule("before_pod", "x", action)])
+    assert [(one.change.verb, len(one.plans)) for one in found] == [("patch", 3)] * count
 
 
 def test_an_operator_that_answers_the_eviction_is_not_asked() -> None:

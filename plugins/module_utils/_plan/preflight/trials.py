@@ -3,8 +3,9 @@
 
 """What a maintenance is going to write where webhooks or admission policies may refuse it: tried before it begins.
 
-For each namespace one change of each kind, as a dry run: an eviction, a guard, and of a surge a patch of a pod and a
-count. None of a pod of which an operator or a virtual machine answers an eviction: that is refused and comes true.
+For each namespace one change of each kind, as a dry run: an eviction, a guard, a patch of a pod for a surge or a hook,
+and the count of a surge. None ends a pod of which an operator or a virtual machine answers an eviction: there a refusal
+is how the move begins.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     admission,
     api_changes,
+    hooks,
     names,
     objects,
     operators,
@@ -26,6 +28,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     virtual_machines,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import permissions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import handshake
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards, surge_changes
 
 MOST = 300
@@ -54,8 +57,10 @@ def trials(
     plans: t.Iterable[pod_plan.PodPlan],
     choices: pod_plan.Choices,
     judges: t.Sequence[admission.Judge],
+    rules: t.Iterable[hooks.Rule] = (),
 ) -> list[Trial]:
-    """What is to be tried; empty where nobody is asked about such requests."""
+    """What is to be tried; empty where nobody is asked about such requests. ``rules`` are those of hooks."""
+    handshakes = [rule for rule in rules if rule.action == "annotation"]
     labels = {raw["metadata"]["name"]: raw["metadata"].get("labels") or {} for raw in snapshot.namespaces}
     wanted = operators.selectors_of(choices.reactive_budgets)
 
@@ -66,7 +71,7 @@ def trials(
     found: dict[tuple[Request, str], Trial] = {}
     for plan in plans:
         space = plan.pod.namespace
-        for request, make in _changes(snapshot, plan, choices):
+        for request, make in _changes(snapshot, plan, choices, handshakes):
             if not judged(request, space) or (request in ENDING.values() and _answered(snapshot, plan.pod, wanted)):
                 continue
             if (request, space) not in found and (change := make()):
@@ -77,12 +82,17 @@ def trials(
 
 
 def _changes(
-    snapshot: snapshots.Snapshot, plan: pod_plan.PodPlan, choices: pod_plan.Choices
+    snapshot: snapshots.Snapshot,
+    plan: pod_plan.PodPlan,
+    choices: pod_plan.Choices,
+    handshakes: t.Sequence[hooks.Rule],
 ) -> t.Iterator[tuple[Request, Make]]:
     pod, workload = plan.pod, snapshot.workload_of(plan.pod)
     if plan.route == "evict" and not pod.finished:
         delete = choices.disable_eviction
         yield ENDING[delete], functools.partial(api_changes.eviction, pod, delete=delete)
+    if hooks.before(handshakes, plan):
+        yield ("", "pods", "UPDATE"), functools.partial(handshake.announcement, pod, pod.created)
     if plan.guarded:
         yield ("policy", "poddisruptionbudgets", "CREATE"), functools.partial(_guard, snapshot, plan)
     if plan.route == "swap" and workload and workload.kind in permissions.PLURALS:

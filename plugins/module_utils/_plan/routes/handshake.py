@@ -22,8 +22,12 @@ def announcing(raw: objects.Raw | None, uid: str, record: node_records.Record) -
     if raw is None or raw["metadata"].get("uid") != uid:
         return None
     pod = objects.Pod.of(raw)
-    now = pod.annotations.get(names.PLANNED)
-    return None if now == record.since else _patch(pod, f"Announce the maintenance on {pod.ref}", now, record.since)
+    return None if pod.annotations.get(names.PLANNED) == record.since else announcement(pod, record.since)
+
+
+def announcement(pod: objects.Pod, since: str) -> api_changes.Change:
+    """Announce a maintenance that began ``since`` (RFC 3339)."""
+    return _patch(pod, f"Announce the maintenance on {pod.ref}", pod.annotations.get(names.PLANNED), since)
 
 
 def taking_back(raw: objects.Raw | None, uid: str, since: str) -> api_changes.Change | None:

@@ -163,8 +163,8 @@ def _plan(
     # A run that has started knew both before its first write, and looks again before each wave.
     if not (ctx.run and ctx.run.nonce):
         needs = _needs(snapshot, plans, choices, options, todo) if todo else ()
-        lacking = rights.ask(ctx, needs)
-        found = [*lacking, *found, *(() if lacking else trials.refused(ctx, snapshot, plans, choices, judges))]
+        found = [*(lacking := rights.ask(ctx, needs)), *found]
+        found += [] if lacking else trials.refused(ctx, snapshot, plans, choices, judges, options.before_pod)
         fence = access.standing(ctx, found)
     notice = options.planned_notice or 0.0
     times = wave_times.wave_times(

@@ -13,6 +13,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     admission,
     api_changes,
+    hooks,
     names,
     pod_plan,
     reasons,
@@ -31,9 +32,10 @@ def refused(
     plans: t.Iterable[pod_plan.PodPlan],
     choices: pod_plan.Choices,
     judges: t.Sequence[admission.Judge],
+    rules: t.Iterable[hooks.Rule],
 ) -> list[reasons.Finding]:
     """The refusals; what budgets, quotas or missing rights refuse is found elsewhere."""
-    wanted = trials.trials(snapshot, plans, choices, judges) if judges else []
+    wanted = trials.trials(snapshot, plans, choices, judges, rules) if judges else []
     some = wanted[: trials.MOST]
     with ctx.clock.pool(act.AT_ONCE, "dry runs") as pool:
         words = pool.map(functools.partial(_refusal, ctx), [trial.change for trial in some])
