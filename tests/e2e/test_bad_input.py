@@ -41,6 +41,7 @@ def test_an_unknown_node(arena: Arena, play: Player, watching: Watch) -> None:
     assert not arena.is_cordoned(here)
 
 
+@pytest.mark.whole
 def test_a_selector_that_matches_nothing(play: Player, watching: Watch) -> None:
     with watching() as seen:
         run = play("maintain", maintain_node_selector="no.such/label=here")
@@ -71,6 +72,7 @@ def no_other_nodes(arena: Arena, kept: str) -> Iterator[None]:
             arena.cordon(name, False)
 
 
+@pytest.mark.whole
 def test_the_last_schedulable_node(arena: Arena, play: Player, watching: Watch) -> None:
     (here,) = arena.nodes(1)
     arena.deployment("web", on=here)

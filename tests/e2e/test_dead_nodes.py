@@ -161,6 +161,7 @@ def with_pods_of_all_kinds(lab: Lab, arena: Arena, volume: Callable[[str], None]
     return here, there
 
 
+@pytest.mark.whole
 def test_a_dead_node_from_its_forecast_to_its_return(
     lab: Lab, arena: Arena, play: Player, volume: Callable[[str], None]
 ) -> None:

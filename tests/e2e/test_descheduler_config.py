@@ -121,6 +121,7 @@ def test_what_crashes_at_its_start_is_taken_back(lab: Lab, play: Player, chart: 
     assert roll(play, chart)["proof"] == "configz"
 
 
+@pytest.mark.whole
 def test_a_restart_by_scaling_that_is_killed_is_finished(lab: Lab, play: Player, chart: str) -> None:
     new = slower(chart, 90)
     running = play.module_start(MODULE, config=new, restart="scale", timeout="60s")
@@ -147,6 +148,7 @@ def test_a_killed_rollout_of_a_bad_configuration_is_taken_back_by_the_next_call(
     assert state_of(lab) == before
 
 
+@pytest.mark.whole
 def test_running_jobs_are_waited_for_or_refused_and_deleted_once_their_process_is_gone(
     lab: Lab, play: Player, chart: str
 ) -> None:

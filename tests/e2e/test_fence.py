@@ -157,6 +157,7 @@ def test_with_it_what_is_on_its_way_when_the_lock_is_lost_is_refused(arena: Aren
     assert [pod["metadata"]["name"] for pod in arena.pods(on=here)] == ["single"]
 
 
+@pytest.mark.whole
 @pytest.mark.usefixtures("fenced")
 def test_a_run_that_was_frozen_and_replaced_evicts_nobody_when_it_thaws(
     arena: Arena, play: Player, watching: Watch, lab: Lab

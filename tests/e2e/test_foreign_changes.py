@@ -82,6 +82,7 @@ def test_a_node_that_a_person_uncordons_is_not_emptied_any_further(arena: Arena,
     assert arena.node(here)["spec"].get("taints", []) == []
 
 
+@pytest.mark.whole
 def test_a_node_that_is_registered_again_is_not_emptied(arena: Arena, play: Player, watching: Watch) -> None:
     here, there = arena.nodes(2)
     arena.deployment("slow", 8, on=here, start="2s")
@@ -117,6 +118,7 @@ def test_a_guard_that_somebody_deletes_leaves_no_service_dark(arena: Arena, play
     assert seen.least_ready(web) >= 3
 
 
+@pytest.mark.whole
 def test_a_foreign_taint_and_label_of_the_meantime_are_kept_and_told(
     arena: Arena, play: Player, watching: Watch
 ) -> None:

@@ -217,6 +217,7 @@ def test_killed_while_applications_are_asked_the_same_command_goes_on(
     assert [word.split()[0] for word in apps.commands] == ["ceph", "kubectl", "ceph"], "what was done is not repeated"
 
 
+@pytest.mark.whole
 def test_an_application_that_never_agrees_keeps_its_node_and_nothing_of_ours_stays(
     arena: Arena, play: Player, watching: Watch, apps: Applications
 ) -> None:

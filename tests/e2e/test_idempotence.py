@@ -35,6 +35,7 @@ def workloads(arena: Arena, here: str) -> None:
         arena.deployment("guarded", 2, budget={"maxUnavailable": 1})
 
 
+@pytest.mark.whole
 def test_a_second_evacuate_and_a_second_release_change_nothing(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     workloads(arena, here)
@@ -98,6 +99,7 @@ def test_check_mode_writes_nothing_and_names_exactly_what_each_module_changes(
         arena.settle()
 
 
+@pytest.mark.whole
 def test_the_memory_of_a_run_is_foreseen_and_written_once(arena: Arena, play: Player, watching: Watch) -> None:
     here, there = arena.nodes(2)
     asked = {"playbook": "maintain", "nodes": [here, there], "tasks": arena.name}
@@ -171,6 +173,7 @@ def test_diff_shows_what_is_changed(arena: Arena, play: Player) -> None:
     assert any("replicas" in line for line in shown)
 
 
+@pytest.mark.whole
 def test_a_node_already_at_its_goal_joins_no_wave(arena: Arena, play: Player, watching: Watch) -> None:
     one, two, _unused = arena.nodes(3)
     arena.deployment("web", on=one)

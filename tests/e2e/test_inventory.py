@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 
+import pytest
 from support import shapes
 from support.arena import Arena
 from support.plays import Player
@@ -17,6 +18,7 @@ from witness.log import Json
 MAINTAINED = "example.com/maintained-at"
 
 
+@pytest.mark.whole
 def test_the_node_that_was_maintained_longest_ago_is_maintained_next(arena: Arena, play: Player) -> None:
     old, new, never = arena.nodes(3, {"node-role.kubernetes.io/storage": ""})
     arena.annotate(old, {MAINTAINED: "2020-01-01T00:00:00Z"})

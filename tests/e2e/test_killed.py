@@ -155,10 +155,12 @@ def test_in_the_wait_for_replacements_the_next_start_waits_for_the_same(
         assert totals["dark_seconds"] == 0
 
 
+@pytest.mark.whole
 def test_before_the_give_back(arena: Arena, play: Player, watching: Watch) -> None:
     finishes(arena, play, watching, lambda here, *_unused: arena.step(here) in ("drained", "returning"))
 
 
+@pytest.mark.whole
 def test_between_two_waves_nodes_that_are_done_are_not_done_twice(arena: Arena, play: Player, watching: Watch) -> None:
     lanes = [Lane.made(arena, way, 3) for way in KILLS]
     made = [
@@ -213,6 +215,7 @@ def test_recover_alone_lists_and_undoes(arena: Arena, play: Player, watching: Wa
     assert seen.writes == []
 
 
+@pytest.mark.whole
 def test_recover_with_finished_gives_back_only_nodes_whose_work_was_done(
     arena: Arena, play: Player, watching: Watch
 ) -> None:

@@ -346,6 +346,7 @@ def test_a_half_built_cache_is_repaired_and_not_used(
     assert [path.name for path in (tmp_path / "cache").glob(".*.part")] == []
 
 
+@pytest.mark.whole
 def test_a_lab_left_by_a_killed_run_is_taken_over_or_replaced(labs: Labs) -> None:
     given = {"lab_nodes": 1, "lab_metrics": False}
     env = environment(labs.tmp)
@@ -463,6 +464,7 @@ def test_a_dead_node_ends_no_pods(api: Api) -> None:
     until(lambda: api.find(f"{PODS}/stranded") is None, 20, "the pod ends when the node is back")
 
 
+@pytest.mark.whole
 def test_an_autoscaler_really_acts(api: Api) -> None:
     make(api, "deployments", "hot", cpu="300m")
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "hot"}

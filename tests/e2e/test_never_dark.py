@@ -46,6 +46,7 @@ def test_a_single_replica_with_a_budget_that_allows_nothing_is_swapped_too(
     assert len(seen.new_pods(web)) == 1
 
 
+@pytest.mark.whole
 def test_a_pod_that_takes_its_time_to_end_is_waited_for(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     web = arena.deployment("web", on=here, stop="3s")
@@ -58,6 +59,7 @@ def test_a_pod_that_takes_its_time_to_end_is_waited_for(arena: Arena, play: Play
     assert len(seen.new_pods(web)) == 1
 
 
+@pytest.mark.whole
 def test_min_ready_seconds_count_before_the_old_pod_goes(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     web = arena.deployment("web", on=here, spec={"minReadySeconds": 3})

@@ -233,6 +233,7 @@ def test_a_pod_that_is_not_ready_elsewhere_never_costs_the_one_that_is(
     seen.all_held(resumable=True)
 
 
+@pytest.mark.whole
 def test_a_pod_that_tolerates_everything_is_moved_at_most_once(arena: Arena, play: Player, watching: Watch) -> None:
     (here,) = arena.nodes(1)
     tough = arena.deployment("tough", 2, pod={"tolerations": [{"operator": "Exists"}]})
@@ -262,6 +263,7 @@ def test_a_replicaset_without_a_deployment_is_swapped(arena: Arena, play: Player
     assert seen.counts(web) == [1, 2, 1]
 
 
+@pytest.mark.whole
 def test_an_autoscaler_that_something_else_writes_is_named_and_left_alone(
     arena: Arena, play: Player, watching: Watch
 ) -> None:

@@ -14,7 +14,7 @@ from support.forecasts import clusters, comparison, pressure
 from support.forecasts.cases import report, told
 from support.lab import Lab
 
-COUNT = int(os.environ.get("FORECASTS") or (40 if sampling.ALL else 20))
+COUNT = int(os.environ.get("FORECASTS") or (40 if sampling.ALL else 10))
 AT_ONCE = 10
 NUMBERS = bool(os.environ.get("LAB_NUMBERS"))
 """Whether the lab knows tolerations that compare numbers (conftest.py)."""

@@ -211,6 +211,7 @@ def test_a_pod_that_is_ending_already_is_waited_for(arena: Arena, play: Player, 
     assert web.nodes() != []
 
 
+@pytest.mark.whole
 def test_a_finalizer_that_never_goes_is_named_and_never_forced(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     held = arena.deployment("held", 2, on=here)

@@ -62,6 +62,7 @@ def test_evacuate_today_and_release_tomorrow_by_somebody_else(arena: Arena, play
     assert record["run"] in released.text
 
 
+@pytest.mark.whole
 def test_a_release_leaves_a_node_alone_on_which_another_runs_tasks_are(
     arena: Arena, play: Player, watching: Watch, tmp_path: Path
 ) -> None:

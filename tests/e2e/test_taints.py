@@ -200,6 +200,7 @@ PODS: dict[str, list[Json]] = {
 }
 
 
+@pytest.mark.whole
 def test_every_rule_of_matching_is_the_schedulers(lab: Lab, arena: Arena) -> None:
     names = dict(zip(NODES, arena.nodes(len(NODES)), strict=True))
     for kind, words in NODES.items():

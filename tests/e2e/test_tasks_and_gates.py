@@ -131,6 +131,7 @@ def test_a_node_that_stayed_out_is_released_by_hand(arena: Arena, play: Player, 
     seen.all_held()
 
 
+@pytest.mark.whole
 def test_on_failure_release_gives_the_node_back_whatever_failed(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     with watching() as seen:
@@ -270,6 +271,7 @@ def agents(arena: Arena, play: Player, here: str, note: str) -> list[Json]:
     return [update, play.kubectl_task(f"delete pod {pod['metadata']['name']} -n {arena.namespace}")]
 
 
+@pytest.mark.whole
 def test_a_daemonset_that_does_not_tolerate_our_taint_is_there_again_before_pods_come(
     arena: Arena, play: Player, watching: Watch
 ) -> None:
@@ -303,6 +305,7 @@ def test_a_node_without_its_daemonset_pods_is_given_no_pods(arena: Arena, play: 
     assert not [violation for violation in seen.violations(left=True) if violation.kind != "DaemonSet"]
 
 
+@pytest.mark.whole
 def test_the_tasks_do_not_run_on_a_node_that_is_not_empty_any_more(arena: Arena, play: Player, tmp_path: Path) -> None:
     here, _unused = arena.nodes(2)
     assert play("evacuate", maintain_nodes=[here]).ok

@@ -173,6 +173,7 @@ def lifted(log: Log, node: str) -> float:
     raise AssertionError(f"{node} was never held by our taint")
 
 
+@pytest.mark.whole
 def test_handlers_have_run_before_the_node_takes_pods(
     arena: Arena, play: Player, watching: Watch, tmp_path: Path
 ) -> None:
@@ -193,6 +194,7 @@ def test_handlers_have_run_before_the_node_takes_pods(
     assert float(told.read_text(encoding="utf-8")) < lifted(seen.log, here)
 
 
+@pytest.mark.whole
 def test_a_node_that_somebody_deleted_meanwhile_fails_alone(arena: Arena, play: Player, watching: Watch) -> None:
     gone, two, _unused = arena.nodes(3)
     arena.deployment("slow", 2, on=gone, stop="5s")
