@@ -183,3 +183,26 @@ def test_groups_and_responders_of_a_pod_are_known() -> None:
     found = objects.Pod.of({**BARE, "spec": spec})
     assert (found.group, found.responders) == ("g", ("r", ""))
     assert (objects.Pod.of(BARE).group, objects.Pod.of(BARE).responders) == ("", ())
+
+
+@pytest.mark.parametrize(
+    ("wanted", "there", "owners", "kept"),
+    [
+        (0, 0, owned("Deployment", "web"), False),
+        (1, 0, owned("Deployment", "web"), True),
+        (0, 1, owned("Deployment", "web"), True),
+        (0, 0, [], True),
+    ],
+    ids=["an earlier revision", "one that is rolled out", "one that is rolled away", "one of its own"],
+)
+def test_of_earlier_revisions_no_template_is_kept(wanted: int, there: int, owners: list[Raw], kept: bool) -> None:
+    """A Deployment has ten of them, and no decision asks what their pods were."""
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c"}]}}
+    raw = {
+        "kind": "ReplicaSet",
+        "metadata": {"name": "web-1", "uid": "u", "ownerReferences": owners},
+        "spec": {"replicas": wanted, "template": template},
+        "status": {"replicas": there},
+    }
+    found = objects.Workload.of(raw)
+    assert (found.replicas, found.current, bool(found.template)) == (wanted, there, kept)

@@ -409,10 +409,15 @@ class Workload(Object):
     def of(cls, raw: Raw, api_version: str = "", kind: str = "", share: sharing.Shared = sharing.APART) -> Workload:
         """From an object with ``spec.replicas``; list items carry no kind, so it is given."""
         meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
+        kind = raw.get("kind") or kind
+        pods = spec.get("replicas", 1) or status.get("replicas", 0)
+        if kind == "ReplicaSet" and not pods and meta.get("ownerReferences"):
+            # An earlier revision, of which a Deployment keeps ten: nobody asks what its pods were.
+            spec = {"replicas": 0}
         return cls(
             **metadata(raw, share),
             api_version=raw.get("apiVersion") or api_version,
-            kind=raw.get("kind") or kind,
+            kind=kind,
             replicas=spec.get("replicas", 1),
             ready=status.get("readyReplicas", 0),
             available=status.get("availableReplicas", 0),
