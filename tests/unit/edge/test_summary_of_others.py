@@ -227,7 +227,8 @@ def test_a_plan_shows_what_a_wave_takes_and_which_budgets_hold_it_up() -> None:
 
 @pytest.mark.parametrize(("waves", "shown"), [(1, 1), (12, 12), (13, 3), (500, 3)])
 def test_of_many_waves_the_first_are_shown(waves: int, shown: int) -> None:
-    plan = {"waves": [[f"n{number}", f"m{number}"] for number in range(waves)], "findings": [], "budgets": []}
+    named = [[f"n{number}", f"m{number}"] for number in range(waves)]
+    plan: dict[str, Any] = {"waves": named, "findings": [], "budgets": []}
     plan["waits"] = [{"node": f"{letter}{number}", "reason": letter} for number in range(1, waves) for letter in "nm"]
     lines = SUMMED({"plan": plan}, "plan")["lines"]
     assert sum(line.startswith("Wave ") for line in lines) == shown
