@@ -370,7 +370,7 @@ wave_parts:
     stops: {description: Waiting for pods to end., type: float}
     budgets: {description: Waiting for the turn of a pod by its budget., type: float}
     jobs: {description: Waiting for Koordinator's PodMigrationJobs., type: float}
-  sample: [{steps: 2.0, notice: 0.0, starts: 4.0, stops: 9.0, budgets: 20.0, jobs: 0.0}]
+  sample: [{steps: 3.0, notice: 0.0, starts: 4.0, stops: 9.0, budgets: 20.0, jobs: 0.0}]
 estimate_seconds:
   description: RV(wave_seconds) of all waves together.
   returned: when the cluster could be read

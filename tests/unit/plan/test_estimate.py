@@ -45,7 +45,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.plan.routed import 
 OPERATOR = owned("Database", "main", "example.org/v1")
 
 
-STEPS, TURN, SOON = 2.0, 0.3, 2.0
+STEPS, TURN, SOON = 3.0, 0.3, 2.0
 WHOLE: Raw = {"pod_changes": {"grace": 29}}
 """So short that it is expected to be used."""
 
@@ -138,8 +138,8 @@ def test_jobs_go_as_fast_as_their_controller_lets_them(controller: dict[str, t.A
     found = web(9, here=count, pod_changes={"grace": 25})
     plans = [replace(plan, route="job") for plan in planned(found)]
     choices = Choices(controller=Controller(**{**SMALL, **controller}), backend="koordinator")
-    assert sum(wave_seconds(found, plans, [("n1",)], choices=choices)) == 2 + seconds
-    assert sum(wave_seconds(found, plans, [("n2",)], choices=choices)) == 2
+    assert sum(wave_seconds(found, plans, [("n1",)], choices=choices)) == STEPS + seconds
+    assert sum(wave_seconds(found, plans, [("n2",)], choices=choices)) == STEPS
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_the_estimate_reads_probes_and_grace() -> None:
     top = deployment("web", 1, template=template, minReadySeconds=5)
     top["replica_sets"][0]["spec"]["template"] = template
     found = snapshot(top, pods=[pod("web-0", owner=WEB, grace=600)])
-    assert sum(wave_seconds(found, planned(found), (("n1",),))) == 2 + 10 + 20 + 5 + SOON
+    assert sum(wave_seconds(found, planned(found), (("n1",),))) == STEPS + 10 + 20 + 5 + SOON
 
 
 def ready_after(seconds: float, name: str = "web-0", on: str = "n1", **changes: t.Any) -> Raw:
@@ -213,8 +213,8 @@ def test_a_stateful_set_starts_a_pod_when_the_one_before_is_gone_and_the_next_on
         found = snapshot(kind, pods=pods, budgets=[covered])
         return sum(wave_seconds(found, planned(found), [("n1",)]))
 
-    assert seconds("OrderedReady") == 2 + 4 + 3 * 10
-    assert seconds("Parallel") == 2 + 4 + 10
+    assert seconds("OrderedReady") == STEPS + 4 + 3 * 10
+    assert seconds("Parallel") == STEPS + 4 + 10
 
 
 STEP_LISTS = st.lists(
@@ -252,7 +252,7 @@ def test_parts_add_up(parts: list[wave_times.Parts]) -> None:
 def test_the_parts_of_a_wave() -> None:
     found = web(3, here=3, pod_changes={"grace": 4})
     [wave] = wave_times.wave_times(found, planned(found), [("n1",)], notice=60.0)
-    shown = {"steps": 2.0, "notice": 60.0, "starts": 6.0, "stops": 4.0, "budgets": 20.6, "jobs": 0.0}
+    shown = {"steps": 3.0, "notice": 60.0, "starts": 6.0, "stops": 4.0, "budgets": 20.6, "jobs": 0.0}
     assert wave.parts.to_dict() == shown
     [swapped] = wave_times.wave_times(web(1), planned(web(1)), [("n1",)], settle=2.0)
     assert swapped.parts == wave_times.Parts(starts=12.0, stops=SOON)

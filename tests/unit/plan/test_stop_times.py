@@ -126,12 +126,12 @@ def test_a_rule_that_shortens_the_grace_period_shortens_the_end() -> None:
 @pytest.mark.parametrize(
     ("found", "expected", "range_"),
     [
-        pytest.param(web(1), 2 + 10 + 2, (14, 42), id="a swap"),
-        pytest.param(web(1, pod_changes={"grace": 20}), 2 + 10 + 20, (14, 32), id="a short grace period"),
-        pytest.param(web(1, pod_changes={"grace": 1}), 13, (13, 13), id="no room for a range"),
-        pytest.param(snapshot(), 2, (2, 2), id="nothing leaves"),
+        pytest.param(web(1), 3 + 10 + 2, (15, 43), id="a swap"),
+        pytest.param(web(1, pod_changes={"grace": 20}), 3 + 10 + 20, (15, 33), id="a short grace period"),
+        pytest.param(web(1, pod_changes={"grace": 1}), 14, (14, 14), id="no room for a range"),
+        pytest.param(snapshot(), 3, (3, 3), id="nothing leaves"),
         pytest.param(
-            web(2, here=2, budgets=[budget("b", 1, expected=2)]), 23, (23, 43), id="a queue, and the last one lingers"
+            web(2, here=2, budgets=[budget("b", 1, expected=2)]), 24, (24, 44), id="a queue, and the last one lingers"
         ),
     ],
 )

@@ -84,8 +84,8 @@ def test_the_plan_gets_shorter_by_it() -> None:
     plan = drafted(seen)
     given_order = (("n1", "n2"), ("n3", "n4"))
     assert plan.waves == (("n1", "n3"), ("n2", "n4"))
-    assert wave_seconds(seen, plan.plans, given_order) == [math.ceil(2 + 3 * 10.3 + 29)] * 2
-    assert wave_seconds(seen, plan.plans, plan.waves) == [math.ceil(2 + 1 * 10.3 + 29)] * 2
+    assert wave_seconds(seen, plan.plans, given_order) == [math.ceil(3 + 3 * 10.3 + 29)] * 2
+    assert wave_seconds(seen, plan.plans, plan.waves) == [math.ceil(3 + 1 * 10.3 + 29)] * 2
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,7 @@ def test_nodes_are_emptied_from_their_cordon_until_they_are_drained(
     assert build_report([{"waves": waves}, {"timeline": told}]).totals.moving_seconds == seconds
 
 
-PARTS = {"steps": 2.0, "notice": 600.0, "starts": 4.0, "stops": 2.5, "budgets": 0.0, "jobs": 0.0}
+PARTS = {"steps": 3.0, "notice": 600.0, "starts": 4.0, "stops": 2.5, "budgets": 0.0, "jobs": 0.0}
 
 
 def test_a_check_has_no_beginning_and_no_end() -> None:
@@ -202,13 +202,13 @@ def test_a_check_has_no_beginning_and_no_end() -> None:
         ([{"waves": [["n1"]], "estimate_seconds": 7}], 7, None),
         ([{"waves": [["n1"]], "estimate_seconds": 7, "estimate_range": ["x", 9]}], 7, None),
         ([{"estimate_seconds": 7, "estimate_range": [5, 9]}], None, None),
-        ([{"waves": [["n1"]], "estimate_seconds": 9, "wave_parts": [PARTS]}], 606.5, None),
+        ([{"waves": [["n1"]], "estimate_seconds": 9, "wave_parts": [PARTS]}], 607.5, None),
         (
             [{"waves": [["n1"]], "estimate_seconds": 9, "wave_parts": [PARTS], "estimate_range": [600, 700]}],
-            606.5,
+            607.5,
             (598, 698),
         ),
-        ([{"waves": [["n1"], ["n2"]], "estimate_seconds": 18, "wave_parts": [PARTS, PARTS]}], 1213, None),
+        ([{"waves": [["n1"], ["n2"]], "estimate_seconds": 18, "wave_parts": [PARTS, PARTS]}], 1215, None),
     ],
 )
 def test_the_forecast_is_the_plans(

@@ -99,22 +99,31 @@ def texts(raw: objects.Raw, *keys: str) -> tuple[str, ...]:
     return tuple(text(raw.get(key)) for key in keys)
 
 
+GIVING_BACK = 2.0
+"""Seconds of a wave's ``steps`` that come after its nodes are drained."""
+
+
 def _emptying(raw: t.Mapping[str, t.Any]) -> float | None:
-    """What a plan foresees from the cordon of each wave until it is drained: ``steps`` are before and after that."""
+    """What a plan foresees from the cordon of each wave until it is drained."""
     parts = mappings(raw.get("wave_parts"))
     if not parts:
         return number(raw.get("estimate_seconds"))
-    return sum(number(each) or 0.0 for wave in parts for name, each in wave.items() if name != "steps")
+    return sum(number(each) or 0.0 for wave in parts for each in wave.values()) - _after(parts)
+
+
+def _after(parts: t.Iterable[t.Mapping[str, t.Any]]) -> float:
+    """Of all waves together."""
+    return sum(min(number(wave.get("steps")) or 0.0, GIVING_BACK) for wave in parts)
 
 
 def _range(raw: t.Mapping[str, t.Any]) -> tuple[float, float] | None:
     """The fewest and the most seconds of the same."""
-    steps = sum(number(wave.get("steps")) or 0.0 for wave in mappings(raw.get("wave_parts")))
+    after = _after(mappings(raw.get("wave_parts")))
     found = raw.get("estimate_range")
     known = [number(each) for each in found] if isinstance(found, list) else []
     match known:
         case [float(least), float(most)]:
-            return least - steps, most - steps
+            return least - after, most - after
     return None
 
 

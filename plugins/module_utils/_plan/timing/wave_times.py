@@ -22,8 +22,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, pod_plan, snapshots
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.timing import queues
 
-PER_WAVE = 2.0
-"""Seconds for the cordon, the proof that the nodes are empty, and giving them back; measured on the lab."""
+PER_WAVE = 3.0
+"""Seconds for the cordon, the proof that the nodes are empty, and giving them back; measured on a busy lab."""
 
 BOUNDS: tuple[queues.Bound, ...] = ("expected", "least", "most")
 

@@ -174,16 +174,16 @@ def test_the_estimate_follows_the_limits() -> None:
         return sum(wave_seconds(found, plans, [("n1",)], choices=Choices(controller=controller, **choices)))
 
     each = 5 + 10
-    assert seconds(Controller(object_limiters={})) == 2 + 2 * each
-    assert seconds(Controller()) == 2 + 60 + 21, "with backend auto they are evicted after a minute"
-    assert seconds(Controller(), job_wait=10.0) == 2 + 10 + 21
-    assert seconds(Controller(), backend="koordinator") == 2 + each + 300
+    assert seconds(Controller(object_limiters={})) == 3 + 2 * each
+    assert seconds(Controller()) == 3 + 60 + 21, "with backend auto they are evicted after a minute"
+    assert seconds(Controller(), job_wait=10.0) == 3 + 10 + 21
+    assert seconds(Controller(), backend="koordinator") == 3 + each + 300
     wide = Controller(object_limiters={}, max_migrating_per_workload=2, max_unavailable_per_workload=2)
-    assert seconds(wide) == 2 + each
+    assert seconds(wide) == 3 + each
     narrow = Controller(
         object_limiters={}, max_migrating_per_workload=2, max_unavailable_per_workload=2, max_migrating_per_node=1
     )
-    assert seconds(narrow) == 2 + 2 * each
+    assert seconds(narrow) == 3 + 2 * each
     plans = planned(found, controller=Controller())
     assert limiter_seconds(found, plans, Controller()) == {"uid-Deployment-web": 300.0}
     assert limiter_seconds(found, plans, FREE) == {}
@@ -194,7 +194,7 @@ def test_each_wave_waits_for_what_the_limiter_remembers_of_those_before() -> Non
     pods[1]["metadata"].update(name="web-1", uid="uid-web-1")
     found, choices = snapshot(deployment("web", 3), pods=pods), Choices(controller=Controller(), backend="koordinator")
     plans = routes(found, {"n1", "n2"}, choices)
-    alone = 2 + 5 + 10
+    alone = 3 + 5 + 10
     assert sum(wave_seconds(found, plans, [("n1",), ("n2",)], choices=choices)) == 2 * alone + 300 - alone
 
 
@@ -206,8 +206,8 @@ def test_the_plan_counts_the_evictions_that_the_limiter_remembers() -> None:
     [plan] = planned(found, controller=Controller())
     assert limiter_seconds(found, [plan], Controller(), now) == {"uid-Deployment-web": 180.0}
     choices = Choices(controller=Controller(), backend="koordinator")
-    assert sum(wave_seconds(found, [plan], [("n1",)], choices=choices, now=now)) == 2 + 15 + 180
-    assert sum(wave_seconds(found, [plan], [("n1",)], choices=choices)) == 2 + 15, "nobody knows when that was"
+    assert sum(wave_seconds(found, [plan], [("n1",)], choices=choices, now=now)) == 3 + 15 + 180
+    assert sum(wave_seconds(found, [plan], [("n1",)], choices=choices)) == 3 + 15, "nobody knows when that was"
 
     def routed(when: str) -> str:
         by_auto = Choices(controller=Controller())
