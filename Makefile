@@ -48,7 +48,7 @@ PLAY := ansible-playbook
 SCREEN := ANSIBLE_STDOUT_CALLBACK=kubeops.node_maintenance.maintenance
 LAB_VARS = -e lab_name='$(LAB_NAME)' -e lab_nodes='$(LAB_NODES)' -e lab_kind='$(LAB_KIND)'
 
-.PHONY: help env demo check test test-whole test-kubernetes forecast ablation explore mutants lab lab-down chaos bench lint docs molecule release clean
+.PHONY: help env demo check test test-whole test-kubernetes forecast upstream ablation explore mutants lab lab-down chaos bench lint docs molecule release clean
 help: ## lists the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
 
@@ -108,6 +108,9 @@ test-kubernetes: $(READY) ## never dark, killed anywhere and idempotence on each
 forecast: $(READY) ## where pods fit and what blocks, beside the real scheduler and API server, in FORECASTS generated clusters
 	@LAB_NUMBERS=1 FORECASTS='$(FORECASTS)' python -m pytest -v --numprocesses 2 -rP tests/e2e/test_placement.py tests/e2e/test_budget_forecast.py
 
+upstream: $(READY) ## in each case of upstream's own tests, what the collection decides beside what upstream does
+	@python -m pytest -v -rP tests/upstream
+
 ablation: $(READY) ## what fails on the API server without each right of each role; KUBEOPS_ABLATION=docs/ablation.json finds out anew
 	@WHOLE=1 python -m pytest -v -rP --durations=20 tests/e2e/test_ablation.py
 
@@ -116,7 +119,7 @@ TIMES := .build/times
 noted = s=$$(date +%s); trap 'echo "$$(( $$(date +%s) - s )) $(1)" >> $(TIMES)' EXIT
 tagged = $(call noted,$(1)); { $(2); } 2>&1 | sed -u 's/^/$(1) | /'
 show-times = echo 'Seconds, of which several went on at a time:'; sort -rn $(TIMES) | sed 's/^/  /'
-.PHONY: test-others test-lint test-units test-browser test-labs test-roles test-awx test-explorations
+.PHONY: test-others test-lint test-units test-browser test-labs test-roles test-awx test-upstream test-explorations
 # Where one fails, nobody waits for the explorations.
 or-stop = || { kill -- -$$(cat .build/explorations.pid); exit 1; }
 test-others:
@@ -127,12 +130,14 @@ test-others:
 	@$(call noted,lab built); $(PLAY) kubeops.node_maintenance.lab -e lab_state=built $(or-stop)
 	@$(call say,test,end to end on $(LABS) labs side by side)
 	@MAKEFLAGS='$(filter-out -j% --job%,$(MAKEFLAGS))' $(MAKE) --jobs=2 test-labs test-roles $(or-stop)
-	@$(if $(WHOLE),$(MAKE) test-awx $(or-stop))
+	@$(if $(WHOLE),$(MAKE) test-awx test-upstream $(or-stop))
 # Beside the tests on labs: one role, or all of them.
 test-roles:
 	@$(call tagged,molecule,python -m nox --session molecule $(if $(WHOLE),,-- cordon))
 test-awx:
 	@$(call tagged,awx,python -m nox --session awx)
+test-upstream:
+	@$(call tagged,upstream,$(MAKE) upstream)
 test-lint:
 	@$(call tagged,lint,python -m nox --session lint)
 # pylint takes more than half of the time; `make lint` has it.

@@ -145,13 +145,15 @@ def forbidden(verb: str, kind: Kind, subresource: str, namespace: str, name: str
     return refused(403, "Forbidden", message, **_about(kind, name))
 
 
-def budget_spent(name: str, needs: int, has: int, not_synced: str = "") -> Refused:
-    said = f"The disruption budget {name} needs {needs} healthy pods and has {has} currently"
-    if has > needs:
-        said = f"The disruption budget {name} does not allow evicting pods currently"
-    if not_synced:
-        said = f"The disruption budget {name} does not allow evicting pods currently because it failed sync: "
-        said += not_synced
+def budget_spent(name: str, needs: int, has: int, told: Raw | None = None) -> Refused:
+    """`told` is the budget's condition where that is not True and has a message."""
+    said = f"The disruption budget {name} does not allow evicting pods currently"
+    if told and told["reason"] == "SyncFailed":
+        said += f" because it failed sync: {told['message']}"
+    elif has <= needs:
+        said = f"The disruption budget {name} needs {needs} healthy pods and has {has} currently"
+    elif told:
+        said += f" ({told['reason']}): {told['message']}"
     return refused(429, "TooManyRequests", SPENT, causes=[{"reason": "DisruptionBudget", "message": said}])
 
 

@@ -81,9 +81,9 @@ def _decrement(objects: Objects, pod: Raw, budget: Raw) -> None:
     if len(status.get("disruptedPods") or {}) > 2000:
         raise answers.budget_unconfirmed(name)
     if allowed <= 0:
-        told = [one for one in status.get("conditions") or () if one["reason"] == "SyncFailed"]
-        why = told[0]["message"] if told else ""
-        raise answers.budget_spent(name, status.get("desiredHealthy", 0), status.get("currentHealthy", 0), why)
+        told = [one for one in status.get("conditions") or () if one.get("message") and one.get("status") != "True"]
+        needs, has = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
+        raise answers.budget_spent(name, needs, has, told[0] if told else None)
     disrupted = {**(status.get("disruptedPods") or {}), pod["metadata"]["name"]: objects.wall()}
     after = {**status, "disruptionsAllowed": allowed - 1, "disruptedPods": disrupted}
     objects.replace(kinds.BUDGETS, budget, {**budget, "status": after}, "status")

@@ -36,3 +36,18 @@ def test_a_budget_that_is_behind_holds_ready_pods_alone(ready: bool, healthy: in
         except answers.Refused as refused:
             code = refused.code
         assert code == (201 if goes else 429)
+
+
+@pytest.mark.parametrize(
+    ("reason", "healthy", "said"),
+    [
+        ("SyncFailed", 0, "because it failed sync: why"),
+        ("Frozen", 2, "needs 2 healthy pods and has 2 currently"),
+        ("Frozen", 3, "(Frozen): why"),
+    ],
+)
+def test_a_refusal_says_why_as_the_server_does(reason: str, healthy: int, said: str) -> None:
+    condition = {"type": "DisruptionAllowed", "status": "False", "reason": reason, "message": "why"}
+    refused = answers.budget_spent("web", 2, healthy, condition)
+    assert isinstance(refused.body, dict)
+    assert refused.body["details"]["causes"][0]["message"].endswith(said)
