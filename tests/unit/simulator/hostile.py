@@ -190,10 +190,18 @@ CONTAINER: Raw = {
     "image": text("registry.example/c:1"),
     "command": [text("sleep")],
     "args": [text("--config=/x/config")],
-    "volumeMounts": [{"name": text("a"), "mountPath": text("/x"), "subPath": text("config")}],
+    "volumeMounts": [
+        {
+            "name": text("a"),
+            "mountPath": text("/x"),
+            "subPath": text("config"),
+            "bindMountOptions": Leaf([], (["noexec"],)),
+        }
+    ],
     "resources": RESOURCES,
     "ports": [{"hostPort": number(80), "hostIP": text("10.0.0.1"), "protocol": choice("TCP", "UDP", "SCTP")}],
     "restartPolicy": choice("Always", "Never"),
+    "restartPolicyRules": [{"action": choice("Restart", "RestartAllContainers")}],
     "readinessProbe": PROBE,
     "lifecycle": {"preStop": {"sleep": {"seconds": wide()}}},
 }
@@ -222,6 +230,7 @@ POD_SPEC: Raw = {
     "terminationGracePeriodSeconds": wide(5),
     "activeDeadlineSeconds": wide(5),
     "hostNetwork": flag(),
+    "hostUsers": flag(),
     "tolerations": [
         {
             "key": label("a"),
@@ -287,6 +296,7 @@ WORKLOAD: Raw = {
         "template": TEMPLATE,
         "serviceName": text("t-db"),
         "podManagementPolicy": choice("OrderedReady", "Parallel"),
+        "ordinals": {"start": number(0)},
         "volumeClaimTemplates": [
             {"metadata": {"name": "data"}, "spec": {"accessModes": [choice("ReadWriteOnce", "ReadWriteMany")]}}
         ],
