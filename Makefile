@@ -48,7 +48,7 @@ PLAY := ansible-playbook
 SCREEN := ANSIBLE_STDOUT_CALLBACK=kubeops.node_maintenance.maintenance
 LAB_VARS = -e lab_name='$(LAB_NAME)' -e lab_nodes='$(LAB_NODES)' -e lab_kind='$(LAB_KIND)'
 
-.PHONY: help env demo check test test-whole test-kubernetes forecast upstream ablation explore mutants lab lab-down chaos bench lint docs molecule release clean
+.PHONY: help env demo check test test-whole test-kubernetes forecast upstream zoo ablation explore mutants lab lab-down chaos bench lint docs molecule release clean
 help: ## lists the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
 
@@ -110,6 +110,10 @@ forecast: $(READY) ## where pods fit and what blocks, beside the real scheduler 
 
 upstream: $(READY) ## in each case of upstream's own tests, what the collection decides beside what upstream does
 	@python -m pytest -v -rP tests/upstream
+
+# In `make test-whole`, too, where ZOO is given.
+zoo: $(READY) ## rendered charts that somebody else wrote, maintained in a simulated cluster and in a lab; ZOO=folder
+	@WHOLE=1 ZOO='$(or $(ZOO),$(error make zoo ZOO=folder))' python -m pytest -v -rP tests/explore/test_zoo.py tests/e2e/test_zoo.py
 
 ablation: $(READY) ## what fails on the API server without each right of each role; KUBEOPS_ABLATION=docs/ablation.json finds out anew
 	@WHOLE=1 python -m pytest -v -rP --durations=20 tests/e2e/test_ablation.py

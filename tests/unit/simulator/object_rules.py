@@ -272,7 +272,7 @@ def suffix(number: int) -> str:
 def _defaulted(kind: Kind, raw: Raw) -> Raw:
     spec = raw.get("spec")
     if kind.resource in SCALED:
-        raw["spec"] = {"replicas": 1, **(spec or {})}
+        raw["spec"] = {"replicas": 1, **{key: value for key, value in (spec or {}).items() if value is not None}}
     if kind is kinds.PODS:
         raw["spec"] = {
             "terminationGracePeriodSeconds": 30,
