@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 import yaml
-from support import koordinator, rollouts, sampling
+from support import descheduling, koordinator, rollouts, sampling
 from support.arena import Arena
 from support.jobs import JOBS
 from support.lab import ROOT, Lab
@@ -270,13 +270,17 @@ def test_the_descheduler_of_ack(lab: Lab, play: Player) -> None:
     until(lambda: not koordinator.descheduler_pods(lab), 60, "the chart's descheduler is gone")
     assert lab.run_kubectl("apply", "--server-side", "-f", str(LAYOUTS / "ack.yaml")).returncode == 0
     try:
-        config = yaml.safe_load(lab.api.get(ACK_CONFIG)["data"][koordinator.KEY])
-        config["deschedulingInterval"] = "300s"
         until(lambda: lab.api.get(ACK)["status"].get("readyReplicas") == 1, 60, "it is ready")
-        done = roll(play, config, flavor="ack", restart="scale")
+        before, printed = lab.api.get(ACK_CONFIG)["data"], descheduling.PRINTED
+        kept = roll(play, printed, flavor="ack", restart="scale", force_conflicts=False)
+        assert [one["code"] for one in kept["findings"]] == ["field_conflict"]
+        assert "kubectl applies data.koord-descheduler-config" in kept["msg"]
+        assert lab.api.get(ACK_CONFIG)["data"] == before
+        done = roll(play, printed, flavor="ack", restart="scale")
         assert (done["outcome"], done["proof"]) == ("restarted", "configz")
-        assert yaml.safe_load(lab.api.get(ACK_CONFIG)["data"][koordinator.KEY]) == config
-        assert roll(play, config, flavor="ack", restart="scale")["outcome"] == "unchanged"
+        assert {"left_out", "managed_by"} <= {one["rule"] for one in done["findings"]}
+        assert lab.api.get(ACK_CONFIG)["data"] == descheduling.DOCUMENT["data"], "comments and all"
+        assert roll(play, printed, flavor="ack", restart="scale")["outcome"] == "unchanged"
     finally:
         lab.api.delete(ACK)
         lab.api.delete(ACK_CONFIG)

@@ -15,6 +15,7 @@ import yaml
 from support import descheduling, shapes
 from support.arena import Arena
 from support.descheduling import CYCLE, events, here, moves
+from support.koordinator import KEY
 from support.lab import Lab
 from support.plays import Player
 from support.waiting import until
@@ -23,31 +24,6 @@ from witness.api import JSON_PATCH
 from witness.log import Json
 
 TAINTS = "RemovePodsViolatingNodeTaints"
-
-# The document's first example; its names are ACK's.
-DOCUMENT = """
-apiVersion: descheduler/v1alpha2
-kind: DeschedulerConfiguration
-leaderElection:
-  resourceLock: leases
-  resourceName: koord-descheduler
-  resourceNamespace: kube-system
-deschedulingInterval: 120s
-dryRun: false
-
-profiles:
-- name: koord-descheduler
-  plugins:
-    deschedule:
-      enabled:
-        - name: RemovePodsViolatingNodeTaints
-
-  pluginConfig:
-  - name: RemovePodsViolatingNodeTaints
-    args:
-      excludedTaints:
-      - deschedule=not-allow
-"""
 
 STRESS = {
     "containers": [
@@ -86,7 +62,7 @@ def test_the_three_nodes_of_the_document(lab: Lab, arena: Arena, play: Player) -
     before = {node: uids(arena, "stress-demo", node) for node in (kept, left, other)}
     (leaving,) = [o.name(pod) for pod in arena.pods("stress-demo", on=left)]
 
-    printed = here(yaml.safe_load(DOCUMENT), arena, as_printed=True)
+    printed = here(yaml.safe_load(descheduling.DOCUMENT["data"][KEY]), arena, as_printed=True)
     run = play.module("descheduler_config", config=yaml.safe_dump(printed, sort_keys=False))
     assert run.ok, run.text
     (warned,) = [one for one in run.answer["findings"] if one["rule"] == "left_out"]
@@ -97,7 +73,7 @@ def test_the_three_nodes_of_the_document(lab: Lab, arena: Arena, play: Player) -
     time.sleep(3 * CYCLE)
     assert moves(lab, arena) == {}, "as its document prints it, it moves no pod of the default scheduler"
 
-    config = here(yaml.safe_load(DOCUMENT), arena)
+    config = here(yaml.safe_load(descheduling.DOCUMENT["data"][KEY]), arena)
     run = play.module("descheduler_config", config=yaml.safe_dump(config, sort_keys=False))
     assert run.ok, run.text
     assert not [one for one in run.answer["findings"] if " scheduler (" in one["message"]]

@@ -120,6 +120,10 @@ def test_the_documents_quick_start(lab: Lab, arena: Arena, jobs: Jobs, play: Pla
     assert again.ok, again.text
     assert not again.answer["changed"]
     assert job_of(again)["outcome"] == "already_moved"
+    by_name = move(play, {key: pod[key] for key in ("namespace", "name")}, name=name, ttl="5m")
+    assert (by_name.answer["changed"], job_of(by_name)["outcome"]) == (False, "already_moved"), (
+        "as the example names it"
+    )
     # The descheduler writes its last event after the status that ends the first call.
     events = job_of(again)["events"]
     assert [event["reason"] for event in events if event["reason"] in EVENTS] == EVENTS
@@ -162,7 +166,9 @@ def test_paused_jobs_are_approved_rejected_or_left(arena: Arena, jobs: Jobs, pla
     # Paused jobs that have passed count: two from a node, and the next would wait.
     for name, place in zip(("first", "second", "third", "late"), places, strict=True):
         jobs.deployment(name, on=place)
+    other = jobs.deployment("other", on=places[3])
     arena.settle()
+    extra = jobs.named(other)
     works = {name: jobs.pod(arena.pods(name)[0]["metadata"]["name"]) for name in ("first", "second", "third", "late")}
     run = move(play, *works.values(), paused=True, wait=False, ttl="20s", run="confirm")
     assert run.ok, run.text
@@ -182,6 +188,13 @@ def test_paused_jobs_are_approved_rejected_or_left(arena: Arena, jobs: Jobs, pla
     assert (job["outcome"], job["phase"], job["reason"]) == ("rejected", "Failed", "Rejected")
     assert "not tonight" in jobs.find(names["second"])["status"]["message"]
     assert not play.module("pod_migration_job", state="rejected", name=names["second"]).answer["changed"]
+
+    # As the document does it: its phase alone.
+    waiting = play.module_start("pod_migration_job", pods=[extra], paused=True, ttl="60s")
+    (by_hand,) = until(lambda: jobs.of_pods(other), 30, "the job of the call is there")
+    jobs.until_passed(by_hand["metadata"]["name"])
+    arena.api.patch(f"{JOBS}/{by_hand['metadata']['name']}/status", {"status": {"phase": "Failed"}})
+    assert job_of(waiting.wait())["outcome"] == "rejected"
 
     approved = play.module("pod_migration_job", state="approved", pods=[works["first"]])
     assert approved.ok, approved.text

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+import yaml
 from witness import objects as o
 from witness.log import Json
 
@@ -20,6 +21,41 @@ from support.waiting import until
 
 TRIGGER = "koordinator.sh/evict-trigger"
 DRY_RUNS = "kubeops-node-maintenance-dry-run"
+PRINTED = """\
+# koord-descheduler-config.yaml
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: koord-descheduler-config
+  namespace: kube-system
+data:
+  koord-descheduler-config: |
+    # 以下为Koordinator Descheduler系统配置,请保持不变。
+    apiVersion: descheduler/v1alpha2
+    kind: DeschedulerConfiguration
+    leaderElection:
+      resourceLock: leases
+      resourceName: koord-descheduler
+      resourceNamespace: kube-system
+    deschedulingInterval: 120s # 执行周期间隔,120s执行一次重调度插件。
+    dryRun: false # 全局只读模式开关,开启后Koordinator Descheduler整体不做任何操作。
+    # 以上为系统配置。
+
+    profiles:
+    - name: koord-descheduler
+      plugins:
+        deschedule:
+          enabled:
+            - name: RemovePodsViolatingNodeTaints  # 配置开启节点污点校验插件。
+
+      pluginConfig:
+      - name: RemovePodsViolatingNodeTaints # 节点污点校验插件配置。
+        args:
+          excludedTaints:
+          - deschedule=not-allow # 忽略包含key为"deschedule"且value为"not-allow"的污点的节点。
+"""
+"""The first example of ACK's document, as it prints it."""
+DOCUMENT: Json = yaml.safe_load(PRINTED)
 CYCLE = 2.0
 """Seconds from one round of the plugins to the next."""
 
