@@ -254,6 +254,8 @@ def test_whatever_keeps_a_second_pod_from_serving_consent_gets_by(
     play.rounds(120)
     assert (state(play), play.case.outcome) == ("undone", "interruption_allowed")
     assert recorded(world).stage == "reverted"
+    last = play.ctx.timeline[-1]
+    assert (last.what, "restored" in last.message) == ("note", True), "it is not waited for any more"
     assert (world.replicas, world.least_ready) == (1, 1)
 
 

@@ -251,6 +251,7 @@ class Surging:
         if not undo.waiting and case.outcome is outcomes.WorkloadOutcome.INTERRUPTION_ALLOWED:
             # The drain learns it from the record, which goes when the nodes are given back.
             case.surge, case.state = self._writer.leases.hold(replace(surge, stage="reverted")), "undone"
+            case.tell(self.ctx, phases.What.NOTE, f"{surge_writer.RESTORED}; its pods may be interrupted")
         elif not undo.waiting:
             self._writer.leases.forget(surge)
             case.forgotten = surge.lease_uid
