@@ -36,6 +36,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.desc
 POLL = 0.5
 QUIET = 5.0
 """Seconds without a line after which koord-descheduler's only cycle is taken to be over: it does not say so."""
+AGAIN = 6
+"""How often another process is tried where one logs no evictions; a build may log nothing of its flags at all."""
 MARGIN = 60
 """Seconds after the call's own limit at which the kubelet ends a pod that was forgotten."""
 
@@ -123,6 +125,9 @@ class DryRun:
     """One configuration and its pod, empty if none is needed; times are of the context's monotonic clock."""
 
     config: t.Mapping[str, t.Any]
+    text: str = ""
+    which: str = ""
+    again: int = 0
     pod: str = ""
     container: str = ""
     says_start: bool = False
@@ -144,21 +149,26 @@ class DryRuns:
 
     def start(self, which: str, config: t.Mapping[str, t.Any], text: str) -> DryRun:
         """Start one, unless the configuration itself says that nothing is evicted."""
-        flavor, place = self.options.flavor, self.options.place
-        run = DryRun(config)
+        flavor = self.options.flavor
+        written = text if flavor == "sigs" else self.options.write(previews.sandboxed(config, flavor))
+        run = DryRun(config, written, which)
         self.runs.append(run)
         if previews.evicts_nothing(config, flavor):
             run.over = True
-            return run
-        written = text if flavor == "sigs" else self.options.write(previews.sandboxed(config, flavor))
+        else:
+            self._launch(run)
+        return run
+
+    def _launch(self, run: DryRun) -> None:
+        flavor, place = self.options.flavor, self.options.place
         name, lasts = f"{previews.PREFIX}{self.ctx.clock.token()}", int(self.options.timeout) + MARGIN
         # The pod, which waits for its ConfigMap, comes first and goes last: it is by the pod that both are found.
-        for body in previews.manifests(name, written, self.target.workload, place, flavor, lasts):
+        for body in previews.manifests(name, run.text, self.target.workload, place, flavor, lasts):
             self._create(body)
         run.pod, run.container = name, places.container_of(self.target.workload)["name"]
-        run.says_start = flavor != "sigs" and previews.enables_controller(config, self.options.schema)
-        self.target.tell(phases.What.PREVIEW, f"a dry run of the {which} configuration was started in pod {run.pod}")
-        return run
+        run.says_start = flavor != "sigs" and previews.enables_controller(run.config, self.options.schema)
+        said = f"a dry run of the {run.which} configuration was started in pod {run.pod}"
+        self.target.tell(phases.What.PREVIEW, said)
 
     def _create(self, body: objects.Raw) -> None:
         meta = body["metadata"]
@@ -194,6 +204,11 @@ class DryRuns:
             reading = previews.read(self.ctx.cluster.text(verbs.pod_log(namespace, run.pod, run.container)))
         except errors.ClusterError as error:
             run.waiting = f"its log cannot be read: {error}"
+            return
+        if reading.mute and run.again < AGAIN:
+            _remove(self.ctx, pod["metadata"], remember=False)
+            run.again, run.since, run.waiting = run.again + 1, 0.0, "its process logs no evictions, another is tried"
+            self._launch(run)
             return
         now = clock.now()
         if reading.lines != run.reading.lines or not run.since:
@@ -236,15 +251,19 @@ def _require_account(target: targets.DeschedulerTarget) -> None:
 def sweep(ctx: context.Context, target: targets.DeschedulerTarget | None = None) -> None:
     """Delete what dry runs left, of one descheduler or all; what cannot be deleted is noted, and ends by itself."""
     for raw in _left(ctx, target):
-        meta = raw["metadata"]
-        for kind in (kinds.CONFIGMAPS, kinds.PODS):
-            uid = meta["uid"] if kind is kinds.PODS else ""
-            ref = objects.Ref(kind.kind, meta["name"], meta["namespace"], uid, kind.api_version)
-            change = api_changes.Change("delete", ref, f"Delete {ref}", grace_seconds=0 if uid else None)
-            try:
-                writing.remove(ctx, change, remember=target is None)
-            except errors.ClusterError as error:
-                ctx.note(phases.What.KEPT, f"{ref} was not deleted: {error}")
+        _remove(ctx, raw["metadata"], remember=target is None)
+
+
+def _remove(ctx: context.Context, meta: objects.Raw, *, remember: bool) -> None:
+    """Delete a dry run's ConfigMap and its pod."""
+    for kind in (kinds.CONFIGMAPS, kinds.PODS):
+        uid = meta["uid"] if kind is kinds.PODS else ""
+        ref = objects.Ref(kind.kind, meta["name"], meta["namespace"], uid, kind.api_version)
+        change = api_changes.Change("delete", ref, f"Delete {ref}", grace_seconds=0 if uid else None)
+        try:
+            writing.remove(ctx, change, remember=remember)
+        except errors.ClusterError as error:
+            ctx.note(phases.What.KEPT, f"{ref} was not deleted: {error}")
 
 
 def traces(ctx: context.Context) -> tuple[state.Trace, ...]:
