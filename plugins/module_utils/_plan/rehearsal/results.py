@@ -35,7 +35,8 @@ def rehearsed(report: Raw, not_rehearsed: t.Sequence[str] = ()) -> Made:
     for node in report["nodes"]:
         if node["wave"]:
             waves.setdefault(node["wave"], []).append(node["name"])
-    blockers = sorted({(f["code"], f["object"]) for f in report["findings"] if f["severity"] == "blocker"})
+    told = sorted({(f["severity"], f["code"], name) for f in report["findings"] for name in _objects(f)})
+    blockers = [(code, name) for severity, code, name in told if severity == "blocker"]
     stuck = [one for one in report["refusals"] if one["stuck"]]
     held = [{"object": one["blocker"] or one["rule"], "count": one["count"], "pods": one["stuck"]} for one in stuck]
     failed = bool(report["problems"]) or report["totals"]["nodes_failed"] > 0
@@ -46,7 +47,7 @@ def rehearsed(report: Raw, not_rehearsed: t.Sequence[str] = ()) -> Made:
         "headline": report.get("headline", ""),
         "waves": [sorted(waves[number]) for number in sorted(waves)],
         "nodes": [_node(node) for node in report["nodes"]],
-        "findings": sorted([f["severity"], f["code"], f["object"]] for f in report["findings"]),
+        "findings": [list(one) for one in told],
         "blockers": [{"code": code, "object": about} for code, about in blockers] + held,
         "problems": [f"{one['subject']}: {one['message']}" for one in report["problems"]],
         "thin": [_thin(one) for one in report["services"] if one["lowest"] < one["desired"]],
@@ -56,6 +57,11 @@ def rehearsed(report: Raw, not_rehearsed: t.Sequence[str] = ()) -> Made:
         "pods_moved": report["totals"]["pods_moved"],
         "not_rehearsed": list(not_rehearsed),
     }
+
+
+def _objects(finding: Raw) -> t.Sequence[str]:
+    """Each by itself: which of them comes first differs from cluster to cluster."""
+    return finding.get("objects") or [finding["object"]]
 
 
 def _node(raw: Raw) -> Made:

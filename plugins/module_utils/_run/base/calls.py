@@ -96,9 +96,10 @@ def _name_lacking(
         found = rights.lacking(ctx, steps, nodes, within)
     except errors.ClusterError:
         return
-    known = {finding["object"] for finding in result.data.get("findings") or ()}
+    before = result.data.get("findings") or ()
+    known = {name for finding in before for name in finding.get("objects") or (finding["object"],)}
     more = [finding for finding in found if finding.object not in known]
-    result.data["findings"] = [*(result.data.get("findings") or ()), *(finding.to_dict() for finding in more)]
+    result.data["findings"] = [*before, *(finding.to_dict() for finding in more)]
     result.message = " ".join([result.message, *(finding.sentence for finding in more)]).strip()
 
 

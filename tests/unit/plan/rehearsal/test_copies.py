@@ -209,6 +209,7 @@ def report(**more: t.Any) -> Raw:
 
 STUCK = {"blocker": "PodDisruptionBudget shop/web", "rule": "", "count": 3, "stuck": ["shop/web-0"]}
 BLOCKER = {"severity": "blocker", "code": "two_budgets", "object": "Pod shop/web-0"}
+SEVERAL = {**BLOCKER, "object": "Pod shop/web-1 and 1 more", "objects": ["Pod shop/web-1", "Pod shop/web-0"]}
 
 
 @pytest.mark.parametrize(
@@ -218,6 +219,7 @@ BLOCKER = {"severity": "blocker", "code": "two_budgets", "object": "Pod shop/web
         ({"refusals": [{**STUCK, "stuck": []}]}, "finished", []),
         ({"refusals": [STUCK]}, "blocked", ["PodDisruptionBudget shop/web"]),
         ({"findings": [BLOCKER]}, "blocked", ["Pod shop/web-0"]),
+        ({"findings": [SEVERAL]}, "blocked", ["Pod shop/web-0", "Pod shop/web-1"]),
         ({"problems": [{"subject": "node n1", "message": "gone"}]}, "failed", []),
     ],
 )
