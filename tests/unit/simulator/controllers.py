@@ -14,6 +14,7 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.kinds import Kind
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import selectors
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.apiserver import ApiServer
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.evictions import is_ready
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Action
@@ -31,11 +32,12 @@ OMITTED = {
 
 
 class Index:
-    """Which objects belong to which owner, and which pods are bound to which node."""
+    """Which objects belong to which owner, which pods are bound to which node, and which have no controller."""
 
     def __init__(self) -> None:
         self.owned: dict[str, dict[tuple[str, Key], None]] = {}
         self.bound: dict[str, dict[Key, None]] = {}
+        self.loose: dict[Key, None] = {}
 
     def take(self, event: Event) -> None:
         key = key_of(event.raw)
@@ -45,7 +47,7 @@ class Index:
             self._add(event.resource, key, event.raw)
 
     def begin(self, state: State) -> None:
-        self.owned, self.bound = {}, {}
+        self.owned, self.bound, self.loose = {}, {}, {}
         for resource, objects in state.objects.items():
             for key, raw in objects.items():
                 self._add(resource, key, raw)
@@ -53,12 +55,16 @@ class Index:
     def _add(self, resource: str, key: Key, raw: Raw) -> None:
         for owner in raw["metadata"].get("ownerReferences") or ():
             self.owned.setdefault(owner["uid"], {})[resource, key] = None
+        if resource == PODS and controller_of(raw) is None:
+            self.loose[key] = None
         if resource == PODS and raw["spec"].get("nodeName"):
             self.bound.setdefault(raw["spec"]["nodeName"], {})[key] = None
 
     def _drop(self, resource: str, key: Key, raw: Raw) -> None:
         for owner in raw["metadata"].get("ownerReferences") or ():
             self.owned.get(owner["uid"], {}).pop((resource, key), None)
+        if resource == PODS:
+            self.loose.pop(key, None)
         if resource == PODS and raw["spec"].get("nodeName"):
             self.bound.get(raw["spec"]["nodeName"], {}).pop(key, None)
 
@@ -140,6 +146,36 @@ class Controller(abc.ABC):
         pods = self.store.of(PODS)
         return [pods[key] for resource, key in found if resource == PODS]
 
+    def claimed(self, kind: Kind, owner: Raw) -> list[Raw]:
+        """The pods it controls, after it has let go those that its selector does not match, and taken those it does.
+
+        ``PodControllerRefManager.ClaimPods``: it takes only what has no controller and does not end.
+        """
+        chosen, mine = owner["spec"].get("selector"), owner["metadata"]["uid"]
+        pods = self.store.of(PODS)
+        loose = [pods[key] for key in self.index.loose if key[0] == owner["metadata"]["namespace"]]
+        for pod in (pod for pod in [*self.pods_of(owner), *loose] if is_active(pod)):
+            meta, held = pod["metadata"], controller_of(pod)
+            matches = selectors.matches(chosen, meta.get("labels") or {})
+            if held is not None and held["uid"] == mine and not matches:
+                left = [one for one in meta["ownerReferences"] if one["uid"] != mine]
+                self._own(pod, left)
+            elif held is None and matches:
+                self._own(pod, [*(meta.get("ownerReferences") or ()), owner_reference(kind, owner)])
+        return [pod for pod in self.pods_of(owner) if (controller_of(pod) or {}).get("uid") == mine]
+
+    def _own(self, pod: Raw, owners: list[Raw]) -> None:
+        meta = pod["metadata"]
+        self.objects.patch(kinds.PODS, meta["name"], {"metadata": {"ownerReferences": owners}}, meta["namespace"])
+
+    def selecting(self, kind: Kind, pod: Raw) -> t.Iterable[Key]:
+        """The keys of those that would take a pod without a controller."""
+        if controller_of(pod) is None:
+            for key, raw in self.store.of(kind.resource).items():
+                labels = pod["metadata"].get("labels") or {}
+                if key[0] == pod["metadata"]["namespace"] and selectors.matches(raw["spec"].get("selector"), labels):
+                    yield key
+
     def pods_in(self, namespace: str) -> list[Raw]:
         return [raw for (where, _name), raw in self.store.of(PODS).items() if where == namespace]
 
@@ -168,6 +204,11 @@ class Controller(abc.ABC):
             return -1.0
         condition = next(c for c in pod["status"]["conditions"] if c["type"] == "Ready")
         return max(self.objects.time() - seconds_of(condition["lastTransitionTime"]), 0.0)
+
+
+def controller_of(raw: Raw) -> Raw | None:
+    """The reference to its controller."""
+    return next((one for one in raw["metadata"].get("ownerReferences") or () if one.get("controller")), None)
 
 
 def key_of(raw: Raw) -> Key:

@@ -108,7 +108,8 @@ class DaemonSets(Controller):
 
     def keys(self, event: Event) -> t.Iterable[Key]:
         if event.resource == PODS:
-            return self.controller_key(event.raw, "DaemonSet")
+            wanted = self.selecting(kinds.DAEMON_SETS, event.raw) if event.what != "DELETED" else ()
+            return dict.fromkeys((*self.controller_key(event.raw, "DaemonSet"), *wanted))
         if event.resource == kinds.DAEMON_SETS.resource:
             return (key_of(event.raw),)
         if event.before is not None and _place(event.before) == _place(event.raw):
@@ -121,7 +122,7 @@ class DaemonSets(Controller):
             return
         nodes = self.store.of(kinds.NODES.resource)
         here: dict[str, list[Raw]] = {}
-        for pod in self.pods_of(top):
+        for pod in self.claimed(kinds.DAEMON_SETS, top):
             here.setdefault(_target(pod), []).append(pod)
         template = top["spec"]["template"]
         probe = {"metadata": template.get("metadata") or {}, "spec": _tolerant(template.get("spec") or {})}
@@ -169,7 +170,9 @@ def _place(node: Raw) -> tuple[t.Any, ...]:
 
 
 def _target(pod: Raw) -> str:
-    """The node a DaemonSet's pod was made for."""
+    """The node a DaemonSet's pod was made for; one that it adopted was placed before."""
+    if pod["spec"].get("nodeName"):
+        return str(pod["spec"]["nodeName"])
     affinity = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     return str(affinity["nodeSelectorTerms"][0]["matchFields"][0]["values"][0])
 

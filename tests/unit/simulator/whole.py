@@ -277,6 +277,7 @@ class _Playbook:
             swap_blocked=given.choices.swap_blocked,
             allow_interruption=given.choices.allow_interruption,
             node_autoscaler=given.choices.node_autoscaler,
+            method=given.choices.method,
             rules=given.choices.rules,
             settle=given.settle,
             timeout=given.timeout,

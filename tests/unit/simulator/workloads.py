@@ -160,15 +160,17 @@ class ReplicaSets(Controller):
     watches = (kinds.REPLICA_SETS.resource, PODS)
 
     def keys(self, event: Event) -> t.Iterable[Key]:
-        if event.resource == PODS:
-            return self.controller_key(event.raw, "ReplicaSet")
-        return (key_of(event.raw),)
+        if event.resource != PODS:
+            return (key_of(event.raw),)
+        before = self.controller_key(event.before, "ReplicaSet") if event.before else ()
+        wanted = self.selecting(kinds.REPLICA_SETS, event.raw) if event.what != "DELETED" else ()
+        return dict.fromkeys((*before, *self.controller_key(event.raw, "ReplicaSet"), *wanted))
 
     def sync(self, key: Key) -> None:
         rs = self.store.get(kinds.REPLICA_SETS.resource, *key)
         if rs is None or "deletionTimestamp" in rs["metadata"]:
             return
-        pods = [pod for pod in self.pods_of(rs) if is_active(pod)]
+        pods = [pod for pod in self.claimed(kinds.REPLICA_SETS, rs) if is_active(pod)]
         wanted, failure = rs["spec"]["replicas"], None
         if len(pods) < wanted:
             owner = owner_reference(kinds.REPLICA_SETS, rs)

@@ -4,7 +4,8 @@
 """Every name that this collection writes into a cluster.
 
 The protocol defines them: the record and the taint are on the node, everything else is in one namespace; users'
-workloads are never annotated. Pods are, with ``PLANNED``, if a hook asks for it; ``READY_TO_MOVE`` is theirs to set.
+workloads are never annotated. Pods are, with ``PLANNED``, if a hook asks for it, and with ``RELEASED`` while they are
+replaced; ``READY_TO_MOVE`` is theirs to set.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ HEARTBEAT = f"{PREFIX}/heartbeat"
 FENCE = f"{PREFIX}/fence"
 PLANNED = f"{PREFIX}/maintenance-planned"
 READY_TO_MOVE = f"{PREFIX}/ready-to-move"
+METHOD = f"{PREFIX}/method"
+RELEASED = f"{PREFIX}/released"
+"""The label of a pod that its ReplicaSet replaces before it leaves, and the annotation that says how to undo that."""
 
 FENCE_POLICY = f"node-fence.{PREFIX}"
 FENCE_MAP = "node-fence"
@@ -34,6 +38,7 @@ MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 MANAGED_BY = "kubeops.node_maintenance"
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+HASH = "pod-template-hash"
 LOWEST_COST = "-2147483648"
 UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
 LIFECYCLE = ("MaintenancePlanned", "DrainInProgress", "Drained", "MaintenanceInProgress")

@@ -182,6 +182,7 @@ class PodOutcome(Outcome):
     EVICTED = "evicted", "our eviction ended it", False, True
     DELETED = "deleted", "our deletion ended it, without checking its budgets", False, True
     SWAPPED = "swapped", "a new pod serves in its place", False, True
+    REPLACED = "replaced", "another pod served before our eviction ended it", False, True
     MIGRATED = "migrated", "a PodMigrationJob moved it", False, True
     LET_GO = "let_go", "the API server removed it from a fenced node", False, True
     GONE = "gone", "it ended without our eviction", False, True

@@ -35,6 +35,9 @@ UNPARSED = (
     "pod_groups",
     "virtual_machines",
     "kubevirts",
+    "selecting_services",
+    "network_policies",
+    "replication_controllers",
 )
 
 

@@ -15,7 +15,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     reasons,
 )
 
-Route = t.Literal["skip", "swap", "evict", "job", "wait", "refuse"]
+Route = t.Literal["skip", "swap", "replace", "evict", "job", "wait", "refuse"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Choices:
     Koordinator's live MigrationController, ``None`` if PodMigrationJobs are not possible or not wanted; ``fallback`` is
     for the pods that ``backend`` ``koordinator`` cannot move by one, ``job_wait`` the seconds for which a pod that
     could be evicted waits for its job. ``operator_budget_wait`` are those for which one waits for its operator.
-    ``node_autoscaler``: nodes are added for pods that fit nowhere.
+    ``node_autoscaler``: nodes are added for pods that fit nowhere. ``method`` is one of ``pod_rules.METHODS``.
     """
 
     backend: str = "auto"
@@ -40,6 +40,7 @@ class Choices:
     disable_eviction: bool = False
     allow_interruption: bool = False
     swap_blocked: bool = False
+    method: str = "surge"
     node_autoscaler: bool = False
     pod_selector: str = ""
     namespaces: tuple[str, ...] = ()

@@ -22,13 +22,16 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     pod_selectors,
 )
 
-ACTIONS = ("skip", "wait", "last", "order", "after", "before", "grace_period", "deadline", "bands")
+ACTIONS = ("skip", "wait", "last", "order", "after", "before", "grace_period", "deadline", "bands", "method")
 """What a rule can ask for."""
 KEYS = ("name", *pod_selectors.KEYS, *ACTIONS)
 ANNOTATIONS: t.Mapping[str, str] = {
-    f"{names.PREFIX}/{key.replace('_', '-')}": key for key in ("skip", "wait", "order", "grace_period", "deadline")
+    f"{names.PREFIX}/{key.replace('_', '-')}": key
+    for key in ("skip", "wait", "order", "grace_period", "deadline", "method")
 }
 """Annotations of a workload, or of a pod without one, and the key of a rule that each stands for."""
+METHODS = ("surge", "replace", "evict")
+"""How a pod may leave whose workload starts another one: after one more, after its own replacement, or before it."""
 ALONE = ("skip", "bands")
 """Actions that stand for the whole way of a pod: only ``bands`` goes with a deadline."""
 
@@ -42,7 +45,8 @@ class Manner:
     ``rule`` is how messages call what asks for it, ``name`` how other rules do, and ``after`` are the names of rules
     with pods that leave the node before. ``order``: pods with a lower one leave the node before, and ``last`` is
     after all of them. ``grace_period`` replaces the pod's own seconds, ``most_grace`` limits them. ``deadline``, in
-    seconds, counts from when it is the pod's turn. ``fault`` says why the wish cannot be read.
+    seconds, counts from when it is the pod's turn. ``method`` is one of ``METHODS``, or empty. ``fault`` says why the
+    wish cannot be read.
     """
 
     rule: str = ""
@@ -55,6 +59,7 @@ class Manner:
     grace_period: int | None = None
     most_grace: int | None = None
     deadline: float | None = None
+    method: str = ""
     fault: str = ""
 
     @property
@@ -163,6 +168,7 @@ def _manner(where: str, raw: Raw) -> tuple[Manner, tuple[tuple[int, int], ...], 
         after=frozenset(take("after", _texts, "a list of names of rules") or ()),
         grace_period=take("grace_period", _natural, "an integer number of seconds, 0 or more"),
         deadline=take("deadline", _positive, f"more than 0: {durations.EXPECTED}"),
+        method=take("method", _method, f"one of {', '.join(METHODS)}") or "",
     )
     take("before", _texts, "a list of names of rules")
     bands = (
@@ -231,6 +237,10 @@ def _truth(value: t.Any) -> bool:
 
 def _finished(value: t.Any) -> bool:
     return {"finished": True}[str(value)]
+
+
+def _method(value: t.Any) -> str:
+    return {method: method for method in METHODS}[str(value)]
 
 
 def _number(value: t.Any) -> int:

@@ -45,6 +45,9 @@ SPACED = frozenset(
         "pod_groups",
         "eviction_requests",
         "virtual_machines",
+        "selecting_services",
+        "network_policies",
+        "replication_controllers",
     }
 )
 """The kinds that are read namespace by namespace."""

@@ -34,7 +34,8 @@ class Snapshot:
     ResourceClaims, ResourceSlices, DeviceClasses and DeviceTaintRules; ``csi_nodes``, ``storage_classes`` and
     ``namespaces`` are for the placement forecast. ``virtual_machines`` are KubeVirt's VirtualMachineInstances,
     ``kubevirts`` its own settings. ``webhooks`` are those without which no pod is created. ``warnings`` are what
-    the newest Events say of objects that a drain waits for, by UID.
+    the newest Events say of objects that a drain waits for, by UID. ``selecting_services`` are Services, which are read
+    with NetworkPolicies and ReplicationControllers where a label is taken off a pod.
     """
 
     nodes: t.Mapping[str, objects.Node] = field(default_factory=dict)
@@ -61,6 +62,9 @@ class Snapshot:
     namespaces: t.Sequence[objects.Raw] = ()
     virtual_machines: t.Sequence[objects.Raw] = ()
     kubevirts: t.Sequence[objects.Raw] = ()
+    selecting_services: t.Sequence[objects.Raw] = ()
+    network_policies: t.Sequence[objects.Raw] = ()
+    replication_controllers: t.Sequence[objects.Raw] = ()
     webhooks: t.Sequence[admission.Webhook] = ()
     warnings: t.Sequence[tuple[str, str]] = ()
 

@@ -50,7 +50,7 @@ def findings(
             # That it is down until the node is back is said of its volume or device already.
             continue
         subject = str(plan.workload or plan.pod.ref)
-        stuck = bool(waves) and plan.route == "swap" and plan.interruption != "allowed"
+        stuck = bool(waves) and _needs_another(plan)
         code = "preempts" if one.victims else "no_room" if stuck else "fits_nowhere"
         groups.setdefault((code, "blocker" if stuck else "warning", subject, described(one)), []).append(plan)
     short = {plan.pod.uid for gap in gaps for plan in gap.plans}
@@ -60,6 +60,13 @@ def findings(
         *_of_schedulers(plans, found),
         *(_stalled(one) for _wave, some in pod_plan.by_wave(plans, waves) for one in pending.stalled(snapshot, some)),
     ]
+
+
+def _needs_another(plan: pod_plan.PodPlan) -> bool:
+    """Whether it stays where no other pod of its workload comes to serve."""
+    if plan.route == "replace":
+        return plan.interruption == "possible"
+    return plan.route == "swap" and plan.interruption != "allowed"
 
 
 def _of_schedulers(

@@ -32,9 +32,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pla
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import devices, held
 
 DEFAULT_SCHEDULER = "default-scheduler"
-MOVED = frozenset({"evict", "swap", "job"})
+MOVED = frozenset({"evict", "swap", "replace", "job"})
 """Routes of pods that get a successor on another node."""
-BEFORE = frozenset({"swap", "job"})
+BEFORE = frozenset({"swap", "replace", "job"})
 """Routes on which the successor comes before the pod leaves."""
 MANY, SCORED = 100, 10
 """Beyond ``MANY`` nodes the best is chosen among the ``SCORED`` emptiest that take the pod: in large clusters the

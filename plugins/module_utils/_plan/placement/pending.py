@@ -23,7 +23,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     snapshots,
     unready,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import readiness
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import readiness, replacing
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,9 @@ def gaps(snapshot: snapshots.Snapshot, unplaced: t.Iterable[pod_plan.PodPlan]) -
     """What is missing while these pods of one wave have no place; only of those that others have to serve for."""
     groups: dict[objects.Ref, tuple[readiness.Need, list[pod_plan.PodPlan]]] = {}
     for plan in unplaced:
-        counted = plan.route in ("evict", "job") and plan.code in readiness.OF_SEVERAL and plan.pod.ready
+        evicted = plan.route in ("evict", "job") and plan.code in readiness.OF_SEVERAL
+        # It is evicted where no replacement comes to serve.
+        counted = plan.pod.ready and (evicted or plan.code == replacing.FIRST)
         if counted and (need := readiness.need(snapshot, plan.pod)):
             groups.setdefault(need.object, (need, []))[1].append(plan)
     return [Gap(need, tuple(found), _dark(snapshot, found)) for need, found in groups.values()]

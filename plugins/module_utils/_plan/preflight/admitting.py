@@ -28,7 +28,7 @@ def findings(snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan], 
     if not snapshot.webhooks:
         return []
     labels = {raw["metadata"]["name"]: raw["metadata"].get("labels") or {} for raw in snapshot.namespaces}
-    moving = [plan for plan in plans if plan.route in ("evict", "swap", "job") and not plan.pod.finished]
+    moving = [plan for plan in plans if plan.route in ("evict", "swap", "replace", "job") and not plan.pod.finished]
     by_wave = list(pod_plan.by_wave(moving, waves))
     found = []
     for hook in snapshot.webhooks:
@@ -53,7 +53,7 @@ def _asks(hook: admission.Webhook, pod: objects.Pod, labels: t.Mapping[str, t.Ma
 
 def _serves_on(snapshot: snapshots.Snapshot, plan: pod_plan.PodPlan) -> bool:
     """Whether other pods, or a new one first, serve while this one leaves."""
-    if plan.route == "swap":
+    if plan.route in ("swap", "replace"):
         return True
     need = readiness.need(snapshot, plan.pod) if plan.code in readiness.OF_SEVERAL else None
     return need is not None and need.least > 0

@@ -14,7 +14,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     snapshots,
 )
 
-MOVED = ("evict", "swap", "job")
+MOVED = ("evict", "swap", "replace", "job")
 
 
 def together(snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan]) -> list[tuple[str, ...]]:

@@ -79,7 +79,7 @@ def needs(
 
     ``locks`` is the namespace of the nodes' leases; ``conditions``: the nodes' conditions are set, too.
     """
-    moved = [plan for plan in plans if plan.route in ("evict", "swap", "job")]
+    moved = [plan for plan in plans if plan.route in ("evict", "swap", "replace", "job")]
     swapped = [plan for plan in moved if plan.route == "swap"]
     guarded = [plan for plan in moved if plan.guarded]
     found = [
@@ -120,6 +120,10 @@ def needs(
         found += _all("watch", "apps", "statefulsets")
     if guarded:
         found += _all("get create patch delete", "policy", "poddisruptionbudgets", _namespaces(guarded))
+    if replaced := [plan for plan in moved if plan.route == "replace"]:
+        found += _all("get patch", "", "pods", _namespaces(replaced))
+        found += _all("create", "", "pods/eviction", _namespaces(replaced))
+        found += _all("watch", "apps", "deployments replicasets")
     if swapped:
         # A leaving pod that turns NotReady is evicted after all.
         found += _all("create", "", "pods/eviction", _namespaces(swapped))

@@ -26,7 +26,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swa
 
 @dataclass(frozen=True)
 class RoutingContext:
-    """What all pods share; ``known`` as in ``migrate.routes``."""
+    """What all pods share; ``known`` and ``unreplaced`` as in ``migrate.routes``."""
 
     snapshot: snapshots.Snapshot
     choices: pod_plan.Choices
@@ -36,6 +36,7 @@ class RoutingContext:
     surges: t.Mapping[str, surge_records.Surge]
     unreadable: t.Mapping[str, surge_records.BadSurgeError] = field(default_factory=dict)
     known: frozenset[str] | None = None
+    unreplaced: t.Mapping[str, str] = field(default_factory=dict)
 
     @functools.cached_property
     def unguarded(self) -> snapshots.Snapshot:
@@ -137,6 +138,11 @@ class Case:
         """How a rule, or an annotation of the workload, wants the pod to be moved."""
         annotations = self.workload.annotations if self.workload else self.pod.annotations
         return pod_rules.manner_of(self.choices.rules, self.pod, self.owner, annotations)
+
+    @property
+    def method(self) -> str:
+        """One of ``pod_rules.METHODS``: as its owner wants, or the caller."""
+        return self.manner.method or self.choices.method
 
     @functools.cached_property
     def operator(self) -> operators.Operator | None:

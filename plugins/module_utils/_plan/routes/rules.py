@@ -26,6 +26,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rou
     cases,
     devices,
     machines,
+    replacing,
     volumes,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import protect
@@ -358,6 +359,12 @@ def _single(case: cases.Case) -> pod_plan.PodPlan | None:
     if case.workload is None or case.replicas > 1:
         return None
     refusal = _no_swap(case, case.workload)
+    if refusal is None and case.method == "evict":
+        why = f"{case.workload.ref} has one replica, and its method is evict: no second pod is started before."
+        if case.consent:
+            return _evictable(case, "interruption_allowed", f"{why} Its interruption was allowed.")
+        remedy = f"Choose another method, or {protect.ACCEPT}."
+        return case.to("refuse", "method_evict", why, remedy)
     if refusal is None:
         why = f"{case.workload.ref} has one replica: a new pod serves before this one is deleted."
         return _swap(case, "single_replica", why)
@@ -416,6 +423,7 @@ RULES: tuple[t.Callable[[cases.Case], pod_plan.PodPlan | None], ...] = (
     _terminating,
     _finished,
     _unreadable,
+    replacing.let_go,
     _daemon_set_gone,
     _waits_by_rule,
     _job,

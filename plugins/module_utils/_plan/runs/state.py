@@ -174,6 +174,10 @@ def traces(
             found.append(Trace("", "", "", str(budget.ref), "a guard budget of ours", served))
     for lease in snapshot.leases:
         found += _of_lease(lease)
+    for pod in snapshot.pods:
+        if names.RELEASED in pod.labels:
+            what, run_id = "let go by its ReplicaSet, to be replaced", pod.labels[names.RELEASED]
+            found.append(Trace(run_id, "", "", str(pod.ref), what, (pod.node,)))
     for run in runs:
         done = f"{len(run.finished)} of {sum(map(len, run.plan))} nodes finished"
         state = f"ended {run.ended} with failures" if run.ended else "not ended"

@@ -25,7 +25,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 )
 
 OWN_LABEL: t.Mapping[tuple[str, str], str] = {
-    ("apps/v1", "Deployment"): "pod-template-hash",
+    ("apps/v1", "Deployment"): names.HASH,
     ("apps/v1", "StatefulSet"): "statefulset.kubernetes.io/pod-name",
     ("argoproj.io/v1alpha1", "Rollout"): "rollouts-pod-template-hash",
 }

@@ -52,7 +52,7 @@ AGREE = (
 
 def refusal(snapshot: snapshots.Snapshot, workload: objects.Workload) -> reasons.Reason | None:
     """Why the workload's specification does not allow one more pod for a while, and what its owner can do."""
-    checks = (_kind, _scaled_to_zero, _recreate, _volumes, _autoscaler, _rollout)
+    checks = (_kind, _scaled_to_zero, _recreate, volumes, _autoscaler, _rollout)
     return next((found for check in checks if (found := check(snapshot, workload))), None)
 
 
@@ -90,7 +90,8 @@ def _recreate(snapshot: snapshots.Snapshot, workload: objects.Workload) -> reaso
     return reasons.Reason("recreate", why, AGREE)
 
 
-def _volumes(snapshot: snapshots.Snapshot, workload: objects.Workload) -> reasons.Reason | None:
+def volumes(snapshot: snapshots.Snapshot, workload: objects.Workload) -> reasons.Reason | None:
+    """Why no second pod could mount the workload's volumes."""
     # Those of the template and of the pods: a Rollout may keep its template elsewhere.
     of_pods = (volume for pod in snapshot.pods_of(workload) for volume in pod.volumes)
     for volume in (*(workload.pod_spec.get("volumes") or ()), *of_pods):
@@ -170,5 +171,5 @@ def _differs(workload: objects.Workload, replica_set: objects.Workload) -> bool:
 
 def _without_hash(template: objects.Raw) -> tuple[objects.Raw, objects.Raw, t.Any]:
     meta = template.get("metadata") or {}
-    labels = {k: v for k, v in (meta.get("labels") or {}).items() if k != "pod-template-hash"}
+    labels = {k: v for k, v in (meta.get("labels") or {}).items() if k != names.HASH}
     return labels, meta.get("annotations") or {}, template.get("spec")

@@ -224,6 +224,17 @@ def blocked(
         return reasons.Reason("workload_gone", f"{surge.workload} is gone.", "Nothing to do.")
     if workload.replicas < surge.target:
         return _reverted(workload, surge)
+    newcomers = [p for p in active(snapshot, surge) if p.uid not in surge.leaving and p.created >= surge.created]
+    return hindrance(snapshot, workload, newcomers, leaving_nodes)
+
+
+def hindrance(
+    snapshot: snapshots.Snapshot,
+    workload: objects.Workload,
+    newcomers: t.Iterable[objects.Pod],
+    leaving_nodes: t.Collection[str],
+) -> reasons.Reason | None:
+    """Why more pods of the workload cannot come to serve, of which these ``newcomers`` are there already."""
     if rejected := unready.rejected(snapshot, workload):
         denied = "admission webhook" in rejected or "ValidatingAdmissionPolicy" in rejected
         need = (
@@ -231,7 +242,6 @@ def blocked(
         )
         remedy = f"{need}, or {protect.ACCEPT}."
         return reasons.Reason("surge_refused", f"{rejected[0].upper()}{rejected[1:]}.", remedy)
-    newcomers = [p for p in active(snapshot, surge) if p.uid not in surge.leaving and p.created >= surge.created]
     for pod in newcomers:
         if pod.nominated and pod.unschedulable and not pod.node:
             why = f"{pod.ref} would preempt other pods on {pod.nominated}."

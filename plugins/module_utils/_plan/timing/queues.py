@@ -124,7 +124,7 @@ class Times:
         """Once it is the pod's turn: until it is gone and its successor Ready; ``None`` if nothing has to move."""
         if plan.pod.finished:
             return None
-        if plan.route == "swap":
+        if plan.route in ("swap", "replace"):
             return self.start(plan).available + settle + self.stop(plan)
         if plan.route == "job":
             return self.job(plan)

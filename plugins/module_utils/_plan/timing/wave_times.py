@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import estimate
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, pod_plan, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.replace import released
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.timing import queues
 
 PER_WAVE = 3.0
@@ -58,8 +59,10 @@ class Parts:
 
 
 NOTHING = Parts(steps=0.0)
-Band: t.TypeAlias = tuple[list[pod_plan.PodPlan], list[queues.Queue]]
-"""Pods of a wave that leave at the same time: those that are swapped, and the queues of the others."""
+Rounds: t.TypeAlias = tuple[int, list[pod_plan.PodPlan]]
+"""How many times others of a workload are waited for, of which these pods are replaced first."""
+Band: t.TypeAlias = tuple[list[pod_plan.PodPlan], list[queues.Queue], list[Rounds]]
+"""Pods of a wave that leave at the same time: those that are swapped, the queues of the others, and the replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,18 +192,34 @@ def _bands(snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan]) ->
     """The pods whose turn is later (a rule's order) leave when the others are gone."""
     bands: dict[tuple[bool, int], list[pod_plan.PodPlan]] = {}
     for plan in plans:
-        if plan.route in ("evict", "swap"):
+        if plan.route in ("evict", "swap", "replace"):
             bands.setdefault((plan.manner.last, plan.manner.order), []).append(plan)
-    return [([plan for plan in band if plan.route == "swap"], queues.queues(snapshot, band)) for band in bands.values()]
+    return [
+        ([plan for plan in band if plan.route == "swap"], queues.queues(snapshot, band), _replaced(snapshot, band))
+        for band in bands.values()
+    ]
 
 
 def _evictions(times: queues.Times, bands: t.Iterable[Band]) -> Parts:
     whole = NOTHING
-    for swapped, queued in bands:
+    for swapped, queued, replaced in bands:
         parts = [Parts(steps=0.0, stops=max(map(times.stop, swapped), default=0.0))]
         parts += [_parts(times, queue) for queue in queued]
+        for rounds, plans in replaced:
+            starts = rounds * max(times.start(plan).available for plan in plans)
+            parts.append(Parts(steps=0.0, stops=max(map(times.stop, plans)), starts=starts))
         whole = whole.plus(max(parts, key=lambda one: one.seconds))
     return whole
+
+
+def _replaced(snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan]) -> list[Rounds]:
+    """The pods that are replaced first, of each workload so many at a time."""
+    found: dict[str, list[pod_plan.PodPlan]] = {}
+    for plan in plans:
+        if plan.route == "replace" and plan.workload:
+            found.setdefault(plan.workload.uid, []).append(plan)
+    workloads = ((snapshot.workload(uid), some) for uid, some in found.items())
+    return [(-(-len(some) // released.most_at_once(one)) if one else 1, some) for one, some in workloads]
 
 
 def _parts(times: queues.Times, queue: queues.Queue) -> Parts:

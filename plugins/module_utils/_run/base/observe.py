@@ -48,6 +48,9 @@ KINDS: t.Mapping[str, kinds.Kind] = {
     "storage_classes": kinds.STORAGE_CLASSES,
     "virtual_machines": kinds.VIRTUAL_MACHINES,
     "kubevirts": kinds.KUBEVIRTS,
+    "selecting_services": kinds.SERVICES,
+    "network_policies": kinds.NETWORK_POLICIES,
+    "replication_controllers": kinds.REPLICATION_CONTROLLERS,
 }
 
 OPTIONAL = frozenset({"pod_groups", *virtual_machines.KINDS})
@@ -135,7 +138,11 @@ def gather(cluster: client.Cluster, wanted: t.Collection[str]) -> snapshots.Snap
 
 def owners_of(pods: t.Iterable[t.Any]) -> list[str]:
     """The kinds to list so that the pods' controllers are known."""
+    pods = tuple(pods)
     present = {pod.owner.kind for pod in pods if pod.owner}
+    if any(names.RELEASED in pod.labels for pod in pods):
+        # Its ReplicaSet has let it go.
+        present.add("ReplicaSet")
     return [name for kind, lists_ in OWNER_KINDS.items() if kind in present for name in lists_]
 
 

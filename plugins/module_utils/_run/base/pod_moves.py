@@ -16,6 +16,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     reasons,
     snapshots,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.replace import released
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import readiness
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
 
@@ -99,6 +100,10 @@ def too_few(
     pod = snapshot.pod(move.pod.uid)
     if pod is None or move.plan.code in readiness.CONSENTED:
         return None
+    if move.plan.code == released.CODE:
+        mark = released.mark_of(pod)
+        why = released.lacks(snapshot, pod, mark, leaving) if mark else f"{pod.ref} was given back meanwhile"
+        return readiness.Short(move.plan.workload or pod.ref, f"{why}.") if why else None
     return readiness.short(snapshot, pod, leaving, prior)
 
 

@@ -51,6 +51,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drai
     operator_waits,
     pod_hooks,
     replaced,
+    replacing,
     routing,
     turns,
 )
@@ -156,6 +157,7 @@ class _Drain:
         self.evictor = evict.Evictor(
             ctx, self._fence, wake, options.parallel, grace, delete, waits, fences, self.locks.regain, prior
         )
+        self.replacing = replacing.Replacing(ctx, routes, self.locks.fence, wake)
         self.debts = debts.Debts(ctx, self.live, self.sites, routes.replacements, self.locks.fence)
         events = told_events.Events(ctx, self.live)
         self.alarms = alarms.Alarms(
@@ -195,6 +197,7 @@ class _Drain:
             finally:
                 self.jobs.stop()
                 self.evictor.close()
+                self.replacing.close()
                 self.closing.close()
                 self.routing.replacements.close()
                 self.hooks.close()
@@ -208,7 +211,11 @@ class _Drain:
         presumed = "" if site.record else f" {node_records.presumed(site.name)}"
         delete = self.options.choices.disable_eviction
         for move in site.left():
-            if move.plan.route == "evict":
+            if move.plan.route == "replace":
+                self.replacing.predict(move)
+                act.apply(self.ctx, self.evictor.change(move))
+                move.outcome = outcomes.PodOutcome.REPLACED
+            elif move.plan.route == "evict":
                 act.apply(self.ctx, self.evictor.change(move))
                 move.outcome = node_drains.evicted(move, delete=delete)
             else:
@@ -266,6 +273,7 @@ class _Drain:
             self._fail_swaps()
         queue = self._queue()
         self.jobs.step(snapshot, queue)
+        self.replacing.step(queue, snapshot, self.evictor.leaving)
         self.evictor.step(queue, snapshot)
         for site in self.sites.values():
             if site.open:

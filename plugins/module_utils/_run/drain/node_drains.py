@@ -18,6 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import cordon, lifecycle, standing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import pending
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.replace import released
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
     context,
     node_locks,
@@ -185,7 +186,9 @@ def evicted(move: pod_moves.Move, *, delete: bool) -> outcomes.PodOutcome:
     """The outcome of a pod that an eviction or a deletion has ended."""
     if move.pod.finished:
         return outcomes.PodOutcome.CLEARED
-    return outcomes.PodOutcome.DELETED if delete else outcomes.PodOutcome.EVICTED
+    if delete:
+        return outcomes.PodOutcome.DELETED
+    return outcomes.PodOutcome.REPLACED if move.plan.code == released.CODE else outcomes.PodOutcome.EVICTED
 
 
 def owing(
@@ -269,7 +272,8 @@ def _shown(move: pod_moves.Move, now: float) -> dict[str, t.Any]:
         "namespace": pod.namespace,
         "name": pod.name,
         "uid": pod.uid,
-        "route": move.plan.route,
+        # It is evicted in the end.
+        "route": "replace" if move.plan.code == released.CODE else move.plan.route,
         "outcome": outcomes.word_of(move.outcome or outcomes.PodOutcome.NOT_MOVED),
         "reason": move.reason,
         "waited_seconds": round((move.ended or now) - move.since, 3) if move.state != "skipped" else 0.0,

@@ -66,12 +66,12 @@ class Replacements:
         """Remember what has to follow this pod's end."""
         if plan.route == "skip":
             self.volumes.stays(plan, snapshot)
-        if plan.route not in ("evict", "swap", "job") or plan.tolerant:
+        if plan.route not in ("evict", "swap", "replace", "job") or plan.tolerant:
             return
         self.volumes.leaves(plan.pod, snapshot)
         workload = snapshot.workload_of(plan.pod)
-        if plan.route == "swap" or workload is None or "replacement" not in self._wait_for:
-            # With a swap the new pods are ready already.
+        if plan.route in ("swap", "replace") or workload is None or "replacement" not in self._wait_for:
+            # The new pods are ready already.
             return
         self._of_node.setdefault(plan.pod.node, {})[workload.uid] = None
         if workload.uid in self.owed:

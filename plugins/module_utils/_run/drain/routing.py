@@ -11,6 +11,7 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    names,
     objects,
     outcomes,
     phases,
@@ -18,7 +19,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     scopes,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import devices, migrate, volumes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.replace import released
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import (
+    devices,
+    migrate,
+    replacing,
+    volumes,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
     context,
@@ -37,7 +44,10 @@ BESIDE_EVERY = 1.0
 
 @dataclasses.dataclass
 class Routing:
-    """The moves of all sites. ``surges`` are those that are prepared, by the UID of the workload."""
+    """The moves of all sites. ``surges`` are those that are prepared, by the UID of the workload.
+
+    ``unreplaced`` says by the same why no replacement of a workload's pods came to serve.
+    """
 
     ctx: context.Context
     choices: pod_plan.Choices
@@ -45,6 +55,7 @@ class Routing:
     sites: t.Mapping[str, node_drains.NodeDrain]
     surges: t.Mapping[str, surge_records.Surge]
     replacements: replaced.Replacements
+    unreplaced: dict[str, str] = dataclasses.field(default_factory=dict)
     _scales: list[objects.Workload] = dataclasses.field(default_factory=list)
     _scaled_at: float = float("-inf")
     _first: frozenset[str] = frozenset()
@@ -81,7 +92,7 @@ class Routing:
                     self._gone(move, now)
                 elif found.deleting and move.state == "waiting":
                     move.state, move.left_at = "leaving", now
-                elif found.finished and move.plan.route in ("wait", "swap"):
+                elif (found.finished and move.plan.route in ("wait", "swap")) or self._given_back(move, found):
                     stale.add(name)
             if present.keys() - site.moves.keys():
                 stale.add(name)
@@ -103,6 +114,12 @@ class Routing:
         with contextlib.suppress(errors.ClusterError):
             # What was read before holds until they can be read again.
             self._read_requests()
+
+    def _given_back(self, move: pod_moves.Move, pod: objects.Pod) -> bool:
+        """Whether it was to be replaced first, and is its ReplicaSet's again, or was all the time."""
+        workload = move.plan.workload
+        given_up = move.plan.route == "replace" and workload is not None and workload.uid in self.unreplaced
+        return given_up and move.state == "waiting" and names.RELEASED not in pod.labels
 
     def _waiting(self) -> list[objects.Pod]:
         """The pods that are still to leave."""
@@ -160,6 +177,7 @@ class Routing:
             self.live.know_nodes()
         self.take_in(owners.scales(self.ctx, self.live.snapshot(), pods))
         self._look_beside(self.live.snapshot(), pods)
+        self.live.fetch(replacing.kinds(self.live.snapshot(), pods, self.choices))
         return self.live.snapshot()
 
     def take_in(self, found: t.Sequence[objects.Workload]) -> None:
@@ -179,7 +197,9 @@ class Routing:
     def _look_beside(self, snapshot: snapshots.Snapshot, pods: t.Iterable[objects.Pod]) -> None:
         """Know all pods that decide whether these may leave: budgets and owners say which."""
         if self.live.scope:
-            known = filter(None, map(snapshot.workload, (*self.surges, *self.replacements.owed)))
+            pods = list(pods)
+            let_go = (mark.deployment for pod in pods if (mark := released.mark_of(pod)))
+            known = filter(None, map(snapshot.workload, (*self.surges, *self.replacements.owed, *let_go)))
             self.live.widen(scopes.beside(snapshot, pods, known))
 
     def _behind(self, pod: objects.Pod, snapshot: snapshots.Snapshot) -> bool:
@@ -223,7 +243,8 @@ class Routing:
         return [surge for surge, of_pods in found if of_pods != {"not_selected"}]
 
     def _routes(self, snapshot: snapshots.Snapshot, nodes: t.Collection[str]) -> tuple[pod_plan.PodPlan, ...]:
-        return migrate.routes(snapshot, nodes, self.choices, now=self.ctx.clock.server(), known=self._first)
+        now = self.ctx.clock.server()
+        return migrate.routes(snapshot, nodes, self.choices, now=now, known=self._first, unreplaced=self.unreplaced)
 
     def look_again(self, site: node_drains.NodeDrain, snapshot: snapshots.Snapshot) -> None:
         """Give the reason why pods that are terminating do not end, instead of that for their route."""

@@ -39,7 +39,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pre
     preflight,
     stayers,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead, devices, volumes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import (
+    dead,
+    devices,
+    replacing,
+    volumes,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.timing import queues, wave_times
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.access import access
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
@@ -134,7 +139,7 @@ def _wanted(nodes: snapshots.Snapshot, options: PlanOptions) -> tuple[str, ...]:
 def _plan(
     ctx: context.Context, nodes: snapshots.Snapshot, wanted: tuple[str, ...], options: PlanOptions
 ) -> context.Result:
-    snapshot = _gather(ctx, nodes, tuple(name for name in wanted if name in nodes.nodes))
+    snapshot = _gather(ctx, nodes, tuple(name for name in wanted if name in nodes.nodes), options.choices)
     now = ctx.clock.server()
     choices, warned = koordinator.prepared(ctx, options.choices)
     asked = _asked(ctx, options, wanted, choices, now)
@@ -229,7 +234,9 @@ def _needs(
     )
 
 
-def _gather(ctx: context.Context, nodes: snapshots.Snapshot, present: tuple[str, ...]) -> snapshots.Snapshot:
+def _gather(
+    ctx: context.Context, nodes: snapshots.Snapshot, present: tuple[str, ...], choices: pod_plan.Choices
+) -> snapshots.Snapshot:
     """The cluster as far as the pods on the nodes need it: one list for each kind."""
     if not present:
         return nodes
@@ -254,7 +261,11 @@ def _gather(ctx: context.Context, nodes: snapshots.Snapshot, present: tuple[str,
     if away := [name for name in present if dead.lost(nodes.nodes[name])]:
         leases, found["attachments"] = dead_nodes.vital_signs(ctx, away)
         found["leases"] += leases
-    found["scales"] = owners.scales(ctx, snapshots.Snapshot.of(found), here)
+    seen = snapshots.Snapshot.of(found)
+    found["scales"] = owners.scales(ctx, seen, here)
+    found.update(
+        observe.lists(ctx.cluster, [name for name in replacing.kinds(seen, here, choices) if name not in found])
+    )
     return snapshots.Snapshot.of(found)
 
 

@@ -39,6 +39,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.prot
     guard_call,
     guard_floors,
     guard_reads,
+    releases,
     surge_machine,
 )
 
@@ -63,11 +64,26 @@ class GuardOptions:
     swap_blocked: bool = False
     allow_interruption: bool = False
     node_autoscaler: bool = False
+    method: str = "surge"
     pin_budgets: bool = False
     reactive_budgets: tuple[str, ...] = ()
     rules: tuple[pod_rules.Rule, ...] = ()
     settle: float = 2.0
     timeout: float | None = 600.0
+
+    @property
+    def choices(self) -> pod_plan.Choices:
+        """For the pods' routes, as if everything were allowed that the drain may be allowed later.
+
+        What is refused in the end stops the run before any pod is moved; the plan reports that.
+        """
+        return pod_plan.Choices(
+            delete_emptydir_data=True,
+            swap_blocked=self.swap_blocked,
+            method=self.method,
+            reactive_budgets=self.reactive_budgets,
+            rules=self.rules,
+        )
 
 
 def guard(ctx: context.Context, options: GuardOptions) -> context.Result:
@@ -111,7 +127,7 @@ def _read_record(work: guard_call.GuardCall, site: guard_call.GuardedNode, *, pr
 def _present(work: guard_call.GuardCall, options: GuardOptions) -> None:
     work.read("pods")
     pods = work.snapshot.pods_on(work.nodes)
-    guard_reads.around(work, pods)
+    guard_reads.around(work, pods, options.choices)
     groups: dict[str, list[str]] = {}
     for name in work.nodes:
         groups.setdefault(str(work.identity([name])), []).append(name)
@@ -178,17 +194,7 @@ class _Wave:
         return {surge.uid: surge for surge in found}
 
     def _routes(self, seen: snapshots.Snapshot, nodes: t.Collection[str]) -> tuple[pod_plan.PodPlan, ...]:
-        """The pods' routes, as if everything were allowed that the drain may be allowed later.
-
-        What is refused in the end stops the run before any pod is moved; the plan reports that.
-        """
-        choices = pod_plan.Choices(
-            delete_emptydir_data=True,
-            swap_blocked=self.options.swap_blocked,
-            reactive_budgets=self.options.reactive_budgets,
-            rules=self.options.rules,
-        )
-        return migrate.routes(seen, nodes, choices, now=self.call.ctx.clock.server())
+        return migrate.routes(seen, nodes, self.options.choices, now=self.call.ctx.clock.server())
 
     def _is_ready(self, uid: str, wanted: surge_records.Surge) -> surge_records.Surge | None:
         """The recorded surge, if an earlier call of this run made it ready and nobody undid it."""
@@ -277,6 +283,7 @@ def _absent(work: guard_call.GuardCall) -> None:
             work.findings.append(reasons.Finding("bad_surge", str(error), "", "warning", lease))
     nodes = frozenset(work.nodes)
     surges, budgets = guard_reads.surges(work, nodes), guards.serving(work.snapshot, nodes)
+    let_go = releases.found(work)
     if surges:
         work.read(*observe.surged(surges))
     if budgets:
@@ -288,9 +295,11 @@ def _absent(work: guard_call.GuardCall) -> None:
             work.show_unguarded(budget, guards.nodes_of(budget))
         for surge in surges:
             _predict_absent(work, surge, nodes)
-    elif surges or budgets:
+        releases.give_back(work, let_go)
+    elif surges or budgets or let_go:
         try:
             locked = frozenset(work.lock(sorted(nodes)))
+            releases.give_back(work, [pod for pod in let_go if pod.node in locked])
             _give_back(work, locked, guard_reads.surges(work, locked))
         finally:
             work.unlock()

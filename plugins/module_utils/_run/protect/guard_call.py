@@ -269,6 +269,10 @@ class GuardCall:
         count = found.replicas if found else 0
         self._show(ref, (count, count), budget.name, outcomes.WorkloadOutcome.UNGUARDED, nodes)
 
+    def show_released(self, deployment: objects.Ref, replicas: int, node: str) -> None:
+        """Add the line about a pod that was let go, and is not any more."""
+        self._show(deployment, (replicas, replicas), None, outcomes.WorkloadOutcome.GIVEN_BACK, (node,))
+
     def _show(
         self,
         workload: objects.Ref,

@@ -7,8 +7,13 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, objects, scopes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import devices, volumes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    names,
+    objects,
+    pod_plan,
+    scopes,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import devices, replacing, volumes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards, surge_records
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
     by_name,
@@ -22,7 +27,7 @@ FRESH = 3.0
 """Seconds for which watches may begin with what the call has listed before its locks were taken."""
 
 
-def around(work: guard_call.GuardCall, pods: t.Sequence[objects.Pod]) -> None:
+def around(work: guard_call.GuardCall, pods: t.Sequence[objects.Pod], choices: pod_plan.Choices) -> None:
     """What the routes of these pods depend on."""
     recorded = surge_records.surges_for(work.snapshot, work.nodes)
     if work.scope:
@@ -41,6 +46,7 @@ def around(work: guard_call.GuardCall, pods: t.Sequence[objects.Pod]) -> None:
         work.read("autoscalers")
     work.read(scales=owners.scales(work.ctx, work.snapshot, pods))
     work.widen(pods, recorded)
+    work.read(*replacing.kinds(work.snapshot, pods, choices))
 
 
 def absent(work: guard_call.GuardCall) -> None:

@@ -24,6 +24,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     objects,
     outcomes,
     phases,
+    scopes,
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import waiting
@@ -114,6 +115,7 @@ def _unreadable(raws: t.Iterable[objects.Raw]) -> t.Iterator[state.Trace]:
 
 def _everything(ctx: context.Context) -> _Found:
     found = observe.lists(ctx.cluster, ("nodes", "budgets"))
+    found["pods"] = observe.listed(ctx.cluster, "pods", scopes.ALL, labels=names.RELEASED)
     known, bad = stored_runs.records(found["nodes"])
     places = {record.lease.partition("/")[0] for record in known.values() if record.lease}
     found["leases"] = holders.leases_in(ctx, {*places, names.NAMESPACE, locking.lease_namespace(ctx, None)})

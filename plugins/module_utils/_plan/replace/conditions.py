@@ -1,0 +1,89 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Which pods may be let go by their ReplicaSets: those of which nothing selects by the label that is taken off, and
+that nothing else would take for its own without it.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    names,
+    objects,
+    reasons,
+    selectors,
+    snapshots,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import protect
+
+KINDS = ("selecting_services", "network_policies", "replication_controllers", "daemon_sets", "clone_sets")
+"""What is read to know it, beside the workloads and budgets."""
+CODE = "not_replaceable"
+
+
+def refusal(snapshot: snapshots.Snapshot, pod: objects.Pod, workload: objects.Workload | None) -> reasons.Reason | None:
+    """Why the pod may not be let go, and what its owner can do."""
+    if workload is None or workload.kind != "Deployment" or not workload.api_version.startswith("apps/"):
+        return reasons.Reason(CODE, f"Only pods of Deployments are replaced, and it is of {_of(pod, workload)}.")
+    if (workload.spec.get("strategy") or {}).get("type") == "Recreate":
+        return reasons.Reason("recreate", f"{workload.ref} has the strategy Recreate: two of its pods may never run.")
+    if pod.owner is None or pod.owner.kind != "ReplicaSet" or not pod.labels.get(names.HASH):
+        return reasons.Reason(CODE, f"It has no label {names.HASH} of a ReplicaSet.")
+    if found := protect.volumes(snapshot, workload):
+        return found
+    needed = next(_needing(snapshot, pod, workload), "")
+    if needed:
+        return reasons.Reason(
+            CODE, f"{needed} selects by its label {names.HASH}.", f"Select by other labels in {needed}."
+        )
+    if taker := next(_takers(snapshot, pod), None):
+        why = f"{taker} selects it without its label {names.HASH}, and would take it for its own."
+        return reasons.Reason(CODE, why, f"Give {taker} a selector that no pod of {workload.ref} matches.")
+    return None
+
+
+def _of(pod: objects.Pod, workload: objects.Workload | None) -> str:
+    return str((workload and workload.ref) or pod.owner or "no controller")
+
+
+def _names_it(value: t.Any) -> bool:
+    """Whether the label is named in it, as a key of a selector or in a list of keys."""
+    return f'"{names.HASH}"' in json.dumps(value)
+
+
+def _needing(snapshot: snapshots.Snapshot, pod: objects.Pod, workload: objects.Workload) -> t.Iterator[str]:
+    """What selects the pod by the label; of NetworkPolicies also those that name it for others' pods."""
+    for raw in snapshot.selecting_services:
+        chosen, meta = (raw.get("spec") or {}).get("selector") or {}, raw["metadata"]
+        if names.HASH in chosen and meta["namespace"] == pod.namespace and chosen.items() <= pod.labels.items():
+            yield f"Service {pod.namespace}/{meta['name']}"
+    yield from (
+        str(budget.ref) for budget in snapshot.budgets_of(pod) if not budget.ours and _names_it(budget.selector)
+    )
+    for raw in snapshot.network_policies:
+        if _names_it(raw.get("spec")):
+            yield f"NetworkPolicy {raw['metadata']['namespace']}/{raw['metadata']['name']}"
+    spec = workload.pod_spec
+    if _names_it([spec.get("affinity"), spec.get("topologySpreadConstraints")]):
+        yield f"the affinity of {workload.ref}"
+
+
+def _takers(snapshot: snapshots.Snapshot, pod: objects.Pod) -> t.Iterator[objects.Ref]:
+    """The controllers that adopt pods without one, and would adopt this one; StatefulSets do so by name."""
+    labels = {key: value for key, value in pod.labels.items() if key != names.HASH}
+    for workload in snapshot.workloads:
+        adopts = workload.kind in ("ReplicaSet", "CloneSet") and workload.namespace == pod.namespace
+        if adopts and not workload.deleting and selectors.matches(workload.selector, labels):
+            yield workload.ref
+    for kind, raws in (
+        ("DaemonSet", snapshot.daemon_sets),
+        ("ReplicationController", snapshot.replication_controllers),
+    ):
+        for raw in (raw for raw in raws if raw["metadata"].get("namespace") == pod.namespace):
+            found: objects.Raw = (raw.get("spec") or {}).get("selector") or {}
+            chosen = found if kind == "DaemonSet" else {"matchLabels": found}
+            if found and selectors.matches(chosen, labels):
+                yield objects.Ref(kind, raw["metadata"]["name"], pod.namespace)

@@ -1,0 +1,176 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""A pod that is replaced before it leaves: let go by its ReplicaSet, replaced, then evicted.
+
+Without its label ``pod-template-hash`` its ReplicaSet's selector does not match it any more: the controller lets it go
+and starts another one, while it serves on, since Services and budgets select by other labels. It may end only while
+the pods that the Deployment still owns are enough without it. That is counted by owner: a status is old while the
+controllers are down.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from dataclasses import asdict, dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    api_changes,
+    decoding,
+    names,
+    objects,
+    reasons,
+    serving,
+    snapshots,
+    unready,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import swap
+
+VERSION = 1
+CODE = "released"
+"""The code of plans of pods that were let go."""
+MOST_UNAVAILABLE = "25%"
+"""Of a Deployment that does not say it (apps/v1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What the annotation of such a pod says: on whose behalf it was let go, and how that is undone.
+
+    ``deployment`` and ``replica_set`` are UIDs, ``name`` is that of the Deployment, ``since`` is by the API server's
+    clock, ``hash`` the value of the label that was taken off.
+    """
+
+    run: str
+    nonce: str
+    node: str
+    since: str
+    deployment: str
+    name: str
+    replica_set: str
+    hash: str
+
+    def owner(self, namespace: str) -> objects.Ref:
+        """The Deployment of the pod, which is in this namespace."""
+        return objects.Ref("Deployment", self.name, namespace, self.deployment, "apps/v1")
+
+
+def mark_of(pod: objects.Pod) -> Mark | None:
+    """The mark of a pod that was let go; ``None`` for any other, and where it cannot be read."""
+    text = pod.annotations.get(names.RELEASED)
+    if text is None or names.RELEASED not in pod.labels:
+        return None
+    try:
+        data = decoding.json_of(text)
+        return decoding.shaped(Mark, data) if data.pop("v") == VERSION else None
+    except decoding.MISREAD:
+        return None
+
+
+def releasing(raw: objects.Raw | None, uid: str, mark: Mark) -> api_changes.Change | None:
+    """Take the label off, with what says how to undo it; ``None`` where that is done, or the pod is another one now.
+
+    The reference to its ReplicaSet stays: the controller takes it off itself. Taken off by others, it may miss the
+    end of a pod and fall asleep. The one to the Deployment lets the garbage collector end the pod with that.
+    """
+    if raw is None or raw["metadata"]["uid"] != uid or raw["metadata"].get("deletionTimestamp"):
+        return None
+    pod = objects.Pod.of(raw)
+    if pod.labels.get(names.HASH) != mark.hash or pod.owner is None or pod.owner.uid != mark.replica_set:
+        return None
+    body = {"labels": {names.HASH: None, names.RELEASED: mark.run}}
+    sentence = f"Let {pod.ref} go from its ReplicaSet, which starts another one"
+    text = json.dumps({"v": VERSION, **asdict(mark)}, sort_keys=True, separators=(",", ":"))
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": mark.name, "uid": mark.deployment}
+    owners = [*raw["metadata"]["ownerReferences"], {**owner, "controller": False, "blockOwnerDeletion": False}]
+    return _patch(pod, sentence, {**body, "annotations": {names.RELEASED: text}, "ownerReferences": owners})
+
+
+def undoing(raw: objects.Raw | None, uid: str) -> api_changes.Change | None:
+    """Give the pod back to its ReplicaSet, which ends another one; ``None`` where that is done."""
+    if raw is None or raw["metadata"]["uid"] != uid or raw["metadata"].get("deletionTimestamp"):
+        return None
+    pod = objects.Pod.of(raw)
+    mark = mark_of(pod)
+    if mark is None:
+        return None
+    ours = [owner for owner in raw["metadata"].get("ownerReferences") or () if owner["uid"] == mark.deployment]
+    owners = [owner for owner in raw["metadata"].get("ownerReferences") or () if owner not in ours]
+    body = {
+        "labels": {names.HASH: mark.hash, names.RELEASED: None},
+        "annotations": {names.RELEASED: None},
+        "ownerReferences": owners or None,
+    }
+    return _patch(pod, f"Give {pod.ref} back to its ReplicaSet", body)
+
+
+def _patch(pod: objects.Pod, sentence: str, metadata: dict[str, t.Any]) -> api_changes.Change:
+    after = {key: value for key, value in {**pod.labels, **metadata["labels"]}.items() if value is not None}
+    body = {"metadata": {**metadata, "uid": pod.uid}}
+    return api_changes.patch(pod, sentence, body, {"labels": dict(pod.labels)}, {"labels": after})
+
+
+def most_at_once(deployment: objects.Workload) -> int:
+    """How many of its pods may be let go at a time: with so many less it still counts as available."""
+    strategy = (deployment.spec.get("strategy") or {}).get("rollingUpdate") or {}
+    most = strategy.get("maxUnavailable", MOST_UNAVAILABLE)
+    if isinstance(most, str) and most.endswith("%"):
+        # Rounded down, other than those of budgets.
+        most = (decoding.whole(most[:-1]) or 0) * deployment.replicas // 100
+    return max(decoding.whole(most) or 0, 1)
+
+
+def owned(snapshot: snapshots.Snapshot, deployment: objects.Workload) -> list[objects.Pod]:
+    """The pods that are the Deployment's own, those left out that were let go or end."""
+    pods = snapshot.pods_of(deployment)
+    return [pod for pod in pods if names.RELEASED not in pod.labels and not pod.deleting]
+
+
+def lacks(
+    snapshot: snapshots.Snapshot,
+    pod: objects.Pod,
+    mark: Mark,
+    leaving: t.Collection[str] = (),
+) -> str:
+    """Why the others are not enough without this pod, empty if they are.
+
+    ``leaving`` are the UIDs of pods that are being evicted.
+    """
+    if pod.owner is not None:
+        return f"{pod.owner} to let {pod.ref} go"
+    deployment = snapshot.workload(mark.deployment)
+    if deployment is None or deployment.deleting:
+        # With it, the pod is the garbage collector's.
+        return f"the end of {mark.owner(pod.namespace)}, with which its pods end"
+    endpoints, missing, ready, services = serving.Endpoints(snapshot), "", 0, _services(snapshot)
+    for one in owned(snapshot, deployment):
+        if not one.ready or one.uid in leaving:
+            continue
+        unlisted = endpoints.missing([pod], one, services)
+        missing, ready = missing or (unlisted and f"{one.ref} is not ready in {unlisted}"), ready + (not unlisted)
+    if ready >= deployment.replicas:
+        return ""
+    why = missing or unready.why(snapshot, owned(snapshot, deployment), deployment)
+    return f"{deployment.ref} has {ready} of {deployment.replicas} ready pods beside {pod.ref}{unready.told(why)}"
+
+
+def _services(snapshot: snapshots.Snapshot) -> serving.Selectors:
+    """The selectors of the Services that were read: one that selects no other pod is not waited for."""
+    found = ((raw["metadata"], (raw.get("spec") or {}).get("selector") or {}) for raw in snapshot.selecting_services)
+    return {(meta["namespace"], meta["name"]): selector for meta, selector in found}
+
+
+def hindrance(snapshot: snapshots.Snapshot, mark: Mark, leaving: t.Collection[str]) -> reasons.Reason | None:
+    """Why its replacement cannot come to serve, as far as is known; ``leaving`` are nodes."""
+    deployment = snapshot.workload(mark.deployment)
+    if deployment is None:
+        return None
+    newcomers = [pod for pod in owned(snapshot, deployment) if not pod.ready and pod.created >= mark.since[:19]]
+    return swap.hindrance(snapshot, deployment, newcomers, leaving)
+
+
+def may_return(snapshot: snapshots.Snapshot, mark: Mark) -> bool:
+    """Whether its ReplicaSet would take it back; one that was rolled out over would end it at once."""
+    replica_set = snapshot.workload(mark.replica_set)
+    return replica_set is not None and not replica_set.deleting and replica_set.replicas > 0

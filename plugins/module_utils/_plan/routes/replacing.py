@@ -1,0 +1,77 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Which pods are replaced before they leave, as their owner or the caller wants; the others keep their way."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    names,
+    objects,
+    pod_plan,
+    snapshots,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.replace import conditions, released
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import cases, devices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import protect
+
+FIRST, NOT_REPLACED = "replaced_first", "not_replaced"
+INSTEAD = frozenset(
+    {
+        *("single_replica", "replicas", "guarded", "swap_blocked", "budget_allows_nothing", "interruption_allowed"),
+        *("autoscaler_owned", "rollout_in_progress"),
+    }
+)
+"""Codes of plans of pods that serve, instead of which they may be replaced."""
+
+
+def kinds(snapshot: snapshots.Snapshot, pods: t.Iterable[objects.Pod], choices: pod_plan.Choices) -> tuple[str, ...]:
+    """What is read to know whether these pods may be replaced; nothing where nobody wants it."""
+    wanted = choices.method == "replace" or any(rule.manner.method == "replace" for rule in choices.rules)
+    wanted = wanted or any(names.RELEASED in pod.labels or _asked(snapshot.workload_of(pod)) for pod in pods)
+    return conditions.KINDS if wanted else ()
+
+
+def _asked(workload: objects.Workload | None) -> bool:
+    return workload is not None and workload.annotations.get(names.METHOD) == "replace"
+
+
+def rerouted(case: cases.Case, plan: pod_plan.PodPlan) -> pod_plan.PodPlan:
+    """The plan of a pod that is replaced before it leaves, or why it keeps its way."""
+    wanted = case.method == "replace" and plan.code in INSTEAD and case.workload is not None and case.pod.ready
+    if not wanted or plan.tolerant or case.surge or case.choices.disable_eviction or case.workload is None:
+        return plan
+    if case.workload.uid in case.context.unreplaced:
+        return _otherwise(case, plan, case.context.unreplaced[case.workload.uid])
+    seen = case.context.snapshot
+    refusal = conditions.refusal(seen, case.pod, case.workload) or devices.refusal(seen, case.pod)
+    if refusal := refusal or devices.single_node(seen, case.pod):
+        return replace(plan, reason=f"{plan.reason} It is not replaced first: {refusal.message}")
+    reason = f"{case.workload.ref} starts another pod, and this one is evicted when that serves."
+    if plan.route != "refuse":
+        # What it would be otherwise is what it is if its replacement does not come to serve.
+        reason = f"{reason} If none comes to serve: {plan.reason}"
+    return replace(plan, route="replace", code=FIRST, reason=reason, remedy="", budgets=(), guarded=False)
+
+
+def _otherwise(case: cases.Case, plan: pod_plan.PodPlan, why: str) -> pod_plan.PodPlan:
+    """No replacement came to serve: a swap would wait for the same, and is not prepared."""
+    if plan.route != "swap":
+        return replace(plan, reason=f"{plan.reason} Its replacement did not come to serve: {why}")
+    reason = f"Its replacement did not come to serve: {why}"
+    if case.consent:
+        return case.to("evict", "interruption_allowed", f"{reason} Its interruption was allowed.")
+    return case.to("refuse", NOT_REPLACED, reason, f"Remove what keeps it from serving, or {protect.ACCEPT}.")
+
+
+def let_go(case: cases.Case) -> pod_plan.PodPlan | None:
+    """A rule: a pod that this run or another one let go is evicted when others are enough."""
+    mark = released.mark_of(case.pod)
+    if mark is None:
+        return None
+    owner = mark.owner(case.pod.namespace)
+    reason = f"It was let go by run {mark.run}: it is evicted when other pods of {owner} are enough without it."
+    return replace(case.to("replace", released.CODE, reason), workload=owner)

@@ -1,0 +1,218 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Pods that are replaced before they leave: let go by their ReplicaSets, and evicted once others are enough.
+
+Steps are taken by a loop that has other things to do: requests are made beside it. All that has to be known is on the
+pods themselves, so whoever drains their node later goes on.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    api_changes,
+    names,
+    objects,
+    phases,
+    reasons,
+    snapshots,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.replace import released
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
+    aside,
+    context,
+    pod_moves,
+    writing,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import routing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import (
+    surge_lease,
+    surge_machine,
+    swaps,
+)
+
+WITHIN = 600.0
+"""Seconds after which a replacement that does not serve is given up, where nothing says earlier that it cannot."""
+
+
+@dataclasses.dataclass
+class _Replacement:
+    """One pod on its way. Times are of the context's monotonic clock.
+
+    ``version`` is the pod's resourceVersion after our last write; ``since`` is when it was let go, ``serving`` since
+    when others are enough, and ``blocked`` since when its replacement cannot come, for ``why``.
+    """
+
+    version: str = ""
+    since: float | None = None
+    serving: float | None = None
+    blocked: float | None = None
+    why: str = ""
+
+    def behind(self, pod: objects.Pod) -> bool:
+        """Whether the pod is seen as it was before our last write."""
+        now = pod.resource_version
+        return now.isdigit() and self.version.isdigit() and int(now) < int(self.version)
+
+
+@dataclasses.dataclass
+class Replacing:
+    """All replacements of a drain. ``fence`` proves the locks of nodes, ``wake`` is called for each answer."""
+
+    ctx: context.Context
+    routing: routing.Routing
+    fence: surge_lease.NodesFence
+    wake: t.Callable[[], None]
+    _known: dict[str, _Replacement] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._writes = aside.Aside(self.ctx, "replace", self.wake)
+
+    def close(self) -> None:
+        """Wait for requests that are under way."""
+        self._writes.close()
+
+    def predict(self, move: pod_moves.Move) -> None:
+        """Note that the move's pod would be let go, for check mode."""
+        if mark := self._mark(move):
+            decide = functools.partial(released.releasing, uid=move.pod.uid, mark=mark)
+            writing.write(self.ctx, move.pod.ref, decide)
+
+    def step(self, moves: t.Iterable[pod_moves.Move], snapshot: snapshots.Snapshot, leaving: t.Collection[str]) -> None:
+        """Let go what may be let go now, and leave to the evictor what may end.
+
+        ``leaving`` are the UIDs of pods that are being evicted.
+        """
+        going = collections.Counter(
+            move.plan.workload.uid
+            for site in self.routing.sites.values()
+            for move in site.moves.values()
+            if move.plan.workload and move.state in ("waiting", "asked") and self._let_go(move, snapshot)
+        )
+        for move in moves:
+            if move.state != "waiting" or not (move.plan.route == "replace" or move.plan.code == released.CODE):
+                continue
+            pod = snapshot.pod(move.pod.uid)
+            if pod is None or pod.deleting or self._writing(move, pod):
+                continue
+            if (mark := released.mark_of(pod)) is None:
+                self._begin(move, pod, snapshot, going)
+            elif mark.deployment in self.routing.unreplaced and released.may_return(snapshot, mark):
+                self._write(move, functools.partial(released.undoing, uid=pod.uid))
+            else:
+                self._follow(move, pod, mark, snapshot, leaving)
+
+    def _let_go(self, move: pod_moves.Move, snapshot: snapshots.Snapshot) -> bool:
+        pod = snapshot.pod(move.pod.uid)
+        return self._writes.going(move.pod.uid) or (pod is not None and names.RELEASED in pod.labels)
+
+    def _writing(self, move: pod_moves.Move, pod: objects.Pod) -> bool:
+        """Whether a write of the pod is under way, or its watch has not shown it yet."""
+        state = self._known.setdefault(pod.uid, _Replacement())
+        if not self._writes.going(pod.uid):
+            return state.behind(pod)
+        if not self._writes.done(pod.uid):
+            return True
+        try:
+            state.version = self._writes.answer(pod.uid)
+        except writing.PASSING as error:
+            move.block("Pod", pod.namespace, pod.name, str(error))
+        except errors.ClusterError as error:
+            # Whoever may not let it go may not give it back either.
+            self._give_up(move, str(error))
+        return True
+
+    def _begin(
+        self,
+        move: pod_moves.Move,
+        pod: objects.Pod,
+        snapshot: snapshots.Snapshot,
+        going: collections.Counter[str],
+    ) -> None:
+        workload = snapshot.workload(move.plan.workload.uid) if move.plan.workload else None
+        mark = self._mark(move)
+        if workload is None or mark is None or workload.uid in self.routing.unreplaced:
+            # It is planned anew.
+            return
+        if going[workload.uid] >= released.most_at_once(workload):
+            move.block("Deployment", pod.namespace, workload.name, f"others of {workload.ref} are replaced before it")
+            return
+        going[workload.uid] += 1
+        self._write(move, functools.partial(released.releasing, uid=pod.uid, mark=mark))
+        why = f"let go by its ReplicaSet, so that {workload.ref} starts another pod"
+        self.ctx.note(phases.What.RELEASED, why, node=pod.node, namespace=pod.namespace, name=pod.name)
+
+    def _mark(self, move: pod_moves.Move) -> released.Mark | None:
+        """What the pod will carry; ``None`` where it is not its ReplicaSet's, or nobody has its node."""
+        pod, workload = move.pod, move.plan.workload
+        record = self.routing.sites[pod.node].record
+        if workload is None or pod.owner is None or names.HASH not in pod.labels:
+            return None
+        run, nonce = (record.run, record.nonce) if record else ("", "")
+        return released.Mark(
+            run=run,
+            nonce=nonce,
+            node=pod.node,
+            since=self.ctx.clock.server(),
+            deployment=workload.uid,
+            name=workload.name,
+            replica_set=pod.owner.uid,
+            hash=pod.labels[names.HASH],
+        )
+
+    def _write(self, move: pod_moves.Move, decide: t.Callable[[objects.Raw | None], api_changes.Change | None]) -> None:
+        pod, fence = move.pod, functools.partial(self.fence, (move.pod.node,))
+
+        def work() -> str:
+            written = writing.write(self.ctx, pod.ref, decide, fence=fence).object
+            return str(((written or {}).get("metadata") or {}).get("resourceVersion") or "")
+
+        self._writes.start(pod.uid, work)
+
+    def _follow(
+        self,
+        move: pod_moves.Move,
+        pod: objects.Pod,
+        mark: released.Mark,
+        snapshot: snapshots.Snapshot,
+        leaving: t.Collection[str],
+    ) -> None:
+        """Look whether others are enough by now, or never will be."""
+        now, state = self.ctx.clock.now(), self._known[pod.uid]
+        state.since = now if state.since is None else state.since
+        why = released.lacks(snapshot, pod, mark, leaving)
+        deployment = snapshot.workload(mark.deployment)
+        least = max(swaps.SETTLE, (deployment.spec.get("minReadySeconds") or 0) if deployment else 0)
+        state.serving = None if why else state.serving if state.serving is not None else now
+        enough = state.serving is not None and now - state.serving >= least
+        move.plan = dataclasses.replace(move.plan, route="evict" if enough else "replace", code=released.CODE)
+        if enough:
+            return
+        owner = mark.owner(pod.namespace)
+        move.block(owner.kind, owner.namespace, owner.name, why or f"other pods of {owner} to serve for {least:g} s")
+        found = released.hindrance(snapshot, mark, self.routing.sites) if why else None
+        if self._hopeless(state, found) and released.may_return(snapshot, mark):
+            self._give_up(move, found.message if found else f"{why} for {WITHIN:g} s.")
+
+    def _hopeless(self, state: _Replacement, found: reasons.Reason | None) -> bool:
+        """Whether a replacement will not come, or not soon enough; what may be a moment's is waited for."""
+        now, code = self.ctx.clock.now(), found.code if found else ""
+        if code != state.why:
+            state.why, state.blocked = code, now
+        if found and state.blocked is not None and now - state.blocked >= surge_machine.PATIENCE_WITH.get(code, 0.0):
+            return True
+        return state.serving is None and state.since is not None and now - state.since >= WITHIN
+
+    def _give_up(self, move: pod_moves.Move, why: str) -> None:
+        """All pods of its workload keep their way in this drain."""
+        pod, workload = move.pod, move.plan.workload
+        if workload is not None and workload.uid not in self.routing.unreplaced:
+            self.routing.unreplaced[workload.uid] = why
+            text = f"no replacement comes to serve: {why}"
+            self.ctx.tell(phases.What.KEPT, text, node=pod.node, namespace=pod.namespace, name=pod.name)

@@ -1,0 +1,73 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Pods that were let go by their ReplicaSets and are still on nodes that are given back: each is its ReplicaSet's
+again, or evicted where that is gone and others are enough.
+"""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    api_changes,
+    names,
+    objects,
+    outcomes,
+    scopes,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.replace import released
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, observe, writing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import guard_call
+
+REMEDY = "Once others serve, delete it, or run recover -e recover_state=undone."
+
+
+def found(work: guard_call.GuardCall) -> list[objects.Pod]:
+    """Those on the call's nodes, with their owners read; needs the pods, without a scope."""
+    pods: t.Sequence[objects.Pod] = work.snapshot.pods
+    if work.scope:
+        pods = observe.listed(work.ctx.cluster, "pods", scopes.ALL, labels=names.RELEASED)
+    here = [pod for pod in pods if names.RELEASED in pod.labels and pod.node in work.nodes and not pod.deleting]
+    if here:
+        spaces = tuple(sorted({pod.namespace for pod in here}))
+        work.enter(spaces)
+        work.read("deployments", "replica_sets")
+        if work.scope:
+            work.read(pods=observe.listed(work.ctx.cluster, "pods", scopes.Part(namespaces=spaces)))
+    return here
+
+
+def give_back(work: guard_call.GuardCall, pods: t.Iterable[objects.Pod]) -> None:
+    """Undo or end each; a failure is that of its own node only."""
+    for pod in pods:
+        mark = released.mark_of(pod)
+        owner = mark.owner(pod.namespace) if mark else pod.ref
+        deployment = work.snapshot.workload(owner.uid)
+        if mark and (deployment is None or deployment.deleting):
+            # The garbage collector ends it.
+            continue
+        try:
+            why = _end(work, pod, mark) if mark else f"its annotation {names.RELEASED} cannot be read"
+        except (context.StopRun, errors.ClusterError) as error:
+            why = str(error)
+        if why:
+            text = f"{pod.ref} was let go by its ReplicaSet, and is still there: {why}"
+            work.fail([pod.node], outcomes.WorkloadOutcome.NOT_GIVEN_BACK, str(owner), text, REMEDY)
+        else:
+            work.show_released(owner, deployment.replicas if deployment else 0, pod.node)
+
+
+def _end(work: guard_call.GuardCall, pod: objects.Pod, mark: released.Mark) -> str:
+    """Give it back or evict it; why neither is possible."""
+    fence = functools.partial(work.fence, (pod.node,))
+    if released.may_return(work.snapshot, mark):
+        writing.write(work.ctx, pod.ref, functools.partial(released.undoing, uid=pod.uid), fence=fence)
+        return ""
+    if why := released.lacks(work.snapshot, pod, mark):
+        return why
+    record = work.sites[pod.node].record
+    act.apply(work.ctx, api_changes.eviction(pod, fence=record.fence if record else ""), fence=fence)
+    return ""

@@ -1,0 +1,292 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Pods that are replaced before they leave: let go by their ReplicaSets, replaced, evicted."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, workloads
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.nodes import READY, START
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Event, Raw
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.test_draining import evictions
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.test_pending import drained
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.test_whole import traces
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.whole import Input, Outcome, maintain, recover
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
+
+PODS, TOP = kinds.PODS, kinds.DEPLOYMENTS
+FIRST = ("n1",)
+
+
+class Shop:
+    """A Deployment with all of its pods on n1, and what may take them; the least that served is noted."""
+
+    def __init__(self, replicas: int, *more: Raw, others: t.Sequence[Raw] = (), **options: t.Any) -> None:
+        options = {"annotations": {START: "4s"}, **options}
+        web = manifests.deployment("web", replicas, **options)
+        self.world = World([manifests.node("n1"), web, manifests.service("web"), *more])
+        self.world.apply(*(others or (manifests.node("n2"), manifests.node("n3"))))
+        self.world.settle()
+        self.replicas, self.least = replicas, self.world.serving("web")
+        self.world.on_event.append(self._look)
+
+    def __enter__(self) -> Shop:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.world.close()
+
+    def _look(self, event: Event) -> None:
+        if event.resource == kinds.ENDPOINT_SLICES.resource:
+            self.least = min(self.least, self.world.serving("web"))
+
+    def run(self, **choices: t.Any) -> Outcome:
+        """The command, until it ends or dies."""
+        me, wishes = self.world.process("me"), Choices(**{"backend": "eviction", "method": "replace", **choices})
+        given = Input(FIRST, choices=wishes, gates=("ready",), settle=0.0, gap=0.05, timeout=120.0)
+        task = me.spawn(lambda: maintain(me, given))
+        self.world.machine.run_until(lambda: not task.alive, within=1800.0)
+        return Outcome(wrong=["killed"]) if me.process.dead else t.cast("Outcome", task.value())
+
+    def recover(self) -> None:
+        other = self.world.process("recoverer")
+        task = other.spawn(lambda: recover(other))
+        self.world.machine.run_until(lambda: not task.alive, within=1800.0)
+        task.value()
+
+    def let_go(self) -> list[Raw]:
+        return [pod for pod in self.world.pods() if names.RELEASED in (pod["metadata"].get("labels") or {})]
+
+    def whole(self) -> bool:
+        """Whether it is as it was: all of its pods its ReplicaSet's, nothing of ours left."""
+        self.world.settle()
+        pods = self.world.pods(app="web")
+        owned = [owner["kind"] for pod in pods for owner in pod["metadata"]["ownerReferences"]]
+        marked = [pod for pod in pods if names.RELEASED in (pod["metadata"].get("annotations") or {})]
+        return not (traces(self.world) or self.let_go() or marked) and owned == ["ReplicaSet"] * self.replicas
+
+    def writes(self, resource: str, method: str = "PATCH") -> list[int]:
+        sent = (one for one in self.world.log if one.process == "me" and one.request.method == method)
+        return [one.status for one in sent if one.request.resource == resource]
+
+
+def routes(outcome: Outcome) -> list[tuple[str, str]]:
+    return [(pod["route"], pod["outcome"]) for pod in drained(outcome)["pods"]]
+
+
+@pytest.mark.parametrize("rule", [{}, {"minAvailable": "100%"}, {"maxUnavailable": 0}, {"minAvailable": 1}])
+@pytest.mark.parametrize("replicas", [1, 3, 6])
+def test_all_serve_all_the_time_whatever_the_budget_says(replicas: int, rule: dict[str, t.Any]) -> None:
+    budgets = [manifests.budget("web", **rule)] if rule else []
+    with Shop(replicas, *budgets) as shop:
+        outcome = shop.run()
+        assert (outcome.ok, outcome.failed, outcome.wrong) == (True, {}, [])
+        assert shop.least == replicas
+        assert routes(outcome) == [("replace", "replaced")] * replicas
+        assert shop.writes("pods/eviction", "POST") == [201] * replicas
+        assert shop.writes(PODS.resource) == [200] * replicas, "one write each, and none of counts"
+        assert not [one for one in shop.world.log if one.process == "me" and one.request.resource.endswith("/scale")]
+        assert shop.whole()
+
+
+@pytest.mark.parametrize("method", ["surge", "replace", "evict"])
+def test_the_owner_of_a_workload_chooses_for_it(method: str) -> None:
+    with Shop(1) as shop:
+        meta = {"annotations": {names.METHOD: method, names.ALLOW_INTERRUPTION: "true"}}
+        shop.world.patch(TOP, "web", {"metadata": meta})
+        outcome = shop.run(method="surge" if method == "replace" else "replace")
+        route = {"surge": "swap", "replace": "replace", "evict": "evict"}[method]
+        assert [found for found, _outcome in routes(outcome)] == [route]
+        assert shop.least == (0 if method == "evict" else 1)
+
+
+def test_nothing_is_let_go_unless_somebody_wants_it() -> None:
+    with Shop(3) as shop:
+        assert shop.run(method="surge").ok
+        assert shop.writes(PODS.resource) == []
+
+
+def taker(kind: str) -> Raw:
+    if kind == "DaemonSet":
+        found = manifests.daemon_set("other")
+        # So that it has no pod of its own before.
+        found["spec"]["template"]["spec"]["nodeSelector"] = {"no": "where"}
+    else:
+        found = manifests.replica_set("other", 0)
+    found["spec"]["selector"] = {"matchLabels": {"tier": "front"}}
+    found["spec"]["template"]["metadata"]["labels"] = {"tier": "front"}
+    return found
+
+
+@pytest.mark.parametrize("kind", ["DaemonSet", "ReplicaSet"])
+def test_what_others_would_take_for_their_own_keeps_its_way(kind: str) -> None:
+    web = manifests.deployment("front", 2)
+    web["spec"]["template"]["metadata"]["labels"]["tier"] = "front"
+    with Shop(1, web, taker(kind)) as shop:
+        outcome = shop.run()
+        assert outcome.ok, outcome
+        assert sorted(found for found, _outcome in routes(outcome)) == ["evict", "evict", "replace"]
+        planned = next(result for name, result in outcome.calls if name == "plan").data["pods"]
+        reasons = [pod["reason"] for pod in planned if pod["route"] == "evict"]
+        assert all(f"{kind} shop/other" in reason for reason in reasons)
+
+
+@pytest.mark.parametrize("kind", ["DaemonSet", "ReplicaSet"])
+def test_others_do_take_and_end_such_a_pod(kind: str) -> None:
+    """As real controllers did; what the rule above is for."""
+    with Shop(1, taker(kind)) as shop:
+        (pod,) = shop.world.pods(app="web")
+        labels = {"tier": "front", names.HASH: None}
+        shop.world.patch(PODS, pod["metadata"]["name"], {"metadata": {"labels": labels}})
+        shop.world.settle()
+        assert shop.least == 0
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+@pytest.mark.parametrize(
+    "what", ["killed after", "killed before", "lost", "conflict", "error", "throttled", "in doubt"]
+)
+@pytest.mark.parametrize("which", ["pods", "pods/eviction"])
+def test_a_run_that_is_broken_off_there_is_finished_by_the_next(replicas: int, what: t.Any, which: str) -> None:
+    with Shop(replicas, manifests.budget("web", maxUnavailable=0)) as shop:
+        me = shop.world.process("me")
+        me.faults.when(lambda request: request.resource == which and request.writes, Fault(what))
+        outcome = shop.run()
+        if outcome.wrong == ["killed"]:
+            assert bool(shop.let_go()) == (which == "pods/eviction" or what == "killed after")
+            outcome = shop.run()
+        assert (outcome.ok, outcome.failed, outcome.wrong) == (True, {}, [])
+        assert shop.least == replicas
+        assert len(evictions(shop.world)) == replicas
+        assert shop.whole()
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_what_a_killed_run_left_is_undone_by_another(replicas: int) -> None:
+    slow = manifests.node("n2")
+    slow["metadata"]["annotations"] = {START: "300s"}
+    with Shop(replicas, others=[slow], annotations={"version": "1"}) as shop:
+        me = shop.world.process("me")
+        me.faults.when(lambda request: request.resource == "pods" and request.writes, Fault("killed after"))
+        assert shop.run().wrong == ["killed"]
+        assert shop.let_go()
+        before = {pod["metadata"]["uid"] for pod in shop.world.pods(on="n1", app="web")}
+        shop.recover()
+        assert shop.whole()
+        assert shop.least == replicas
+        assert {pod["metadata"]["uid"] for pod in shop.world.pods(on="n1", app="web")} == before
+
+
+@pytest.mark.parametrize("rule", [{"maxUnavailable": 0}, {"maxUnavailable": 1}])
+@pytest.mark.parametrize("replicas", [1, 3])
+@pytest.mark.parametrize("other", [{"pods": 0}, {READY: "never"}])
+def test_where_no_replacement_comes_the_pod_is_its_replica_sets_again(
+    replicas: int, rule: dict[str, int], other: dict[str, t.Any]
+) -> None:
+    node = manifests.node("n2", pods=other.get("pods", 20))
+    if READY in other:
+        node["metadata"]["annotations"] = {READY: "never"}
+    with Shop(replicas, manifests.budget("web", **rule), others=[node]) as shop:
+        outcome = shop.run()
+        assert not outcome.ok
+        assert shop.least >= replicas - (1 if replicas > 1 and rule["maxUnavailable"] else 0)
+        assert not shop.let_go()
+        assert not traces(shop.world)
+        shop.world.settle()
+        assert all(pod["metadata"]["labels"].get(names.HASH) for pod in shop.world.pods(app="web"))
+
+
+def once(shop: Shop, do: t.Callable[[], object], after: float = 1.0) -> None:
+    """Somebody does it so many seconds after the first pod was let go."""
+    done: list[float] = []
+
+    def hear(event: Event) -> None:
+        if (
+            event.resource == PODS.resource
+            and not done
+            and names.RELEASED in (event.raw["metadata"].get("labels") or {})
+        ):
+            done.append(shop.world.machine.now)
+            shop.world.machine.after(after, do, "somebody")
+
+    shop.world.on_event.append(hear)
+
+
+@pytest.mark.parametrize("after", [0.0, 1.0, 4.5, 7.0])
+def test_a_deployment_that_is_deleted_takes_its_pods_with_it(after: float) -> None:
+    with Shop(1) as shop:
+        once(shop, lambda: shop.world.delete(TOP, "web"), after)
+        outcome = shop.run()
+        assert outcome.ok, outcome
+        shop.world.settle()
+        assert shop.world.pods(app="web") == []
+        assert traces(shop.world) == []
+
+
+@pytest.mark.parametrize("after", [0.0, 1.0, 4.5, 7.0])
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_a_rollout_beside_it_is_no_harm(replicas: int, after: float) -> None:
+    with Shop(replicas, manifests.budget("web", maxUnavailable=0)) as shop:
+        body = {"spec": {"template": {"metadata": {"annotations": {START: "4s", "version": "2"}}}}}
+        once(shop, lambda: shop.world.patch(TOP, "web", body), after)
+        outcome = shop.run()
+        assert outcome.ok, outcome
+        assert shop.least == replicas
+        assert shop.whole()
+        assert {pod["metadata"]["annotations"].get("version") for pod in shop.world.pods(app="web")} == {"2"}
+
+
+@pytest.mark.parametrize("after", [0.0, 1.0, 4.5])
+@pytest.mark.parametrize("wanted", [1, 2, 5])
+def test_what_is_wanted_is_read_live(wanted: int, after: float) -> None:
+    with Shop(3) as shop:
+        once(shop, lambda: shop.world.patch(TOP, "web", {"spec": {"replicas": wanted}}, subresource="scale"), after)
+        outcome = shop.run()
+        assert outcome.ok, outcome
+        assert shop.least >= min(wanted, 3)
+        shop.replicas = wanted
+        assert shop.whole()
+
+
+def test_with_the_controllers_down_nothing_is_evicted_and_all_is_undone() -> None:
+    """The status still says that all pods are there."""
+    with Shop(3) as shop:
+        shop.world.controller(workloads.ReplicaSets).stop()
+        shop.world.controller(workloads.Deployments).stop()
+        assert not shop.run().ok
+        assert evictions(shop.world) == []
+        assert (shop.least, shop.let_go(), traces(shop.world)) == (3, [], [])
+        shop.world.controller(workloads.ReplicaSets).go_on()
+        assert shop.whole()
+
+
+def test_an_autoscaler_beside_it_is_left_alone() -> None:
+    with Shop(1, manifests.autoscaler("web", 1, 4, load=1)) as shop:
+        assert shop.run().ok
+        assert shop.least == 1
+        assert not [one for one in shop.world.log if one.request.resource == kinds.HPAS.resource and one.request.writes]
+        assert shop.whole()
+
+
+def test_check_mode_names_both_writes_and_makes_none() -> None:
+    with Shop(1) as shop:
+        me = shop.world.process("me")
+        choices = Choices(backend="eviction", method="replace")
+        given = Input(FIRST, choices=choices, gates=("ready",), settle=0.0, gap=0.05, check=True)
+        task = me.spawn(lambda: maintain(me, given))
+        shop.world.machine.run_until(lambda: not task.alive)
+        names_of = [name for name, _result in task.value().calls]
+        result = task.value().calls[names_of.index("drain")][1]
+        assert result.data["nodes"][0]["pods"][0]["outcome"] == "replaced"
+        shaped = result.shaped(me.contexts[names_of.index("drain")])
+        assert [action.split()[0] for action in shaped["actions"]][:2] == ["Let", "Evict"]
+        assert names.HASH in shaped["diff"][0]["before"]["labels"]
+        assert not [one for one in shop.world.log if one.request.method in ("PATCH", "DELETE")]
