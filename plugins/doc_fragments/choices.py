@@ -109,6 +109,22 @@ options:
 
     BUDGETS = r"""
 options:
+  method:
+    description:
+      - How pods leave whose workload can run another one meanwhile. The owner of a workload can choose for it with the
+        annotation C(maintenance.kubeops.io/method), and O(rules) with C(method).
+      - V(surge) scales a workload of one replica up until a second pod serves; pods of more replicas are evicted as
+        their budget allows.
+      - V(replace) lets pods of Deployments go from their ReplicaSet, by taking the label C(pod-template-hash) off. The
+        ReplicaSet starts another pod at once, the old one serves on, and is evicted when the others are enough without
+        it. The workload is not changed and never has fewer ready endpoints than replicas, whatever its budget.
+        While the other pod starts, a Deployment of up to three replicas is shown as not available.
+        Pods for which this is not possible leave as with V(surge), and the plan says why.
+      - V(evict) starts no pod before; a single replica then needs O(allow_interruption).
+    type: str
+    choices: [surge, replace, evict]
+    default: surge
+    version_added: 0.1.0
   swap_blocked:
     description:
       - Whether to swap Deployments of several replicas if their budget allows no eviction. A swap never violates
@@ -164,6 +180,7 @@ options:
         taint.
       - C(grace_period) replaces the pod's own, in seconds. It does not apply to swaps.
       - C(deadline) is how long the pod may take from when it is its turn, in seconds or as C(10m). Then its node fails.
+      - C(method) is one of those of O(method).
       - C(bands) is a list of C({priority, seconds}) as C(shutdownGracePeriodByPodPriority) of a kubelet. Pods leave
         from the lowest band of priorities to the highest, with at most so many seconds of grace.
       - Owners can set the same by annotations, see the guide to clusters of this collection. Rules override these.

@@ -204,6 +204,7 @@ nodes:
             - V(evicted) - our eviction ended it.
             - V(deleted) - our deletion ended it, without checking its budgets.
             - V(swapped) - a new pod serves in its place.
+            - V(replaced) - another pod served before our eviction ended it.
             - V(migrated) - a PodMigrationJob moved it.
             - V(let_go) - the API server removed it from a fenced node.
             - V(gone) - it ended without our eviction.

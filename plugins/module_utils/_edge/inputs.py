@@ -51,6 +51,7 @@ POLICY = (
     "job_wait",
     "allow_interruption",
     "node_autoscaler",
+    "method",
     "swap_blocked",
     "reactive_budgets",
     "operator_budget_wait",
@@ -65,7 +66,7 @@ FORECAST = (
 )
 POLICIES: t.Mapping[str, tuple[str, ...]] = {
     "plan": (*POLICY, *FORECAST),
-    "guard": ("swap_blocked", "allow_interruption", "node_autoscaler", "rules", "reactive_budgets", "settle"),
+    "guard": ("method", "swap_blocked", "allow_interruption", "node_autoscaler", "rules", "reactive_budgets", "settle"),
     "drain": (*POLICY, "alarm_after"),
 }
 """What every call of a run is told that plans how pods are moved, prepares that, or does it."""
@@ -264,6 +265,7 @@ VARIABLES: t.Mapping[str, Variable] = {
     "job_wait": Variable(_some_seconds, 60),
     "allow_interruption": Variable(_truth, False),
     "node_autoscaler": Variable(_truth, False),
+    "method": Variable(_one_of(*pod_rules.METHODS), "surge"),
     "swap_blocked": Variable(_truth, False),
     "reactive_budgets": Variable(_selectors, ()),
     "operator_budget_wait": Variable(_seconds, 600),

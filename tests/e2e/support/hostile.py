@@ -16,8 +16,9 @@ from typing import Any
 from witness.api import MERGE_PATCH, Api, ApiError
 from witness.log import Json
 
-from support import rights, shapes
+from support import released, rights, shapes
 from support.arena import Arena
+from support.waiting import until
 
 KEY = "maintenance.kubeops.io"
 FENCE = f"/apis/{KEY}/v1/namespaces/{rights.HOME}/nodefences/node-fence"
@@ -59,6 +60,10 @@ def attempt(kubeconfig: Path, action: Action) -> str:
     return ""
 
 
+def _controlled(pod: Json) -> bool:
+    return any(owner.get("controller") for owner in pod["metadata"].get("ownerReferences") or ())
+
+
 class Scene:
     """A node with pods, a workload with budget and autoscaler, and the same in a namespace that is protected.
 
@@ -85,16 +90,24 @@ class Scene:
         kept = {"metadata": {"name": "kept", "annotations": notes}, "spec": spec}
         api.create(f"/api/v1/namespaces/{self.safe}/pods", kept)
         self.pod = arena.pods("web")[0]
+        self.deployment = api.get(f"/apis/apps/v1/namespaces/{self.namespace}/deployments/web")
+        loose = self._path(arena.pods("web")[1])
+        api.patch(loose, released.letting_go(api.get(loose), self.deployment))
+        until(lambda: not _controlled(api.get(loose)), 10, "its ReplicaSet has let it go")
+        self.loose = api.get(loose)
+
+    def _path(self, pod: Json) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/pods/{pod['metadata']['name']}"
 
     @property
     def pods(self) -> str:
-        return f"/api/v1/namespaces/{self.namespace}/pods/{self.pod['metadata']['name']}"
+        return self._path(self.pod)
 
     def actions(self) -> dict[str, Action]:
         """By what each of them does."""
         groups = (self._node(), self._cordons(), self._status(), self._evictions(), self._pods(), self._budgets())
         found: dict[str, Action] = {}
-        for group in (*groups, self._scales(), self._autoscalers(), self._records()):
+        for group in (*groups, self._scales(), self._autoscalers(), self._records(), self._released()):
             found |= group
         return found
 
@@ -115,6 +128,9 @@ class Scene:
             "note a lock in the fence": Action("PATCH", FENCE, {"held": {"node-x": "r/y", "node-none": None}}),
             "evict a pod by its UID under a lock": self._evict(self.pods, LOCK, uid=uid),
             "mark a pod": Action("PATCH", self.pods, COST),
+            "let a pod go": Action("PATCH", self.pods, released.letting_go(self.pod, self.deployment)),
+            "give a pod back": Action("PATCH", self._path(self.loose), released.giving_back(self.loose)),
+            "mark a pod that was let go": Action("PATCH", self._path(self.loose), COST),
             "delete a pod by its UID": Action("DELETE", self.pods, {"preconditions": {"uid": uid}}),
             "raise replicas": self._scale(REPLICAS),
             "lock a node": Action("POST", LEASES, {"metadata": {"name": "node-x"}, "spec": {"holderIdentity": "r"}}),
@@ -223,6 +239,15 @@ class Scene:
             "run another image": patch({"spec": {"containers": image}}),
             "let a pod end in a second": patch({"spec": {"activeDeadlineSeconds": 1}}),
             "mark a pod that is protected": Action("PATCH", self.protected, COST),
+        }
+
+    def _released(self) -> dict[str, Action]:
+        """Of a pod that its ReplicaSet owns, and of one that it has let go."""
+        owned = released.hostile(self.pod, self.deployment)
+        found = {f"let a pod go {how}": Action("PATCH", self.pods, body) for how, body in owned.items()}
+        loose = released.hostile_undo(self.loose)
+        return found | {
+            f"give a pod {how}": Action("PATCH", self._path(self.loose), body) for how, body in loose.items()
         }
 
     def invented(self) -> Action:

@@ -14,7 +14,13 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import outcomes, pod_plan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead, devices, tolerant
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.replace import released
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import (
+    dead,
+    devices,
+    replacing,
+    tolerant,
+)
 
 HERE = Path(__file__).parents[3]
 UTILS = HERE / "plugins/module_utils"
@@ -76,6 +82,9 @@ def test_every_code_is_documented_and_no_other() -> None:
         tolerant.TOLERATES,
         dead.FENCED,
         devices.NOWHERE,
+        replacing.FIRST,
+        replacing.NOT_REPLACED,
+        released.CODE,
         "no_job",
     }
     assert documented() == said() | passed_on

@@ -101,9 +101,10 @@ def _keys(place: str) -> str:
     return f"k in {_listed(key.removeprefix(f'{place}/') for key in _MARKS if key.startswith(f'{place}/'))}"
 
 
-def _record(of: str) -> str:
+def _noted(of: str, key: str = names.RECORD) -> str:
+    """CEL: an annotation, empty if it has none."""
     notes = f"{of}.metadata.annotations"
-    return f"has({notes}) && '{names.RECORD}' in {notes} ? {notes}['{names.RECORD}'] : ''"
+    return f"has({notes}) && '{key}' in {notes} ? {notes}['{key}'] : ''"
 
 
 def _says(record: str, this: str, other: str) -> str:
@@ -158,8 +159,8 @@ _NODES = Limit(
         ("was", "has(oldObject.spec.taints) ? oldObject.spec.taints : []"),
         ("cordon", "has(object.spec.unschedulable) && object.spec.unschedulable"),
         ("cordoned", "has(oldObject.spec.unschedulable) && oldObject.spec.unschedulable"),
-        ("record", _record("object")),
-        ("recorded", _record("oldObject")),
+        ("record", _noted("object")),
+        ("recorded", _noted("oldObject")),
     ),
 )
 _STATUS = Limit(
@@ -197,14 +198,71 @@ _EVICTIONS = Limit(
         ),
     ),
 )
+_NO_CHANGE = " && ".join(
+    (
+        "variables.labels == variables.labelled",
+        "variables.record == variables.recorded",
+        "variables.added.size() == 0 && variables.removed.size() == 0",
+    )
+)
+_TEXTS = '[{]("[a-z_]+":"[A-Za-z0-9.:+-]*",){8}"v":1[}]'
+"""A mark of ``released.Mark``: with what is demanded of its fields, it says nothing else."""
+_LET_GO = " && ".join(
+    (
+        f"'{names.HASH}' in variables.labelled && !('{names.HASH}' in variables.labels)",
+        "variables.recorded == ''",
+        "variables.removed.size() == 0 && variables.added.size() == 1",
+        "variables.added.all(o, o.apiVersion == 'apps/v1' && o.kind == 'Deployment' && "
+        "(!has(o.controller) || !o.controller) && (!has(o.blockOwnerDeletion) || !o.blockOwnerDeletion) && "
+        """variables.record.startsWith('{"deployment":"' + o.uid + '","hash":"' + variables.labelled["""
+        f"""'{names.HASH}'] + '","name":"' + o.name + '","node":"' + object.spec.nodeName + '","nonce":"'))""",
+        "variables.owned.exists(o, has(o.controller) && o.controller && o.kind == 'ReplicaSet' && "
+        """variables.record.contains('","replica_set":"' + o.uid + '","run":"' + variables.labels["""
+        f"""'{names.RELEASED}'] + '","since":"'))""",
+        f"variables.record.matches('^{_TEXTS}$')",
+    )
+)
+_GIVEN_BACK = " && ".join(
+    (
+        f"'{names.HASH}' in variables.labels && !('{names.HASH}' in variables.labelled)",
+        "variables.record == '' && variables.added.size() == 0",
+        "variables.removed.all(o, o.kind == 'Deployment' && (!has(o.controller) || !o.controller) && "
+        """variables.recorded.startsWith('{"deployment":"' + o.uid + '","hash":"'))""",
+        f"""variables.recorded.contains('","hash":"' + variables.labels['{names.HASH}'] + '","name":"')""",
+    )
+)
 _PODS = Limit(
     "pods",
     _UPDATED,
     (("", "pods"),),
     (
         _UNPROTECTED,
-        *_metadata(f"k in {_listed((names.DELETION_COST, names.PLANNED))}"),
+        (
+            _kept("annotations", f"k in {_listed((names.DELETION_COST, names.PLANNED, names.RELEASED))}"),
+            "only annotations of a maintenance may be changed",
+        ),
+        (
+            _kept("labels", f"k in {_listed((names.HASH, names.RELEASED))}"),
+            "no other labels may be changed",
+        ),
+        (_all_same("metadata.finalizers"), "finalizers may not be changed"),
+        (
+            f"!variables.marked && '{names.RELEASED}' in variables.labels ? ({_LET_GO}) : "
+            f"variables.marked && !('{names.RELEASED}' in variables.labels) ? ({_GIVEN_BACK}) : ({_NO_CHANGE})",
+            "a pod is let go by its ReplicaSet, or given back to it, with its record and its Deployment as an owner",
+        ),
         (_same("spec"), "the specification of a pod may not be changed"),
+    ),
+    (
+        ("labels", "has(object.metadata.labels) ? object.metadata.labels : {}"),
+        ("labelled", "has(oldObject.metadata.labels) ? oldObject.metadata.labels : {}"),
+        ("marked", f"'{names.RELEASED}' in variables.labelled"),
+        ("record", _noted("object", names.RELEASED)),
+        ("recorded", _noted("oldObject", names.RELEASED)),
+        ("owners", "has(object.metadata.ownerReferences) ? object.metadata.ownerReferences : []"),
+        ("owned", "has(oldObject.metadata.ownerReferences) ? oldObject.metadata.ownerReferences : []"),
+        ("added", "variables.owners.filter(o, !variables.owned.exists(w, w == o))"),
+        ("removed", "variables.owned.filter(o, !variables.owners.exists(n, n == o))"),
     ),
 )
 _DELETIONS = Limit(

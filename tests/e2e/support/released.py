@@ -1,0 +1,150 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The two patches by which a pod is let go by its ReplicaSet and given back, and hostile ones that look like them."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+from witness.log import Json
+
+HASH, RELEASED = "pod-template-hash", "maintenance.kubeops.io/released"
+OTHER = "00000000-0000-0000-0000-000000000000"
+
+
+def text(**mark: Any) -> str:
+    """An annotation as the collection writes it."""
+    return json.dumps({**mark, "v": 1}, sort_keys=True, separators=(",", ":"))
+
+
+def mark_of(pod: Json, deployment: Json) -> dict[str, Any]:
+    """What the annotation says."""
+    meta = pod["metadata"]
+    (owner,) = (one for one in meta["ownerReferences"] if one.get("controller"))
+    return {
+        "run": "r1",
+        "nonce": "n1",
+        "node": pod["spec"]["nodeName"],
+        "since": "2026-11-21T05:30:00Z",
+        "deployment": deployment["metadata"]["uid"],
+        "name": deployment["metadata"]["name"],
+        "replica_set": owner["uid"],
+        "hash": meta["labels"][HASH],
+    }
+
+
+def letting_go(pod: Json, deployment: Json) -> Json:
+    """What takes the label off."""
+    mark = mark_of(pod, deployment)
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": mark["name"], "uid": mark["deployment"]}
+    owners = [*pod["metadata"]["ownerReferences"], {**owner, "controller": False, "blockOwnerDeletion": False}]
+    labels = {HASH: None, RELEASED: mark["run"]}
+    return {"metadata": {"labels": labels, "annotations": {RELEASED: text(**mark)}, "ownerReferences": owners}}
+
+
+def giving_back(pod: Json) -> Json:
+    """What puts it back, of a pod that was let go."""
+    mark = json.loads(pod["metadata"]["annotations"][RELEASED])
+    owners = [one for one in pod["metadata"].get("ownerReferences") or () if one["uid"] != mark["deployment"]]
+    labels = {HASH: mark["hash"], RELEASED: None}
+    return {"metadata": {"labels": labels, "annotations": {RELEASED: None}, "ownerReferences": owners or None}}
+
+
+def _with(body: Json, **parts: Any) -> Json:
+    """The patch with other entries in maps of its metadata, or another ``spec``."""
+    found: Json = copy.deepcopy(body)
+    for name, value in parts.items():
+        if name == "spec":
+            found["spec"] = value
+        elif isinstance(value, dict):
+            found["metadata"][name] = {**(found["metadata"].get(name) or {}), **value}
+        else:
+            found["metadata"][name] = value
+    return found
+
+
+def hostile(pod: Json, deployment: Json) -> dict[str, Json]:
+    """Patches of a pod that its ReplicaSet owns, by what is wrong with them."""
+    good, mark = letting_go(pod, deployment), mark_of(pod, deployment)
+    meta, image = pod["metadata"], [{**pod["spec"]["containers"][0], "image": "acme.io/thief"}]
+    *owners, own = good["metadata"]["ownerReferences"]
+
+    def said(**other: Any) -> Json:
+        return _with(good, annotations={RELEASED: text(**{**mark, **other})})
+
+    def owned(**other: Any) -> Json:
+        return _with(good, ownerReferences=[*owners, {**own, **other}])
+
+    def lacking(part: str) -> Json:
+        found: Json = copy.deepcopy(good)
+        del found["metadata"][part]
+        return found
+
+    return {
+        "with another image": _with(good, spec={"containers": image}),
+        "with a deadline": _with(good, spec={"activeDeadlineSeconds": 1}),
+        "out of its Service": _with(good, labels={"app": "none"}),
+        "with another label": _with(good, labels={"acme.io/role": "db"}),
+        "with another annotation": _with(good, annotations={"acme.io/secret": "x"}),
+        "with a finalizer": _with(good, finalizers=["acme.io/kept"]),
+        "without a record": lacking("annotations"),
+        "without its Deployment": lacking("ownerReferences"),
+        "without our label": _with(lacking("labels"), labels={HASH: None}),
+        "the label alone": {"metadata": {"labels": {HASH: None}}},
+        "the record alone": {"metadata": {"annotations": good["metadata"]["annotations"]}},
+        "our label alone": {"metadata": {"labels": {RELEASED: "r1"}}},
+        "an owner alone": {"metadata": {"ownerReferences": good["metadata"]["ownerReferences"]}},
+        "still with the hash": _with(lacking("labels"), labels={RELEASED: "r1"}),
+        "with another hash": _with(good, labels={HASH: "abcde"}),
+        "into another revision": {"metadata": {"labels": {HASH: "abcde"}}},
+        "taken from its ReplicaSet": _with(good, ownerReferences=[own]),
+        "taken from all owners": _with(good, ownerReferences=None),
+        "to a StatefulSet": owned(kind="StatefulSet"),
+        "to another API": owned(apiVersion="acme.io/v1"),
+        "to another Deployment": owned(uid=OTHER),
+        "to a Deployment of another name": owned(name="other"),
+        "kept by its owner": owned(blockOwnerDeletion=True),
+        "with one more owner": _with(
+            good, ownerReferences=[*owners, own, {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": OTHER}]
+        ),
+        "with a record of another hash": said(hash="abcde"),
+        "with a record of another ReplicaSet": said(replica_set=OTHER),
+        "with a record of another Deployment": said(deployment=OTHER),
+        "with a record of another node": said(node="other"),
+        "with a record of another run": said(run="r2"),
+        "with a record of another version": _with(good, annotations={RELEASED: text(**mark).replace('"v":1', '"v":2')}),
+        "with one more field": said(x="y"),
+        "with a field twice": _with(
+            good, annotations={RELEASED: text(**mark).replace(',"v":1', ',"hash":"abcde","v":1')}
+        ),
+        "with a record in another order": _with(good, annotations={RELEASED: json.dumps({**mark, "v": 1})}),
+        "with a record that is none": _with(good, annotations={RELEASED: f"{meta['labels'][HASH]} of {mark['run']}"}),
+    }
+
+
+def hostile_undo(pod: Json) -> dict[str, Json]:
+    """Patches of a pod that was let go, by what is wrong with them."""
+    good, mark = giving_back(pod), json.loads(pod["metadata"]["annotations"][RELEASED])
+    image = [{**pod["spec"]["containers"][0], "image": "acme.io/thief"}]
+    thief = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "thief", "uid": OTHER, "controller": True}
+    changed = text(**{**{key: value for key, value in mark.items() if key != "v"}, "hash": "abcde"})
+    return {
+        "back into another revision": _with(good, labels={HASH: "abcde"}),
+        "back without a revision": {"metadata": {**good["metadata"], "labels": {RELEASED: None}}},
+        "back with its record": {"metadata": {**good["metadata"], "annotations": {}}},
+        "back with our label": {"metadata": {**good["metadata"], "labels": {HASH: mark["hash"]}}},
+        "back with another image": _with(good, spec={"containers": image}),
+        "back without its Service": _with(good, labels={"app": "none"}),
+        "back to another controller": _with(good, ownerReferences=[thief]),
+        "its record changed": {"metadata": {"annotations": {RELEASED: changed}}},
+        "its record removed": {"metadata": {"annotations": {RELEASED: None}}},
+        "its run changed": {"metadata": {"labels": {RELEASED: "r2"}}},
+        "its Deployment removed": {"metadata": {"ownerReferences": None}},
+        "taken by another controller": {
+            "metadata": {"ownerReferences": [*(pod["metadata"].get("ownerReferences") or ()), thief]}
+        },
+    }
