@@ -61,6 +61,15 @@ def scene(arena: Arena, lane: Lane) -> tuple[Workload, Workload]:
     return web, guarded
 
 
+def let_go(arena: Arena) -> list[str]:
+    """The pods that are not their ReplicaSet's for now."""
+    return [
+        pod["metadata"]["name"]
+        for pod in arena.pods()
+        if "maintenance.kubeops.io/released" in pod["metadata"]["labels"]
+    ]
+
+
 Reached = Callable[[str, Workload, Workload], bool]
 """Whether a run has come so far: by its node, the workload that is swapped, and the one that is evicted."""
 
@@ -153,6 +162,28 @@ def test_in_the_wait_for_replacements_the_next_start_waits_for_the_same(
         assert totals["pods_moved"] == 2
         assert totals["out_seconds"] == pytest.approx(until_then - out, abs=5.0)
         assert totals["dark_seconds"] == 0
+
+
+@pytest.mark.whole
+def test_between_the_patch_and_the_eviction_of_a_pod_that_is_replaced(
+    arena: Arena, play: Player, watching: Watch
+) -> None:
+    here, _unused = arena.nodes(2)
+    web = arena.deployment("web", 2, on=here, start="3s", budget={"maxUnavailable": 0})
+    asked: Json = {"maintain_nodes": [here], "maintain_method": "replace"}
+    with watching() as seen:
+        running = play.start("maintain", **asked)
+        until(lambda: let_go(arena) or running.over, 120, "a pod is let go", every=0.01)
+        assert not running.over, running.text
+        running.kill_all()
+        assert not any(request.evicts for request in seen.until_now())
+        run = play("maintain", within=AGAIN, **asked)
+        assert run.ok, run.text
+        arena.settle()
+    seen.all_held()
+    assert (seen.least_serving(web), len(seen.new_pods(web)), len(seen.evictions())) == (2, 2, 2)
+    assert let_go(arena) == []
+    assert here not in web.nodes()
 
 
 @pytest.mark.whole

@@ -46,6 +46,26 @@ def test_a_single_replica_with_a_budget_that_allows_nothing_is_swapped_too(
     assert len(seen.new_pods(web)) == 1
 
 
+def test_pods_that_are_replaced_first_are_never_short(arena: Arena, play: Player, watching: Watch) -> None:
+    """Whatever the budget says, without another count, and in any number."""
+    here, _unused = arena.nodes(2)
+    with arena.placing(here):
+        web = arena.deployment("web", start="2s", budget={"minAvailable": 1})
+        api = arena.deployment("api", 3, start="2s", budget={"maxUnavailable": 0})
+    with watching() as seen:
+        run = play("maintain", maintain_nodes=[here], maintain_method="replace")
+        assert run.ok, run.text
+        arena.settle()
+    seen.all_held()
+    assert (seen.least_serving(web), seen.least_serving(api)) == (1, 3)
+    assert (len(seen.new_pods(web)), len(seen.new_pods(api))) == (1, 3)
+    assert len(seen.evictions()) == 4
+    assert [request.code for request in seen.writes if request.evicts] == [201] * 4, "each at the first try"
+    assert (seen.counts(web), seen.counts(api), seen.guards()) == ([1], [3], [])
+    pods = [pod for pod in run.node(here, "node_drain")["pods"] if pod["outcome"] != "daemonset"]
+    assert {(pod["route"], pod["outcome"]) for pod in pods} == {("replace", "replaced")}
+
+
 @pytest.mark.whole
 def test_a_pod_that_takes_its_time_to_end_is_waited_for(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)

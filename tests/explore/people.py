@@ -73,6 +73,12 @@ def scale(world: World, name: str, replicas: int) -> None:
     world.patch(kinds.DEPLOYMENTS, name, {"spec": {"replicas": replicas}}, subresource="scale")
 
 
+def roll_out(world: World, name: str) -> None:
+    """`kubectl rollout restart`."""
+    body = {"template": {"metadata": {"annotations": {"restarted": f"{world.machine.now:.3f}"}}}}
+    world.patch(kinds.DEPLOYMENTS, name, {"spec": body})
+
+
 def again(world: World, name: str) -> None:
     """The node is deleted, and registers again under the same name."""
     world.delete(kinds.NODES, name)

@@ -33,6 +33,7 @@ SCENES = {
         scenes.odd(),
         scenes.anew(),
         scenes.waited_for(),
+        scenes.replaced(),
     )
 }
 

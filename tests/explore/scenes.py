@@ -175,6 +175,21 @@ def small(*, nodes: int = 2) -> Scene:
     return Scene("small", objects, {"single": 1, "pair": 1}, given)
 
 
+def replaced() -> Scene:
+    """A single pod and three behind a budget that allows nothing, all on n1: each is replaced before it leaves."""
+    first = (manifests.node("n1"), manifests.deployment("single", 1), manifests.deployment("trio", 3))
+    objects = (
+        manifests.node("n2"),
+        manifests.service("single"),
+        manifests.autoscaler("single", 1, 3, load=1),
+        manifests.service("trio"),
+        manifests.budget("trio", maxUnavailable=0),
+    )
+    choices = Choices(backend="eviction", method="replace")
+    given = Input(("n1",), choices=choices, settle=0.0, gap=0.05, gates=("ready",))
+    return Scene("replaced", objects, {"single": 1, "trio": 3}, given, first=first)
+
+
 def odd() -> Scene:
     """Pods with the labels of a Job's, a leader by a label that its template lacks, a DaemonSet that is never Ready."""
     leader = manifests.service("leader")

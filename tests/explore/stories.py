@@ -313,6 +313,37 @@ def _without_room(world: World) -> list[Task]:
     ]
 
 
+def _replaced(world: World) -> list[Task]:
+    """A run that replaces pods, somebody who undoes it, and people who scale, roll out, delete and need the room."""
+    a, b = world.process("a"), world.process("b")
+    something = people.any_of(
+        world,
+        *(lambda pods=pods: people.scale(world, "trio", pods) for pods in (2, 3, 5)),
+        lambda: people.roll_out(world, "trio"),
+        lambda: people.roll_out(world, "single"),
+        lambda: people.room(world, "n2", 3),
+        lambda: people.deny(world, "trio"),
+        lambda: world.cordon("n1", False),
+        lambda: None,
+    )
+
+    def undo() -> list[str]:
+        b.clock.sleep(people.some_time(world))
+        return recover(b, gates=REPLACED.given.gates, timeout=60.0)
+
+    def mended() -> None:
+        world.process(people.PERSON).clock.sleep(30.0)
+        people.deny(world, "")
+        people.room(world, "n2", 20)
+
+    given = replace(REPLACED.given, timeout=120.0)
+    return [
+        a.spawn(lambda: maintain(a, given)),
+        b.spawn(undo),
+        people.person(world, something, something, mended),
+    ]
+
+
 def _crowd(world: World) -> list[Task]:
     a, b, carl = world.process("a"), world.process("b"), world.process("carl")
     given = CROWD.given
@@ -346,8 +377,10 @@ def _crowd(world: World) -> list[Task]:
 
 
 SMALL, CROWD, PARTICIPANTS, CROWDED = scenes.small(), scenes.crowd(), scenes.participants(), scenes.crowded()
+REPLACED = replace(scenes.replaced(), floors={"single": 1, "trio": 2})
+"""People scale the trio to two."""
 ALL: tuple[Story, ...] = (
-    Story("two want one lock", scenes.locked(), _one_lock, 0.306),
+    Story("two want one lock", scenes.locked(), _one_lock, 0.302),
     Story("two runs take one node", SMALL, _locks, 0.28),
     Story("a run, a call by hand and a person", SMALL, _hands, 0.26, ("Node",)),
     Story("two starts of one run on two nodes", SMALL, _starts, 0.05),
@@ -359,6 +392,7 @@ ALL: tuple[Story, ...] = (
     Story("a run and pods that people delete", scenes.deleted(), _deletions, 0.008),
     Story("a surge and an HPA that changes its mind", scenes.scaled(), _changing_load, 0.008, ("Deployment",)),
     Story("a run without room, and somebody who makes some", CROWDED, _without_room, 0.004, ("Node",)),
+    Story("pods are replaced, and people", REPLACED, _replaced, 0.004, ("Node", "Deployment")),
     Story("two runs of the playbook", scenes.small(nodes=3), _two_maintains, 0.005),
     Story("a run and a recover", SMALL, _maintain_and_recover, 0.005),
     Story("a run that others take part in", PARTICIPANTS, _participants, 0.001),

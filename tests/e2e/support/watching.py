@@ -106,6 +106,10 @@ class Seen:
     def least_ready(self, workload: Workload) -> int:
         return measures.least_ready(self.log, *workload.ref)
 
+    def least_serving(self, workload: Workload) -> int:
+        """The fewest ready endpoints that the workload's Service had."""
+        return measures.least_serving(self.log, workload.arena.namespace, workload.name)
+
     def counts(self, workload: Workload) -> list[object]:
         """The replica counts that a workload went through."""
         return measures.values(self.log, *workload.ref, "spec", "replicas")

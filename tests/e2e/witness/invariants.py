@@ -296,8 +296,10 @@ def _leftovers(before: World, after: World, end: float) -> list[Violation]:
                 marks.append("the lease")
             if new and kind == "ConfigMap" and name.startswith("run-"):
                 marks.append("the run's ConfigMap")
+            keys = [*o.labels(obj), *o.notes(obj)]
+            if kind == "Pod" and o.RELEASED in keys:
+                marks.append(o.RELEASED)
             if kind == "Node" or new:
-                keys = [*o.labels(obj), *o.notes(obj)]
                 keys += [taint["key"] for taint in obj.get("spec", {}).get("taints") or []]
                 marks += [key for key in keys if key.startswith(o.PREFIX) and key != o.CONSENT]
             if marks and not _same_marks(before.get(kind, where, name), obj):

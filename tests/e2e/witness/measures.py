@@ -80,6 +80,16 @@ def least_ready(log: Log, kind: str, namespace: str, name: str) -> int:
     return min(counts)
 
 
+def least_serving(log: Log, namespace: str, service: str) -> int:
+    """The fewest ready endpoints that a Service had at any moment."""
+    return min(
+        o.ready_endpoints(found, moment.world)
+        for moment in log.moments()
+        if (found := moment.world.get("Service", namespace, service))
+        and (moment.event is None or moment.event.kind == "EndpointSlice")
+    )
+
+
 def values(log: Log, kind: str, namespace: str, name: str, *path: str) -> list[object]:
     """The values that a field went through, each once per change; None where it is absent."""
     found: list[object] = []
