@@ -55,6 +55,11 @@ class Mark:
         """The Deployment of the pod, which is in this namespace."""
         return objects.Ref("Deployment", self.name, namespace, self.deployment, "apps/v1")
 
+    @property
+    def text(self) -> str:
+        """The annotation, always in this one form: admission policies tell it by that."""
+        return json.dumps({"v": VERSION, **asdict(self)}, sort_keys=True, separators=(",", ":"))
+
 
 def mark_of(pod: objects.Pod) -> Mark | None:
     """The mark of a pod that was let go; ``None`` for any other, and where it cannot be read."""
@@ -81,10 +86,9 @@ def releasing(raw: objects.Raw | None, uid: str, mark: Mark) -> api_changes.Chan
         return None
     body = {"labels": {names.HASH: None, names.RELEASED: mark.run}}
     sentence = f"Let {pod.ref} go from its ReplicaSet, which starts another one"
-    text = json.dumps({"v": VERSION, **asdict(mark)}, sort_keys=True, separators=(",", ":"))
     owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": mark.name, "uid": mark.deployment}
     owners = [*raw["metadata"]["ownerReferences"], {**owner, "controller": False, "blockOwnerDeletion": False}]
-    return _patch(pod, sentence, {**body, "annotations": {names.RELEASED: text}, "ownerReferences": owners})
+    return _patch(pod, sentence, {**body, "annotations": {names.RELEASED: mark.text}, "ownerReferences": owners})
 
 
 def undoing(raw: objects.Raw | None, uid: str) -> api_changes.Change | None:

@@ -25,12 +25,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.replace import released
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
+    act,
     aside,
     context,
     pod_moves,
     writing,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import routing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import evict, routing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import (
     surge_lease,
     surge_machine,
@@ -89,17 +90,18 @@ class Replacing:
 
         ``leaving`` are the UIDs of pods that are being evicted.
         """
+        mine = [move for move in moves if move.plan.route == "replace" or move.plan.code == released.CODE]
+        if not mine:
+            return
         going = collections.Counter(
             move.plan.workload.uid
             for site in self.routing.sites.values()
             for move in site.moves.values()
             if move.plan.workload and move.state in ("waiting", "asked") and self._let_go(move, snapshot)
         )
-        for move in moves:
-            if move.state != "waiting" or not (move.plan.route == "replace" or move.plan.code == released.CODE):
-                continue
+        for move in (move for move in mine if move.state == "waiting"):
             pod = snapshot.pod(move.pod.uid)
-            if pod is None or pod.deleting or self._writing(move, pod):
+            if pod is None or pod.deleting or self._writing(move, pod) or self.ctx.clock.now() < move.not_before:
                 continue
             if (mark := released.mark_of(pod)) is None:
                 self._begin(move, pod, snapshot, going)
@@ -121,7 +123,11 @@ class Replacing:
             return True
         try:
             state.version = self._writes.answer(pod.uid)
+        except evict.Withdrawn:
+            return True
         except writing.PASSING as error:
+            move.tries += 1
+            move.not_before = self.ctx.clock.now() + (evict.again_after(error, move.tries) or 1.0)
             move.block("Pod", pod.namespace, pod.name, str(error))
         except errors.ClusterError as error:
             # Whoever may not let it go may not give it back either.
@@ -167,10 +173,16 @@ class Replacing:
         )
 
     def _write(self, move: pod_moves.Move, decide: t.Callable[[objects.Raw | None], api_changes.Change | None]) -> None:
-        pod, fence = move.pod, functools.partial(self.fence, (move.pod.node,))
+        pod, site = move.pod, self.routing.sites[move.pod.node]
+
+        def fence() -> None:
+            self.fence((pod.node,))
+            if not site.open:
+                raise evict.Withdrawn
 
         def work() -> str:
-            written = writing.write(self.ctx, pod.ref, decide, fence=fence).object
+            # Without patience: instead of sending an old decision, the loop decides anew.
+            written = writing.write(self.ctx, pod.ref, decide, fence=fence, patience=act.NO_PATIENCE).object
             return str(((written or {}).get("metadata") or {}).get("resourceVersion") or "")
 
         self._writes.start(pod.uid, work)
