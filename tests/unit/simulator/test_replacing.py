@@ -290,3 +290,37 @@ def test_check_mode_names_both_writes_and_makes_none() -> None:
         assert [action.split()[0] for action in shaped["actions"]][:2] == ["Let", "Evict"]
         assert names.HASH in shaped["diff"][0]["before"]["labels"]
         assert not [one for one in shop.world.log if one.request.method in ("PATCH", "DELETE")]
+
+
+@pytest.mark.parametrize("undo", [False, True])
+def test_in_a_large_cluster_only_what_is_needed_is_read(undo: bool) -> None:
+    """There the pods of other nodes are known by labels alone."""
+    others = [manifests.node(f"m{number}") for number in range(105)]
+    with Shop(3, manifests.budget("web", maxUnavailable=0), others=others) as shop:
+        me = shop.world.process("me")
+        me.faults.when(lambda request: request.resource == "pods/eviction", Fault("killed before"))
+        assert shop.run().wrong == ["killed"]
+        assert len(shop.let_go()) == 1
+        if undo:
+            # Of its ready pods a ReplicaSet ends one of the node that has most of them.
+            shop.recover()
+        else:
+            assert shop.run().ok
+            assert shop.world.pods(on="n1", app="web") == []
+        assert shop.whole()
+        assert shop.least == 3
+
+
+def test_what_its_replica_set_would_not_take_back_is_ended_when_the_node_is_given_back() -> None:
+    """A rollout was over before anybody came back to the pod."""
+    with Shop(2) as shop:
+        me = shop.world.process("me")
+        me.faults.when(lambda request: request.resource == "pods/eviction", Fault("killed before"))
+        assert shop.run().wrong == ["killed"]
+        body = {"spec": {"template": {"metadata": {"annotations": {START: "4s", "version": "2"}}}}}
+        shop.world.patch(TOP, "web", body)
+        shop.world.settle()
+        assert len(shop.let_go()) == 1
+        shop.recover()
+        assert shop.whole()
+        assert (shop.least, len(evictions(shop.world))) == (2, 1)

@@ -120,10 +120,7 @@ def needs(
         found += _all("watch", "apps", "statefulsets")
     if guarded:
         found += _all("get create patch delete", "policy", "poddisruptionbudgets", _namespaces(guarded))
-    if replaced := [plan for plan in moved if plan.route == "replace"]:
-        found += _all("get patch", "", "pods", _namespaces(replaced))
-        found += _all("create", "", "pods/eviction", _namespaces(replaced))
-        found += _all("watch", "apps", "deployments replicasets")
+    found += _for_replacements([plan for plan in moved if plan.route == "replace"])
     if swapped:
         # A leaving pod that turns NotReady is evicted after all.
         found += _all("create", "", "pods/eviction", _namespaces(swapped))
@@ -142,6 +139,14 @@ def for_events(plans: t.Sequence[pod_plan.PodPlan]) -> tuple[Need, ...]:
     """What Events about the nodes and about these pods' workloads need; those about nodes are in ``default``."""
     concerned = _namespaces(plan for plan in plans if plan.route != "skip" and plan.pod.owner)
     return tuple(_all("get create", "events.k8s.io", "events", tuple(dict.fromkeys(("default", *concerned)))))
+
+
+def _for_replacements(replaced: list[pod_plan.PodPlan]) -> list[Need]:
+    if not replaced:
+        return []
+    places = _namespaces(replaced)
+    found = [*_all("get patch", "", "pods", places), *_all("create", "", "pods/eviction", places)]
+    return [*found, *_all("watch", "apps", "deployments replicasets")]
 
 
 def _for_swaps(snapshot: snapshots.Snapshot, swapped: list[pod_plan.PodPlan]) -> list[Need]:

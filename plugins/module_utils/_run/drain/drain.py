@@ -273,7 +273,7 @@ class _Drain:
             self._fail_swaps()
         queue = self._queue()
         self.jobs.step(snapshot, queue)
-        self.replacing.step(queue, snapshot, self.evictor.leaving)
+        self.replacing.step(queue, snapshot)
         self.evictor.step(queue, snapshot)
         for site in self.sites.values():
             if site.open:

@@ -237,11 +237,6 @@ class Evictor:
                 raise error
 
     @property
-    def leaving(self) -> t.Collection[str]:
-        """The UIDs of pods that are being evicted."""
-        return self._leaving.keys()
-
-    @property
     def idle(self) -> bool:
         return self._flying == 0
 

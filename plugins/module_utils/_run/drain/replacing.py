@@ -85,18 +85,16 @@ class Replacing:
             decide = functools.partial(released.releasing, uid=move.pod.uid, mark=mark)
             writing.write(self.ctx, move.pod.ref, decide)
 
-    def step(self, moves: t.Iterable[pod_moves.Move], snapshot: snapshots.Snapshot, leaving: t.Collection[str]) -> None:
-        """Let go what may be let go now, and leave to the evictor what may end.
-
-        ``leaving`` are the UIDs of pods that are being evicted.
-        """
+    def step(self, moves: t.Iterable[pod_moves.Move], snapshot: snapshots.Snapshot) -> None:
+        """Let go what may be let go now, and leave to the evictor what may end."""
         mine = [move for move in moves if move.plan.route == "replace" or move.plan.code == released.CODE]
         if not mine:
             return
+        every = [move for site in self.routing.sites.values() for move in site.moves.values()]
+        leaving = frozenset(move.pod.uid for move in every if move.state in ("asked", "leaving"))
         going = collections.Counter(
             move.plan.workload.uid
-            for site in self.routing.sites.values()
-            for move in site.moves.values()
+            for move in every
             if move.plan.workload and move.state in ("waiting", "asked") and self._let_go(move, snapshot)
         )
         for move in (move for move in mine if move.state == "waiting"):

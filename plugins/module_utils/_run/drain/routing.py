@@ -92,7 +92,9 @@ class Routing:
                     self._gone(move, now)
                 elif found.deleting and move.state == "waiting":
                     move.state, move.left_at = "leaving", now
-                elif (found.finished and move.plan.route in ("wait", "swap")) or self._given_back(move, found):
+                elif (found.finished and move.plan.route in ("wait", "swap")) or _given_back(
+                    move, found, self.unreplaced
+                ):
                     stale.add(name)
             if present.keys() - site.moves.keys():
                 stale.add(name)
@@ -115,12 +117,6 @@ class Routing:
             # What was read before holds until they can be read again.
             self._read_requests()
 
-    def _given_back(self, move: pod_moves.Move, pod: objects.Pod) -> bool:
-        """Whether it was to be replaced first, and is its ReplicaSet's again, or was all the time."""
-        workload = move.plan.workload
-        given_up = move.plan.route == "replace" and workload is not None and workload.uid in self.unreplaced
-        return given_up and move.state == "waiting" and names.RELEASED not in pod.labels
-
     def _waiting(self) -> list[objects.Pod]:
         """The pods that are still to leave."""
         moves = (move for site in self.sites.values() if site.open for move in site.moves.values())
@@ -138,12 +134,7 @@ class Routing:
 
     def _gone(self, move: pod_moves.Move, now: float) -> None:
         move.came_true(self.ctx)
-        if move.plan.tolerant:
-            outcome = outcomes.PodOutcome.TOLERATES_MAINTENANCE
-        elif move.ours or move.pod.finished:
-            outcome = node_drains.evicted(move, delete=self.choices.disable_eviction)
-        else:
-            outcome = node_drains.MOVED_BY.get(move.plan.route, outcomes.PodOutcome.GONE)
+        outcome = _outcome(move, delete=self.choices.disable_eviction)
         move.end("gone", outcome, now)
         pod = move.pod
         self.ctx.note(phases.What.GONE, outcome.value, node=pod.node, namespace=pod.namespace, name=pod.name)
@@ -253,6 +244,22 @@ class Routing:
             if move and move.state == "leaving":
                 move.plan = dataclasses.replace(move.plan, code=plan.code, reason=plan.reason, remedy=plan.remedy)
                 move.reason = plan.reason
+
+
+def _outcome(move: pod_moves.Move, *, delete: bool) -> outcomes.PodOutcome:
+    """What became of a pod that is gone."""
+    if move.plan.tolerant:
+        return outcomes.PodOutcome.TOLERATES_MAINTENANCE
+    if move.ours or move.pod.finished:
+        return node_drains.evicted(move, delete=delete)
+    return node_drains.MOVED_BY.get(move.plan.route, outcomes.PodOutcome.GONE)
+
+
+def _given_back(move: pod_moves.Move, pod: objects.Pod, unreplaced: t.Container[str]) -> bool:
+    """Whether it was to be replaced first, and is its ReplicaSet's again, or was all the time."""
+    workload = move.plan.workload
+    given_up = move.plan.route == "replace" and workload is not None and workload.uid in unreplaced
+    return given_up and move.state == "waiting" and names.RELEASED not in pod.labels
 
 
 def _may_return(move: pod_moves.Move | None, snapshot: snapshots.Snapshot) -> bool:

@@ -226,7 +226,7 @@ class GuardCall:
         over = (budget.name for pod in leaving for budget in self.snapshot.budgets_of(pod))
         during = surge.target if outcome in RAISED else surge.prior_replicas
         replicas = (surge.prior_replicas, during)
-        self._show(surge.workload, replicas, next(over, None), outcome, surge.nodes, message)
+        self.show(surge.workload, replicas, next(over, None), outcome, surge.nodes, message)
 
     def show_guard(self, floor: guard_floors.Floor) -> None:
         """Add a workload's line about its guard; without it, its nodes have failed."""
@@ -240,7 +240,7 @@ class GuardCall:
             self.findings.append(reasons.Finding("guard_overlaps", message, remedy, "info", str(guard.workload)))
         outcome = floor.outcome or outcome
         replicas = (guard.replicas, guard.replicas)
-        self._show(guard.workload, replicas, budget.name, outcome, guard.nodes, message)
+        self.show(guard.workload, replicas, budget.name, outcome, guard.nodes, message)
         if outcome.failed:
             self.fail(guard.nodes, outcome, str(guard.workload), message, floor.remedy)
 
@@ -267,13 +267,9 @@ class GuardCall:
         found = self.snapshot.workload(guards.workload_uid(budget))
         ref = found.ref if found else objects.Ref("", "", budget.namespace)
         count = found.replicas if found else 0
-        self._show(ref, (count, count), budget.name, outcomes.WorkloadOutcome.UNGUARDED, nodes)
+        self.show(ref, (count, count), budget.name, outcomes.WorkloadOutcome.UNGUARDED, nodes)
 
-    def show_released(self, deployment: objects.Ref, replicas: int, node: str) -> None:
-        """Add the line about a pod that was let go, and is not any more."""
-        self._show(deployment, (replicas, replicas), None, outcomes.WorkloadOutcome.GIVEN_BACK, (node,))
-
-    def _show(
+    def show(
         self,
         workload: objects.Ref,
         replicas: tuple[int, int],

@@ -57,7 +57,8 @@ def give_back(work: guard_call.GuardCall, pods: t.Iterable[objects.Pod]) -> None
             text = f"{pod.ref} was let go by its ReplicaSet, and is still there: {why}"
             work.fail([pod.node], outcomes.WorkloadOutcome.NOT_GIVEN_BACK, str(owner), text, REMEDY)
         else:
-            work.show_released(owner, deployment.replicas if deployment else 0, pod.node)
+            count = deployment.replicas if deployment else 0
+            work.show(owner, (count, count), None, outcomes.WorkloadOutcome.GIVEN_BACK, (pod.node,))
 
 
 def _end(work: guard_call.GuardCall, pod: objects.Pod, mark: released.Mark) -> str:
