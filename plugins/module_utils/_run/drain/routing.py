@@ -44,10 +44,7 @@ BESIDE_EVERY = 1.0
 
 @dataclasses.dataclass
 class Routing:
-    """The moves of all sites. ``surges`` are those that are prepared, by the UID of the workload.
-
-    ``unreplaced`` says by the same why no replacement of a workload's pods came to serve.
-    """
+    """The moves of all sites. By UIDs of workloads: ``surges`` are prepared, ``unreplaced`` were given up, and why."""
 
     ctx: context.Context
     choices: pod_plan.Choices
