@@ -119,7 +119,7 @@ def test_what_needs_the_label_or_may_not_run_twice_keeps_its_way_and_says_why(_w
 
 @pytest.mark.parametrize(("kind", "other"), TAKERS, ids=[kind for kind, _other in TAKERS])
 def test_what_another_controller_would_take_keeps_its_way(kind: str, other: Raw) -> None:
-    more = {"bare": [other]} if kind == "replica_sets" else {kind: [other]}
+    more: dict[str, t.Any] = {"bare": [other]} if kind == "replica_sets" else {kind: [other]}
     plan = only(web(3, **more), REPLACE)
     assert plan.route == "evict"
     assert "shop/other" in plan.reason

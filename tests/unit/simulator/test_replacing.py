@@ -189,7 +189,7 @@ def test_what_a_killed_run_left_is_undone_by_another(replicas: int) -> None:
 @pytest.mark.parametrize("replicas", [1, 3])
 @pytest.mark.parametrize("other", [{"pods": 0}, {READY: "never"}])
 def test_where_no_replacement_comes_the_pod_is_its_replica_sets_again(
-    replicas: int, rule: dict[str, int], other: dict[str, t.Any]
+    replicas: int, rule: dict[str, t.Any], other: dict[str, t.Any]
 ) -> None:
     node = manifests.node("n2", pods=other.get("pods", 20))
     if READY in other:
