@@ -193,7 +193,7 @@ class Judge:
         before, meta, node = event.before, event.raw["metadata"], event.raw["spec"].get("nodeName")
         if before is None or "deletionTimestamp" in before["metadata"] or not node:
             return
-        if event.what != "DELETED" and "deletionTimestamp" not in meta:
+        if (event.what != "DELETED" and "deletionTimestamp" not in meta) or self._homeless(before):
             return
         raw = self.world.store.get(NODES, "", node)
         freed = self._freed.get(node)
@@ -203,6 +203,15 @@ class Judge:
             # Nobody can know what a person did at the very moment at which it leaves.
             if freed is None or sent.left > freed:
                 self.broken.append(f"I5: {sent.process} evicted {meta['name']} from {node}, which is in service")
+
+    def _homeless(self, pod: Raw) -> bool:
+        """Whether it was let go by its ReplicaSet, which would not take it back: to end it is to give the node back."""
+        text = (pod["metadata"].get("annotations") or {}).get(names.RELEASED)
+        if text is None:
+            return False
+        sets = self.world.store.of(kinds.REPLICA_SETS.resource).values()
+        mine = (one for one in sets if one["metadata"]["uid"] == json.loads(text)["replica_set"])
+        return not any(one["spec"]["replicas"] for one in mine)
 
     def _stays_empty(self, event: Event) -> None:
         """What was proven empty gets no pod that has to leave it (I7); DaemonSets come back when they may.
