@@ -78,12 +78,14 @@ def test_the_playbook_makes_the_account_and_its_token_is_in_the_file_alone(
 def test_maintain_does_all_it_does_under_the_policies(
     bounded: Path, arena: Arena, play: Player, watching: Watch
 ) -> None:
-    """Swap, guard, eviction, Events, conditions, marks and taints: never dark, and everything is given back."""
+    """Swap, replacement, guard, eviction, Events, conditions, marks and taints: never dark, and everything is given back."""
     here, there = arena.nodes(2)
     with arena.placing(here):
         arena.deployment("single", start="1s")
         arena.deployment("many", 3, budget={"maxUnavailable": 1}, service=False)
         arena.deployment("bare", 2, service=False)
+        notes = {"maintenance.kubeops.io/method": "replace"}
+        arena.deployment("replaced", 2, start="1s", budget={"maxUnavailable": 0}, service=False, notes=notes)
     with watching() as seen:
         run = play(
             "maintain",
