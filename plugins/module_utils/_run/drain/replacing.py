@@ -215,7 +215,9 @@ class Replacing:
         now, code = self.ctx.clock.now(), found.code if found else ""
         if code != state.why:
             state.why, state.blocked = code, now
-        if found and state.blocked is not None and now - state.blocked >= surge_machine.PATIENCE_WITH.get(code, 0.0):
+        grows = self.routing.choices.node_autoscaler and code == "surge_unschedulable"
+        lasts = state.blocked is not None and now - state.blocked >= surge_machine.PATIENCE_WITH.get(code, 0.0)
+        if found and lasts and not grows:
             return True
         return state.serving is None and state.since is not None and now - state.since >= WITHIN
 
