@@ -93,6 +93,7 @@ ANNOTATIONS: Raw = {
             "maintenance.kubeops.io/nodes",
             "maintenance.kubeops.io/surge",
             "maintenance.kubeops.io/record",
+            "maintenance.kubeops.io/released",
             "scheduling.koordinator.sh/reservation-allocated",
             "weave.works/kured-node-lock",
         )
@@ -107,6 +108,7 @@ ANNOTATIONS: Raw = {
             "controller.kubernetes.io/pod-deletion-cost",
             "maintenance.kubeops.io/deadline",
             "maintenance.kubeops.io/grace-period",
+            "maintenance.kubeops.io/method",
             "maintenance.kubeops.io/order",
             "maintenance.kubeops.io/skip",
             "maintenance.kubeops.io/wait",
@@ -138,6 +140,7 @@ LABELS: Raw = {
         "pod-template-hash",
         "cnpg.io/cluster",
         "kubevirt.io",
+        "maintenance.kubeops.io/released",
     )
 }
 OWNER: Raw = {

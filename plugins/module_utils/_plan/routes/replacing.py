@@ -70,7 +70,8 @@ def _otherwise(case: cases.Case, plan: pod_plan.PodPlan, why: str) -> pod_plan.P
 def let_go(case: cases.Case) -> pod_plan.PodPlan | None:
     """A rule: a pod that this run or another one let go is evicted when others are enough."""
     mark = released.mark_of(case.pod)
-    if mark is None:
+    if mark is None or case.context.snapshot.workload(mark.deployment) is None:
+        # Anybody can write a mark; with its Deployment such a pod ends by itself.
         return None
     owner = mark.owner(case.pod.namespace)
     reason = f"It was let go by run {mark.run}: it is evicted when other pods of {owner} are enough without it."
