@@ -40,6 +40,12 @@ def test_containers_keep_what_they_take_and_nothing_else() -> None:
     }
 
 
+def test_volumes_that_name_nothing_are_none() -> None:
+    volumes: list[Raw] = [{"emptyDir": {}}, {"name": "a", "persistentVolumeClaim": {"claimName": ""}}, {"name": "b"}]
+    found = Pod.of({"metadata": {"name": "p", "namespace": "n", "uid": "u"}, "spec": {"volumes": volumes}})
+    assert ([one["name"] for one in found.volumes], found.claims, found.empty_dirs) == (["b"], (), ())
+
+
 @pytest.mark.parametrize("key", ["containerStatuses", "initContainerStatuses"])
 def test_requests_in_force_and_those_allocated_count_during_a_resize(key: str) -> None:
     resized = {"name": "c", "resources": ONE, "allocatedResources": {"cpu": "2"}}

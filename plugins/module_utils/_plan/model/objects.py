@@ -279,7 +279,7 @@ class Pod(Object):
             scheduler=share.text(spec.get("schedulerName", "")),
             priority=spec.get("priority") or 0,
             tolerations=share.part(tuple(spec.get("tolerations") or ()), shapes.POD_SPEC["tolerations"]),
-            volumes=share.part(tuple(share.part(one, shapes.VOLUME) for one in spec.get("volumes") or ())),
+            volumes=share.part(tuple(share.part(one, shapes.VOLUME) for one in pod_specs.volumes(spec))),
             requests=share.part(requests, shapes.AMOUNTS),
             deadline=meta.get("deletionTimestamp") or "",
             unschedulable=_message(status, "PodScheduled", "False", "Unschedulable"),

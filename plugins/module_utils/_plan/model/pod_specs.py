@@ -85,18 +85,27 @@ def _container(raw: Raw) -> Raw:
     return found
 
 
+def volumes(spec: Raw) -> list[Raw]:
+    """The volumes of a pod, but for those without a name or a claim: definitions of custom resources allow them."""
+    return [
+        volume
+        for volume in spec.get("volumes") or ()
+        if volume.get("name") and (volume.get("persistentVolumeClaim") or {"claimName": "-"}).get("claimName")
+    ]
+
+
 def scratch(spec: Raw) -> dict[str, str]:
     """The emptyDirs whose data seldom has to last, by their names, with what says so; of all others nothing is known.
 
     It is said of where they are mounted, and by whom: what an application keeps there nobody can know.
     """
-    volumes = [volume for volume in spec.get("volumes") or () if "emptyDir" in volume]
-    if not volumes:
+    empty = [volume for volume in volumes(spec) if "emptyDir" in volume]
+    if not empty:
         return {}
     inits = [one for one in spec.get("initContainers") or () if one.get("restartPolicy") != "Always"]
     sidecars = [one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"]
     found = {}
-    for volume in volumes:
+    for volume in empty:
         main = _mounts(spec.get("containers") or (), volume["name"])
         beside, before = _mounts(sidecars, volume["name"]), _mounts(inits, volume["name"])
         if (volume["emptyDir"] or {}).get("medium") == "Memory":
