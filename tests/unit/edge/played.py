@@ -210,14 +210,17 @@ def on_terminal(
     settings = environ(folder, TERM="xterm", COLUMNS="120", PYTHONIOENCODING="utf-8", **more)
     command = written(folder, tasks)
     terminal = Terminal()
-    # A shell that starts tests in the background has SIGINT ignored, and what they start would inherit that.
-    ours = signal.signal(signal.SIGINT, signal.default_int_handler)
+    # A shell that starts tests in the background has SIGINT ignored, nohup SIGHUP, and what they start inherits that.
+    ours = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGHUP)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     try:
         process = subprocess.Popen(
             command, cwd=folder, env=settings, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
         )
     finally:
-        signal.signal(signal.SIGINT, ours)
+        for number, handler in ours.items():
+            signal.signal(number, handler)
     latest = time.monotonic() + 120
     with process:
         decoder = codecs.getincrementaldecoder("utf-8")("ignore")
