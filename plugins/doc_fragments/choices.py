@@ -180,7 +180,7 @@ options:
         taint.
       - C(grace_period) replaces the pod's own, in seconds. It does not apply to swaps.
       - C(deadline) is how long the pod may take from when it is its turn, in seconds or as C(10m). Then its node fails.
-      - C(method) is one of those of O(method).
+      - C(method), how its pods leave, is C(surge), C(replace) or C(evict).
       - C(bands) is a list of C({priority, seconds}) as C(shutdownGracePeriodByPodPriority) of a kubelet. Pods leave
         from the lowest band of priorities to the highest, with at most so many seconds of grace.
       - Owners can set the same by annotations, see the guide to clusters of this collection. Rules override these.

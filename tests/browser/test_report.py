@@ -18,7 +18,7 @@ Written = t.Callable[[str], Path]
 
 SECTIONS = {
     "plan": {"Pods by node"},
-    "blocked": {"To look at", "What would unblock it, one of these", "Pods by node"},
+    "blocked": {"To look at", "What would unblock it", "Pods by node"},
     "run": {"Nodes over time", "Ready endpoints per Service", "Workloads that were protected", "Pods by node"},
     "failed": {"To look at", "Nodes over time", "What was refused, and why", "Findings of the plan", "Pods by node"},
     "dark": {"To look at", "Ready endpoints per Service", "What was refused, and why", "Given back, and kept"},
