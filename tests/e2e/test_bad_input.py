@@ -33,6 +33,7 @@ def refused(run: Run, seen: Seen | None, *words: str) -> None:
         assert seen.writes == []
 
 
+@pytest.mark.whole
 def test_an_unknown_node(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     with watching() as seen:

@@ -136,6 +136,7 @@ def test_swap_blocked_moves_it_without_ever_going_under_its_budget(
     assert seen.evictions() == []
 
 
+@pytest.mark.whole
 def test_two_budgets_on_one_pod_are_named_and_never_tried(arena: Arena, play: Player, watching: Watch) -> None:
     here, there = arena.nodes(2)
     arena.deployment("web", 2, on=[here, there], budget={"maxUnavailable": 1})
@@ -149,6 +150,7 @@ def test_two_budgets_on_one_pod_are_named_and_never_tried(arena: Arena, play: Pl
     assert seen.writes == []
 
 
+@pytest.mark.whole
 def test_a_sick_pod_holds_up_its_budget_unless_the_budget_says_otherwise(
     arena: Arena, play: Player, watching: Watch
 ) -> None:
@@ -205,6 +207,7 @@ def test_a_guard_is_never_laid_over_an_existing_budget_nor_over_pods_that_are_no
     assert seen.least_ready(bare) == 2
 
 
+@pytest.mark.whole
 def test_a_guard_goes_when_a_budget_of_somebody_else_arrives(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     web = arena.deployment("web", 3, on=here, start="2s", stop="1s")

@@ -134,6 +134,7 @@ def test_a_restart_by_scaling_that_is_killed_is_finished(lab: Lab, play: Player,
     assert roll(play, new)["outcome"] == "unchanged"
 
 
+@pytest.mark.whole
 def test_a_killed_rollout_of_a_bad_configuration_is_taken_back_by_the_next_call(
     lab: Lab, play: Player, chart: str
 ) -> None:

@@ -83,6 +83,7 @@ def lines_of(run: Run) -> list[str]:
     return [str(line) for line in told]
 
 
+@pytest.mark.whole
 def test_a_bad_configuration_starts_on_the_canary_alone(labs: list[Lab], play: Player) -> None:
     before = states(labs)
     bad = yaml.safe_load(config_of(labs[0]))

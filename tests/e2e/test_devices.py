@@ -44,6 +44,7 @@ def test_a_claim_that_is_shared_by_name_is_refused_first_and_follows_its_pod_wit
         until(lambda: on(web, other) and made.allocated() == [other], 30, "the claim was allocated anew")
 
 
+@pytest.mark.whole
 def test_a_second_pod_gets_the_free_device_of_another_node(arena: Arena, play: Player, watching: Watch) -> None:
     here, other = arena.nodes(2)
     with devices(arena, [here, other]) as made:

@@ -34,6 +34,7 @@ def test_a_node_that_was_cordoned_before_stays_cordoned(arena: Arena, play: Play
     assert "cordoned" in run.text
 
 
+@pytest.mark.whole
 def test_foreign_taints_keep_their_order_and_the_time_they_were_added(
     arena: Arena, play: Player, watching: Watch
 ) -> None:
@@ -140,6 +141,7 @@ def test_a_foreign_taint_and_label_of_the_meantime_are_kept_and_told(
     seen.all_held(foreign=kept)
 
 
+@pytest.mark.whole
 def test_a_workload_that_somebody_scaled_during_its_surge_keeps_that_count(
     arena: Arena, play: Player, watching: Watch
 ) -> None:
@@ -156,6 +158,7 @@ def test_a_workload_that_somebody_scaled_during_its_surge_keeps_that_count(
     assert "web" in run.text
 
 
+@pytest.mark.whole
 def test_a_surge_that_somebody_takes_back_fails_closed(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     web = arena.deployment("web", on=here, start="4s")

@@ -30,6 +30,7 @@ JOB_SET = Kind("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets")
 MANAGED = "kueue.x-k8s.io/managed"
 
 
+@pytest.mark.whole
 def test_a_gang_over_three_nodes_is_interrupted_once(arena: Arena, play: Player, watching: Watch) -> None:
     here = arena.nodes(3)
     arena.nodes(3)

@@ -421,6 +421,7 @@ def test_pods_do_what_their_annotations_say(api: Api) -> None:
     until(lambda: not {p["metadata"]["name"] for p in api.items(PODS)} & names, 10, "all of them are gone")
 
 
+@pytest.mark.whole
 def test_a_reboot_gives_a_new_boot_id_and_restarts_what_stayed(api: Api) -> None:
     make(api, "daemonsets", "agent", start="2s")
     until(lambda: all_ready(api, "agent", 4), 30, "the agents are ready")

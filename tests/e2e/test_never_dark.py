@@ -114,6 +114,7 @@ def test_several_workloads_on_one_node_leave_it_together(arena: Arena, play: Pla
     assert seen.counts(several) == seen.counts(guarded) == [3]
 
 
+@pytest.mark.whole
 def test_a_workload_with_pods_on_two_nodes_of_one_wave(arena: Arena, play: Player, watching: Watch) -> None:
     one, two, _unused = arena.nodes(3)
     pair = arena.deployment("pair", 2, on=[one, two], start="1s")

@@ -31,6 +31,7 @@ def stopped_in_preflight(run: Run, seen: Seen, code: str, *names: str) -> None:
     seen.all_held()
 
 
+@pytest.mark.whole
 def test_a_statefulset_of_one_stops_the_run_in_preflight(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     db = arena.statefulset("db", on=here)
@@ -128,6 +129,7 @@ def test_a_paused_deployment_is_swapped_and_stays_paused(arena: Arena, play: Pla
     assert web.read()["spec"]["paused"] is True
 
 
+@pytest.mark.whole
 def test_a_rollout_in_progress_is_not_swapped(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     web = arena.deployment("web", on=here)
@@ -141,6 +143,7 @@ def test_a_rollout_in_progress_is_not_swapped(arena: Arena, play: Player, watchi
     assert seen.dark_seconds(web) == 0
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("mode", sampling.first(1, ["ReadWriteOnce", "ReadWriteOncePod"]))
 def test_a_volume_of_one_node_needs_consent(arena: Arena, play: Player, watching: Watch, mode: str) -> None:
     here, _unused = arena.nodes(2)
@@ -215,6 +218,7 @@ def test_a_quota_counts_what_the_whole_pod_requests(arena: Arena, play: Player, 
     assert seen.dark_seconds(web) == 0
 
 
+@pytest.mark.whole
 def test_a_pod_that_is_not_ready_elsewhere_never_costs_the_one_that_is(
     arena: Arena, play: Player, watching: Watch
 ) -> None:

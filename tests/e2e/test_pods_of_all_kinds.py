@@ -196,6 +196,7 @@ def test_a_local_volume_ties_its_pod_to_the_node(arena: Arena, play: Player, wat
         arena.api.delete(f"/api/v1/persistentvolumes/{name}")
 
 
+@pytest.mark.whole
 def test_a_pod_that_is_ending_already_is_waited_for(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     web = arena.deployment("web", 2, on=here, stop="8s")
@@ -230,6 +231,7 @@ def test_a_finalizer_that_never_goes_is_named_and_never_forced(arena: Arena, pla
     assert len(held.pods()) == 2
 
 
+@pytest.mark.whole
 def test_a_grace_period_of_zero_means_zero(arena: Arena, play: Player) -> None:
     here, _unused = arena.nodes(2)
     arena.deployment("slow", 2, on=here, stop="25s")
@@ -272,6 +274,7 @@ def attachment(arena: Arena, name: str, node: str, volume: str) -> Json:
     return {"metadata": {"name": f"{arena.name}-{name}"}, "spec": spec}
 
 
+@pytest.mark.whole
 def test_a_volume_that_stays_attached_keeps_its_node_from_being_drained(
     arena: Arena, play: Player, watching: Watch
 ) -> None:

@@ -64,6 +64,7 @@ def test_pods_leave_by_rules(arena: Arena, play: Player, watching: Watch) -> Non
     assert len(arena.pods("agent", on=here)) == 1, "its DaemonSet has recreated it"
 
 
+@pytest.mark.whole
 def test_contradicting_rules_stop_before_the_first_request(arena: Arena, play: Player, watching: Watch) -> None:
     (here,) = arena.nodes(1)
     wrong = [{"name": "a", "after": ["b"]}, {"name": "b", "after": ["a"], "skip": True, "grace": 3}]

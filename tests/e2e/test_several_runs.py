@@ -184,6 +184,7 @@ def test_a_drain_of_selected_pods_leaves_the_surges_of_the_others(arena: Arena, 
     assert seen.counts(first) == seen.counts(second) == [1, 2, 1]
 
 
+@pytest.mark.whole
 def test_modules_without_a_record_say_what_comes_first(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     arena.deployment("web", on=here)
@@ -196,6 +197,7 @@ def test_modules_without_a_record_say_what_comes_first(arena: Arena, play: Playe
     assert seen.writes == []
 
 
+@pytest.mark.whole
 def test_a_pod_that_needs_a_surge_is_not_evicted_without_one(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     web = arena.deployment("web", on=here)
@@ -209,6 +211,7 @@ def test_a_pod_that_needs_a_surge_is_not_evicted_without_one(arena: Arena, play:
     assert seen.new_pods(web) == []
 
 
+@pytest.mark.whole
 def test_a_call_with_another_nonce_is_stopped(arena: Arena, play: Player) -> None:
     here, _unused = arena.nodes(2)
     assert play.module("node_cordon", nodes=[here], run="mine/abc").ok

@@ -57,6 +57,7 @@ def readiness(arena: Arena, nodes: Sequence[str], started: bool) -> Iterator[Non
         thread.join()
 
 
+@pytest.mark.whole
 def test_a_run_stops_after_the_first_node_whose_startup_taint_stays(
     arena: Arena, play: Player, watching: Watch
 ) -> None:

@@ -147,6 +147,7 @@ def told_at(pod: Json) -> float:
     return end - float(meta["deletionGracePeriodSeconds"])
 
 
+@pytest.mark.whole
 def test_the_forecast_of_no_execute_is_what_the_taint_manager_does(lab: Lab, arena: Arena) -> None:
     (node,) = arena.nodes(1)
     draw = random.Random(5)

@@ -162,17 +162,20 @@ def test_who_leaves_its_service_before_it_ends_loses_no_new_connection(told: Jso
     assert {name: of(told, f"shop/{name}", "new", 0.0)["failed"] for name in SERVERS} == dict.fromkeys(SERVERS, 0)
 
 
+@pytest.mark.whole
 def test_a_balancer_that_lags_loses_requests_to_who_does_not_wait_for_it(told: Json) -> None:
     failed = {name: of(told, f"shop/{name}", "new", LAG)["failed"] for name in SERVERS}
     assert min(failed["abrupt"], failed["short"]) > 0
     assert failed["graceful"] == failed["draining"] == 0
 
 
+@pytest.mark.whole
 def test_kept_connections_outlive_the_lag_and_need_a_server_that_closes_them(told: Json) -> None:
     assert of(told, "shop/abrupt", "keep", LAG)["failed"] > 0
     assert [of(told, "shop/draining", "keep", lag)["failed"] for lag in (0.0, LAG)] == [0, 0]
 
 
+@pytest.mark.whole
 def test_a_stream_breaks_where_its_server_dies_and_ends_where_it_stops(told: Json) -> None:
     abrupt, draining = of(told, "alone/abrupt", "stream"), of(told, "alone/draining", "stream")
     assert [f["count"] for f in abrupt["failures"] if f["kind"] == "stream_broken"] == [1]

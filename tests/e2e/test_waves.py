@@ -210,6 +210,7 @@ def test_a_node_that_somebody_deleted_meanwhile_fails_alone(arena: Arena, play: 
     assert seen.dark_seconds(web) == 0
 
 
+@pytest.mark.whole
 def test_each_pod_of_a_roll_moves_once_where_there_is_a_spare_node(arena: Arena, play: Player, watching: Watch) -> None:
     """The scheduler prefers other nodes to those that wait for their wave; a pod that lands there would move again."""
     one, two, three, _spare = arena.nodes(4)
