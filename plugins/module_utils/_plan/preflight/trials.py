@@ -33,7 +33,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swa
 
 MOST = 300
 """So many trials at most."""
-SHOWN = 5
 _WHO = re.compile(r"""webhook "[^"]+"|\w*AdmissionPolicy '[^']+'""")
 
 Make = t.Callable[[], "api_changes.Change | None"]
@@ -123,8 +122,7 @@ def findings(refused: t.Iterable[tuple[Trial, str]]) -> list[reasons.Finding]:
 def _finding(who: str, group: t.Sequence[tuple[Trial, str]]) -> reasons.Finding:
     trial, words = group[0]
     spaces = list(dict.fromkeys(one.namespace for one, _words in group))
-    shown = ", ".join(spaces[:SHOWN]) + (f" and {len(spaces) - SHOWN} more" if len(spaces) > SHOWN else "")
-    message = f"A dry run in {shown} is refused ({trial.change.sentence}): {words.rstrip('.')}."
+    message = f"A dry run in {reasons.listed(spaces)} is refused ({trial.change.sentence}): {words.rstrip('.')}."
     remedy = "Comply with it, or ask its owner to let the maintenance pass."
     nodes = tuple(dict.fromkeys(plan.pod.node for one, _words in group for plan in one.plans))
     return reasons.Finding("webhook_refuses", message, remedy, "blocker", who, nodes)

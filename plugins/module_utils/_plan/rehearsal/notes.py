@@ -8,6 +8,7 @@ from __future__ import annotations
 import collections
 import typing as t
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import reasons
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rehearsal import snapshot_files
 
 TEXTS: t.Mapping[str, str] = {
@@ -28,8 +29,6 @@ TEXTS: t.Mapping[str, str] = {
     "variable": "The variable is not used in a rehearsal.",
     "tasks": "Your tasks and the reboot are simulated: no host is contacted.",
 }
-SHOWN = 5
-"""How many objects a sentence names."""
 
 
 def note(code: str, about: str = "", detail: str = "") -> snapshot_files.Note:
@@ -45,8 +44,7 @@ def sentences(notes: t.Iterable[t.Mapping[str, str]]) -> list[str]:
     found = []
     for (code, detail), abouts in groups.items():
         named = [about for about in abouts if about]
-        more = f" and {len(named) - SHOWN} more" if len(named) > SHOWN else ""
-        where = f" ({', '.join(named[:SHOWN])}{more})" if named else ""
+        where = f" ({reasons.listed(named)})" if named else ""
         text = TEXTS.get(code, code)
         found.append(f"{text.rstrip('.')}{f': {detail}' if detail else ''}{where}.")
     return found

@@ -140,7 +140,7 @@ class Announcement:
     @property
     def sentence(self) -> str:
         """The announcement in one sentence or two."""
-        names = _names([node.name for node in self.nodes]) or "no node"
+        names = reasons.listed([node.name for node in self.nodes], SHOWN) or "no node"
         if self.blocked:
             more = f" And {len(self.blocked) - SHOWN} more." if len(self.blocked) > SHOWN else ""
             whys = " ".join(f"{one.node}: {one.sentence}" for one in self.blocked[:SHOWN])
@@ -197,7 +197,7 @@ class Announcement:
         start, end = self.window
         known = {"Cluster": self.cluster.words, "Run": self.run, "By": self.by}
         facts = [self.sentence, *(f"{name}: {value}" for name, value in known.items() if value), *self.errors]
-        names = _names([node.name for node in self.nodes])
+        names = reasons.listed([node.name for node in self.nodes], SHOWN)
         return icalendar.Entry(
             uid=f"{self.key}@kubeops.node_maintenance",
             sequence=SEQUENCE[self.moment],
@@ -227,7 +227,7 @@ class Announcement:
         load = next(each for each in self.workloads if (each.kind, each.namespace, each.name) == place)
         pods = text.count(load.pods, "pod")
         verb = "has to move" if load.pods == 1 else "have to move"
-        where = f"{pods} on {_names(load.nodes)}"
+        where = f"{pods} on {reasons.listed(load.nodes, SHOWN)}"
         if self.blocked:
             whys = " ".join(one.sentence for one in self.blocked if one.node in load.nodes)
             return f"Maintenance {self.moment} ({where} {verb}): {whys}{run}{reason}"
@@ -271,11 +271,6 @@ def clipped(line: str, size: int) -> str:
 
 def _digest(*parts: str) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-
-
-def _names(names: t.Sequence[str]) -> str:
-    more = len(names) - SHOWN
-    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _slacked(value: str) -> str:

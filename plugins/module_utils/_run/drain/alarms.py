@@ -124,7 +124,7 @@ class Alarms:
     def _raise(self, site: node_drains.NodeDrain, waits: Waits, still: _Still) -> None:
         for reason, moves in waits.items():
             names = [str(move.pod.ref) for move in moves] or [f"Node {site.name}"]
-            who = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+            who = reasons.listed(names, SHOWN)
             blocked = reasons.Blocked(reason.code, reason.message, reason.remedy, who, site.name, still.moment)
             if blocked.key not in self._known:
                 self._known.add(blocked.key)

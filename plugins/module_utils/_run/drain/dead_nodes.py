@@ -23,6 +23,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     option,
     outcomes,
     phases,
+    reasons,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import cordon, standing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead
@@ -149,8 +150,7 @@ def _suspect(site: node_drains.NodeDrain, now: float) -> bool:
 
 def _given_up(node: objects.Node, left: t.Sequence[pod_moves.Move], ending: t.Sequence[pod_moves.Move]) -> str:
     """What became of its pods, and what helps."""
-    names = ", ".join(str(move.pod.ref) for move in ending[:5])
-    names += f" and {len(ending) - 5} more" if len(ending) > 5 else ""
+    names = reasons.listed([str(move.pod.ref) for move in ending])
     words = [f"its kubelet has not responded{dead.since(node)}, so terminating pods never end"]
     if ending:
         words.append(f"{names} {'is' if len(ending) == 1 else 'are'} terminating")
@@ -292,8 +292,7 @@ class Evacuation:
 
     def _words(self, site: node_drains.NodeDrain) -> str:
         volumes = sorted(self._attached.get(site.name, ()))
-        more = f" and {len(volumes) - 5} more" if len(volumes) > 5 else ""
-        return f"{len(site.left())} pods left, volumes attached: {', '.join(volumes[:5]) or 'none'}{more}"
+        return f"{len(site.left())} pods left, volumes attached: {reasons.listed(volumes) or 'none'}"
 
 
 def _unproven(ctx: context.Context, sites: t.Collection[node_drains.NodeDrain]) -> list[node_drains.NodeDrain]:

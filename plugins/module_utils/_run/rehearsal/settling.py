@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, reasons
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rehearsal import copies
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context
 
@@ -17,8 +17,6 @@ Place = tuple[str, str]
 
 EVERY = 0.5
 """Seconds between two looks."""
-SHOWN = 5
-"""How many objects a message names."""
 
 
 def place(raw: objects.Raw) -> Place:
@@ -121,10 +119,9 @@ class Settling:
     def _until(self, missing: t.Callable[[], list[str]]) -> None:
         while left := missing():
             if self._ctx.clock.now() > self._deadline:
-                more = f" and {len(left) - SHOWN} more" if len(left) > SHOWN else ""
                 raise context.StopRun(
                     "not_settled",
-                    f"The copy did not get as far as the cluster was: {', '.join(left[:SHOWN])}{more}.",
+                    f"The copy did not get as far as the cluster was: {reasons.listed(left)}.",
                     "Look at these objects in the lab, or give a longer timeout.",
                     left[0],
                 )
