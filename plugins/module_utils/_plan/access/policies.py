@@ -58,10 +58,16 @@ def _kept(what: str, mine: str) -> str:
     return f"{now}.all(k, (k in {was} && {was}[k] == {now}[k]) || {mine}) && {was}.all(k, k in {now} || {mine})"
 
 
-def _metadata(annotations: str, labels: str = "false") -> tuple[tuple[str, str], ...]:
+def _marks(annotations: str, labels: str) -> tuple[tuple[str, str], ...]:
     return (
         (_kept("annotations", annotations), "only annotations of a maintenance may be changed"),
         (_kept("labels", labels), "no other labels may be changed"),
+    )
+
+
+def _metadata(annotations: str, labels: str = "false") -> tuple[tuple[str, str], ...]:
+    return (
+        *_marks(annotations, labels),
         (_all_same("metadata.ownerReferences", "metadata.finalizers"), "owners and finalizers may not be changed"),
     )
 
@@ -237,13 +243,9 @@ _PODS = Limit(
     (("", "pods"),),
     (
         _UNPROTECTED,
-        (
-            _kept("annotations", f"k in {_listed((names.DELETION_COST, names.PLANNED, names.RELEASED))}"),
-            "only annotations of a maintenance may be changed",
-        ),
-        (
-            _kept("labels", f"k in {_listed((names.HASH, names.RELEASED))}"),
-            "no other labels may be changed",
+        *_marks(
+            f"k in {_listed((names.DELETION_COST, names.PLANNED, names.RELEASED))}",
+            f"k in {_listed((names.HASH, names.RELEASED))}",
         ),
         (_all_same("metadata.finalizers"), "finalizers may not be changed"),
         (

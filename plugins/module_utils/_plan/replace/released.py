@@ -99,8 +99,7 @@ def undoing(raw: objects.Raw | None, uid: str) -> api_changes.Change | None:
     mark = mark_of(pod)
     if mark is None:
         return None
-    ours = [owner for owner in raw["metadata"].get("ownerReferences") or () if owner["uid"] == mark.deployment]
-    owners = [owner for owner in raw["metadata"].get("ownerReferences") or () if owner not in ours]
+    owners = [owner for owner in raw["metadata"].get("ownerReferences") or () if owner["uid"] != mark.deployment]
     body = {
         "labels": {names.HASH: mark.hash, names.RELEASED: None},
         "annotations": {names.RELEASED: None},
