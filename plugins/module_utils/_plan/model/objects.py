@@ -404,6 +404,11 @@ class Workload(Object):
     def pod_spec(self) -> Raw:
         return self.template.get("spec") or {}
 
+    @property
+    def ordered(self) -> bool:
+        """Whether it creates a pod only once all with lower numbers are Ready, as StatefulSets do by default."""
+        return self.kind == "StatefulSet" and self.spec.get("podManagementPolicy") != "Parallel"
+
     @classmethod
     @decoding.lenient
     def of(cls, raw: Raw, api_version: str = "", kind: str = "", share: sharing.Shared = sharing.APART) -> Workload:

@@ -89,7 +89,7 @@ def lack(snapshot: snapshots.Snapshot, one: node_records.Awaited, began: str = "
 
 def earlier(snapshot: snapshots.Snapshot, workload: objects.Workload) -> objects.Pod | None:
     """The first pod that is not Ready of a StatefulSet that creates none with a higher number before it is."""
-    if workload.kind != "StatefulSet" or workload.spec.get("podManagementPolicy") == "Parallel":
+    if not workload.ordered:
         return None
     waiting = (pod for pod in snapshot.pods_of(workload) if not pod.ready or pod.deleting)
     return min(waiting, key=_number, default=None)

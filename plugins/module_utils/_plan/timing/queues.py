@@ -135,7 +135,7 @@ class Times:
         start, workload = self.start(plan), self._workload(plan)
         if workload is None or workload.kind != "StatefulSet":
             return Step(self.stop(plan), start.ready)
-        ordered = "" if workload.spec.get("podManagementPolicy") == "Parallel" else workload.uid
+        ordered = workload.uid if workload.ordered else ""
         return Step(self.stop(plan), start.ready, after=True, ordered=ordered, settles=start.available - start.ready)
 
     def _workload(self, plan: pod_plan.PodPlan) -> objects.Workload | None:
