@@ -373,11 +373,10 @@ class Rollout:
         if self.options.restart == "none" and not self.restarted:
             if self.ctx.changes:
                 return "Nothing was restarted (restart: none); it takes effect when the pods restart."
-            noted, pending = (
-                rollout.noted(self.target.config_map),
-                "A restart is pending, unless the pods restarted since.",
-            )
-            return pending if rollout.mark_of(self.target.workload) != noted == self.desired.digest else ""
+            noted = rollout.noted(self.target.config_map) == self.desired.digest
+            if noted and rollout.mark_of(self.target.workload) != self.desired.digest:
+                return "A restart is pending, unless the pods restarted since."
+            return ""
         return None if self.options.verify and not self.ctx.check else ""
 
     def _roll_back(self, failure: str, reason: str) -> context.Result:
