@@ -21,6 +21,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import
     owned,
     pod,
     snapshot,
+    workload,
 )
 
 EVICTIONS = ("", "pods/eviction", "CREATE")
@@ -92,6 +93,38 @@ def test_each_kind_of_change_is_tried_once_for_all_pods_of_a_namespace() -> None
 def test_only_what_somebody_is_asked_about_is_tried(one: Raw, kinds: list[str]) -> None:
     assert [kind for _space, kind, _of, _count in tried(admission.judges(policy(one)), replicas=1)] == kinds
     assert tried(admission.judges(policy(one))) == []
+
+
+def let_go(*rules: Raw, announced: bool = False, replicas: int = 3) -> list[trials.Trial]:
+    """What is tried of the pods of a Deployment that are replaced before they leave."""
+    labels = {"app": "web", names.HASH: "5d8f"}
+    pods = [pod(f"web-{n}", "n1", owned("ReplicaSet", "web"), labels=labels) for n in range(replicas)]
+    above = workload("Deployment", "web", replicas)
+    below = workload("ReplicaSet", "web", replicas, owned("Deployment", "web"), selector={"matchLabels": labels})
+    seen = snapshot(deployments=[above], replica_sets=[below], pods=pods)
+    asked = Choices(method="replace")
+    plans = routes(seen, ["n1"], asked, now="")
+    assert [one.route for one in plans] == ["replace"] * replicas
+    announcing = [hooks.Rule("before_pod", "x", "annotation")] if announced else []
+    return trials.trials(seen, plans, asked, admission.judges(policy(*rules)), announcing)
+
+
+def test_the_very_patch_that_lets_a_pod_go_is_tried_beside_others() -> None:
+    """Policies may refuse that labels of pods change."""
+    patched = rule("", "pods", "UPDATE")
+    (one,) = let_go(patched)
+    meta = (one.change.body or {})["metadata"]
+    assert (meta["labels"][names.HASH], len(one.plans)) == (None, 3)
+    assert [owner["kind"] for owner in meta["ownerReferences"]] == ["ReplicaSet", "Deployment"]
+    tried = let_go(patched, rule(*EVICTIONS), announced=True)
+    assert [trial.change.verb for trial in tried] == ["patch", "evict", "patch"]
+
+
+@pytest.mark.parametrize(("replicas", "severity"), [(3, "warning"), (1, "blocker")])
+def test_pods_that_may_not_be_let_go_leave_by_their_budget_but_for_an_only_one(replicas: int, severity: str) -> None:
+    tried = let_go(rule("", "pods", "UPDATE"), rule(*EVICTIONS), replicas=replicas)
+    found = trials.findings([(trial, "no") for trial in tried])
+    assert [one.severity for one in found] == [severity, "blocker"]
 
 
 @pytest.mark.parametrize(("action", "count"), [("annotation", 1), ("http", 0)])

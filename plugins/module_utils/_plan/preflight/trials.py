@@ -3,9 +3,9 @@
 
 """What a maintenance is going to write where webhooks or admission policies may refuse it: tried before it begins.
 
-For each namespace one change of each kind, as a dry run: an eviction, a guard, a patch of a pod for a surge or a hook,
-and the count of a surge. None ends a pod of which an operator or a virtual machine answers an eviction: there a refusal
-is how the move begins.
+For each namespace one change of each kind, as a dry run: an eviction, a guard, the patches of a pod (to let it go, for
+a surge, for a hook), and the count of a surge. None ends a pod of which an operator or a virtual machine answers an
+eviction: there a refusal is how the move begins.
 """
 
 from __future__ import annotations
@@ -28,14 +28,16 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     virtual_machines,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import permissions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import handshake
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.replace import released
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import handshake, replacing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards, surge_changes
 
 MOST = 300
 """So many trials at most."""
 _WHO = re.compile(r"""webhook "[^"]+"|\w*AdmissionPolicy '[^']+'""")
 
-Make = t.Callable[[], "api_changes.Change | None"]
+Make = functools.partial[t.Any]
+"""What makes a change, or ``None``; its function says of which kind."""
 Request = tuple[str, str, str]
 """API group, resource and operation, as rules of webhooks name them."""
 ENDING: t.Mapping[bool, Request] = {False: ("", "pods/eviction", "CREATE"), True: ("", "pods", "DELETE")}
@@ -49,6 +51,12 @@ class Trial:
     namespace: str
     change: api_changes.Change
     plans: list[pod_plan.PodPlan] = field(default_factory=list)
+
+    @property
+    def severity(self) -> reasons.Severity:
+        """Pods that may not be let go leave as their budgets allow, unless their workload would have none then."""
+        lets_go = names.RELEASED in ((self.change.body or {}).get("metadata") or {}).get("labels", ())
+        return "warning" if lets_go and not any(plan.interruption == "possible" for plan in self.plans) else "blocker"
 
 
 def trials(
@@ -67,16 +75,16 @@ def trials(
     def judged(request: Request, namespace: str) -> bool:
         return any(judge.judges(*request, labels.get(namespace)) for judge in judges)
 
-    found: dict[tuple[Request, str], Trial] = {}
+    found: dict[t.Any, Trial] = {}
     for plan in plans:
         space = plan.pod.namespace
         for request, make in _changes(snapshot, plan, choices, handshakes):
             if not judged(request, space) or (request in ENDING.values() and _answered(snapshot, plan.pod, wanted)):
                 continue
-            if (request, space) not in found and (change := make()):
-                found[request, space] = Trial(space, change)
-            if (request, space) in found:
-                found[request, space].plans.append(plan)
+            if (key := (request, make.func, space)) not in found and (change := make()):
+                found[key] = Trial(space, change)
+            if key in found:
+                found[key].plans.append(plan)
     return list(found.values())
 
 
@@ -87,7 +95,9 @@ def _changes(
     handshakes: t.Sequence[hooks.Rule],
 ) -> t.Iterator[tuple[Request, Make]]:
     pod, workload = plan.pod, snapshot.workload_of(plan.pod)
-    if plan.route == "evict" and not pod.finished:
+    if plan.route == "replace" and plan.code == replacing.FIRST and workload:
+        yield ("", "pods", "UPDATE"), functools.partial(released.trial, pod, workload)
+    if plan.route in ("evict", "replace") and not pod.finished:
         delete = choices.disable_eviction
         yield ENDING[delete], functools.partial(api_changes.eviction, pod, delete=delete)
     if hooks.before(handshakes, plan):
@@ -125,7 +135,8 @@ def _finding(who: str, group: t.Sequence[tuple[Trial, str]]) -> reasons.Finding:
     message = f"A dry run in {reasons.listed(spaces)} is refused ({trial.change.sentence}): {words.rstrip('.')}."
     remedy = "Comply with it, or ask its owner to let the maintenance pass."
     nodes = tuple(dict.fromkeys(plan.pod.node for one, _words in group for plan in one.plans))
-    return reasons.Finding("webhook_refuses", message, remedy, "blocker", who, nodes)
+    severity = max((one.severity for one, _words in group), key=lambda one: one == "blocker")
+    return reasons.Finding("webhook_refuses", message, remedy, severity, who, nodes)
 
 
 def untried(count: int) -> list[reasons.Finding]:

@@ -84,11 +84,25 @@ def releasing(raw: objects.Raw | None, uid: str, mark: Mark) -> api_changes.Chan
     pod = objects.Pod.of(raw)
     if pod.labels.get(names.HASH) != mark.hash or pod.owner is None or pod.owner.uid != mark.replica_set:
         return None
+    return _letting_go(pod, raw["metadata"]["ownerReferences"], mark)
+
+
+def trial(pod: objects.Pod, deployment: objects.Workload) -> api_changes.Change | None:
+    """As ``releasing``, to be tried as a dry run: of a pod as it is known without being read again."""
+    if pod.owner is None:
+        return None
+    mark = Mark("", "", pod.node, pod.created, deployment.uid, deployment.name, pod.owner.uid, pod.labels[names.HASH])
+    above = pod.owner
+    owner = {"apiVersion": above.api_version, "kind": above.kind, "name": above.name, "uid": above.uid}
+    return _letting_go(pod, [{**owner, "controller": True, "blockOwnerDeletion": True}], mark)
+
+
+def _letting_go(pod: objects.Pod, owners: t.Sequence[objects.Raw], mark: Mark) -> api_changes.Change:
     body = {"labels": {names.HASH: None, names.RELEASED: mark.run}}
     sentence = f"Let {pod.ref} go from its ReplicaSet, which starts another one"
     owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": mark.name, "uid": mark.deployment}
-    owners = [*raw["metadata"]["ownerReferences"], {**owner, "controller": False, "blockOwnerDeletion": False}]
-    return _patch(pod, sentence, {**body, "annotations": {names.RELEASED: mark.text}, "ownerReferences": owners})
+    all_of_them = [*owners, {**owner, "controller": False, "blockOwnerDeletion": False}]
+    return _patch(pod, sentence, {**body, "annotations": {names.RELEASED: mark.text}, "ownerReferences": all_of_them})
 
 
 def undoing(raw: objects.Raw | None, uid: str) -> api_changes.Change | None:
