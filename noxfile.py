@@ -188,9 +188,10 @@ def environment(session: nox.Session, tree: Path = TREE) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Style, types, documentation, changelog, ansible-lint's production profile."""
+    """Style, types, licences, documentation, changelog, ansible-lint's production profile."""
     environment(session)
     tools = ["ruff", "mypy", "yamllint", "ansible-lint", "antsibull-docs", "antsibull-changelog"]
+    tools += ["reuse[charset-normalizer]"]
     typed = ["types-PyYAML", "pytest", "hypothesis", "nox"]
     with step(session, "environment"):
         session.install(PINS, f"ansible-core=={CORE}", *tools, *typed)
@@ -202,6 +203,8 @@ def lint(session: nox.Session) -> None:
         others = ["noxfile.py", ".ci/*.py", "docs/*.py", "bench", "roles/*/files/*.py"]
         others += ["tests/mutants.py", "tests/awx", "tests/e2e", "tests/chaos"]
         session.run("mypy", *(str(path) for name in others for path in HERE.glob(name)))
+    with step(session, "reuse"):
+        session.run("reuse", "lint", "--lines")
     with step(session, "yamllint"):
         session.run("yamllint", "--strict", ".")
     with step(session, "antsibull-changelog"):

@@ -52,3 +52,10 @@ def test_the_floors_of_ansible_core_and_of_the_client_are_tested_together() -> N
     floors = re.search(r"^kubernetes>=(\S+)$", text("requirements.txt"), re.MULTILINE)
     assert floors
     assert f'Leg(core="2.16.14", python="3.11", client="{floors[1]}"' in text("noxfile.py")
+
+
+def test_hooks_before_a_commit_have_the_versions_of_all_other_checks() -> None:
+    hooks = yaml.safe_load(text(".pre-commit-config.yaml"))["repos"][0]["hooks"]
+    pins = [re.sub(r"\[.*\]", "", pin) for hook in hooks for pin in hook["additional_dependencies"]]
+    assert pins
+    assert set(pins) <= set(text("constraints.txt").splitlines())
