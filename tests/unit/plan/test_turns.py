@@ -179,7 +179,7 @@ def queued(draw: st.DrawFn) -> tuple[list[Node], Limits, list[tuple[str, ...]], 
     return nodes, limits, groups, tuple(lines)
 
 
-@settings(deadline=None, derandomize=True, max_examples=200)
+@settings(derandomize=True, max_examples=200)
 @given(queued())
 def test_lines_change_which_nodes_leave_together_and_nothing_else(
     roll: tuple[list[Node], Limits, list[tuple[str, ...]], tuple[Line, ...]],
@@ -204,7 +204,7 @@ def test_lines_change_which_nodes_leave_together_and_nothing_else(
             assert any(set(group) <= set(wave) for wave in found.waves)
 
 
-@settings(deadline=None, derandomize=True, max_examples=100)
+@settings(derandomize=True, max_examples=100)
 @given(queued())
 def test_with_one_node_at_a_time_the_order_stays(
     roll: tuple[list[Node], Limits, list[tuple[str, ...]], tuple[Line, ...]],
@@ -214,7 +214,7 @@ def test_with_one_node_at_a_time_the_order_stays(
     assert formed(nodes, limits, together=groups, lines=lines) == formed(nodes, limits, together=groups)
 
 
-@settings(deadline=None, derandomize=True, max_examples=200)
+@settings(derandomize=True, max_examples=200)
 @given(queued())
 def test_who_gives_way_would_have_made_the_wave_longer(
     roll: tuple[list[Node], Limits, list[tuple[str, ...]], tuple[Line, ...]],

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import icalendar
@@ -38,7 +38,6 @@ def plain(text: str) -> str:
     return shown.encode(errors="replace").decode()
 
 
-@settings(deadline=None)
 @given(TEXTS, TEXTS)
 def test_any_text_comes_back_as_it_was(summary: str, description: str) -> None:
     found = properties(icalendar.calendar(entry(summary, description)))
@@ -46,7 +45,6 @@ def test_any_text_comes_back_as_it_was(summary: str, description: str) -> None:
     assert unescaped(found["DESCRIPTION"]) == plain(description)
 
 
-@settings(deadline=None)
 @given(TEXTS)
 def test_no_line_is_longer_than_75_octets_and_every_one_is_utf8(text: str) -> None:
     data = icalendar.calendar(entry(text)).encode()

@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import pod_plan
@@ -148,7 +148,7 @@ def assert_refused(world: World, pods: t.Iterable[dict[str, t.Any]]) -> None:
         )
 
 
-@settings(max_examples=EXAMPLES, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=EXAMPLES, derandomize=True)
 @given(cases())
 @example(short_of("a", minAvailable=5))
 @example(short_of("a", minAvailable="99%"))

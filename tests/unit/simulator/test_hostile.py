@@ -253,7 +253,7 @@ def test_each_field_that_is_read_is_tried(saved: Saved, with_jobs: Saved, monkey
 
 
 EXAMPLES = int(os.environ.get("EXAMPLES", "15"))
-TRY = settings(max_examples=EXAMPLES, derandomize=True, deadline=None, suppress_health_check=[*HealthCheck])
+TRY = settings(max_examples=EXAMPLES, derandomize=True, suppress_health_check=[*HealthCheck])
 
 
 @TRY
