@@ -280,7 +280,7 @@ jobs:
     new_pod:
       description: The pod that replaced it, with C(namespace), C(name), C(uid) and C(node); null if there is none yet.
       type: dict
-    mode: {description: The job's mode., type: str}
+    mode: {description: "The job's mode, also of one that was not created.", type: str}
     paused: {description: Whether the job is paused., type: bool}
     ttl: {description: "The job's ttl in seconds, 0 without one.", type: float}
     seconds:

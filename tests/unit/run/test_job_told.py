@@ -168,7 +168,8 @@ def test_a_paused_job_that_is_deleted_may_have_come_of_age(build: Build, paused:
     ("status", "message"),
     [
         ({"phase": "Failed", "reason": "Timeout", "message": "too slow"}, "has failed (Timeout): too slow"),
-        ({"phase": "Failed", "message": "odd"}, "has failed (Failed): odd"),
+        ({"phase": "Failed", "message": "odd"}, "has failed: odd"),
+        ({"phase": "Failed"}, "was rejected."),
         ({"phase": "Succeeded"}, "has already moved Pod shop/web-"),
     ],
 )

@@ -138,7 +138,7 @@ def test_what_cannot_succeed_gets_no_job(build: Build, options: Raw, reservation
     result, ctx = run(world, settings=JobSettings(reservation=reservation))
     job = result["jobs"][0]
     assert result["failed"]
-    assert (job["outcome"], job["cause"]["code"]) == ("refused", code)
+    assert (job["outcome"], job["cause"]["code"], job["mode"]) == ("refused", code, "ReservationFirst")
     assert bodies(world) == []
     assert ctx.changes == []
 
@@ -232,9 +232,10 @@ def test_a_job_that_somebody_rejects_by_its_phase_is_rejected(build: Build) -> N
     world = build()
     put(world)
     world.machine.after(5.0, lambda: becomes(world, "j", phase="Failed"), "rejects")
-    result, _ctx = run(world, settings=JobSettings(paused=True), wait=True)
+    result, ctx = run(world, settings=JobSettings(paused=True), wait=True)
     (job,) = result["jobs"]
     assert (job["outcome"], job["failed"], job["cause"]["code"]) == ("rejected", True, "rejected")
+    assert ctx.timeline[-1].message == "job j was rejected"
     assert result["failed"], "the pod was to be moved"
 
 

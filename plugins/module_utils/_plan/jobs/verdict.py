@@ -51,8 +51,11 @@ def stage(job: migration_jobs.Job) -> str:
     """Where the job stands, as the end of a sentence that begins with its name."""
     if job.succeeded:
         return "has succeeded"
+    if _rejected(job):
+        return "was rejected"
     if job.ended:
-        return f"has failed ({job.reason or job.phase})"
+        why = job.reason or (job.phase if job.phase != "Failed" else "")
+        return f"has failed ({why})" if why else "has failed"
     if job.waiting:
         return "waits for arbitration"
     if job.paused:
@@ -90,6 +93,11 @@ def verdict(job: migration_jobs.Job, view: View) -> reasons.Reason | None:
     return _failure(job, view) if job.ended else holding(job, view) or _stalled(job, view)
 
 
+def _rejected(job: migration_jobs.Job) -> bool:
+    # The controller gives a reason; whoever rejects a job as Koordinator documents it writes the phase alone.
+    return job.phase == "Failed" and (job.reason == REJECTED or not (job.reason or job.message))
+
+
 def _failure(job: migration_jobs.Job, view: View) -> reasons.Reason:
     match job.reason:
         case "Timeout":
@@ -103,8 +111,7 @@ def _failure(job: migration_jobs.Job, view: View) -> reasons.Reason:
         case reason if reason in _REASONS:
             found = _REASONS[reason]
             return reasons.Reason(found.code, found.message.format(job=job), found.remedy)
-    if job.phase == "Failed" and not job.reason and not job.message:
-        # The controller gives a reason; whoever rejects a job as Koordinator documents it writes the phase alone.
+    if _rejected(job):
         return reasons.Reason("rejected", "Somebody set its phase to Failed.", "")
     message = job.message or job.reason or f"its phase is {job.phase}"
     return reasons.Reason("failed", f"The job has ended: {message.rstrip('.')}.", "Check its conditions and events.")

@@ -99,7 +99,7 @@ class JobDecision:
 
     def _reject(self, move: job_moves.JobMove, job: migration_jobs.Job) -> tuple[outcomes.JobOutcome, str]:
         if job.ended and not (job.succeeded or job.evicting):
-            message = f"Job {job.name} has ended without moving {job.pod} ({job.reason})."
+            message = f"Job {job.name} {verdict.stage(job)}; {job.pod} was not moved."
             return outcomes.JobOutcome.ALREADY_REJECTED, message
         if not job.ended:
             move.job = job = job_writes.reject(self.ctx, job, self.why) or job

@@ -33,7 +33,8 @@ EXPLAIN = 5.0
 class JobMove(tracker.Tracked):
     """One pod and its job. ``state`` is ``queued`` before the job is created, ``done`` once there is an outcome.
 
-    ``siblings`` are the UIDs of the pods that its owner had when the call began. ``note`` ends its message.
+    ``siblings`` are the UIDs of the pods that its owner had when the call began, ``mode`` is that of a job to be
+    created. ``note`` ends its message.
     """
 
     state: t.Literal["queued", "following", "replacing", "done"] = "queued"
@@ -45,6 +46,7 @@ class JobMove(tracker.Tracked):
     note: str = ""
     created: bool = False
     siblings: frozenset[str] = frozenset()
+    mode: str = ""
     announced: str = ""
     announced_at: float = float("-inf")
     ended: str = ""
@@ -81,7 +83,7 @@ class JobMove(tracker.Tracked):
         seconds = None
         if job and job.created and self.ended:
             seconds = round(max(0.0, causes.seconds_of(self.ended) - causes.seconds_of(job.created)), 1)
-        known = ("phase", "status", "reason", "node", "reservation", "mode")
+        known = ("phase", "status", "reason", "node", "reservation")
         return {
             "name": self.name,
             "outcome": outcomes.word_of(self.outcome),
@@ -91,6 +93,7 @@ class JobMove(tracker.Tracked):
             "cause": cause.to_dict() if cause else None,
             "pod": {**_shown(self.target), "node": self.pod.node if self.pod else ""},
             "new_pod": {**_shown(new_pod), "node": self.new_node or (job.node if job else "")} if new_pod else None,
+            "mode": job.mode if job else self.mode,
             "paused": job is not None and job.paused,
             "ttl": job.ttl if job else 0.0,
             "seconds": seconds,
@@ -103,7 +106,8 @@ def ended(job: migration_jobs.Job) -> tuple[outcomes.JobOutcome, str]:
     """Outcome and message for a job that ended before this call."""
     if job.succeeded:
         return outcomes.JobOutcome.ALREADY_MOVED, f"Job {job.name} has already moved {job.pod}."
-    return outcomes.JobOutcome.FAILED, f"Job {job.name} has failed ({job.reason or job.phase}): {job.message}"
+    message = f"Job {job.name} {verdict.stage(job)}" + (f": {job.message}" if job.message else ".")
+    return outcomes.JobOutcome.FAILED, message
 
 
 def _shown(ref: objects.Ref) -> dict[str, str]:

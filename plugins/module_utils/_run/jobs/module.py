@@ -180,7 +180,7 @@ def _move(
     settings = options.of_job
     choice = targets.choose(target, found.jobs, settings, options.name)
     move = job_moves.JobMove(target.ref, target.pod, choice.name or (choice.job.name if choice.job else ""), choice.job)
-    pod, controller, move.note = target.pod, found.controller, choice.note
+    pod, controller, move.note, move.mode = target.pod, found.controller, choice.note, settings.mode
     if pod and pod.owner:
         owner = pod.owner.uid
         move.siblings = frozenset(one.uid for one in snapshot.pods if one.owner and one.owner.uid == owner)

@@ -197,6 +197,10 @@ def test_a_job_that_ended_for_an_unknown_reason_says_what_there_is(status: Raw, 
         ),
         (raw({"phase": "Succeed"}), "has succeeded"),
         (raw(TIMEOUT), "has failed (Timeout)"),
+        (raw({"phase": "Failed"}), "was rejected"),
+        (raw({"phase": "Failed", "reason": "Rejected", "message": "Somebody said no."}), "was rejected"),
+        (raw({"phase": "Failed", "message": "odd"}), "has failed"),
+        (raw({"phase": "Aborted"}), "has failed (Aborted)"),
     ],
 )
 def test_the_stage(job: Raw, words: str) -> None:
