@@ -237,7 +237,8 @@ findings:
       type: str
       sample: StatefulSet shop/db and 15 more
     objects:
-      description: All objects that it is about. Findings that say the same of different objects are one.
+      description:
+        - All objects that it is about, and the Services that go dark. Findings that say the same of different objects are one.
       type: list
       elements: str
       sample: [StatefulSet shop/db, StatefulSet shop/queue]

@@ -10,7 +10,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import members
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import members, preflight
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw, owned, pod, snapshot, workload
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.routed import planned
 
@@ -39,6 +40,7 @@ def test_a_service_of_one_member_is_named() -> None:
     assert (found.code, found.severity, found.object) == ("member_services", "warning", "StatefulSet shop/db")
     assert "shop/db-announce-0" in found.message
     assert found.nodes == ("n1",)
+    assert found.objects == ("StatefulSet shop/db", "Service shop/db-announce-0")
 
 
 @pytest.mark.parametrize(
@@ -53,3 +55,29 @@ def test_a_service_of_one_member_is_named() -> None:
 )
 def test_other_services_are_not(slices: list[Raw], more: dict[str, t.Any]) -> None:
     assert told(*slices, **more) == []
+
+
+@pytest.mark.parametrize(
+    ("waves", "slices", "dark"),
+    [
+        pytest.param(
+            [("n1",)], [piece("db", "db-0"), piece("peers", "db-0", headless=True)], ["db", "peers"], id="both"
+        ),
+        pytest.param([("n1",)], [piece("db", "db-0", "other")], [], id="another pod is behind it"),
+        pytest.param([("n1",), ("n2",)], [piece("all", "db-0", "log-0")], [], id="in waves of their own"),
+        pytest.param([("n1", "n2")], [piece("all", "db-0", "log-0")], ["all"], id="in one wave"),
+        pytest.param([], [piece("db", "db-0")], [], id="no wave"),
+    ],
+)
+def test_what_goes_down_by_consent_names_its_services(
+    waves: list[tuple[str, ...]], slices: list[Raw], dark: list[str]
+) -> None:
+    names = {"db": "n1", "log": "n2"}
+    pods = [pod(f"{name}-0", node, owned("StatefulSet", name)) for name, node in names.items()]
+    sets = {"stateful_sets": [workload("StatefulSet", name, 1) for name in names]}
+    seen = snapshot(sets, pods=pods, slices=slices)
+    choices = Choices(allow_interruption=True)
+    plans = planned(seen, ("n1", "n2"), allow_interruption=True)
+    found = preflight.findings(seen, plans, preflight.Asked(("n1", "n2"), tuple(waves), choices))
+    (about,) = (one for one in found if one.code == "interruption_allowed" and one.object == "StatefulSet shop/db")
+    assert about.objects == (("StatefulSet shop/db", *(f"Service shop/{name}" for name in dark)) if dark else ())

@@ -74,6 +74,17 @@ def test_workloads_with_the_same_reason_and_remedy_are_one() -> None:
     assert set(one.nodes) == set(on)
 
 
+def test_what_findings_are_about_besides_is_among_the_objects_of_one() -> None:
+    of = [
+        reasons.Finding("c", "Down.", object=f"Pod x/{name}", objects=(f"Pod x/{name}", f"Service x/{name}"))
+        for name in "ab"
+    ]
+    (one,) = reasons.merged(of)
+    assert one.object == "Pod x/a and 1 more"
+    assert one.objects == ("Pod x/a", "Service x/a", "Pod x/b", "Service x/b")
+    assert "Service" not in one.message
+
+
 def test_names_are_listed_up_to_a_number() -> None:
     assert reasons.listed(["a"]) == "a"
     assert reasons.listed("abcde") == "a, b, c, d, e"

@@ -44,6 +44,7 @@ def test_a_daemon_set_that_serves_from_its_nodes_is_named_once_with_what_would_h
     assert (finding.code, finding.severity, finding.object) == ("serves_from_node", "warning", "DaemonSet shop/agent")
     assert finding.nodes == ("n1", "n2")
     assert "Service shop/agent, Service shop/other" in finding.message
+    assert finding.objects == ("DaemonSet shop/agent", "Service shop/agent", "Service shop/other")
     _head, _colon, rule = finding.remedy.removesuffix(".").partition("maintain_rules: ")
     assert rule == "[{owners: [DaemonSet/agent], namespaces: [shop], last: true}]"
 

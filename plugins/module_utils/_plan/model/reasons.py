@@ -39,7 +39,7 @@ class Finding(Reason):
 
     ``object`` is what it is about as text (``Deployment shop/web``), ``nodes`` the nodes it applies to (empty: all).
     ``like`` is what it has in common with findings of its code that differ by their objects alone; without it, that is
-    its sentence. ``objects`` are all that it is about, where it is several findings as one.
+    its sentence. ``objects`` are all that it is about, where that is more than ``object``.
     """
 
     severity: Severity = "blocker"
@@ -77,13 +77,13 @@ def merged(findings: t.Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def _as_one(group: t.Sequence[Finding]) -> Finding:
-    first = group[0]
+    first, subjects = group[0], tuple(dict.fromkeys(one.object for one in group))
     objects = tuple(dict.fromkeys(name for one in group for name in one.objects or (one.object,)))
     nodes = tuple(dict.fromkeys(name for one in group for name in one.nodes))
-    if len(group) == 1 or len(objects) == 1:
+    if len(subjects) == 1:
         return replace(first, objects=objects, nodes=nodes)
-    message = f"{first.message} Also of this kind: {listed(objects[1:])}."
-    subject = f"{objects[0]} and {len(objects) - 1} more"
+    message = f"{first.message} Also of this kind: {listed(subjects[1:])}."
+    subject = f"{subjects[0]} and {len(subjects) - 1} more"
     return replace(first, message=message, object=subject, objects=objects, nodes=nodes)
 
 

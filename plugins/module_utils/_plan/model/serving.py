@@ -19,6 +19,18 @@ Selectors = t.Mapping[lookups.Place, t.Mapping[str, str]]
 UNREAD: Selectors = {}
 
 
+def dark_without(snapshot: snapshots.Snapshot, pods: t.Iterable[objects.Pod]) -> dict[str, list[str]]:
+    """The Services that have no ready endpoint but these pods, by the UIDs of those that are, as text."""
+    found: dict[str, list[str]] = {}
+    gone = {pod.uid: None for pod in pods}
+    for uid in gone:
+        for place in dict.fromkeys(place for piece in snapshot.slices_with(uid) for place in lookups.service_of(piece)):
+            ready = snapshot.endpoints(place)
+            if uid in ready and ready <= gone.keys():
+                found.setdefault(uid, []).append(f"Service {'/'.join(place)}")
+    return found
+
+
 class Endpoints:
     """The endpoints of all Services by pod UID; with two address types a pod has to be ready in both."""
 

@@ -13,6 +13,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     option,
     pod_plan,
     reasons,
+    serving,
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import (
@@ -128,6 +129,7 @@ def _finding(
 ) -> reasons.Finding:
     nodes = tuple(dict.fromkeys(plan.pod.node for plan in group))
     where, one = _where(subject, group), found[group[0].pod.uid]
+    about: tuple[str, ...] = (subject,)
     if code == "preempts" and severity == "warning":
         remedy = "Free room for them first, or accept that pods of lower priority are deleted."
         return reasons.Finding("preempts", f"{where}: {text}", remedy, "warning", subject, nodes, text)
@@ -138,8 +140,10 @@ def _finding(
         text += f" {subject} serves without it until its node is back."
     elif group[0].code in readiness.CONSENTED or group[0].interruption == "allowed":
         text += " It is down until its node is back, which was allowed."
+        down = serving.dark_without(snapshot, (plan.pod for plan in group))
+        about += tuple(dict.fromkeys(name for names in down.values() for name in names))
     message = f"{where}: the successor of {'each pod' if len(group) > 1 else 'the pod'} fits on no other node. {text}"
-    return reasons.Finding("fits_nowhere", message, _remedy(one), "warning", subject, nodes, text)
+    return reasons.Finding("fits_nowhere", message, _remedy(one), "warning", subject, nodes, text, about)
 
 
 HERE = frozenset({"local_volume", "no_free_device"})

@@ -1,9 +1,10 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Services that one pod of several alone stands behind, as those of single brokers or announced addresses.
+"""Services that go dark: of pods that leave by consent, and those that one pod of several alone stands behind.
 
-Such a pod is evicted while the others serve, but not for these Services: nothing else has what they select.
+The latter are those of single brokers or announced addresses. Such a pod is evicted while the others serve, but not for
+these Services: nothing else has what they select.
 """
 
 from __future__ import annotations
@@ -16,11 +17,32 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     parsers,
     pod_plan,
     reasons,
+    serving,
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import readiness
 
 SHOWN = 5
+
+
+def might_darken(plans: t.Sequence[pod_plan.PodPlan]) -> set[str]:
+    """The namespaces of pods whose Services may go dark: EndpointSlices tell."""
+    consented = [plan for plan in plans if plan.interruption == "allowed" or _unserved(plan)]
+    return {plan.pod.namespace for plan in (*consented, *might_be_alone(plans))}
+
+
+def _unserved(plan: pod_plan.PodPlan) -> bool:
+    return plan.route in ("evict", "job") and plan.code in readiness.UNSERVED and plan.pod.ready
+
+
+def dark(
+    snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan], waves: t.Iterable[t.Collection[str]]
+) -> dict[str, list[str]]:
+    """The Services without a ready endpoint once the pods of a wave have left by consent, by the pods' UIDs."""
+    found: dict[str, list[str]] = {}
+    for _wave, group in pod_plan.by_wave(filter(_unserved, plans), waves):
+        found |= serving.dark_without(snapshot, (plan.pod for plan in group))
+    return found
 
 
 def might_be_alone(plans: t.Iterable[pod_plan.PodPlan]) -> list[pod_plan.PodPlan]:
@@ -46,11 +68,12 @@ def _alone_behind(snapshot: snapshots.Snapshot, pod: objects.Pod) -> list[str]:
 
 
 def _finding(subject: str, group: t.Sequence[tuple[objects.Pod, list[str]]]) -> reasons.Finding:
-    services = list(dict.fromkeys(name for _pod, names in group for name in names))
+    services = tuple(dict.fromkeys(name for _pod, names in group for name in names))
     message = (
         f"Only one pod of {subject} is behind each of the Services {reasons.listed(services, SHOWN)}: dark for their "
         "clients while it moves."
     )
     remedy = "Nothing to do where clients change to another member by themselves. The report will name these Services."
     nodes = tuple(dict.fromkeys(pod.node for pod, _names in group))
-    return reasons.Finding("member_services", message, remedy, "warning", subject, nodes)
+    about = (subject, *(f"Service {name}" for name in services))
+    return reasons.Finding("member_services", message, remedy, "warning", subject, nodes, objects=about)

@@ -186,14 +186,20 @@ def _pods(snapshot: snapshots.Snapshot, plans: t.Sequence[pod_plan.PodPlan], ask
             groups.setdefault((plan.code, severity, subject, plan.pod.namespace), []).append(plan)
     asked_once = [key for key in groups if key[0] == "emptydir"]
     found = _emptied([groups.pop(key) for key in asked_once]) if len(asked_once) > 1 else []
+    dark = members.dark(snapshot, plans, asked.waves)
     found += [
-        _grouped(code, severity, subject, group) for (code, severity, subject, _namespace), group in groups.items()
+        _grouped(code, severity, subject, group, dark)
+        for (code, severity, subject, _namespace), group in groups.items()
     ]
     return [*found, *_spent(snapshot, plans), *_pace(snapshot, plans, asked), *_not_selected(plans, asked)]
 
 
 def _grouped(
-    code: str, severity: reasons.Severity, subject: str, group: t.Sequence[pod_plan.PodPlan]
+    code: str,
+    severity: reasons.Severity,
+    subject: str,
+    group: t.Sequence[pod_plan.PodPlan],
+    dark: t.Mapping[str, t.Sequence[str]],
 ) -> reasons.Finding:
     nodes = tuple(dict.fromkeys(plan.pod.node for plan in group))
     pods = reasons.listed([plan.pod.name for plan in group])
@@ -203,8 +209,12 @@ def _grouped(
     # A reason may begin with the pod itself.
     own = first.reason.startswith(f"{who} ")
     message = f"{where}{first.reason.removeprefix(who)}" if own else f"{where}: {first.reason}"
+    services = tuple(dict.fromkeys(name for plan in group for name in dark.get(plan.pod.uid, ())))
+    if services:
+        message += f" Dark meanwhile: {reasons.listed(services)}."
+    about = (subject, *services) if services else ()
     # The reason of each pod is in its plan.
-    return reasons.Finding(code, message, first.remedy, severity, subject, nodes, first.remedy or code)
+    return reasons.Finding(code, message, first.remedy, severity, subject, nodes, first.remedy or code, about)
 
 
 def _emptied(groups: t.Sequence[t.Sequence[pod_plan.PodPlan]]) -> list[reasons.Finding]:

@@ -45,10 +45,11 @@ def findings(snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan]) 
 
 def _finding(subject: str, group: t.Sequence[tuple[objects.Pod, list[str]]]) -> reasons.Finding:
     nodes = tuple(dict.fromkeys(pod.node for pod, _services in group))
-    served = ", ".join(dict.fromkeys(name for _pod, services in group for name in services))
+    served = tuple(dict.fromkeys(name for _pod, services in group for name in services))
     while_ = "while the node reboots" if len(nodes) == 1 else "while they reboot"
-    message = f"{subject} stays, and serves {served} from {reasons.listed(nodes)}: dark for its clients there {while_}."
-    return reasons.Finding("serves_from_node", message, _remedy(group[0][0]), "warning", subject, nodes)
+    where = f"{', '.join(served)} from {reasons.listed(nodes)}"
+    message, remedy = f"{subject} stays, and serves {where}: dark for its clients there {while_}.", _remedy(group[0][0])
+    return reasons.Finding("serves_from_node", message, remedy, "warning", subject, nodes, objects=(subject, *served))
 
 
 def _services(snapshot: snapshots.Snapshot, pod: objects.Pod) -> list[str]:

@@ -336,14 +336,14 @@ def _webhooks(
 
 
 def _serving(
-    ctx: context.Context, snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan]
+    ctx: context.Context, snapshot: snapshots.Snapshot, plans: t.Sequence[pod_plan.PodPlan]
 ) -> snapshots.Snapshot:
-    """EndpointSlices, before a run begins: of pods that stay and may serve, of webhooks, of numbered members.
+    """EndpointSlices, before a run begins: of pods that stay and may serve, of webhooks, of what may go dark.
 
     A missing right is found with the others.
     """
     spaces = {pod.namespace for pod in stayers.might_serve(plans)} | {hook.service[0] for hook in snapshot.webhooks}
-    spaces |= {plan.pod.namespace for plan in members.might_be_alone(plans)}
+    spaces |= members.might_darken(plans)
     if not spaces or (ctx.run and ctx.run.nonce):
         return snapshot
     scope = scopes.Scope((), tuple(sorted(spaces))) if len(snapshot.nodes) > scopes.LARGE else None
