@@ -238,7 +238,8 @@ findings:
       sample: StatefulSet shop/db and 15 more
     objects:
       description:
-        - All objects that it is about, and the Services that go dark. Findings that say the same of different objects are one.
+        - All objects that it is about, and the Services that go dark.
+        - Findings that say the same of different objects are one.
       type: list
       elements: str
       sample: [StatefulSet shop/db, StatefulSet shop/queue]

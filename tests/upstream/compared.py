@@ -107,6 +107,8 @@ def _named(raw: Raw, name: str) -> Raw:
     meta = raw["metadata"]
     meta["name"] = meta.get("name") or name
     meta["uid"] = f"{meta.get('uid') or 'uid'}-{name}"
+    for number, volume in enumerate((raw.get("spec") or {}).get("volumes") or ()):
+        volume["name"] = volume["name"] or f"volume-{number}"
     return raw
 
 
@@ -224,11 +226,6 @@ KNOWN = (
         "NodeVolumeLimits",
         "An ephemeral volume without a template is refused by an API server, and its claim is made with the pod.",
         lambda record: any(volume.get("ephemeral") == {} for volume in _volumes(record)),
-    ),
-    Known(
-        "NodeVolumeLimits",
-        "A disk in the pod itself, not in a claim, is not counted among those of the driver that took its plugin over.",
-        lambda record: any("awsElasticBlockStore" in volume for volume in _volumes(record)),
     ),
     Known(
         "NodeVolumeLimits",

@@ -215,7 +215,7 @@ def test_a_node_takes_so_many_volumes_of_a_driver(most: Raw, there: list[str], o
     assert found == ({storage.LIMIT: 1} if over else {})
 
 
-@pytest.mark.parametrize(
+BEFORE_CSI = pytest.mark.parametrize(
     ("source", "driver"),
     [
         ({"awsElasticBlockStore": {"volumeID": "vol-1"}}, "ebs.csi.aws.com"),
@@ -225,6 +225,9 @@ def test_a_node_takes_so_many_volumes_of_a_driver(most: Raw, there: list[str], o
         ({"portworxVolume": {"volumeID": "v"}}, "pxd.portworx.com"),
     ],
 )
+
+
+@BEFORE_CSI
 def test_volumes_of_before_csi_count_for_the_driver_that_serves_them_now(source: Raw, driver: str) -> None:
     kinds = bound("a", "new")
     kinds["volumes"][0]["spec"] = source
@@ -235,6 +238,20 @@ def test_volumes_of_before_csi_count_for_the_driver_that_serves_them_now(source:
     kinds["volumes"].reverse()
     kinds["volumes"][0]["metadata"]["name"], kinds["volumes"][1]["metadata"]["name"] = "a", "new"
     assert why(new, node("n1"), other, csi_nodes=[limit(1, driver)], **kinds) == {storage.LIMIT: 1}
+
+
+@BEFORE_CSI
+@pytest.mark.parametrize(("most", "over"), [(1, True), (2, False)])
+def test_disks_of_before_csi_in_the_pod_itself_count_too(source: Raw, driver: str, most: int, over: bool) -> None:
+    kinds = bound("a")
+    kinds["volumes"][0]["spec"] = {"csi": {"driver": driver, "volumeHandle": "other"}}
+    disk, claimed = {"volumes": [{"name": "data", **source}]}, mounts("c-a")
+    for new, there in ((disk, claimed), (claimed, disk)):
+        found = why(pod("p", **new), node("n1"), pod("o", "n1", **there), csi_nodes=[limit(most, driver)], **kinds)
+        assert found == ({storage.LIMIT: 1} if over else {})
+    # What is named in the pod is of another driver than the one with a limit, or of none that is attached.
+    inline = {"volumes": [{"name": "data", "csi": {"driver": driver}}, {"name": "disk", **source}]}
+    assert why(pod("p", **inline), node("n1"), csi_nodes=[limit(0, "csi.other.com")]) == {}
 
 
 def test_volumes_to_be_made_by_a_provisioner_of_before_csi_count_for_the_driver_too() -> None:

@@ -144,6 +144,13 @@ MOUNTS: Raw = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName
         ),
         pytest.param(
             0,
+            [manifests.deployment("db", 3, volumes=[{"name": "d", "cinder": {"volumeID": "v"}}])],
+            {"persistentvolumeclaims", "persistentvolumes", "csinodes.storage.k8s.io"},
+            {"statefulsets.apps"},
+            id="a disk",
+        ),
+        pytest.param(
+            0,
             [
                 {
                     **POD_ON_N1,

@@ -252,6 +252,11 @@ class Pod(Object):
         return tuple(found + [f"{self.name}-{v['name']}" for v in self.volumes if v.get("ephemeral")])
 
     @property
+    def attaches(self) -> bool:
+        """Whether it has volumes that may be attached to its node: claims, or disks of before CSI."""
+        return bool(self.claims) or any(volume.get(kind) for volume in self.volumes for kind in shapes.DISKS)
+
+    @property
     def empty_dirs(self) -> tuple[str, ...]:
         """Names of its emptyDir volumes, whose data is lost with the pod."""
         return tuple(v["name"] for v in self.volumes if "emptyDir" in v)

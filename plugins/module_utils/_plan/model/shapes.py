@@ -39,12 +39,19 @@ OWNERS = [dict.fromkeys(("kind", "name", "uid", "apiVersion"), str)]
 TAINTS = [dict.fromkeys(("key", "value", "effect"), str)]
 _RESOURCES = {"requests": AMOUNTS, "limits": AMOUNTS}
 _MODES = {"accessModes": [str], "storageClassName": str, "volumeMode": str}
+DISKS: dict[str, decoding.Shape] = {
+    "awsElasticBlockStore": {"volumeID": str},
+    "azureDisk": {"diskURI": str},
+    "cinder": {"volumeID": str},
+    "gcePersistentDisk": {"pdName": str},
+    "portworxVolume": {"volumeID": str},
+}
+"""Disks of before CSI, by what names them: in a PersistentVolume, or in a pod itself."""
 VOLUME = {
     "name": str,
     "persistentVolumeClaim": {"claimName": str},
     "ephemeral": {"volumeClaimTemplate": {"spec": {**_MODES, "resources": _RESOURCES}}},
-    "gcePersistentDisk": {"pdName": str},
-    "awsElasticBlockStore": {"volumeID": str},
+    **DISKS,
     "iscsi": {"iqn": str},
     "rbd": {"monitors": [str], "pool": str, "image": str},
     ...: (str, dict),
@@ -146,6 +153,7 @@ RAW: t.Mapping[str, dict[str, decoding.Shape]] = {
             "claimRef": {"namespace": str, "name": str, "uid": str},
             "nodeAffinity": {"required": {"nodeSelectorTerms": [_NODES]}},
             "csi": {"driver": str, "volumeHandle": str},
+            **DISKS,
             ...: (str, dict, list),
         }
     },

@@ -185,7 +185,7 @@ class Sequence:
         unknown = unforeseen(pod, template, self.unserved)
         if unknown is None and self.scheduler.looks > MOST_LOOKS:
             unknown = Forecast(text=f"Not forecast: {TOO_MUCH}")
-        if unknown is None and pod.claims and not self.with_volumes:
+        if unknown is None and pod.attaches and not self.with_volumes:
             unknown = Forecast(text="Not forecast: these credentials may not list csinodes and storageclasses.")
         if unknown is None and not self.snapshot.namespaces and '"namespaceSelector"' in world.key_of(pod.placed):
             unknown = Forecast(text="Not forecast: these credentials may not list namespaces, which its rules select.")

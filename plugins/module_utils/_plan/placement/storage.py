@@ -18,6 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     objects,
     quantities,
     selectors,
+    shapes,
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import world
@@ -43,14 +44,14 @@ ZONES = (
 NEWER = dict(zip(ZONES[:2], ZONES[2:], strict=True))
 NOT_PROVISIONED = ("", "kubernetes.io/no-provisioner")
 MIGRATED = {
-    "awsElasticBlockStore": ("kubernetes.io/aws-ebs", "ebs.csi.aws.com", "volumeID"),
-    "azureDisk": ("kubernetes.io/azure-disk", "disk.csi.azure.com", "diskURI"),
-    "cinder": ("kubernetes.io/cinder", "cinder.csi.openstack.org", "volumeID"),
-    "gcePersistentDisk": ("kubernetes.io/gce-pd", "pd.csi.storage.gke.io", "pdName"),
-    "portworxVolume": ("kubernetes.io/portworx-volume", "pxd.portworx.com", "volumeID"),
+    "awsElasticBlockStore": ("kubernetes.io/aws-ebs", "ebs.csi.aws.com"),
+    "azureDisk": ("kubernetes.io/azure-disk", "disk.csi.azure.com"),
+    "cinder": ("kubernetes.io/cinder", "cinder.csi.openstack.org"),
+    "gcePersistentDisk": ("kubernetes.io/gce-pd", "pd.csi.storage.gke.io"),
+    "portworxVolume": ("kubernetes.io/portworx-volume", "pxd.portworx.com"),
 }
-"""Kinds of volumes that a CSI driver serves by now: the provisioner of before, the driver, and what names a volume."""
-DRIVERS = {before: driver for before, driver, _key in MIGRATED.values()}
+"""Kinds of disks that a CSI driver serves by now: the provisioner of before, and the driver."""
+DRIVERS = dict(MIGRATED.values())
 
 
 class Storage:
@@ -80,7 +81,7 @@ class Storage:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What the pod's claims ask of every node; ``refusal`` is why no node can take it at all.
+    """What the pod's volumes ask of every node; ``refusal`` is why no node can take it at all.
 
     ``bound`` are raw volumes, ``waiting`` claims that the scheduler binds, ``new`` the classes of generic ephemeral
     volumes, whose claims do not exist yet. ``busy``: a ReadWriteOncePod claim is in use.
@@ -130,7 +131,8 @@ def needs(storage: Storage, around: world.World, guest: world.Guest) -> Needs:
             waiting.append(claim)
         elif "uid" in claim["metadata"]:
             return Needs(UNBOUND)
-    csi = frozenset(handle for claim in claims if (handle := _handle(storage, claim)))
+    disks = (_disk_before_csi(volume) for volume in guest.volumes)
+    csi = frozenset(handle for handle in (*disks, *(_handle(storage, claim) for claim in claims)) if handle)
     return Needs("", tuple(bound), missing, tuple(waiting), csi, busy)
 
 
@@ -195,8 +197,16 @@ def _csi(spec: objects.Raw) -> tuple[str, str] | None:
     """Driver and handle of a PersistentVolume, also of one from before CSI that a driver serves by now."""
     if csi := spec.get("csi"):
         return csi["driver"], csi["volumeHandle"]
-    found = ((driver, spec[kind].get(key, "")) for kind, (_before, driver, key) in MIGRATED.items() if spec.get(kind))
-    return next(found, None)
+    return _disk_before_csi(spec)
+
+
+def _disk_before_csi(volume: objects.Raw) -> tuple[str, str] | None:
+    """Driver and handle of a disk in a PersistentVolume's spec, or among the volumes of a pod."""
+    for kind, (_before, driver) in MIGRATED.items():
+        if disk := volume.get(kind):
+            (key,) = shapes.DISKS[kind]
+            return driver, disk.get(key, "")
+    return None
 
 
 def _limits(raw: objects.Raw) -> dict[str, int]:
@@ -216,7 +226,7 @@ def _over_limit(storage: Storage, found: Needs, place: world.Place) -> bool:
             name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
             name = name or (f"{guest.name}-{volume['name']}" if volume.get("ephemeral") else "")
             claim = storage.snapshot.claim(guest.namespace, name) if name else None
-            if claim is not None and (handle := _handle(storage, claim)):
+            if handle := _handle(storage, claim) if claim else _disk_before_csi(volume):
                 there.add(handle)
     used = Counter(driver for driver, _handle in there.union(attached))
     new = Counter(driver for driver, _handle in found.csi - there)

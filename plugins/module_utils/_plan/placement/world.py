@@ -18,6 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     objects,
     quantities,
     selectors,
+    shapes,
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import demands
@@ -26,14 +27,7 @@ Wanted: t.TypeAlias = "tuple[tuple[frozenset[str] | None, objects.Raw | None], .
 """Pairs of namespaces (``None``: all) and a label selector that a pod has to match, all of them."""
 
 
-HOLDING = (
-    "persistentVolumeClaim",
-    "ephemeral",
-    "gcePersistentDisk",
-    "awsElasticBlockStore",
-    "iscsi",
-    "rbd",
-)
+HOLDING = ("persistentVolumeClaim", "ephemeral", *shapes.DISKS, "iscsi", "rbd")
 """Kinds of volumes that decide where a pod fits; others, such as a ConfigMap's, are made on any node."""
 
 

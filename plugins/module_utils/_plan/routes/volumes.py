@@ -38,3 +38,8 @@ def bound_here(snapshot: snapshots.Snapshot, pod: objects.Pod) -> str:
 def claimants(pods: t.Iterable[objects.Pod]) -> bool:
     """Whether claims and volumes are needed to judge these pods."""
     return any(pod.claims for pod in pods)
+
+
+def attaching(pods: t.Iterable[objects.Pod]) -> bool:
+    """Whether it matters to these pods how many volumes a node takes, and so which ones others have there."""
+    return any(pod.attaches for pod in pods)

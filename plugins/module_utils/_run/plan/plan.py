@@ -246,7 +246,7 @@ def _gather(
     more = observe.owners_of(here)
     if set(more) - {"daemon_sets"}:
         more.append("autoscalers")
-    if volumes.claimants(here):
+    if volumes.attaching(here):
         more += ["claims", "volumes"]
     if devices.claimants(here):
         more += devices.KINDS
@@ -364,7 +364,7 @@ def _volumes(
     ctx: context.Context, snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan]
 ) -> tuple[snapshots.Snapshot, list[reasons.Finding]]:
     """The kinds that the forecast needs for pods with volumes, if such pods move."""
-    if not _with_claims(plans):
+    if not volumes.attaching(plan.pod for plan in plans if plan.route in forecast.MOVED):
         return snapshot, []
     try:
         found = observe.lists(
@@ -375,10 +375,6 @@ def _volumes(
         return snapshot, [reasons.Finding("not_checked", message, severity="info", object="CSINode, StorageClass")]
     read: dict[str, t.Any] = {kind: tuple(items) for kind, items in found.items()}
     return replace(snapshot, **read), []
-
-
-def _with_claims(plans: t.Iterable[pod_plan.PodPlan]) -> bool:
-    return any(plan.pod.claims for plan in plans if plan.route in forecast.MOVED)
 
 
 def _records(nodes: t.Iterable[objects.Node]) -> list[node_records.Record]:
