@@ -91,10 +91,15 @@ class Scene:
         api.create(f"/api/v1/namespaces/{self.safe}/pods", kept)
         self.pod = arena.pods("web")[0]
         self.deployment = api.get(f"/apis/apps/v1/namespaces/{self.namespace}/deployments/web")
-        loose = self._path(arena.pods("web")[1])
-        api.patch(loose, released.letting_go(api.get(loose), self.deployment))
-        until(lambda: not _controlled(api.get(loose)), 10, "its ReplicaSet has let it go")
-        self.loose = api.get(loose)
+        _pod, *others = arena.pods("web")
+        self.loose, self.out = (self._let_go(self._path(pod)) for pod in others[:2])
+        self.out = api.patch(self._path(self.out), released.leaving())
+
+    def _let_go(self, pod: str) -> Json:
+        self.api.patch(pod, released.letting_go(self.api.get(pod), self.deployment))
+        until(lambda: not _controlled(self.api.get(pod)), 10, "its ReplicaSet has let it go")
+        found: Json = self.api.get(pod)
+        return found
 
     def _path(self, pod: Json) -> str:
         return f"/api/v1/namespaces/{self.namespace}/pods/{pod['metadata']['name']}"
@@ -130,6 +135,11 @@ class Scene:
             "mark a pod": Action("PATCH", self.pods, COST),
             "let a pod go": Action("PATCH", self.pods, released.letting_go(self.pod, self.deployment)),
             "give a pod back": Action("PATCH", self._path(self.loose), released.giving_back(self.loose)),
+            "take a pod out of its Services": Action("PATCH", self._path(self.loose), released.leaving()),
+            "give a pod back that is out of them": Action(
+                "PATCH", self._path(self.out), released.giving_back(self.out)
+            ),
+            "put a pod back into its Services": Action("PATCH", self._path(self.out), released.coming_back()),
             "mark a pod that was let go": Action("PATCH", self._path(self.loose), COST),
             "delete a pod by its UID": Action("DELETE", self.pods, {"preconditions": {"uid": uid}}),
             "raise replicas": self._scale(REPLICAS),
@@ -245,10 +255,13 @@ class Scene:
         """Of a pod that its ReplicaSet owns, and of one that it has let go."""
         owned = released.hostile(self.pod, self.deployment)
         found = {f"let a pod go {how}": Action("PATCH", self.pods, body) for how, body in owned.items()}
-        loose = released.hostile_undo(self.loose)
-        return found | {
-            f"give a pod {how}": Action("PATCH", self._path(self.loose), body) for how, body in loose.items()
-        }
+        for what, pod, bodies in (
+            ("give a pod", self.loose, released.hostile_undo(self.loose)),
+            ("take a pod out of its Services", self.loose, released.hostile_leaving(self.loose)),
+            ("give a pod that is out", self.out, released.hostile_out(self.out)),
+        ):
+            found |= {f"{what} {how}": Action("PATCH", self._path(pod), body) for how, body in bodies.items()}
+        return found
 
     def invented(self) -> Action:
         """An eviction under a lock that nobody holds, which the fence refuses to everybody."""

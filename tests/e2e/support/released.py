@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The two patches by which a pod is let go by its ReplicaSet and given back, and hostile ones that look like them."""
+"""The patches by which a pod is let go by its ReplicaSet, leaves its Services and is given back; and hostile ones."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 from witness.log import Json
 
 HASH, RELEASED = "pod-template-hash", "maintenance.kubeops.io/released"
+UNSERVED, SINCE = "maintenance.kubeops.io/out-of-services", "2026-11-21T05:31:00.000Z"
 OTHER = "00000000-0000-0000-0000-000000000000"
 
 
@@ -46,12 +47,25 @@ def letting_go(pod: Json, deployment: Json) -> Json:
     return {"metadata": {"labels": labels, "annotations": {RELEASED: text(**mark)}, "ownerReferences": owners}}
 
 
+def leaving(label: str = "app=web", said: str = "") -> Json:
+    """What takes a pod that was let go out of its Services."""
+    labels = {label.partition("=")[0]: None}
+    return {"metadata": {"labels": labels, "annotations": {UNSERVED: said or f"{SINCE},{label}"}}}
+
+
+def coming_back() -> Json:
+    """What puts it back into them."""
+    return {"metadata": {"labels": {"app": "web"}, "annotations": {UNSERVED: None}}}
+
+
 def giving_back(pod: Json) -> Json:
     """What puts it back, of a pod that was let go."""
     mark = json.loads(pod["metadata"]["annotations"][RELEASED])
     owners = [one for one in pod["metadata"].get("ownerReferences") or () if one["uid"] != mark["deployment"]]
-    labels = {HASH: mark["hash"], RELEASED: None}
-    return {"metadata": {"labels": labels, "annotations": {RELEASED: None}, "ownerReferences": owners or None}}
+    _since, *taken = pod["metadata"]["annotations"].get(UNSERVED, "").split(",")
+    labels = {HASH: mark["hash"], RELEASED: None, **dict(one.split("=") for one in taken)}
+    notes = {RELEASED: None, UNSERVED: None}
+    return {"metadata": {"labels": labels, "annotations": notes, "ownerReferences": owners or None}}
 
 
 def _with(body: Json, **parts: Any) -> Json:
@@ -137,6 +151,7 @@ def hostile_undo(pod: Json) -> dict[str, Json]:
         "back without a revision": {"metadata": {**good["metadata"], "labels": {RELEASED: None}}},
         "back with its record": {"metadata": {**good["metadata"], "annotations": {}}},
         "back with our label": {"metadata": {**good["metadata"], "labels": {HASH: mark["hash"]}}},
+        "back and out of its Services": _with(good, labels={"app": None}, annotations={UNSERVED: f"{SINCE},app=web"}),
         "back with another image": _with(good, spec={"containers": image}),
         "back without its Service": _with(good, labels={"app": "none"}),
         "back to another controller": _with(good, ownerReferences=[thief]),
@@ -147,4 +162,45 @@ def hostile_undo(pod: Json) -> dict[str, Json]:
         "taken by another controller": {
             "metadata": {"ownerReferences": [*(pod["metadata"].get("ownerReferences") or ()), thief]}
         },
+    }
+
+
+def hostile_leaving(pod: Json) -> dict[str, Json]:
+    """Patches of a pod that was let go, which look as if it left its Services."""
+    good, image = leaving(), [{**pod["spec"]["containers"][0], "image": "acme.io/thief"}]
+    return {
+        "without a record": {"metadata": {"labels": {"app": None}}},
+        "with the record alone": {"metadata": {"annotations": good["metadata"]["annotations"]}},
+        "with a record of another value": leaving(said=f"{SINCE},app=other"),
+        "with a record of one more label": leaving(said=f"{SINCE},app=web,role=leader"),
+        "with a record of the label twice": leaving(said=f"{SINCE},app=web,app=web"),
+        "with a record of no label": leaving(said=SINCE),
+        "with a record of no time": leaving(said="app=web"),
+        "with a record of any text": leaving(said="password: x,app=web"),
+        "into those of others": _with(good, labels={"app": "db"}),
+        "with another label": _with(good, labels={"acme.io/role": "db"}),
+        "back into a revision": _with(good, labels={HASH: "abcde"}),
+        "of another run": _with(good, labels={RELEASED: "r2"}),
+        "with another mark": _with(good, annotations={RELEASED: "{}"}),
+        "with another image": _with(good, spec={"containers": image}),
+        "with another owner": _with(good, ownerReferences=None),
+        "with a finalizer": _with(good, finalizers=["acme.io/kept"]),
+    }
+
+
+def hostile_out(pod: Json) -> dict[str, Json]:
+    """Patches of a pod that has left its Services."""
+    good = giving_back(pod)
+    return {
+        "back without its Services": _with(good, labels={"app": None}),
+        "back into those of others": _with(good, labels={"app": "db"}),
+        "back with the record": {"metadata": {**good["metadata"], "annotations": {RELEASED: None}}},
+        "with its labels alone": {"metadata": {"labels": {"app": "web"}}},
+        "without the record alone": {"metadata": {"annotations": {UNSERVED: None}}},
+        "into the Services of others": _with(coming_back(), labels={"app": "db"}),
+        "with more labels": _with(coming_back(), labels={"role": "leader"}),
+        "into a revision": _with(coming_back(), labels={HASH: "abcde"}),
+        "with another owner": _with(coming_back(), ownerReferences=None),
+        "with another mark": _with(coming_back(), annotations={RELEASED: "{}"}),
+        "another record": {"metadata": {"annotations": {UNSERVED: f"{SINCE},app=db"}}},
     }

@@ -204,19 +204,17 @@ _EVICTIONS = Limit(
         ),
     ),
 )
+_SAME_OWNERS = "variables.added.size() == 0 && variables.removed.size() == 0"
+_SAME_RECORD = "variables.record == variables.recorded"
 _NO_CHANGE = " && ".join(
-    (
-        "variables.labels == variables.labelled",
-        "variables.record == variables.recorded",
-        "variables.added.size() == 0 && variables.removed.size() == 0",
-    )
+    ("variables.labels == variables.labelled", _SAME_RECORD, "variables.left == variables.leaving", _SAME_OWNERS)
 )
 _TEXTS = '[{]("[a-z_]+":"[A-Za-z0-9.:+-]*",){8}"v":1[}]'
 """A mark of ``released.Mark``: with what is demanded of its fields, it says nothing else."""
 _LET_GO = " && ".join(
     (
         f"'{names.HASH}' in variables.labelled && !('{names.HASH}' in variables.labels)",
-        "variables.recorded == ''",
+        "variables.recorded == '' && variables.left == [''] && variables.leaving == ['']",
         "variables.removed.size() == 0 && variables.added.size() == 1",
         "variables.added.all(o, o.apiVersion == 'apps/v1' && o.kind == 'Deployment' && "
         "(!has(o.controller) || !o.controller) && (!has(o.blockOwnerDeletion) || !o.blockOwnerDeletion) && "
@@ -228,10 +226,35 @@ _LET_GO = " && ".join(
         f"variables.record.matches('^{_TEXTS}$')",
     )
 )
+_OUT = " && ".join(
+    (
+        "variables.leaving[0].matches('^[0-9TZ:.-]+$')",
+        "variables.labels.all(k, k in variables.labelled && variables.labels[k] == variables.labelled[k])",
+        "variables.leaving.size() > 1",
+        "variables.leaving.size() == variables.labelled.size() - variables.labels.size() + 1",
+        _SAME_RECORD,
+        _SAME_OWNERS,
+    )
+)
+"""Only labels go, and its annotation names each of them."""
+_RESTORED = (
+    "variables.leaving == [''] && "
+    "variables.left.all(e, e.split('=').size() == 1 || e.split('=')[0] in variables.labels)"
+)
+_IN_AGAIN = " && ".join(
+    (
+        _RESTORED,
+        "variables.labelled.all(k, k in variables.labels && variables.labels[k] == variables.labelled[k])",
+        f"('{names.HASH}' in variables.labels) == ('{names.HASH}' in variables.labelled)",
+        _SAME_RECORD,
+        _SAME_OWNERS,
+    )
+)
 _GIVEN_BACK = " && ".join(
     (
         f"'{names.HASH}' in variables.labels && !('{names.HASH}' in variables.labelled)",
         "variables.record == '' && variables.added.size() == 0",
+        _RESTORED,
         "variables.removed.all(o, o.kind == 'Deployment' && (!has(o.controller) || !o.controller) && "
         """variables.recorded.startsWith('{"deployment":"' + o.uid + '","hash":"'))""",
         f"""variables.recorded.contains('","hash":"' + variables.labels['{names.HASH}'] + '","name":"')""",
@@ -244,14 +267,18 @@ _PODS = Limit(
     (
         _UNPROTECTED,
         *_marks(
-            f"k in {_listed((names.DELETION_COST, names.PLANNED, names.RELEASED))}",
-            f"k in {_listed((names.HASH, names.RELEASED))}",
+            f"k in {_listed((names.DELETION_COST, names.PLANNED, names.RELEASED, names.UNSERVED))}",
+            f"k in {_listed((names.HASH, names.RELEASED))} || (k in variables.labels ? "
+            "k + '=' + variables.labels[k] in variables.left : k + '=' + variables.labelled[k] in variables.leaving)",
         ),
         (_all_same("metadata.finalizers"), "finalizers may not be changed"),
         (
             f"!variables.marked && '{names.RELEASED}' in variables.labels ? ({_LET_GO}) : "
-            f"variables.marked && !('{names.RELEASED}' in variables.labels) ? ({_GIVEN_BACK}) : ({_NO_CHANGE})",
-            "a pod is let go by its ReplicaSet, or given back to it, with its record and its Deployment as an owner",
+            f"variables.marked && !('{names.RELEASED}' in variables.labels) ? ({_GIVEN_BACK}) : "
+            f"!variables.marked || variables.leaving == variables.left ? ({_NO_CHANGE}) : "
+            f"variables.left == [''] ? ({_OUT}) : ({_IN_AGAIN})",
+            "a pod is let go by its ReplicaSet, or given back to it, with its record and its Deployment as an owner; "
+            "in between it leaves its Services",
         ),
         (_same("spec"), "the specification of a pod may not be changed"),
     ),
@@ -261,6 +288,8 @@ _PODS = Limit(
         ("marked", f"'{names.RELEASED}' in variables.labelled"),
         ("record", _noted("object", names.RELEASED)),
         ("recorded", _noted("oldObject", names.RELEASED)),
+        ("leaving", f"({_noted('object', names.UNSERVED)}).split(',')"),
+        ("left", f"({_noted('oldObject', names.UNSERVED)}).split(',')"),
         ("owners", "has(object.metadata.ownerReferences) ? object.metadata.ownerReferences : []"),
         ("owned", "has(oldObject.metadata.ownerReferences) ? oldObject.metadata.ownerReferences : []"),
         ("added", "variables.owners.filter(o, !variables.owned.exists(w, w == o))"),

@@ -4,8 +4,8 @@
 """Every name that this collection writes into a cluster.
 
 The protocol defines them: the record and the taint are on the node, everything else is in one namespace; users'
-workloads are never annotated. Pods are, with ``PLANNED``, if a hook asks for it, and with ``RELEASED`` while they are
-replaced; ``READY_TO_MOVE`` is theirs to set.
+workloads are never annotated. Pods are, with ``PLANNED``, if a hook asks for it, and with ``RELEASED`` and ``UNSERVED``
+while they are replaced; ``READY_TO_MOVE`` is theirs to set.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ READY_TO_MOVE = f"{PREFIX}/ready-to-move"
 METHOD = f"{PREFIX}/method"
 RELEASED = f"{PREFIX}/released"
 """The label of a pod that its ReplicaSet replaces before it leaves, and the annotation that says how to undo that."""
+UNSERVED = f"{PREFIX}/out-of-services"
+"""The annotation of such a pod once it was taken out of its Services: since when, and which labels were removed."""
 
 FENCE_POLICY = f"node-fence.{PREFIX}"
 FENCE_MAP = "node-fence"
