@@ -50,8 +50,9 @@ The ServiceAccount operator, with the roles of rights.yml that maintain, evacuat
 Admission policies that keep the ServiceAccount operator to what this collection does, for `kubectl apply -f`
 (Kubernetes 1.30 and newer).""",
     "fence.yml": """\
-The fence in the API server, which refuses evictions from a run that lost its lock, for `kubectl apply -f` (Kubernetes
-1.30 and newer). The first time, apply it twice: the kind NodeFence is not there at once.""",
+The fence in the API server, which refuses evictions and changes of pods from a run that lost its lock, for
+`kubectl apply -f` (Kubernetes 1.30 and newer). The first time, apply it twice: the kind NodeFence is not there at
+once.""",
 }
 
 

@@ -90,11 +90,11 @@ options:
     type: str
   fence:
     description:
-      - Also the fence in the API server. It refuses evictions that a run still has in flight after it lost its lock,
-        because it was frozen or cut off and another run took the node over.
+      - Also the fence in the API server. It refuses evictions, and changes of pods that are replaced, that a run still
+        has in flight after it lost its lock, because it was frozen or cut off and another run took the node over.
       - It is a ValidatingAdmissionPolicy, its binding, and an object of the kind C(NodeFence) in the namespace
         C(kubeops-node-maintenance), in which runs record who holds which lock. Its CustomResourceDefinition is
-        installed too. It affects only evictions of this collection; all others pass as if it did not exist.
+        installed too. It affects only requests of this collection; all others pass as if it did not exist.
       - Everything works without it, except that this gap stays open. It is not part of an account, so V(absent)
         removes it for all of them.
     type: bool

@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,8 +30,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
     ConnectionOptions,
     connect,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.replace import released
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import request_for
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.locking import Locks
@@ -97,19 +100,16 @@ def entries(lab: Lab) -> Json:
 
 
 class Overtaken:
-    """An eviction that passed its own fence, and then the process stood still until another run had the node."""
+    """A request that passed its own fence, and then the process stood still until another run had the node."""
 
-    def __init__(self, cluster: Cluster, arena: Arena, node: str) -> None:
+    def __init__(self, cluster: Cluster, node: str) -> None:
         self.cluster, self.node = cluster, node
         lease = {node: f"{OWN_NAMESPACE}/node-{node}"}
         self.lock = f"node-{node}=loser/n"
         self.loser = Locks(Context(cluster), Run("loser", "n"), lease)
         self.taker = Locks(Context(cluster), Run("taker", "n"), lease)
-        meta = arena.pods(on=node)[0]["metadata"]
-        pod = Ref("Pod", meta["name"], meta["namespace"], meta["uid"], "v1")
-        self.eviction = request_for(Change("evict", pod, "", fence=self.lock))
 
-    def arrives(self, known: Callable[[], object]) -> None:
+    def arrives(self, change: Change, known: Callable[[], object]) -> None:
         """Send it; `known` waits until the server knows of the take-over."""
         assert self.loser.take() == {}
         self.loser.leave(1)
@@ -119,10 +119,36 @@ class Overtaken:
             assert self.taker.take() == {}
             known()
 
-        self.cluster.send(self.eviction, fence=passed)
+        self.send(change, self.loser, passed)
+
+    def send(self, change: Change, holder: Locks, passed: Callable[[], None] | None = None) -> None:
+        """In the name of one of both."""
+        name = "loser" if holder is self.loser else "taker"
+        self.cluster.send(request_for(replace(change, fence=f"node-{self.node}={name}/n")), fence=passed)
+
+    def known(self, lab: Lab, arena: Arena) -> None:
+        """Wait until the server knows of the take-over."""
+        until(lambda: "held by taker" in refused(lab, arena, "probe", self.lock), 5, "it is known", every=0.01)
 
     def end(self) -> None:
         self.taker.leave(drop=[self.node])
+
+
+def eviction(arena: Arena, node: str) -> Change:
+    """Of the one pod on the node."""
+    meta = arena.pods(on=node)[0]["metadata"]
+    return Change("evict", Ref("Pod", meta["name"], meta["namespace"], meta["uid"], "v1"), "")
+
+
+def some(change: Change | None) -> Change:
+    assert change is not None
+    return change
+
+
+def owner_of(pod: Json) -> str:
+    """The UID of its controller."""
+    found = (owner["uid"] for owner in pod["metadata"].get("ownerReferences") or () if owner.get("controller"))
+    return next(found, "")
 
 
 @pytest.mark.whole
@@ -130,9 +156,9 @@ def test_without_it_what_is_on_its_way_when_the_lock_is_lost_arrives(arena: Aren
     assert lab.api.find(FENCE) is None
     (here,) = arena.nodes(1)
     arena.pod("single", on=here)
-    late = Overtaken(cluster, arena, here)
+    late = Overtaken(cluster, here)
     try:
-        late.arrives(lambda: None)
+        late.arrives(eviction(arena, here), lambda: None)
     finally:
         late.end()
     until(lambda: not arena.pods(on=here), 30, "it was evicted by a run that had lost the node")
@@ -142,19 +168,49 @@ def test_without_it_what_is_on_its_way_when_the_lock_is_lost_arrives(arena: Aren
 def test_with_it_what_is_on_its_way_when_the_lock_is_lost_is_refused(arena: Arena, lab: Lab, cluster: Cluster) -> None:
     (here,) = arena.nodes(1)
     arena.pod("single", on=here)
-    late = Overtaken(cluster, arena, here)
+    late = Overtaken(cluster, here)
     try:
         with pytest.raises(errors.DeniedByWebhook, match=f"the lock node-{here} is held by taker") as denied:
-            late.arrives(lambda: until(lambda: refused(lab, arena, "single", late.lock), 5, "it is known", every=0.01))
+            late.arrives(eviction(arena, here), lambda: late.known(lab, arena))
         assert by_the_fence(denied.value)
         assert entries(lab) == {f"node-{here}": "taker/n"}
     finally:
         late.end()
     assert entries(lab) == {}
-    until(lambda: "is held by nobody" in refused(lab, arena, "single", late.lock), 5, "the give-back is known too")
+    until(lambda: "is held by nobody" in refused(lab, arena, "probe", late.lock), 5, "the give-back is known too")
     with pytest.raises(errors.DeniedByWebhook):
-        cluster.send(late.eviction)
+        late.send(eviction(arena, here), late.loser)
     assert [pod["metadata"]["name"] for pod in arena.pods(on=here)] == ["single"]
+
+
+@pytest.mark.usefixtures("fenced")
+def test_a_pod_is_neither_let_go_nor_given_back_by_who_lost_the_lock(arena: Arena, lab: Lab, cluster: Cluster) -> None:
+    """Nobody has written the pod meanwhile, so its resourceVersion keeps nothing off."""
+    (here,) = arena.nodes(1)
+    web = arena.deployment("web", on=here, service=False)
+    late = Overtaken(cluster, here)
+    pod, top = web.pods()[0], web.read()["metadata"]
+    labels = pod["metadata"]["labels"]
+    mark = released.Mark("loser", "n", here, "", top["uid"], "web", owner_of(pod), labels[names.HASH])
+    path = arena.path("Pod", pod["metadata"]["name"])
+    try:
+        letting_go = released.releasing(pod, pod["metadata"]["uid"], mark)
+        with pytest.raises(errors.DeniedByWebhook, match=f"the lock node-{here} is held by taker") as denied:
+            late.arrives(some(letting_go), lambda: late.known(lab, arena))
+        assert by_the_fence(denied.value)
+        assert lab.api.get(path)["metadata"]["labels"] == labels
+        late.send(some(letting_go), late.taker)
+        until(lambda: not owner_of(lab.api.get(path)), 10, "its ReplicaSet has let it go")
+        loose = lab.api.get(path)
+        giving_back = released.undoing(loose, pod["metadata"]["uid"])
+        with pytest.raises(errors.DeniedByWebhook):
+            late.send(some(giving_back), late.loser)
+        # Nobody else's writes are looked at.
+        arena.patch("Pod", pod["metadata"]["name"], {"metadata": {"annotations": {"acme.io/seen": "yes"}}})
+        late.send(some(released.undoing(lab.api.get(path), pod["metadata"]["uid"])), late.taker)
+        until(lambda: owner_of(lab.api.get(path)) == mark.replica_set, 10, "its ReplicaSet has it again")
+    finally:
+        late.end()
 
 
 @pytest.mark.whole

@@ -116,10 +116,16 @@ def create(
 
 
 def merge_patch(
-    kind: kinds.Kind, name: str, body: Mapping[str, Any], namespace: str = "", subresource: str = ""
+    kind: kinds.Kind,
+    name: str,
+    body: Mapping[str, Any],
+    namespace: str = "",
+    subresource: str = "",
+    manager: str = FIELD_MANAGER,
 ) -> Request:
     """A JSON merge patch; conditional if `body` has `metadata.resourceVersion` (or `uid`)."""
-    request = _one("PATCH", "patch", kind, name, namespace, subresource, _MANAGED, body)
+    managed = (("fieldManager", manager),)
+    request = _one("PATCH", "patch", kind, name, namespace, subresource, managed, body)
     return replace(request, content_type="application/merge-patch+json")
 
 

@@ -263,6 +263,16 @@ def nobody() -> None:
     """A proof that nobody asks for."""
 
 
+def test_a_patch_names_the_holder_of_its_lock_as_its_manager_for_nothing_of_it_may_stay() -> None:
+    pod = Ref("Pod", "web-1", "shop", "u1", "v1")
+    for fence, manager in (("node-a=r1/n1", f"{names.MANAGER}/r1/n1"), ("", names.MANAGER)):
+        request = request_for(Change("patch", pod, "", {"metadata": {}}, fence=fence))
+        assert request.query == (("fieldManager", manager),)
+        assert request.body == {"metadata": {}}
+    longest = f"{names.MANAGER}/{'r' * 63}/{'n' * 8}"
+    assert len(longest) <= 128, "as long as a field manager may be"
+
+
 def test_an_eviction_names_its_lock_and_nothing_else_does() -> None:
     pod = Ref("Pod", "web-1", "shop", "u1", "v1")
     body = request_for(Change("evict", pod, "", fence="node-a=r1/n1")).body

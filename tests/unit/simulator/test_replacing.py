@@ -204,6 +204,29 @@ def test_where_no_replacement_comes_the_pod_is_its_replica_sets_again(
         assert all(pod["metadata"]["labels"].get(names.HASH) for pod in shop.world.pods(app="web"))
 
 
+@pytest.mark.parametrize(("undone", "times"), [(False, 1), (False, 3), (True, 1)])
+def test_whatever_is_written_to_such_pods_names_the_lock_and_is_sent_again_if_that_is_ours(
+    undone: bool, times: int
+) -> None:
+    """The fence in the server refuses what names no entry of its map, such as one that somebody has removed."""
+    with Shop(1) as shop:
+        me = shop.world.process("recoverer" if undone else "me")
+        me.faults.when(lambda request: request.resource == "pods" and request.writes, Fault("fenced"), times=times)
+        if undone:
+            faults = shop.world.process("me").faults
+            faults.when(lambda request: request.resource == "pods/eviction", Fault("killed before"))
+            assert shop.run().wrong == ["killed"]
+            shop.recover()
+        else:
+            assert shop.run().ok
+        assert len(me.faults.met) == times
+        assert (shop.whole(), shop.least) == (True, 1)
+        sent = [one.request for one in shop.world.log if one.request.resource == "pods" and one.request.writes]
+        managers = {dict(one.query)["fieldManager"] for one in sent if one.method == "PATCH" and one.body}
+        assert len(managers) == 1 + undone, "each start names its own"
+        assert all(manager.startswith(f"{names.MANAGER}/") for manager in managers)
+
+
 def once(shop: Shop, do: t.Callable[[], object], after: float = 1.0) -> None:
     """Somebody does it so many seconds after the first pod was let go."""
     done: list[float] = []

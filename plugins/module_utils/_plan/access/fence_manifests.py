@@ -3,9 +3,10 @@
 
 """The manifests of the fence in the API server, which a cluster needs once.
 
-The policy applies only to evictions that name one of our locks; all others pass as if it did not exist. Its parameter
-is the map of who holds which lock. If the map is missing or cannot be read, every eviction passes, because the server
-looks it up before it knows which eviction this is.
+The policy applies only to evictions and changes of pods that name one of our locks; all others pass as if it did not
+exist. An eviction names it in an annotation; that of a change would stay on the pod, so its field manager names the
+holder, and the pod its node. The policy's parameter is the map of who holds which lock. If the map is missing or cannot
+be read, every request passes, because the server looks it up before it knows which request this is.
 
 The map has a kind of its own: kube-apiserver follows parameters of built-in kinds only until the last policy that uses
 the kind is deleted. Until it restarts, it evaluates policies created after that with the state known then.
@@ -17,20 +18,27 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 
 ADMISSION = "admissionregistration.k8s.io/v1"
 
-# CEL. An annotation is <lease>=<run>/<nonce>; `held` maps the names of leases to <run>/<nonce>.
+# CEL. A lock is <lease>=<run>/<nonce>; `held` maps the names of leases to <run>/<nonce>.
 _ANNOTATIONS = "object.metadata.annotations"
-_NAMES_A_LOCK = f"has({_ANNOTATIONS}) && '{names.FENCE}' in {_ANNOTATIONS}"
-_KEY = f"{_ANNOTATIONS}['{names.FENCE}'].split('=')[0]"
-_HELD = "has(params.held) ? params.held : {}"
-_HOLDS_IT = (
-    "variables.key in variables.held && "
-    f"variables.key + '=' + variables.held[variables.key] == {_ANNOTATIONS}['{names.FENCE}']"
+_EVICTS = "request.operation == 'CREATE'"
+_OURS = f"{names.MANAGER}/"
+NAMED_BY_MANAGER = f"has(request.options.fieldManager) && request.options.fieldManager.startsWith('{_OURS}')"
+"""CEL: whether a change of an object names who holds a lock."""
+_NAMES_A_LOCK = f"{_EVICTS} ? has({_ANNOTATIONS}) && '{names.FENCE}' in {_ANNOTATIONS} : {NAMED_BY_MANAGER}"
+_LOCK = (
+    f"{_EVICTS} ? {_ANNOTATIONS}['{names.FENCE}'] : "
+    f"'{names.node_lease_name('')}' + dyn(object).spec.nodeName + '=' + "
+    f"request.options.fieldManager.substring({len(_OURS)})"
 )
+_KEY = "variables.lock.split('=')[0]"
+_HELD = "has(params.held) ? params.held : {}"
+_HOLDS_IT = "variables.key in variables.held && variables.key + '=' + variables.held[variables.key] == variables.lock"
 _HOLDER = "(variables.key in variables.held ? variables.held[variables.key].split('/')[0] : 'nobody')"
 _REFUSAL = f"'the lock ' + variables.key + ' is held by ' + {_HOLDER}"
 
 _LABELS = {names.MANAGED_BY_LABEL: names.MANAGED_BY}
 _EVICTIONS = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods/eviction"]}
+_PODS = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods"]}
 _SCHEMA = {
     "type": "object",
     "description": "Who holds the locks of nodes under maintenance.",
@@ -66,9 +74,13 @@ POLICY: objects.Raw = {
     "spec": {
         "failurePolicy": "Ignore",
         "paramKind": {"apiVersion": names.FENCE_API, "kind": "NodeFence"},
-        "matchConstraints": {"resourceRules": [_EVICTIONS]},
+        "matchConstraints": {"resourceRules": [_EVICTIONS, _PODS]},
         "matchConditions": [{"name": "names-a-lock", "expression": _NAMES_A_LOCK}],
-        "variables": [{"name": "key", "expression": _KEY}, {"name": "held", "expression": _HELD}],
+        "variables": [
+            {"name": "lock", "expression": _LOCK},
+            {"name": "key", "expression": _KEY},
+            {"name": "held", "expression": _HELD},
+        ],
         "validations": [
             {
                 "expression": _HOLDS_IT,

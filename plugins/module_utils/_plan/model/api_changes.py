@@ -19,7 +19,8 @@ class Change:
 
     ``body`` is the object to create, or a JSON merge patch, which is sent with ``resource_version`` so that it fails
     if the object has changed. ``scale`` and ``status`` patch these subresources. ``fence`` names the lock on behalf of
-    which a pod is evicted: ``<lease>=<run>/<nonce>``. ``before`` and ``after`` are what the diff shows of the object.
+    which a pod is evicted or patched, that of its node: ``<lease>=<run>/<nonce>``. ``before`` and ``after`` are what
+    the diff shows of the object.
     """
 
     verb: Verb

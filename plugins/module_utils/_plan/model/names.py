@@ -33,6 +33,8 @@ UNSERVED = f"{PREFIX}/out-of-services"
 FENCE_POLICY = f"node-fence.{PREFIX}"
 FENCE_MAP = "node-fence"
 FENCE_API = f"{PREFIX}/v1"
+MANAGER = "kubeops-node-maintenance"
+"""The field manager of all writes; of patches that name a lock ``<manager>/<run>/<nonce>``."""
 
 NAMESPACE = "kubeops-node-maintenance"
 MEDIK8S_NAMESPACE = "medik8s-leases"

@@ -24,7 +24,9 @@ def request_for(change: api_changes.Change) -> verbs.Request:
             if change.resource_version:
                 body["metadata"] = {**body.get("metadata", {}), "resourceVersion": change.resource_version}
             subresource = "" if change.verb == "patch" else change.verb
-            return verbs.merge_patch(kind, target.name, body, namespace=target.namespace, subresource=subresource)
+            # Nothing else of a patch is for admission alone: an annotation would stay.
+            manager = f"{names.MANAGER}/{change.fence.partition('=')[2]}" if change.fence else names.MANAGER
+            return verbs.merge_patch(kind, target.name, body, target.namespace, subresource, manager)
         case "delete":
             return verbs.delete(
                 kind,

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The fence in the API server: a map of who holds which node lock, by which a policy judges our evictions.
+"""The fence in the API server: a map of who holds which node lock, by which a policy judges what we write to pods.
 
 The map is ``held`` in one NodeFence, ``<name of the lease>: <run>/<nonce>``, and is installed with the policy. Who
-takes a lock first writes its entry; from then on the server refuses evictions that an earlier holder still sends.
+takes a lock first writes its entry; from then on the server refuses what an earlier holder still sends.
 An entry is written only if the map is as it was read *before* the lock was proven, so a process that was frozen in
 between cannot overwrite the entry of the next holder.
 """
@@ -12,6 +12,7 @@ between cannot overwrite the entry of the next holder.
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
@@ -22,11 +23,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, holders, writing
 
+T = t.TypeVar("T")
 MAP = objects.Ref("NodeFence", names.FENCE_MAP, names.NAMESPACE, api_version=names.FENCE_API)
 
 
 def by_the_fence(error: errors.ClusterError) -> bool:
-    """Whether it was our policy that refused an eviction."""
+    """Whether it was our policy that refused an eviction or a patch."""
     return isinstance(error, errors.DeniedByWebhook) and f"'{names.FENCE_POLICY}'" in error.message
 
 
@@ -67,12 +69,36 @@ class ServerFence:
                 _take_out(self._ctx, lambda lease, holder: entries.get(lease) == holder, patience)
 
     def try_to_hold(self, entries: t.Mapping[str, str], prove: act.Fence) -> None:
-        """As ``hold``, but a failure is only reported: evictions will show whether it matters."""
+        """As ``hold``, but a failure is only reported: the first eviction will show whether it matters."""
         try:
             self.hold(entries, prove)
         except errors.ClusterError as error:
             if self.there or not isinstance(error, errors.Forbidden):
                 self._ctx.tell(phases.What.NOT_FENCED, f"the fence in the server could not be written: {error}")
+
+
+def named(decide: writing.Decide, fence: str) -> writing.Decide:
+    """The same changes, each of which names the lock under which it is sent."""
+
+    def fenced(found: objects.Raw | None) -> api_changes.Change | None:
+        change = decide(found)
+        return replace(change, fence=fence) if change else None
+
+    return fenced
+
+
+def sent(send: t.Callable[[], T], regain: t.Callable[[], object]) -> T:
+    """What ``send`` gives; it is called once more where the fence refused it, after ``regain``.
+
+    The fence may have been installed after the lock was taken.
+    """
+    try:
+        return send()
+    except errors.DeniedByWebhook as denied:
+        if not by_the_fence(denied):
+            raise
+    regain()
+    return send()
 
 
 def forget(ctx: context.Context, lease: str, run_id: str) -> None:

@@ -157,7 +157,7 @@ class _Drain:
         self.evictor = evict.Evictor(
             ctx, self._fence, wake, options.parallel, grace, delete, waits, fences, self.locks.regain, prior
         )
-        self.replacing = replacing.Replacing(ctx, routes, self.locks.fence, wake)
+        self.replacing = replacing.Replacing(ctx, routes, self.locks.fence, wake, self.locks.regain)
         self.debts = debts.Debts(ctx, self.live, self.sites, routes.replacements, self.locks.fence)
         events = told_events.Events(ctx, self.live)
         self.alarms = alarms.Alarms(

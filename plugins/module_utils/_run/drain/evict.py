@@ -263,13 +263,7 @@ class Evictor:
         pod, change, began = move.pod, self.change(move), self.ctx.clock.now()
         error: Exception | None = None
         try:
-            try:
-                self._send_now(move, change)
-            except errors.DeniedByWebhook as denied:
-                if not server_fence.by_the_fence(denied):
-                    raise
-                self.regain(pod.node)
-                self._send_now(move, change)
+            server_fence.sent(lambda: self._send_now(move, change), lambda: self.regain(pod.node))
         except Exception as caught:
             error = caught
         self._answers.put((move, error, self.ctx.clock.now() - began))

@@ -29,6 +29,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
     aside,
     context,
     pod_moves,
+    server_fence,
     writing,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import evict, routing
@@ -64,12 +65,16 @@ class _Replacement:
 
 @dataclasses.dataclass
 class Replacing:
-    """All replacements of a drain. ``fence`` proves the locks of nodes, ``wake`` is called for each answer."""
+    """All replacements of a drain. ``fence`` proves the locks of nodes, ``wake`` is called for each answer.
+
+    Where the server's own fence refuses a write, ``regain`` is called with the pod's node, and it is sent once more.
+    """
 
     ctx: context.Context
     routing: routing.Routing
     fence: surge_lease.NodesFence
     wake: t.Callable[[], None]
+    regain: t.Callable[[str], None]
     _known: dict[str, _Replacement] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -123,13 +128,14 @@ class Replacing:
             state.version = self._writes.answer(pod.uid)
         except evict.Withdrawn:
             return True
-        except writing.PASSING as error:
+        except errors.ClusterError as error:
+            if not isinstance(error, writing.PASSING) and not server_fence.by_the_fence(error):
+                # Whoever may not let it go may not give it back either.
+                self._give_up(move, str(error))
+                return True
             move.tries += 1
             move.not_before = self.ctx.clock.now() + (evict.again_after(error, move.tries) or 1.0)
             move.block("Pod", pod.namespace, pod.name, str(error))
-        except errors.ClusterError as error:
-            # Whoever may not let it go may not give it back either.
-            self._give_up(move, str(error))
         return True
 
     def _begin(
@@ -172,6 +178,7 @@ class Replacing:
 
     def _write(self, move: pod_moves.Move, decide: t.Callable[[objects.Raw | None], api_changes.Change | None]) -> None:
         pod, site = move.pod, self.routing.sites[move.pod.node]
+        fenced = server_fence.named(decide, site.record.fence if site.record else "")
 
         def fence() -> None:
             self.fence((pod.node,))
@@ -180,10 +187,10 @@ class Replacing:
 
         def work() -> str:
             # Without patience: instead of sending an old decision, the loop decides anew.
-            written = writing.write(self.ctx, pod.ref, decide, fence=fence, patience=act.NO_PATIENCE).object
+            written = writing.write(self.ctx, pod.ref, fenced, fence=fence, patience=act.NO_PATIENCE).object
             return str(((written or {}).get("metadata") or {}).get("resourceVersion") or "")
 
-        self._writes.start(pod.uid, work)
+        self._writes.start(pod.uid, lambda: server_fence.sent(work, lambda: self.regain(pod.node)))
 
     def _follow(
         self,

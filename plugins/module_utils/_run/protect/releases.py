@@ -19,7 +19,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     scopes,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.replace import released
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, observe, writing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
+    act,
+    context,
+    observe,
+    server_fence,
+    writing,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import guard_call
 
 REMEDY = "Once others serve, delete it, or run recover -e recover_state=undone."
@@ -63,12 +69,15 @@ def give_back(work: guard_call.GuardCall, pods: t.Iterable[objects.Pod]) -> None
 
 def _end(work: guard_call.GuardCall, pod: objects.Pod, mark: released.Mark) -> str:
     """Give it back or evict it; why neither is possible."""
-    fence = functools.partial(work.fence, (pod.node,))
+    record = work.sites[pod.node].record
+    lock, fence = record.fence if record else "", functools.partial(work.fence, (pod.node,))
+    regain = functools.partial(work.locks.regain, pod.node)
     if released.may_return(work.snapshot, mark):
-        writing.write(work.ctx, pod.ref, functools.partial(released.undoing, uid=pod.uid), fence=fence)
+        undoing = server_fence.named(functools.partial(released.undoing, uid=pod.uid), lock)
+        server_fence.sent(lambda: writing.write(work.ctx, pod.ref, undoing, fence=fence), regain)
         return ""
     if why := released.lacks(work.snapshot, pod, mark):
         return why
-    record = work.sites[pod.node].record
-    act.apply(work.ctx, api_changes.eviction(pod, fence=record.fence if record else ""), fence=fence)
+    eviction = api_changes.eviction(pod, fence=lock)
+    server_fence.sent(lambda: act.apply(work.ctx, eviction, fence=fence), regain)
     return ""
