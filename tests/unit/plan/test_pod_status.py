@@ -157,3 +157,12 @@ def test_what_does_not_start_is_named_before_what_is_not_ready_yet() -> None:
     snapshot = objects.snapshot(pods=[pod("c-fine"), slow, stuck])
     assert unready.why(snapshot, snapshot.pods).startswith("Pod shop/b-stuck: container web: ErrImagePull")
     assert unready.why(snapshots.Snapshot(), ()) == ""
+
+
+@pytest.mark.parametrize("ready", ["Unknown", "False"])
+def test_a_node_that_is_not_ready_says_more_than_what_its_kubelet_said_last(ready: str) -> None:
+    waiting = objects.pod("web-0", "n1", ready=False)
+    lost = objects.node("n1", conditions={"Ready": ready})
+    for node, told in ((lost, "its node n1 is not ready"), (objects.node("n1"), "")):
+        seen = objects.snapshot(nodes=[node], pods=[waiting])
+        assert unready.why(seen, seen.pods) == (told and f"Pod shop/web-0: {told}")

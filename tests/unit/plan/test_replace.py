@@ -15,7 +15,7 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, objects
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.replace import released
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.replace import conditions, released
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import migrate
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     TOLERATES_ALL,
@@ -69,6 +69,38 @@ def let_go(**changes: t.Any) -> Raw:
     notes = {names.RELEASED: MARK.text}
     labels = {"app": "web", names.RELEASED: "r1"}
     return pod("old", "n1", **{"labels": labels, "annotations": notes, **changes})
+
+
+CSI = {"name": "secrets", "csi": {"driver": "secrets-store.csi.k8s.io", "readOnly": True}}
+OWN = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"]}}}}
+READING = {"name": "data", "persistentVolumeClaim": {"claimName": "d", "readOnly": True}}
+
+
+@pytest.mark.parametrize(
+    ("modes", "volumes", "may"),
+    [
+        (("ReadWriteOnce",), mounts("d"), False),
+        (("ReadWriteOncePod",), mounts("d"), False),
+        (("ReadWriteOnce", "ReadOnlyMany"), mounts("d"), False),
+        (("ReadWriteOnce", "ReadOnlyMany"), [READING], True),
+        (("ReadOnlyMany",), mounts("d"), True),
+        (("ReadWriteMany",), mounts("d"), True),
+        ((), [CSI], True),
+        ((), [OWN], True),
+        ((), [{"name": "disk", "awsElasticBlockStore": {"volumeID": "v"}}], False),
+        ((), [{"name": "disk", "gcePersistentDisk": {"pdName": "v", "readOnly": True}}], True),
+    ],
+)
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_a_volume_that_one_node_attaches_at_a_time_keeps_its_pods(
+    replicas: int, modes: tuple[str, ...], volumes: list[Raw], may: bool
+) -> None:
+    """In-line and generic ephemeral volumes are each pod's own."""
+    claims = [claim("d", "pv", modes)] if modes else []
+    seen = web(replicas, pods={"volumes": volumes}, claims=claims)
+    refusal = conditions.refusal(seen, seen.pods[0], seen.workload_of(seen.pods[0]))
+    assert (refusal.code if refusal else "") == ("" if may else "volume_single_node")
+    assert (only(seen, REPLACE).route == "replace") is may
 
 
 @pytest.mark.parametrize("replicas", [1, 3])

@@ -48,10 +48,10 @@ class Shop:
         if event.resource == kinds.ENDPOINT_SLICES.resource:
             self.least = min(self.least, self.world.serving("web"))
 
-    def run(self, **choices: t.Any) -> Outcome:
-        """The command, until it ends or dies."""
+    def run(self, within: float = 120.0, **choices: t.Any) -> Outcome:
+        """The command, with a limit for the drain, until it ends or dies."""
         me, wishes = self.world.process("me"), Choices(**{"backend": "eviction", "method": "replace", **choices})
-        given = Input(FIRST, choices=wishes, gates=("ready",), settle=0.0, gap=0.05, timeout=120.0)
+        given = Input(FIRST, choices=wishes, gates=("ready",), settle=0.0, gap=0.05, timeout=within)
         task = me.spawn(lambda: maintain(me, given))
         self.world.machine.run_until(lambda: not task.alive, within=1800.0)
         return Outcome(wrong=["killed"]) if me.process.dead else t.cast("Outcome", task.value())

@@ -64,11 +64,15 @@ def _known(snapshot: snapshots.Snapshot, living: t.Sequence[objects.Pod], owners
     if found := next(filter(None, (rejected(snapshot, owner) for owner in owners)), ""):
         return found
     unready = sorted((pod for pod in living if not pod.ready), key=lambda pod: (not pod.unschedulable, not pod.stuck))
-    return next((f"{pod.ref}: {text}" for pod in unready if (text := of(pod))), "")
+    return next((f"{pod.ref}: {text}" for pod in unready if (text := of(snapshot, pod))), "")
 
 
-def of(pod: objects.Pod) -> str:
+def of(snapshot: snapshots.Snapshot, pod: objects.Pod) -> str:
     """What keeps this pod from being ready; empty if unknown."""
+    node = snapshot.nodes.get(pod.node)
+    if node and not node.ready:
+        # What its kubelet said of the pod is old.
+        return f"its node {node.name} is not ready"
     return pod.unschedulable or pod.trouble or pod.overlooked
 
 

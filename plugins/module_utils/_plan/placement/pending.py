@@ -82,7 +82,7 @@ def lack(snapshot: snapshots.Snapshot, one: node_records.Awaited, began: str = "
     coming = any(not pod.ready and pod.created >= began for pod in living)
     coming |= first is not None and first.deleting and first.deadline >= began
     if first and not coming and _absent_after(snapshot, workload, first):
-        return Lack(workload, ready, wanted, _not_ready(first), nowhere=True, behind=first.ref)
+        return Lack(workload, ready, wanted, _not_ready(snapshot, first), nowhere=True, behind=first.ref)
     why = unready.why(snapshot, living, workload)
     return Lack(workload, ready, wanted, why, len(unplaced) >= wanted - ready, overlooked)
 
@@ -106,8 +106,8 @@ def _absent_after(snapshot: snapshots.Snapshot, workload: objects.Workload, firs
     return any(number not in there for number in wanted)
 
 
-def _not_ready(pod: objects.Pod) -> str:
-    return f"{pod.ref} is not Ready{unready.told(unready.of(pod))}"
+def _not_ready(snapshot: snapshots.Snapshot, pod: objects.Pod) -> str:
+    return f"{pod.ref} is not Ready{unready.told(unready.of(snapshot, pod))}"
 
 
 def silent(snapshot: snapshots.Snapshot, one: node_records.Awaited) -> objects.Ref | None:
@@ -187,7 +187,7 @@ def stalled(snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan]) -
             continue
         left = any(pod.ready and not pod.deleting and pod.uid not in gone for pod in snapshot.pods_of(workload))
         bearable = len(behind) <= need.spare and (left or workload.interruptible)
-        found.append(Stalled(workload, _not_ready(first), behind, bearable))
+        found.append(Stalled(workload, _not_ready(snapshot, first), behind, bearable))
     return found
 
 

@@ -204,7 +204,7 @@ def waiting_for(
     for pod in counted:
         if not pod.ready:
             phase = pod.phase if pod.phase != "Running" else ""
-            why = unready.of(pod) or snapshot.warning_of(pod.uid) or phase
+            why = unready.of(snapshot, pod) or snapshot.warning_of(pod.uid) or phase
             return f"{pod.ref} is not ready{unready.told(why)}"
     if workload.available < workload.replicas - (len(pods) - len(counted)):
         seconds = workload.spec.get("minReadySeconds") or 0

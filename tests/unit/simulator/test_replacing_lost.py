@@ -1,0 +1,77 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Nodes that are lost while pods are replaced: that of the pod that was let go, and that of its replacement."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, nodes
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.test_replacing import Shop, once, routes
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.whole import Outcome
+
+
+def lose(shop: Shop, node: str) -> None:
+    """Its kubelet falls silent, and its pods are marked, as by the node lifecycle controller."""
+    shop.world.set_node_ready(node, "Unknown")
+    kubelets = shop.world.controller(nodes.Kubelets)
+    for pod in shop.world.pods(on=node):
+        if pod["status"].get("phase") == "Running":
+            kubelets.set_ready((pod["metadata"]["namespace"], pod["metadata"]["name"]), False)
+
+
+def lose_replacement(shop: Shop) -> None:
+    (node, *_more) = {
+        pod["spec"]["nodeName"] for pod in shop.world.pods(app="web") if pod["spec"].get("nodeName", "n1") != "n1"
+    }
+    lose(shop, node)
+
+
+def words(outcome: Outcome) -> str:
+    return " ".join(outcome.failed.values())
+
+
+@pytest.mark.parametrize("again", [True, False])
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_a_pod_that_was_let_go_on_a_node_that_is_lost_leaves_nothing_behind(replicas: int, again: bool) -> None:
+    """Kubernetes deletes it as any other pod there, and its replacement serves long since."""
+    with Shop(replicas) as shop:
+        me = shop.world.process("me")
+        me.faults.when(lambda request: request.resource == "pods/eviction", Fault("killed before"))
+        assert shop.run().wrong == ["killed"]
+        lose(shop, "n1")
+        shop.world.machine.run_for(1)
+        assert shop.world.serving("web") == 1, "its replacement"
+        if again:
+            assert "its kubelet has not responded" in words(shop.run())
+        else:
+            shop.recover()
+        shop.world.machine.run_for(400)
+        assert shop.world.serving("web") == replicas
+        shop.world.set_node_ready("n1")
+        shop.recover()
+        assert shop.whole()
+
+
+@pytest.mark.parametrize("after", [1.0, 5.5])
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_while_the_node_of_a_replacement_is_lost_the_old_pod_serves_on(replicas: int, after: float) -> None:
+    with Shop(replicas, manifests.budget("web", maxUnavailable=0)) as shop:
+        once(shop, lambda: lose_replacement(shop), after)
+        outcome = shop.run()
+        assert "its node n2 is not ready" in words(outcome)
+        assert (shop.least, shop.let_go()) == (replicas, [])
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_once_kubernetes_gives_the_lost_replacement_up_another_one_comes(replicas: int) -> None:
+    with Shop(replicas) as shop:
+        once(shop, lambda: lose_replacement(shop), 1.0)
+        outcome = shop.run(within=1200.0)
+        assert outcome.ok, outcome
+        assert shop.least == replicas
+        assert routes(outcome) == [("replace", "replaced")] * replicas
+        owned = [pod for pod in shop.world.pods(app="web") if "deletionTimestamp" not in pod["metadata"]]
+        assert {pod["spec"]["nodeName"] for pod in owned} == {"n3"}
