@@ -119,6 +119,17 @@ def test_the_owner_chooses_before_the_caller_does() -> None:
     assert only(web(1, annotations={names.METHOD: "evict", **CONSENT})).code == "interruption_allowed"
 
 
+@pytest.mark.parametrize("owner", [owned("ScaledObject", "web", "keda.sh/v1alpha1"), []], ids=["KEDA", "nobody"])
+def test_whoever_scales_it_is_not_asked(owner: list[Raw]) -> None:
+    """A swap would change its bounds, which the owner of an autoscaler puts back."""
+    spec = {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}, "maxReplicas": 4}
+    behaviour = {"scaleDown": {"selectPolicy": "Disabled"}, "scaleUp": {"stabilizationWindowSeconds": 300}}
+    scaler = plain("web", {**spec, "minReplicas": 1, "behavior": behaviour})
+    scaler["metadata"]["ownerReferences"] = owner
+    found = only(web(1, autoscalers=[scaler]), REPLACE)
+    assert (found.route, found.code) == ("replace", "replaced_first")
+
+
 AFFINE = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"matchLabelKeys": [names.HASH]}]}}
 TAKERS: list[tuple[str, Raw]] = [
     ("replica_sets", workload("ReplicaSet", "other", 1, selector={"matchLabels": {"app": "web"}})),
