@@ -1,14 +1,18 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Nodes that are lost while pods are replaced: that of the pod that was let go, and that of its replacement."""
+"""What happens beside pods that are replaced: the node of the old or of the new one is lost, or nobody opens a
+readiness gate of the new one.
+"""
 
 from __future__ import annotations
 
 import pytest
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, nodes
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Event
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.test_replacing import Shop, once, routes
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.whole import Outcome
 
@@ -75,3 +79,41 @@ def test_once_kubernetes_gives_the_lost_replacement_up_another_one_comes(replica
         assert routes(outcome) == [("replace", "replaced")] * replicas
         owned = [pod for pod in shop.world.pods(app="web") if "deletionTimestamp" not in pod["metadata"]]
         assert {pod["spec"]["nodeName"] for pod in owned} == {"n3"}
+
+
+GATE = "target-health.elbv2.k8s.aws/web"
+
+
+def shut(shop: Shop) -> None:
+    """The kubelet says of a pod whose containers are ready that a gate is shut: its controller is down."""
+
+    def hear(event: Event) -> None:
+        found = event.raw["status"].get("conditions") or () if event.resource == kinds.PODS.resource else ()
+        if any(one["type"] == "Ready" and one["status"] == "False" and not one.get("reason") for one in found):
+            shop.world.machine.after(0.1, lambda: say(event.raw["metadata"]["name"]), "kubelet")
+
+    def say(name: str) -> None:
+        pod = shop.world.find(kinds.PODS, name)
+        if pod is None:
+            return
+        text = f'corresponding condition of pod readiness gate "{GATE}" does not exist.'
+        told = {"Ready": {"reason": "ReadinessGatesNotReady", "message": text}, "ContainersReady": {"status": "True"}}
+        conditions = [{**one, **told.get(one["type"], {})} for one in pod["status"]["conditions"]]
+        states = [{**one, "ready": True} for one in pod["status"]["containerStatuses"]]
+        kubelets = shop.world.controller(nodes.Kubelets)
+        kubelets.set_status(kinds.PODS, pod, conditions=conditions, containerStatuses=states)
+
+    shop.world.on_event.append(hear)
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_a_gate_that_nobody_opens_is_named_when_the_replacement_is_given_up(replicas: int) -> None:
+    """As of a load balancer whose controller is down: the new pod runs, and is not ready."""
+    node = manifests.node("n2")
+    node["metadata"]["annotations"] = {nodes.READY: "never"}
+    with Shop(replicas, manifests.budget("web", maxUnavailable=0), others=[node]) as shop:
+        shut(shop)
+        outcome = shop.run(within=1200.0)
+        assert GATE in words(outcome)
+        assert shop.least == replicas
+        assert shop.whole()
