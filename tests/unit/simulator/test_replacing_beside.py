@@ -81,6 +81,20 @@ def test_once_kubernetes_gives_the_lost_replacement_up_another_one_comes(replica
         assert {pod["spec"]["nodeName"] for pod in owned} == {"n3"}
 
 
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_a_pod_that_another_controller_takes_all_the_same_is_evicted_in_its_time(replicas: int) -> None:
+    """One that was created meanwhile, and keeps the pod."""
+    taker = manifests.replica_set("taker", 1)
+    taker["spec"]["selector"] = {"matchLabels": {"app": "web"}}
+    taker["spec"]["template"]["metadata"]["labels"] = {"app": "web"}
+    with Shop(replicas) as shop:
+        once(shop, lambda: shop.world.apply(taker), 0.5)
+        outcome = shop.run(within=300.0)
+        assert outcome.ok, outcome
+        assert (shop.least, shop.let_go()) == (replicas, [])
+        assert shop.world.pods(on="n1", app="web") == []
+
+
 GATE = "target-health.elbv2.k8s.aws/web"
 
 

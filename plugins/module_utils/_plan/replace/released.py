@@ -154,7 +154,7 @@ def lacks(
 
     ``leaving`` are the UIDs of pods that are being evicted.
     """
-    if pod.owner is not None:
+    if pod.owner is not None and pod.owner.uid == mark.replica_set:
         return f"{pod.owner} to let {pod.ref} go"
     deployment = snapshot.workload(mark.deployment)
     if deployment is None or deployment.deleting:
