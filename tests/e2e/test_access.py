@@ -110,7 +110,7 @@ def test_a_stolen_token_is_refused_what_maintenance_never_does(
 ) -> None:
     """Each action is a dry run, which RBAC allows: the same rights without the policies do them all."""
     scene = hostile.Scene(lab.api, arena)
-    lab.api.patch(hostile.FENCE, {"held": hostile.HELD})
+    lab.api.patch(hostile.FENCE, {"held": scene.held})
     open_account = rights.granted(lab.api, tmp_path / "open", "unbounded", STEPS.split(","))
     try:
         until(lambda: rights.may(open_account, "list", "", "nodes"), 10, "its roles are known")
@@ -120,8 +120,11 @@ def test_a_stolen_token_is_refused_what_maintenance_never_does(
         assert {name: said for name, said in allowed.items() if said} == {}, "without the policies"
         refused = {name: hostile.attempt(bounded, action) for name, action in scene.actions().items()}
         assert {name: said for name, said in refused.items() if "bounds of bounded: " not in said} == {}
-        assert len(refused) >= 100
+        assert len(refused) >= 150
+        beyond = {name: hostile.attempt(open_account, action) for name, action in scene.beyond().items()}
+        assert {name: said for name, said in beyond.items() if "cannot" not in said} == {}, "with no policy at all"
         assert "the lock node-invented is held by nobody" in hostile.attempt(bounded, scene.invented())
+        assert f"the lock node-{scene.node} is held by thief" in hostile.attempt(bounded, scene.invented_holder())
         harmless = {name: hostile.attempt(bounded, action) for name, action in scene.harmless().items()}
         assert {name: said for name, said in harmless.items() if said} == {}
     finally:

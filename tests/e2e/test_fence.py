@@ -174,6 +174,9 @@ def test_with_it_what_is_on_its_way_when_the_lock_is_lost_is_refused(arena: Aren
             late.arrives(eviction(arena, here), lambda: late.known(lab, arena))
         assert by_the_fence(denied.value)
         assert entries(lab) == {f"node-{here}": "taker/n"}
+        assert refused(lab, arena, "single", "node-=plan") == "", "what a plan tries, others may refuse"
+        with pytest.raises(ApiError, match="held by nobody"):
+            evict(lab, arena, "single", "node-=plan")
     finally:
         late.end()
     assert entries(lab) == {}

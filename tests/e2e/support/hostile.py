@@ -22,8 +22,11 @@ from support.waiting import until
 
 KEY = "maintenance.kubeops.io"
 FENCE = f"/apis/{KEY}/v1/namespaces/{rights.HOME}/nodefences/node-fence"
-HELD = {"node-none": "thief/x"}
-LOCK = {f"{KEY}/fence": "node-none=thief/x"}
+HOLDER = "thief/x"
+LOCK = {f"{KEY}/fence": f"node-none={HOLDER}"}
+TRIAL = "kubeops-node-maintenance/plan"
+UNDER_LOCK = f"kubeops-node-maintenance/{HOLDER}"
+"""The field manager of who holds the lock of a pod's node."""
 INVENTED = {f"{KEY}/fence": "node-invented=thief/x"}
 WAS_OPEN, WAS_CORDONED = '{"prior":{"unschedulable":false}}', '{"prior":{"unschedulable":true}}'
 REPLICAS = 6
@@ -39,22 +42,23 @@ LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{rights.HOME}/leases"
 
 @dataclass(frozen=True)
 class Action:
-    """One request."""
+    """One request; the field manager of a patch may name a lock."""
 
     method: str
     path: str
     body: Any = None
+    manager: str = ""
+    content: str = MERGE_PATCH
 
 
 def attempt(kubeconfig: Path, action: Action) -> str:
     """What the server says if it refuses; empty if it would do it."""
-    content = MERGE_PATCH if action.method == "PATCH" else "application/json"
+    content = action.content if action.method == "PATCH" else "application/json"
+    query = {"dryRun": "All", **({"fieldManager": action.manager} if action.manager else {})}
     # The options of a deletion are read from its body.
     body = {**(action.body or {}), "dryRun": ["All"]} if action.method == "DELETE" else action.body
     try:
-        Api(kubeconfig, rights.AGENT).request(
-            action.method, action.path, body, content_type=content, query={"dryRun": "All"}
-        )
+        Api(kubeconfig, rights.AGENT).request(action.method, action.path, body, content_type=content, query=query)
     except ApiError as error:
         return str(error)
     return ""
@@ -89,6 +93,8 @@ class Scene:
         notes = {shapes.START: "0s", shapes.STOP: "0s"}
         kept = {"metadata": {"name": "kept", "annotations": notes}, "spec": spec}
         api.create(f"/api/v1/namespaces/{self.safe}/pods", kept)
+        arena.pod("bare", on=self.node, meta={"labels": {"pod-template-hash": "5d8f"}})
+        self.bare = arena.pods("bare")[0]
         self.pod = arena.pods("web")[0]
         self.deployment = api.get(f"/apis/apps/v1/namespaces/{self.namespace}/deployments/web")
         _pod, *others = arena.pods("web")
@@ -103,6 +109,11 @@ class Scene:
 
     def _path(self, pod: Json) -> str:
         return f"/api/v1/namespaces/{self.namespace}/pods/{pod['metadata']['name']}"
+
+    @property
+    def held(self) -> dict[str, str]:
+        """What the map of the fence has to say: of no node, and of that with the pods."""
+        return {"node-none": HOLDER, f"node-{self.node}": HOLDER}
 
     @property
     def pods(self) -> str:
@@ -133,13 +144,12 @@ class Scene:
             "note a lock in the fence": Action("PATCH", FENCE, {"held": {"node-x": "r/y", "node-none": None}}),
             "evict a pod by its UID under a lock": self._evict(self.pods, LOCK, uid=uid),
             "mark a pod": Action("PATCH", self.pods, COST),
-            "let a pod go": Action("PATCH", self.pods, released.letting_go(self.pod, self.deployment)),
-            "give a pod back": Action("PATCH", self._path(self.loose), released.giving_back(self.loose)),
-            "take a pod out of its Services": Action("PATCH", self._path(self.loose), released.leaving()),
-            "give a pod back that is out of them": Action(
-                "PATCH", self._path(self.out), released.giving_back(self.out)
-            ),
-            "put a pod back into its Services": Action("PATCH", self._path(self.out), released.coming_back()),
+            "let a pod go": self._change(self.pod, released.letting_go(self.pod, self.deployment)),
+            "try to let a pod go": self._change(self.pod, released.letting_go(self.pod, self.deployment), TRIAL),
+            "give a pod back": self._change(self.loose, released.giving_back(self.loose)),
+            "take a pod out of its Services": self._change(self.loose, released.leaving()),
+            "give a pod back that is out of them": self._change(self.out, released.giving_back(self.out)),
+            "put a pod back into its Services": self._change(self.out, released.coming_back()),
             "mark a pod that was let go": Action("PATCH", self._path(self.loose), COST),
             "delete a pod by its UID": Action("DELETE", self.pods, {"preconditions": {"uid": uid}}),
             "raise replicas": self._scale(REPLICAS),
@@ -248,20 +258,75 @@ class Scene:
             "take a pod from its owner": patch({"metadata": {"ownerReferences": None}}),
             "run another image": patch({"spec": {"containers": image}}),
             "let a pod end in a second": patch({"spec": {"activeDeadlineSeconds": 1}}),
+            "rename a pod's siblings": patch({"metadata": {"generateName": "thief-"}}),
+            "fill the store": patch({"metadata": {"annotations": {f"{KEY}/maintenance-planned": "x" * 200_000}}}),
+            "let a pod tolerate everything": patch(
+                {"spec": {"tolerations": [*self.pod["spec"]["tolerations"], {"operator": "Exists"}]}}
+            ),
             "mark a pod that is protected": Action("PATCH", self.protected, COST),
         }
 
     def _released(self) -> dict[str, Action]:
         """Of a pod that its ReplicaSet owns, and of one that it has let go."""
         owned = released.hostile(self.pod, self.deployment)
-        found = {f"let a pod go {how}": Action("PATCH", self.pods, body) for how, body in owned.items()}
+        found = {f"let a pod go {how}": self._change(self.pod, body) for how, body in owned.items()}
         for what, pod, bodies in (
             ("give a pod", self.loose, released.hostile_undo(self.loose)),
             ("take a pod out of its Services", self.loose, released.hostile_leaving(self.loose)),
             ("give a pod that is out", self.out, released.hostile_out(self.out)),
         ):
-            found |= {f"{what} {how}": Action("PATCH", self._path(pod), body) for how, body in bodies.items()}
-        return found
+            found |= {f"{what} {how}": self._change(pod, body) for how, body in bodies.items()}
+        good = released.letting_go(self.pod, self.deployment)
+        return found | {
+            "let a pod go under no lock": self._change(self.pod, good, ""),
+            "give a pod back under no lock": self._change(self.loose, released.giving_back(self.loose), ""),
+            "take a pod out of its Services under no lock": self._change(self.loose, released.leaving(), ""),
+            "let a pod go that is protected": Action("PATCH", self.protected, good, UNDER_LOCK),
+            "let a pod go that no ReplicaSet has": self._change(
+                self.bare, released.of_other(self.bare, good, self.pod)
+            ),
+            "let a pod go by other forms of a patch": self._change(
+                self.pod, released.as_json_patch(good), content="application/json-patch+json"
+            ),
+            "let a pod go and take its owner by a strategic patch": self._change(
+                self.pod, released.disowning(good), content="application/strategic-merge-patch+json"
+            ),
+            "apply a label": self._change(self.pod, released.applied(self.pod), content="application/apply-patch+yaml"),
+        }
+
+    def _change(self, pod: Json, body: Any, manager: str = UNDER_LOCK, content: str = MERGE_PATCH) -> Action:
+        return Action("PATCH", self._path(pod), body, manager, content)
+
+    def beyond(self) -> dict[str, Action]:
+        """What the roles do not allow in the first place: other verbs, and parts of pods that are subresources."""
+        meta = {"metadata": {"name": "x"}, "spec": self.pod["spec"]}
+        debug = {"name": "thief", "image": "acme.io/thief"}
+        return {
+            "replace a pod's object": Action("PUT", self.pods, self.pod),
+            "debug a pod": Action(
+                "PATCH", f"{self.pods}/ephemeralcontainers", {"spec": {"ephemeralContainers": [debug]}}
+            ),
+            "resize a pod": Action("PATCH", f"{self.pods}/resize", {"spec": {"containers": []}}),
+            "declare a pod ready": Action("PATCH", f"{self.pods}/status", {"status": {"conditions": []}}),
+            "create a pod": Action("POST", self._path(self.pod).rpartition("/")[0], meta),
+            "create a pod by applying it": Action(
+                "PATCH",
+                f"{self._path(self.pod).rpartition('/')[0]}/x",
+                {"apiVersion": "v1", "kind": "Pod", **meta},
+                UNDER_LOCK,
+                "application/apply-patch+yaml",
+            ),
+            "bind a pod": Action("POST", f"{self.pods}/binding", {"target": {"kind": "Node", "name": self.closed}}),
+            "delete all pods": Action("DELETE", self._path(self.pod).rpartition("/")[0]),
+            "change a Deployment": Action(
+                "PATCH", f"/apis/apps/v1/namespaces/{self.namespace}/deployments/web", {"spec": {"paused": True}}
+            ),
+        }
+
+    def invented_holder(self) -> Action:
+        """As who holds the lock of the pod's node, but does not."""
+        good = released.letting_go(self.pod, self.deployment)
+        return self._change(self.pod, good, "kubeops-node-maintenance/other/y")
 
     def invented(self) -> Action:
         """An eviction under a lock that nobody holds, which the fence refuses to everybody."""

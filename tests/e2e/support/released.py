@@ -121,6 +121,27 @@ def hostile(pod: Json, deployment: Json) -> dict[str, Json]:
         "to another API": owned(apiVersion="acme.io/v1"),
         "to another Deployment": owned(uid=OTHER),
         "to a Deployment of another name": owned(name="other"),
+        "to another Deployment, as its record says": _with(
+            good,
+            annotations={RELEASED: text(**{**mark, "deployment": OTHER, "name": "other"})},
+            ownerReferences=[*owners, {**own, "name": "other", "uid": OTHER}],
+        ),
+        "to a Deployment that controls it": _with(
+            good,
+            ownerReferences=[*({**one, "controller": False} for one in owners), {**own, "controller": True}],
+        ),
+        "with its ReplicaSet blocking its end no more": _with(
+            good, ownerReferences=[*({**one, "blockOwnerDeletion": False} for one in owners), own]
+        ),
+        "with another name for its siblings": _with(good, generateName="thief-"),
+        "with a record of a long run": _with(good, annotations={RELEASED: text(**{**mark, "nonce": "n" * 5000})}),
+        "to tolerate everything": _with(
+            good, spec={"tolerations": [*pod["spec"]["tolerations"], {"operator": "Exists"}]}
+        ),
+        "into no revision": _with(good, labels={HASH: ""}),
+        "with an empty run": _with(good, labels={RELEASED: ""}),
+        "with the run of another": _with(good, labels={RELEASED: "r2"}),
+        "with a debug note": _with(good, annotations={"kubectl.kubernetes.io/default-container": "thief"}),
         "kept by its owner": owned(blockOwnerDeletion=True),
         "with one more owner": _with(
             good, ownerReferences=[*owners, own, {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": OTHER}]
@@ -140,6 +161,43 @@ def hostile(pod: Json, deployment: Json) -> dict[str, Json]:
     }
 
 
+def of_other(pod: Json, good: Json, like: Json) -> Json:
+    """The patch ``good`` of the pod ``like``, for another pod, with a record that says what is expected of it."""
+    mark = json.loads(good["metadata"]["annotations"][RELEASED])
+    del mark["v"]
+    mark["hash"] = pod["metadata"]["labels"][HASH]
+    *_owners, own = good["metadata"]["ownerReferences"]
+    assert like["spec"]["nodeName"] == pod["spec"]["nodeName"]
+    return _with(good, annotations={RELEASED: text(**mark)}, ownerReferences=[own])
+
+
+def as_json_patch(good: Json) -> list[Json]:
+    """The same as a JSON patch, and one more label."""
+    meta = good["metadata"]
+    return [
+        {"op": "remove", "path": f"/metadata/labels/{HASH}"},
+        {"op": "add", "path": "/metadata/labels/maintenance.kubeops.io~1released", "value": meta["labels"][RELEASED]},
+        {"op": "add", "path": "/metadata/labels/role", "value": "leader"},
+        {"op": "add", "path": "/metadata/ownerReferences/-", "value": meta["ownerReferences"][-1]},
+        *(
+            {"op": "add", "path": f"/metadata/annotations/{key.replace('/', '~1')}", "value": value}
+            for key, value in meta["annotations"].items()
+        ),
+    ]
+
+
+def disowning(good: Json) -> Json:
+    """The same as a strategic merge patch that replaces all owners by the Deployment."""
+    *_owners, own = good["metadata"]["ownerReferences"]
+    return _with(good, ownerReferences=[{"$patch": "replace"}, own])
+
+
+def applied(pod: Json) -> Json:
+    """A configuration that server-side apply merges: with a label of somebody's choice."""
+    meta = {"name": pod["metadata"]["name"], "labels": {"role": "leader"}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta}
+
+
 def hostile_undo(pod: Json) -> dict[str, Json]:
     """Patches of a pod that was let go, by what is wrong with them."""
     good, mark = giving_back(pod), json.loads(pod["metadata"]["annotations"][RELEASED])
@@ -154,6 +212,13 @@ def hostile_undo(pod: Json) -> dict[str, Json]:
         "back and out of its Services": _with(good, labels={"app": None}, annotations={UNSERVED: f"{SINCE},app=web"}),
         "back with another image": _with(good, spec={"containers": image}),
         "back without its Service": _with(good, labels={"app": "none"}),
+        "back with its Deployment": {
+            "metadata": {key: part for key, part in good["metadata"].items() if key != "ownerReferences"}
+        },
+        "back with a finalizer": _with(good, finalizers=["acme.io/kept"]),
+        "back with a deadline": _with(good, spec={"activeDeadlineSeconds": 1}),
+        "back with another label": _with(good, labels={"role": "leader"}),
+        "back with another annotation": _with(good, annotations={"acme.io/secret": "x"}),
         "back to another controller": _with(good, ownerReferences=[thief]),
         "its record changed": {"metadata": {"annotations": {RELEASED: changed}}},
         "its record removed": {"metadata": {"annotations": {RELEASED: None}}},

@@ -395,8 +395,11 @@ GUARDED: Raw = {
 }
 
 
+DRY = ("dryRun", "All")
+
+
 def dry(world: World) -> list[str]:
-    return [sent.request.resource for sent in world.log if ("dryRun", "All") in sent.request.query]
+    return [sent.request.resource for sent in world.log if DRY in sent.request.query]
 
 
 @pytest.mark.parametrize(("replicas", "resource"), [(3, "pods/eviction"), (1, "pods"), (1, "deployments.apps/scale")])
@@ -426,6 +429,20 @@ def test_what_is_no_refusal_of_a_webhook_is_none(build: Build, what: t.Any) -> N
         found.process("ann").faults.when(lambda r: r.resource == "pods/eviction", Fault(what))
     assert "webhook_refuses" not in codes(plan(found))
     assert "pods/eviction" in dry(found)
+
+
+def test_what_is_tried_on_pods_names_a_lock_as_the_bounds_of_an_account_demand(build: Build) -> None:
+    """The fence lets it pass in a dry run alone."""
+    evicted, patched = build(3, GUARDED), build(1, GUARDED)
+    plan(evicted)
+    plan(patched)
+    sent = [one.request for world in (evicted, patched) for one in world.log if DRY in one.request.query]
+    (eviction,) = [one for one in sent if one.resource == "pods/eviction"]
+    assert ((eviction.body or {})["metadata"]["annotations"]) == {names.FENCE: "node-=plan"}
+    assert {one.resource: dict(one.query)["fieldManager"] for one in sent if one.method == "PATCH"} == {
+        "pods": f"{names.MANAGER}/plan",
+        "deployments.apps/scale": names.MANAGER,
+    }
 
 
 def test_nothing_is_tried_where_nobody_is_asked_nor_without_rights_nor_in_a_run(build: Build) -> None:

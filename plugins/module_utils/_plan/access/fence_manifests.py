@@ -22,7 +22,7 @@ ADMISSION = "admissionregistration.k8s.io/v1"
 _ANNOTATIONS = "object.metadata.annotations"
 _EVICTS = "request.operation == 'CREATE'"
 _OURS = f"{names.MANAGER}/"
-NAMED_BY_MANAGER = f"has(request.options.fieldManager) && request.options.fieldManager.startsWith('{_OURS}')"
+NAMED_BY_MANAGER = f"(has(request.options.fieldManager) && request.options.fieldManager.startsWith('{_OURS}'))"
 """CEL: whether a change of an object names who holds a lock."""
 _NAMES_A_LOCK = f"{_EVICTS} ? has({_ANNOTATIONS}) && '{names.FENCE}' in {_ANNOTATIONS} : {NAMED_BY_MANAGER}"
 _LOCK = (
@@ -32,7 +32,12 @@ _LOCK = (
 )
 _KEY = "variables.lock.split('=')[0]"
 _HELD = "has(params.held) ? params.held : {}"
-_HOLDS_IT = "variables.key in variables.held && variables.key + '=' + variables.held[variables.key] == variables.lock"
+# A plan tries what a run will write, and holds no lock.
+_TRIAL = f"has(request.dryRun) && request.dryRun && variables.lock.endsWith('={names.TRIAL}')"
+_HOLDS_IT = (
+    "variables.key in variables.held && variables.key + '=' + variables.held[variables.key] == variables.lock || "
+    f"{_TRIAL}"
+)
 _HOLDER = "(variables.key in variables.held ? variables.held[variables.key].split('/')[0] : 'nobody')"
 _REFUSAL = f"'the lock ' + variables.key + ' is held by ' + {_HOLDER}"
 

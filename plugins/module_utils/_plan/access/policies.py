@@ -58,6 +58,15 @@ def _kept(what: str, mine: str) -> str:
     return f"{now}.all(k, (k in {was} && {was}[k] == {now}[k]) || {mine}) && {was}.all(k, k in {now} || {mine})"
 
 
+LONGEST = 4096
+"""Characters of an annotation of a pod that the account may write."""
+_LONGEST = (
+    "!has(object.metadata.annotations) || object.metadata.annotations.all(k, "
+    f"object.metadata.annotations[k].size() <= {LONGEST} || has(oldObject.metadata.annotations) && "
+    "k in oldObject.metadata.annotations && object.metadata.annotations[k] == oldObject.metadata.annotations[k])"
+)
+
+
 def _marks(annotations: str, labels: str) -> tuple[tuple[str, str], ...]:
     return (
         (_kept("annotations", annotations), "only annotations of a maintenance may be changed"),
@@ -220,7 +229,9 @@ _LET_GO = " && ".join(
         "(!has(o.controller) || !o.controller) && (!has(o.blockOwnerDeletion) || !o.blockOwnerDeletion) && "
         """variables.record.startsWith('{"deployment":"' + o.uid + '","hash":"' + variables.labelled["""
         f"""'{names.HASH}'] + '","name":"' + o.name + '","node":"' + object.spec.nodeName + '","nonce":"'))""",
-        "variables.owned.exists(o, has(o.controller) && o.controller && o.kind == 'ReplicaSet' && "
+        "variables.owned.exists(o, has(o.controller) && o.controller && "
+        "o.apiVersion == 'apps/v1' && o.kind == 'ReplicaSet' && "
+        f"variables.added.all(d, o.name == d.name + '-' + variables.labelled['{names.HASH}']) && "
         """variables.record.contains('","replica_set":"' + o.uid + '","run":"' + variables.labels["""
         f"""'{names.RELEASED}'] + '","since":"'))""",
         f"variables.record.matches('^{_TEXTS}$')",
@@ -257,6 +268,7 @@ _GIVEN_BACK = " && ".join(
         _RESTORED,
         "variables.removed.all(o, o.kind == 'Deployment' && (!has(o.controller) || !o.controller) && "
         """variables.recorded.startsWith('{"deployment":"' + o.uid + '","hash":"'))""",
+        """!variables.owners.exists(o, variables.recorded.startsWith('{"deployment":"' + o.uid + '","hash":"'))""",
         f"""variables.recorded.contains('","hash":"' + variables.labels['{names.HASH}'] + '","name":"')""",
     )
 )
@@ -271,7 +283,12 @@ _PODS = Limit(
             f"k in {_listed((names.HASH, names.RELEASED))} || (k in variables.labels ? "
             "k + '=' + variables.labels[k] in variables.left : k + '=' + variables.labelled[k] in variables.leaving)",
         ),
-        (_all_same("metadata.finalizers"), "finalizers may not be changed"),
+        (_LONGEST, f"an annotation may not be longer than {LONGEST} characters"),
+        (_all_same("metadata.finalizers", "metadata.generateName"), "finalizers and names may not be changed"),
+        (
+            f"variables.labels == variables.labelled || {fence_manifests.NAMED_BY_MANAGER}",
+            f"labels are changed under a lock that is named (field manager {names.MANAGER}/<run>/<nonce>)",
+        ),
         (
             f"!variables.marked && '{names.RELEASED}' in variables.labels ? ({_LET_GO}) : "
             f"variables.marked && !('{names.RELEASED}' in variables.labels) ? ({_GIVEN_BACK}) : "

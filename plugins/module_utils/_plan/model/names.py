@@ -33,6 +33,8 @@ UNSERVED = f"{PREFIX}/out-of-services"
 FENCE_POLICY = f"node-fence.{PREFIX}"
 FENCE_MAP = "node-fence"
 FENCE_API = f"{PREFIX}/v1"
+TRIAL = "plan"
+"""The holder of the lock that dry runs name, which the fence lets pass."""
 MANAGER = "kubeops-node-maintenance"
 """The field manager of all writes; of patches that name a lock ``<manager>/<run>/<nonce>``."""
 

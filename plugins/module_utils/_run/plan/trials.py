@@ -45,12 +45,12 @@ def refused(
 
 def _refusal(ctx: context.Context, change: api_changes.Change) -> str:
     """What a webhook or policy says against the change; empty where none does."""
+    if change.target.kind == "Pod":
+        # Bounds of the account: what is done to a pod names a lock, which a plan does not hold.
+        change = replace(change, fence=f"{names.node_lease_name('')}={names.TRIAL}")
     try:
         ctx.cluster.send(verbs.dry(act.request_for(change)), patience=act.NO_PATIENCE)
     except errors.DeniedByWebhook as error:
-        if names.FENCE in error.message and not change.fence:
-            # Bounds of the account: an eviction names a lock, which a plan does not hold.
-            return _refusal(ctx, replace(change, fence=f"{names.node_lease_name('')}=plan"))
         return "" if server_fence.by_the_fence(error) else error.message
     except errors.ServerError as error:
         return error.message if UNANSWERED in error.message else ""
