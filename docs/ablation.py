@@ -32,6 +32,7 @@ SCENES = {
     "fenced": "a drain where the fence is installed",
     "maintain": "the whole way of two nodes",
     "delete": "a drain with ``disable_eviction``",
+    "replaced": "a drain with ``method: replace``",
     "hooks": "a drain with a hook by annotations",
     "dead": "the plan and the evacuation of a dead node",
     "namespace": "the first run in a cluster",
@@ -54,7 +55,6 @@ ELSEWHERE: dict[tuple[str, str], str] = {
     ("evict", ""): "nothing fails without it: why a drain waits may remain unknown",
     ("read", "admissionregistration.k8s.io"): "nothing fails without it: the plan says that webhooks are unknown",
     ("read", "kubevirt.io"): ADD_ON,
-    **{("read", group): "only read with ``maintain_method: replace``" for group in ("", "networking.k8s.io")},
     ("read", "lifecycle.k8s.io"): "needs the feature gates of Kubernetes 1.37; the tests of 1.37 run with it",
     ("read", "scheduling.k8s.io"): "needs the feature gates of Kubernetes 1.37; the tests of 1.37 run with it",
     **{

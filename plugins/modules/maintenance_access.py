@@ -51,6 +51,7 @@ options:
       - evict
       - guard
       - surge
+      - replace
       - hooks
       - announce
       - jobs
@@ -74,7 +75,7 @@ options:
     default: kubeops-node-maintenance
   namespaces:
     description:
-      - Bind the steps V(evict), V(guard), V(surge), V(hooks), V(announce) and V(delete-pods) only in these
+      - Bind the steps V(evict), V(guard), V(surge), V(replace), V(hooks), V(announce) and V(delete-pods) only in these
         namespaces, not in the whole cluster. In other namespaces the account can then move no pods.
     type: list
     elements: str

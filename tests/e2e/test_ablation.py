@@ -19,7 +19,7 @@ from support.koordinator import configured, quickened
 from support.lab import Lab
 
 ALONE = (
-    *(scenes.Copy, scenes.Delete, scenes.Hooks),
+    *(scenes.Copy, scenes.Delete, scenes.Replaced, scenes.Hooks),
     *(scenes.Plan, scenes.Devices, scenes.Fence, scenes.Fenced, scenes.Maintain, scenes.Dead, scenes.Namespace),
 )
 WITH_KOORDINATOR = (

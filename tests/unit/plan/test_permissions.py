@@ -141,6 +141,15 @@ def test_locks_are_asked_for_where_they_are_kept_and_surges_in_our_namespace() -
     assert {need.namespaces for need in alone if need.resource == "leases"} == {("medik8s-leases",)}
 
 
+def test_whoever_replaces_pods_and_nothing_else_is_told_the_least_role() -> None:
+    """Pods are patched by several roles; one that may scale is named where counts have to be changed, too."""
+    patch, scale = Need("patch", "", "pods", ("shop",)), Need("patch", "apps", "deployments/scale", ("shop",))
+    prefix = "ClusterRole kubeops-node-maintenance-"
+    for lacking, roles in (([patch], ["replace"]), ([patch, scale], ["surge"]), ([scale], ["surge"])):
+        found = missing([Lack(need, ("shop",)) for need in lacking], "mira")
+        assert [one.object for one in found] == [prefix + role for role in roles]
+
+
 @pytest.mark.parametrize("wanted", [True, False])
 def test_conditions_are_written_only_where_they_are_asked_for(wanted: bool) -> None:
     asked = functools.partial(needs, snapshot(), (), Choices(), namespace_missing=False)

@@ -165,6 +165,7 @@ ROLES: tuple[Role, ...] = (
             Rule("apps.kruise.io", "clonesets/scale", "patch"),
         ),
     ),
+    Role("replace", "workloads", (Rule("", "pods", "patch"),)),
     Role("hooks", "workloads", (Rule("", "pods", "patch"),)),
     Role("announce", "announced", (Rule("events.k8s.io", "events", "get create"),)),
     Role(

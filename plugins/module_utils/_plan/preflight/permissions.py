@@ -204,8 +204,10 @@ class Lack:
 def missing(lacks: t.Iterable[Lack], user: str) -> list[reasons.Finding]:
     """A finding for each role that ``user`` lacks, with the command that grants it, and for what no role allows."""
     by_role: dict[str, list[Lack]] = {}
+    lacks = list(lacks)
+    alone = {steps[0] for lack in lacks if len(steps := _steps(lack)) == 1}
     for lack in lacks:
-        step = _step(lack)
+        step = _step(lack, alone)
         by_role.setdefault(roles.BY_STEP[step].name if step else lack.need.words, []).append(lack)
     return [_missing(about, group, user) for about, group in by_role.items()]
 
@@ -220,16 +222,23 @@ def _missing(about: str, group: t.Sequence[Lack], user: str) -> reasons.Finding:
     return reasons.Finding("missing_permission", message, remedy, "blocker", about)
 
 
-def _step(lack: Lack) -> str:
-    """The step whose role allows it, best one that is bound where it is refused and that every maintenance needs."""
+def _steps(lack: Lack) -> list[str]:
+    return roles.steps_with(lack.need.verb, lack.need.group, lack.need.resource)
 
-    def rank(step: str) -> tuple[bool, bool]:
+
+def _step(lack: Lack, others: t.Container[str]) -> str:
+    """The step whose role allows it, best one that is bound where it is refused and that every maintenance needs.
+
+    A pod is patched by more than one: where ``others``, which are lacking anyway, do not allow it, the least will do.
+    """
+
+    def rank(step: str) -> tuple[bool, bool, bool, int]:
         role = roles.BY_STEP[step]
         there = role.everywhere or role.places == "descheduler"
-        return not there and not set(lack.refused) <= _bound_in(role), step not in roles.MAINTAIN
+        nowhere = not there and not set(lack.refused) <= _bound_in(role)
+        return nowhere, step not in (*roles.MAINTAIN, "replace"), step not in others, len(role.rules)
 
-    steps = roles.steps_with(lack.need.verb, lack.need.group, lack.need.resource)
-    return min(steps, key=rank, default="")
+    return min(_steps(lack), key=rank, default="")
 
 
 def _bound_in(role: roles.Role) -> set[str]:

@@ -243,7 +243,8 @@ class Draining(Scene):
     def use(self) -> None:
         mine: Json = {"nodes": [self._node], "run": self._run}
         self.done(cordon.SPEC, state="cordoned", **mine)
-        self.done(drain.SPEC, pod_selector=f"app={self.app}", timeout="60s", **mine, **self.options)
+        asked: Json = {"pod_selector": f"app={self.app}", "timeout": "60s", **self.options}
+        self._drained = self.done(drain.SPEC, **mine, **asked)["nodes"][0]["pods"]
 
     @contextlib.contextmanager
     def given_back(self) -> Iterator[None]:
@@ -264,6 +265,18 @@ class Delete(Draining):
 
     steps = (*Draining.steps, "delete-pods")
     options: ClassVar[Json] = {"disable_eviction": True, "allow_interruption": True}
+
+
+class Replaced(Draining):
+    """Pods that are replaced before they leave; no count, no autoscaler and no budget may be changed."""
+
+    steps = (*Draining.steps, "evict", "replace")
+    options: ClassVar[Json] = {"method": "replace"}
+
+    def use(self) -> None:
+        super().use()
+        mine = [one for one in self._drained if one["name"].startswith(self.app)]
+        self.expect(all(one["route"] == "replace" for one in mine), " ".join(one["reason"] for one in mine))
 
 
 class Hooks(Draining):
