@@ -45,12 +45,19 @@ def listed(folder: Path, options: dict[str, t.Any], **environ: str) -> tuple[dic
 
 def ran(folder: Path, options: dict[str, t.Any], *words: str, **environ: str) -> tuple[str, str]:
     """What a command of Ansible prints with this configuration, and its messages as one line."""
-    name = "prod.cluster_nodes.yml"
-    (folder / name).write_text(yaml.safe_dump({"plugin": "kubeops.node_maintenance.cluster_nodes", **options}))
+    return ran_with(folder, {"prod": options}, *words, **environ)
+
+
+def ran_with(folder: Path, files: dict[str, dict[str, t.Any]], *words: str, **environ: str) -> tuple[str, str]:
+    """The same with several configurations, each in a file of its name."""
+    for name, options in files.items():
+        words = (*words, "-i", f"{name}.cluster_nodes.yml")
+        content = {"plugin": "kubeops.node_maintenance.cluster_nodes", **options}
+        (folder / words[-1]).write_text(yaml.safe_dump(content))
     (folder / "ansible.cfg").touch()
     known = {key: value for key, value in os.environ.items() if not key.startswith(("K8S_AUTH_", "KUBECONFIG"))}
     done = subprocess.run(
-        [sys.executable, "-m", "ansible", *words, "-i", name],
+        [sys.executable, "-m", "ansible", *words],
         cwd=folder,
         env={
             **known,
@@ -159,23 +166,25 @@ def test_groups_and_variables_of_the_users_own(api: Api, tmp_path: Path) -> None
     assert "Could not set wrong for host n1" in messages
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"node_selctor": "pool=a"}, "cluster_nodes: 'node_selctor' cannot be used. Expected: node_selector."),
-        ({"zzz": 1}, "cluster_nodes: 'zzz' cannot be used. Expected: one of address_types, api_key, "),
-        ({"maintained_annotation": "x", "maintain_every": "a month"}, "maintain_every: 'a month' cannot be used."),
-        ({"maintain_every": "30d"}, "maintain_every: '30d' cannot be used. Expected: maintained_annotation with it"),
-        ({"node_selector": "pool in a"}, "node_selector: 'pool in a' cannot be used."),
-        ({"group_by": ["zones"]}, "zones"),
-        ({}, "no credentials: "),
-        ({"host": "http://127.0.0.1:1", "api_key": TOKEN}, "cannot be reached"),
-    ],
-)
-def test_input_that_cannot_be_used(options: dict[str, t.Any], message: str, tmp_path: Path) -> None:
-    found, messages = listed(tmp_path, options)
-    assert message in messages
-    assert "hostvars" not in found["_meta"] or found["_meta"]["hostvars"] == {}
+UNUSABLE: list[tuple[dict[str, t.Any], str]] = [
+    ({"node_selctor": "pool=a"}, "cluster_nodes: 'node_selctor' cannot be used. Expected: node_selector."),
+    ({"zzz": 1}, "cluster_nodes: 'zzz' cannot be used. Expected: one of address_types, api_key, "),
+    ({"maintained_annotation": "x", "maintain_every": "a month"}, "maintain_every: 'a month' cannot be used."),
+    ({"maintain_every": "30d"}, "maintain_every: '30d' cannot be used. Expected: maintained_annotation with it"),
+    ({"node_selector": "pool in a"}, "node_selector: 'pool in a' cannot be used."),
+    ({"group_by": ["zones"]}, "zones"),
+    ({}, "no credentials: "),
+    ({"host": "http://127.0.0.1:1", "api_key": TOKEN}, "cannot be reached"),
+]
+
+
+def test_input_that_cannot_be_used(tmp_path: Path) -> None:
+    files = {f"file{number}": options for number, (options, _message) in enumerate(UNUSABLE)}
+    printed, messages = ran_with(tmp_path, files, "inventory", "--list")
+    assert not json.loads(printed)["_meta"].get("hostvars")
+    for _options, message in UNUSABLE:
+        _before, found, messages = messages.partition(message)
+        assert found, f"not told, or not in the order of the files: {message}"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 import ansible_collections.kubeops.node_maintenance as collection
@@ -26,29 +25,25 @@ PROGRAMS = {
 }
 
 
-def checked(folder: Path, reboot: str, *given: str) -> dict[str, str]:
-    """What is said of each host: of ``root``'s own, and of two of a plain user, one of whom becomes nobody else.
+UNTOLD = "untold"
 
-    ``given`` are more words for ``ansible-playbook``.
+
+def checked(folder: Path, reboots: list[str], *given: str) -> list[dict[str, str]]:
+    """What is said before each of these reboots: of ``root``'s own host, and of two of a plain user.
+
+    ``able`` becomes root, ``plain`` becomes nobody else. ``given`` are more words for ``ansible-playbook``.
     """
     for name, script in PROGRAMS.items():
         (folder / name).write_text(f"#!/bin/sh\n{script}\n")
         (folder / name).chmod(0o755)
-    play: Any = next(p for p in yaml.safe_load((HERE / "playbooks/maintain.yml").read_text()) if p["name"] == PLAY)
-    play["environment"] = {"WHO": "{{ inventory_hostname }}", "PATH": f"{folder}:{os.environ['PATH']}"}
-    said = {"ansible.builtin.copy": {"dest": f"{folder}/{{{{ inventory_hostname }}}}.said", "mode": "0600"}}
-    said["ansible.builtin.copy"]["content"] = "{{ _maintain_out_of_reach }}"
-    told: Any = {"hosts": "_maintain_hosts", "gather_facts": False, "tasks": [said]}
-    (folder / "play.yml").write_text(yaml.safe_dump([play, told], sort_keys=False))
-    hosts = {"root": "false", "plain": "false", "able": f"{folder}/sudo"}
-    known = {
-        "ansible_connection": "local",
-        "ansible_python_interpreter": sys.executable,
-        "_maintain_out_of_reach": "untold",
-    }
-    group = {host: {**known, "ansible_become_exe": program} for host, program in hosts.items()}
-    everybody = {"localhost": {"_maintain_input": {"reboot": reboot}}}
-    inventory = {"all": {"hosts": everybody, "children": {"_maintain_hosts": {"hosts": group}}}}
+    answers = [folder / f"{number}.json" for number in range(len(reboots))]
+    plays = [play for reboot, answer in zip(reboots, answers, strict=True) for play in asked(folder, reboot, answer)]
+    (folder / "play.yml").write_text(yaml.safe_dump(plays, sort_keys=False))
+    programs = {"root": "false", "plain": "false", "able": f"{folder}/sudo", "localhost": f"{folder}/sudo"}
+    known = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    hosts = {host: {**known, "ansible_become_exe": program} for host, program in programs.items()}
+    group = dict.fromkeys(host for host in hosts if host != "localhost")
+    inventory = {"all": {"hosts": hosts, "children": {"_maintain_hosts": {"hosts": group}}}}
     (folder / "hosts.yml").write_text(yaml.safe_dump(inventory))
     environ = {
         **os.environ,
@@ -56,31 +51,39 @@ def checked(folder: Path, reboot: str, *given: str) -> dict[str, str]:
         # Otherwise nobody becomes root where the tests run as root.
         "ANSIBLE_BECOME_ALLOW_SAME_USER": "true",
     }
-    command = [
-        sys.executable,
-        "-m",
-        "ansible",
-        "playbook",
-        "-i",
-        str(folder / "hosts.yml"),
-        str(folder / "play.yml"),
-        *given,
-    ]
+    command = [sys.executable, "-m", "ansible", "playbook", "-i", "hosts.yml", "play.yml", *given]
     done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=180, check=False)
     assert given or done.returncode == 0, json.dumps([done.stdout, done.stderr])
-    files = {host: folder / f"{host}.said" for host in hosts}
-    return {host: file.read_text() if file.exists() else "untold" for host, file in files.items()}
+    return [json.loads(answer.read_text()) for answer in answers]
 
 
-@pytest.mark.parametrize(("reboot", "strict"), [("always", ["plain"]), ("", [])])
-def test_becoming_root_is_tried_where_a_reboot_needs_it(reboot: str, strict: list[str], tmp_path: Path) -> None:
-    found = {host: text for host, text in checked(tmp_path, reboot).items() if text}
-    assert [*found] == strict
-    assert all(f"Host {host} answers, but nobody becomes root there" in text for host, text in found.items())
+def asked(folder: Path, reboot: str, answer: Path) -> list[dict[str, Any]]:
+    """Plays: the one of ``maintain`` before such a reboot, on hosts of which nothing was said, and its answer."""
+    check: Any = next(p for p in yaml.safe_load((HERE / "playbooks/maintain.yml").read_text()) if p["name"] == PLAY)
+    check["environment"] = {"WHO": "{{ inventory_hostname }}", "PATH": f"{folder}:{os.environ['PATH']}"}
+    (wait,) = (task for task in check["tasks"][1]["block"] if "ansible.builtin.wait_for_connection" in task)
+    # Nobody comes up later here: one attempt is enough.
+    wait["ansible.builtin.wait_for_connection"]["timeout"] = 1
+    facts = {"_maintain_out_of_reach": UNTOLD, "_maintain_input": {"reboot": reboot}}
+    said = "map('extract', hostvars, '_maintain_out_of_reach')"
+    content = f"{{{{ dict(groups._maintain_hosts | zip(groups._maintain_hosts | {said})) | to_json }}}}"
+    told = {"ansible.builtin.copy": {"dest": str(answer), "content": content, "mode": "0600"}}
+    return [
+        {"hosts": "all", "gather_facts": False, "tasks": [{"ansible.builtin.set_fact": facts}]},
+        check,
+        {"hosts": "localhost", "gather_facts": False, "tasks": [told]},
+    ]
+
+
+def test_becoming_root_is_tried_where_a_reboot_needs_it(tmp_path: Path) -> None:
+    before_a_reboot, without = checked(tmp_path, ["always", ""])
+    assert "Host plain answers, but nobody becomes root there" in before_a_reboot.pop("plain")
+    assert before_a_reboot == {"root": "", "able": ""}
+    assert without == {"root": "", "able": "", "plain": ""}
 
 
 def test_a_host_whose_check_fails_in_every_way_is_not_taken_for_reached(tmp_path: Path) -> None:
     # An extra variable is stronger than what a task says of itself.
-    found = checked(tmp_path, "always", "-e", "ansible_become=true")
+    (found,) = checked(tmp_path, ["always"], "-e", "ansible_become=true")
     assert found["able"] == ""
-    assert found["plain"] == "untold"
+    assert found["plain"] == UNTOLD

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,7 @@ SUMMED = maintain_summary.FilterModule().filters()["maintain_summary"]
 CHOOSE = "ansible_collections/kubeops/node_maintenance/playbooks/tasks/choose.yml"
 RUNNING = platform.release()
 NEWER = f"9{RUNNING}"
+OLDER = f"kernel {RUNNING} runs, and "
 TRAP = f"{NEWER}.{{{{ 7*191 }}}}"
 """A kernel's name that is no template, whoever says so."""
 PLAY = """
@@ -31,10 +33,6 @@ PLAY = """
   gather_facts: false
   tasks:
     - ansible.builtin.include_role: {name: kubeops.node_maintenance.preflight, tasks_from: reboot_required}
-    - ansible.builtin.copy:
-        content: "{{ preflight_reboot | to_json }}"
-        dest: "{{ preflight_reboot_root }}/answer"
-      check_mode: false
 
 - hosts: localhost
   connection: local
@@ -44,8 +42,11 @@ PLAY = """
   tasks:
     - ansible.builtin.include_tasks: CHOOSE
     - ansible.builtin.copy:
-        content: "{{ _maintain_chosen | to_json }}"
-        dest: "{{ playbook_dir }}/chosen.json"
+        content: "{{ {'chosen': _maintain_chosen, 'hosts': dict(hosts | zip(answers))} | to_json }}"
+        dest: "{{ playbook_dir }}/answer.json"
+      vars:
+        hosts: "{{ groups['_maintain_asked'] }}"
+        answers: "{{ hosts | map('extract', hostvars, 'preflight_reboot') }}"
       check_mode: false
 """
 
@@ -74,26 +75,26 @@ def prepared(folder: Path) -> dict[str, tuple[Path, dict[str, Any], str]]:
         hosts[name] = root, variables, said
         return root
 
-    host("bare", "")
-    marked = host("marked", "/var/run/reboot-required exists")
-    (marked / "var/run").mkdir(parents=True)
-    (marked / "var/run/reboot-required").touch()
-    other = host("other-file", "/etc/please exists", preflight_reboot_files=["/etc/please"])
-    (other / "etc").mkdir()
-    (other / "etc/please").touch()
-    command(host("updated", "needs-restarting says so"), "needs-restarting", "-r", 1)
-    command(host("current", ""), "needs-restarting", "-r", 0)
-    command(host("broken", ""), "needs-restarting", "-r", 2)
-    command(host("dnf5", "needs-restarting says so"), "dnf5", "needs-restarting", 1)
-    newer = host("newer-kernel", f"kernel {RUNNING} runs, and {NEWER} is installed")
-    kernel(newer, RUNNING)
-    kernel(newer, NEWER)
-    left = host("removed-kernel", "")
-    kernel(left, RUNNING)
-    kernel(left, NEWER, removed=True)
-    trap = host("trap", f"kernel {RUNNING} runs, and {TRAP} is installed")
+    every = host(
+        "every", f"/var/run/reboot-required exists and needs-restarting says so and {OLDER}{NEWER} is installed"
+    )
+    (every / "var/run").mkdir(parents=True)
+    (every / "var/run/reboot-required").touch()
+    command(every, "needs-restarting", "-r", 1)
+    kernel(every, RUNNING)
+    kernel(every, NEWER)
+    trap = host("trap", f"/etc/please exists and needs-restarting says so and {OLDER}{TRAP} is installed")
+    hosts["trap"][1]["preflight_reboot_files"] = ["/etc/please"]
+    (trap / "etc").mkdir()
+    (trap / "etc/please").touch()
+    command(trap, "dnf5", "needs-restarting", 1)
     kernel(trap, RUNNING)
     kernel(trap, TRAP)
+    current = host("current", "")
+    command(current, "needs-restarting", "-r", 0)
+    kernel(current, RUNNING)
+    kernel(current, NEWER, removed=True)
+    host("bare", "")
     kernel(host("not-asked", "", preflight_reboot_checks=["file"]), NEWER)
     return hosts
 
@@ -119,13 +120,13 @@ def test_each_host_says_whether_and_why_in_check_mode_too(tmp_path: Path) -> Non
     words = [sys.executable, "-m", "ansible", "playbook", "-i", "hosts.json", "play.yml", "--check"]
     done = subprocess.run(words, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "changed=2" not in done.stdout, "nothing but the file with the answer"
-    for name, (root, _variables, said) in hosts.items():
-        answer = json.loads((root / "answer").read_text())
+    changed = dict(re.findall(r"^([\w-]+) +: .*changed=(\d+)", done.stdout, re.MULTILINE))
+    assert changed == {**dict.fromkeys(hosts, "0"), "localhost": "1"}, "nothing but the file with the answer"
+    answer = json.loads((tmp_path / "answer.json").read_text())
+    for name, (_root, _variables, said) in hosts.items():
         whether = f"has to be rebooted: {said}." if said else "does not have to be rebooted."
-        assert answer == {"required": bool(said), "message": f"Host {name} {whether}"}
-    chosen = json.loads((tmp_path / "chosen.json").read_text())
-    assert "Host trap has to be rebooted." in chosen["lines"]
+        assert answer["hosts"][name] == {"required": bool(said), "message": f"Host {name} {whether}"}
+    assert "Host trap has to be rebooted." in answer["chosen"]["lines"]
     assert str(7 * 191) not in done.stdout, "what a host says was evaluated"
 
 

@@ -122,4 +122,4 @@ def test_the_files_of_all_variables_are_loaded(tmp_path: Path) -> None:
     for name in ("tasks", "fence", "node", "pod"):
         assert f"{name}.yml, line 3: couldn't resolve module/action" in text
     assert "maintain_after_pod[0].tasks: " in text
-    assert playbooks.UNREACHABLE not in text
+    assert playbooks.ASKED not in text
