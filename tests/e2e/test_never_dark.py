@@ -46,17 +46,42 @@ def test_a_single_replica_with_a_budget_that_allows_nothing_is_swapped_too(
     assert len(seen.new_pods(web)) == 1
 
 
+@contextlib.contextmanager
+def meshed(arena: Arena) -> Iterator[None]:
+    """A policy that gives new pods of the arena a label and a native sidecar, as meshes do."""
+    group, name = "/apis/admissionregistration.k8s.io/v1", arena.name
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    here = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}
+    pod = (
+        'Object{metadata: Object.metadata{labels: {"acme.io/mesh": "yes"}}, spec: Object.spec{initContainers: '
+        '[Object.spec.initContainers{name: "proxy", image: "acme.io/proxy", restartPolicy: "Always"}]}}'
+    )
+    change = {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": pod}}
+    matched = {"matchConstraints": {"resourceRules": [rule], **here}, "reinvocationPolicy": "Never"}
+    spec = {**matched, "failurePolicy": "Fail", "mutations": [change]}
+    arena.api.create(f"{group}/mutatingadmissionpolicies", {"metadata": {"name": name}, "spec": spec})
+    arena.api.create(
+        f"{group}/mutatingadmissionpolicybindings", {"metadata": {"name": name}, "spec": {"policyName": name}}
+    )
+    try:
+        yield
+    finally:
+        arena.api.delete(f"{group}/mutatingadmissionpolicybindings/{name}")
+        arena.api.delete(f"{group}/mutatingadmissionpolicies/{name}")
+
+
 def test_pods_that_are_replaced_first_are_never_short(arena: Arena, play: Player, watching: Watch) -> None:
-    """Whatever the budget says, without another count, and in any number."""
+    """Whatever the budget says, without another count, in any number, and whatever is added to new pods."""
     here, _unused = arena.nodes(2)
     with arena.placing(here):
         web = arena.deployment("web", start="2s", budget={"minAvailable": 1})
         api = arena.deployment("api", 3, start="2s", budget={"maxUnavailable": 0})
-    with watching() as seen:
+    with meshed(arena), watching() as seen:
         run = play("maintain", maintain_nodes=[here], maintain_method="replace")
         assert run.ok, run.text
         arena.settle()
     seen.all_held()
+    assert all(pod["spec"]["initContainers"][0]["name"] == "proxy" for pod in arena.pods("web") + arena.pods("api"))
     assert (seen.least_serving(web), seen.least_serving(api)) == (1, 3)
     assert (len(seen.new_pods(web)), len(seen.new_pods(api))) == (1, 3)
     assert len(seen.evictions()) == 4
