@@ -96,6 +96,8 @@ def test_maintain_does_all_it_does_under_the_policies(
             maintain_taints="dedicated=gpu:NoSchedule",
         )
     assert run.ok, run.text
+    refused = [one for one in run.findings if one["code"] == "webhook_refuses"]
+    assert refused == [], "what is tried before is what the account may do"
     # The one change that was asked for.
     asked = [{"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}]
     seen.all_held(foreign=[Foreign("Node", "", here, ("spec", "taints"), asked)])

@@ -172,6 +172,19 @@ def test_what_another_controller_would_take_keeps_its_way(kind: str, other: Raw)
     assert only(web(3, **more), REPLACE).route == "replace"
 
 
+def test_argo_rollouts_takes_no_pod_of_a_deployment_that_has_the_same_labels() -> None:
+    """Its ReplicaSets select by a label of their own, as seen with its controller; nor are its pods replaced first."""
+    labels = {"app": "web", "rollouts-pod-template-hash": "6d4d"}
+    argo = "argoproj.io/v1alpha1"
+    rollout = workload("Rollout", "other", 2, api_version=argo, selector={"matchLabels": {"app": "web"}})
+    below = workload("ReplicaSet", "other", 2, owned("Rollout", "other", argo), selector={"matchLabels": labels})
+    seen = web(3, bare=[below], rollouts=[rollout])
+    assert only(seen, REPLACE).route == "replace"
+    theirs = [pod(f"other-{i}", "n1", owned("ReplicaSet", "other"), labels=labels) for i in range(2)]
+    alone = snapshot(pods=theirs, replica_sets=[below], rollouts=[rollout])
+    assert {plan.route for plan in migrate.routes(alone, ("n1",), REPLACE, now=NOW)} == {"evict"}
+
+
 @pytest.mark.parametrize("pods", [{"ready": False}, {"tolerations": TOLERATES_ALL}])
 def test_pods_that_do_not_serve_or_come_back_are_not_replaced(pods: Raw) -> None:
     assert only(web(3, pods=pods), REPLACE).route != "replace"
