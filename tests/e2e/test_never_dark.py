@@ -238,12 +238,14 @@ def unanswered(namespace: str) -> Json:
 
 
 @contextlib.contextmanager
-def no_evictions(arena: Arena) -> Iterator[None]:
-    """A policy that denies evictions in the namespace of the arena."""
-    group, name = "/apis/admissionregistration.k8s.io/v1", arena.name
-    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods/eviction"]}
-    here = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}
-    validations = [{"expression": "false", "message": "no evictions on Fridays"}]
+def denying(arena: Arena, name: str, operation: str, expression: str, **which: Json) -> Iterator[None]:
+    """A policy, called as what it says, about pods in the namespace of the arena: evictions, or changes of them."""
+    group, message = "/apis/admissionregistration.k8s.io/v1", name
+    name = f"{arena.name}-{name.replace(' ', '-')}"
+    resource = "pods/eviction" if operation == "CREATE" else "pods"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": [operation], "resources": [resource]}
+    here = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": arena.name}}, **which}
+    validations = [{"expression": expression, "message": message}]
     spec = {"matchConstraints": {"resourceRules": [rule], **here}, "validations": validations}
     arena.api.create(f"{group}/validatingadmissionpolicies", {"metadata": {"name": name}, "spec": spec})
     bound = {"policyName": name, "validationActions": ["Deny"]}
@@ -255,29 +257,48 @@ def no_evictions(arena: Arena) -> Iterator[None]:
         arena.api.delete(f"{group}/validatingadmissionpolicies/{name}")
 
 
+@contextlib.contextmanager
+def policed(arena: Arena) -> Iterator[None]:
+    """As policy engines do: no evictions; labels of some pods are fixed, and others need a controller."""
+    controlled = "object.metadata.ownerReferences.exists(o, o.controller)"
+    fixed = "object.metadata.labels == oldObject.metadata.labels"
+    with (
+        denying(arena, "no evictions on fridays", "CREATE", "false"),
+        denying(arena, "fixed labels", "UPDATE", fixed, objectSelector={"matchLabels": {"app": "fixed"}}),
+        denying(arena, "no bare pods", "UPDATE", controlled, objectSelector={"matchLabels": {"app": "owned"}}),
+    ):
+        yield
+
+
 def test_a_plan_reads_only_and_tells_every_route(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     with arena.placing(here):
         arena.deployment("web")
         arena.deployment("several", 3)
         arena.statefulset("db")
+        for name in ("fixed", "owned", "free"):
+            notes = {"maintenance.kubeops.io/method": "replace"}
+            arena.deployment(name, 2, service=False, notes=notes, budget={"maxUnavailable": 1})
     arena.job("import", here)
     hooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
     arena.api.create(hooks, unanswered(arena.name))
     screen = "kubeops.node_maintenance.maintenance"
     try:
-        with no_evictions(arena), watching() as seen:
+        with policed(arena), watching() as seen:
             run = play("plan", maintain_nodes=[here], env={"ANSIBLE_STDOUT_CALLBACK": screen})
     finally:
         arena.api.delete(f"{hooks}/{arena.name}")
     assert seen.writes == []
     assert run.finding("webhook_down")["severity"] == "blocker"
     refused = {one["object"]: one["message"] for one in run.findings if one["code"] == "webhook_refuses"}
-    assert set(refused) == {'webhook "pods.example.com"', f"ValidatingAdmissionPolicy '{arena.name}'"}
-    assert "no evictions on Fridays" in refused[f"ValidatingAdmissionPolicy '{arena.name}'"]
+    policies = {one.removeprefix(f"ValidatingAdmissionPolicy '{arena.name}-").rstrip("'"): one for one in refused}
+    assert set(policies) == {'webhook "pods.example.com"', "no-evictions-on-fridays", "fixed-labels", "no-bare-pods"}
+    assert "no evictions on fridays" in refused[policies["no-evictions-on-fridays"]]
+    assert f"Deployment {arena.name}/owned" in refused[policies["no-bare-pods"]]
     warned = [line for line in run.text.splitlines() if line.startswith("warning: ")]
-    assert len(warned) == len(set(warned)) == 1, "said once"
+    assert len(warned) == len(set(warned)) == 3, "said once"
     routes = {pod["name"].split("-")[0]: pod["route"] for pod in run.of("maintenance_plan")[-1]["pods"]}
-    assert routes == {"web": "swap", "several": "evict", "db": "refuse", "import": "wait"}
+    others = {"free": "replace", "fixed": "evict", "owned": "evict"}
+    assert routes == {"web": "swap", "several": "evict", "db": "refuse", "import": "wait", **others}
     assert arena.name in run.finding("stateful_single")["object"]
     seen.all_held()

@@ -112,19 +112,24 @@ def let_go(*rules: Raw, announced: bool = False, replicas: int = 3) -> list[tria
 def test_the_very_patch_that_lets_a_pod_go_is_tried_beside_others() -> None:
     """Policies may refuse that labels of pods change."""
     patched = rule("", "pods", "UPDATE")
-    (one,) = let_go(patched)
-    meta = (one.change.body or {})["metadata"]
-    assert (meta["labels"][names.HASH], len(one.plans)) == (None, 3)
-    assert [owner["kind"] for owner in meta["ownerReferences"]] == ["ReplicaSet", "Deployment"]
+    both = let_go(patched)
+    assert [(one.lets_go, one.by_others, len(one.plans)) for one in both] == [(True, False, 3), (True, True, 3)]
+    metas = [(one.change.body or {})["metadata"] for one in both]
+    assert [meta["labels"][names.HASH] for meta in metas] == [None, None]
+    kinds = [[owner["kind"] for owner in meta["ownerReferences"]] for meta in metas]
+    assert kinds == [["ReplicaSet", "Deployment"], ["Deployment"]]
     tried = let_go(patched, rule(*EVICTIONS), announced=True)
-    assert [trial.change.verb for trial in tried] == ["patch", "evict", "patch"]
+    assert [trial.change.verb for trial in tried] == ["patch", "patch", "evict", "patch"]
 
 
-@pytest.mark.parametrize(("replicas", "severity"), [(3, "warning"), (1, "blocker")])
-def test_pods_that_may_not_be_let_go_leave_by_their_budget_but_for_an_only_one(replicas: int, severity: str) -> None:
-    tried = let_go(rule("", "pods", "UPDATE"), rule(*EVICTIONS), replicas=replicas)
-    found = trials.findings([(trial, "no") for trial in tried])
-    assert [one.severity for one in found] == [severity, "blocker"]
+def test_what_may_not_be_let_go_is_told_apart_from_what_nothing_can_be_done_about() -> None:
+    tried = let_go(rule("", "pods", "UPDATE"), rule(*EVICTIONS), announced=True)
+    told = [(trial, "no") for trial in tried]
+    found = trials.findings(told)
+    assert [one.severity for one in found] == ["warning", "blocker", "blocker"]
+    assert names.METHOD in found[0].remedy
+    assert trials.unreplaced(told) == {"uid-Deployment-web": "no"}
+    assert trials.unreplaced(told[2:]) == {}
 
 
 @pytest.mark.parametrize(("action", "count"), [("annotation", 1), ("http", 0)])

@@ -11,6 +11,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record, Step
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
@@ -415,6 +416,31 @@ def test_what_a_webhook_would_refuse_in_the_run_is_a_blocker_of_the_plan(
     (told,) = [one for one in result.data["findings"] if one["code"] == "webhook_refuses"]
     assert (told["severity"], told["object"]) == ("blocker", 'webhook "deny.example.org"')
     assert (result.data["feasible"], found.pods(app="web") == state) == (False, True)
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize(("replicas", "route"), [(3, "evict"), (1, "refuse")])
+def test_pods_that_may_not_be_let_go_have_another_way_in_the_plan(
+    build: Build, replicas: int, route: str, after: bool
+) -> None:
+    """Also where a policy refuses what their ReplicaSet writes after that: a pod without a controller."""
+
+    def refused(request: Request) -> bool:
+        owners = ((request.body or {}).get("metadata") or {}).get("ownerReferences")
+        return request.method == "PATCH" and len(owners or ()) == (1 if after else 2)
+
+    other = manifests.deployment("other", 2)
+    found = build(replicas, GUARDED, other)
+    found.process("ann").faults.when(lambda request: "web-" in request.name and refused(request), Fault("webhook"))
+    result = plan(found, choices=Choices(backend="eviction", method="replace"))
+    of_web = {one["route"] for one in result.data["pods"] if one["owner"] == "Deployment shop/web"}
+    others = {one["route"] for one in result.data["pods"] if one["owner"] == "Deployment shop/other"}
+    assert (of_web, others <= {"replace"}) == ({route}, True), "what others may be let go is"
+    (told,) = [one for one in result.data["findings"] if one["code"] == "webhook_refuses"]
+    assert (told["severity"], told["object"]) == ("warning", 'webhook "deny.example.org"')
+    assert "Deployment shop/web" in told["message"]
+    assert "Deployment shop/other" not in told["message"]
+    assert result.data["feasible"] is (route == "evict")
 
 
 @pytest.mark.parametrize("what", ["budget", "error", "unreachable", "throttled", "fenced"])

@@ -42,6 +42,7 @@ class Wanted:
 
     ``run`` is the id of the run or ``""``, ``now`` is RFC 3339. ``evacuates``: the nodes stay out, and those that are
     out and empty already are at their goal. Without ``with_volumes`` the snapshot lacks what volumes of pods need.
+    ``unreplaced`` as in ``migrate.routes``.
     """
 
     nodes: tuple[str, ...]
@@ -55,6 +56,7 @@ class Wanted:
     max_per_zone: int | None = None
     with_volumes: bool = True
     kured: str = neighbours.KURED
+    unreplaced: t.Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,7 @@ def draft(snapshot: snapshots.Snapshot, wanted: Wanted) -> Draft:
         ValueError: ``pod_selector`` is not a label selector.
     """
     present = [name for name in wanted.nodes if name in snapshot.nodes]
-    plans = migrate.routes(snapshot, present, wanted.choices, now=wanted.now)
+    plans = migrate.routes(snapshot, present, wanted.choices, now=wanted.now, unreplaced=wanted.unreplaced)
     there = frozenset(name for name in present if _at_goal(snapshot, name, wanted))
     todo = [snapshot.nodes[name] for name in present if name not in there]
     todo = node_order.ordered(todo, plans, wanted.order, zone_key=wanted.zone_key)

@@ -3,9 +3,9 @@
 
 """What a maintenance is going to write where webhooks or admission policies may refuse it: tried before it begins.
 
-For each namespace one change of each kind, as a dry run: an eviction, a guard, the patches of a pod (to let it go, for
-a surge, for a hook), and the count of a surge. None ends a pod of which an operator or a virtual machine answers an
-eviction: there a refusal is how the move begins.
+For each namespace one change of each kind, as a dry run: an eviction, a guard, the patches of a pod (for a surge, for a
+hook), and the count of a surge; and for each workload those that let a pod of it go. None ends a pod of which an
+operator or a virtual machine answers an eviction: there a refusal is how the move begins.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ ENDING: t.Mapping[bool, Request] = {False: ("", "pods/eviction", "CREATE"), True
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One change, and the pods of its namespace that need such a change."""
+    """One change, and the pods of its namespace that need such a change.
+
+    ``lets_go``: the pods are let go by their ReplicaSet; where that is refused, they have another way. ``by_others``: a
+    controller writes it after that.
+    """
 
     namespace: str
     change: api_changes.Change
+    lets_go: bool = False
+    by_others: bool = False
     plans: list[pod_plan.PodPlan] = field(default_factory=list)
-
-    @property
-    def severity(self) -> reasons.Severity:
-        """Pods that may not be let go leave as their budgets allow, unless their workload would have none then."""
-        lets_go = names.RELEASED in ((self.change.body or {}).get("metadata") or {}).get("labels", ())
-        return "warning" if lets_go and not any(plan.interruption == "possible" for plan in self.plans) else "blocker"
 
 
 def trials(
@@ -81,8 +81,10 @@ def trials(
         for request, make in _changes(snapshot, plan, choices, handshakes):
             if not judged(request, space) or (request in ENDING.values() and _answered(snapshot, plan.pod, wanted)):
                 continue
-            if (key := (request, make.func, space)) not in found and (change := make()):
-                found[key] = Trial(space, change)
+            lets_go, by_others = make.func is released.trial, bool(make.keywords)
+            about = plan.workload if lets_go else None
+            if (key := (request, make.func, space, about, by_others)) not in found and (change := make()):
+                found[key] = Trial(space, change, lets_go, by_others)
             if key in found:
                 found[key].plans.append(plan)
     return list(found.values())
@@ -97,6 +99,7 @@ def _changes(
     pod, workload = plan.pod, snapshot.workload_of(plan.pod)
     if plan.route == "replace" and plan.code == replacing.FIRST and workload:
         yield ("", "pods", "UPDATE"), functools.partial(released.trial, pod, workload)
+        yield ("", "pods", "UPDATE"), functools.partial(released.trial, pod, workload, gone=True)
     if plan.route in ("evict", "replace") and not pod.finished:
         delete = choices.disable_eviction
         yield ENDING[delete], functools.partial(api_changes.eviction, pod, delete=delete)
@@ -122,21 +125,32 @@ def _answered(snapshot: snapshots.Snapshot, pod: objects.Pod, wanted: t.Sequence
 
 def findings(refused: t.Iterable[tuple[Trial, str]]) -> list[reasons.Finding]:
     """One for each webhook or policy and each kind of change, with the words of the first refusal."""
-    groups: dict[tuple[str, str], list[tuple[Trial, str]]] = {}
+    groups: dict[tuple[str, str, bool], list[tuple[Trial, str]]] = {}
     for trial, words in refused:
         who = _WHO.search(words)
-        groups.setdefault((who.group() if who else "admission", trial.change.verb), []).append((trial, words))
-    return [_finding(who, group) for (who, _verb), group in groups.items()]
+        key = (who.group() if who else "admission", trial.change.verb, trial.lets_go)
+        groups.setdefault(key, []).append((trial, words))
+    return [_finding(key[0], group) for key, group in groups.items()]
+
+
+def unreplaced(refused: t.Iterable[tuple[Trial, str]]) -> dict[str, str]:
+    """Why pods of these workloads, by their UIDs, may not be let go."""
+    found = ((plan.workload, words) for trial, words in refused if trial.lets_go for plan in trial.plans)
+    return {workload.uid: words for workload, words in found if workload}
 
 
 def _finding(who: str, group: t.Sequence[tuple[Trial, str]]) -> reasons.Finding:
     trial, words = group[0]
-    spaces = list(dict.fromkeys(one.namespace for one, _words in group))
-    message = f"A dry run in {reasons.listed(spaces)} is refused ({trial.change.sentence}): {words.rstrip('.')}."
+    plans = [plan for one, _words in group for plan in one.plans]
+    places = [str(plan.workload) for plan in plans] if trial.lets_go else [one.namespace for one, _words in group]
+    where = reasons.listed(list(dict.fromkeys(places)))
+    message = f"A dry run in {where} is refused ({trial.change.sentence}): {words.rstrip('.')}."
     remedy = "Comply with it, or ask its owner to let the maintenance pass."
-    nodes = tuple(dict.fromkeys(plan.pod.node for one, _words in group for plan in one.plans))
-    severity = max((one.severity for one, _words in group), key=lambda one: one == "blocker")
-    return reasons.Finding("webhook_refuses", message, remedy, severity, who, nodes)
+    if trial.lets_go:
+        message = f"{message} Its pods leave in another way."
+        remedy = f"{remedy} Or choose that by the annotation {names.METHOD} of the workload."
+    nodes = tuple(dict.fromkeys(plan.pod.node for plan in plans))
+    return reasons.Finding("webhook_refuses", message, remedy, "warning" if trial.lets_go else "blocker", who, nodes)
 
 
 def untried(count: int) -> list[reasons.Finding]:

@@ -87,14 +87,17 @@ def releasing(raw: objects.Raw | None, uid: str, mark: Mark) -> api_changes.Chan
     return _letting_go(pod, raw["metadata"]["ownerReferences"], mark)
 
 
-def trial(pod: objects.Pod, deployment: objects.Workload) -> api_changes.Change | None:
-    """As ``releasing``, to be tried as a dry run: of a pod as it is known without being read again."""
+def trial(pod: objects.Pod, deployment: objects.Workload, *, gone: bool = False) -> api_changes.Change | None:
+    """As ``releasing``, to be tried as a dry run: of a pod as it is known without being read again.
+
+    With ``gone`` as it is once its ReplicaSet has taken its reference off, which policies may refuse that.
+    """
     if pod.owner is None:
         return None
     mark = Mark("", "", pod.node, pod.created, deployment.uid, deployment.name, pod.owner.uid, pod.labels[names.HASH])
     above = pod.owner
     owner = {"apiVersion": above.api_version, "kind": above.kind, "name": above.name, "uid": above.uid}
-    return _letting_go(pod, [{**owner, "controller": True, "blockOwnerDeletion": True}], mark)
+    return _letting_go(pod, [] if gone else [{**owner, "controller": True, "blockOwnerDeletion": True}], mark)
 
 
 def _letting_go(pod: objects.Pod, owners: t.Sequence[objects.Raw], mark: Mark) -> api_changes.Change:

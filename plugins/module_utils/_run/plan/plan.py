@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import typing as t
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import collector, errors, kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.advice import advice
@@ -137,44 +138,48 @@ def _wanted(nodes: snapshots.Snapshot, options: PlanOptions) -> tuple[str, ...]:
 
 
 def _plan(
-    ctx: context.Context, nodes: snapshots.Snapshot, wanted: tuple[str, ...], options: PlanOptions
+    ctx: context.Context,
+    nodes: snapshots.Snapshot,
+    wanted: tuple[str, ...],
+    options: PlanOptions,
+    given_up: t.Mapping[str, str] = MappingProxyType({}),
+    told: tuple[reasons.Finding, ...] = (),
 ) -> context.Result:
+    """The plan; ``given_up``: why pods of these workloads, by their UIDs, are not replaced first, as ``told`` tells."""
     snapshot = _gather(ctx, nodes, tuple(name for name in wanted if name in nodes.nodes), options.choices)
     now = ctx.clock.server()
     choices, warned = koordinator.prepared(ctx, options.choices)
-    asked = _asked(ctx, options, wanted, choices, now)
+    asked = replace(_asked(ctx, options, wanted, choices, now), unreplaced=given_up)
     draft = planning.draft(snapshot, asked)
-    plans, todo = draft.plans, draft.todo
-    snapshot, unread = _room(ctx, snapshot, plans)
-    snapshot, judges, unseen = _webhooks(ctx, snapshot) if todo else (snapshot, [], [])
-    snapshot = _serving(ctx, _requested(ctx, snapshot, plans), plans)
-    snapshot = _medik8s(ctx, replace(snapshot, namespaces=tuple(_namespaces(ctx) if todo else ())))
-    snapshot, unknown = _volumes(ctx, snapshot, plans)
-    asked = replace(asked, with_volumes=not unknown)
+    snapshot, judges, unread, with_volumes = _completed(ctx, snapshot, draft)
+    asked = replace(asked, with_volumes=with_volumes)
     planned = planning.judged(snapshot, asked, draft)
     skipped: tuple[reasons.Finding, ...] = ()
     if options.on_blocked == "skip":
         planned, skipped = planning.fitting(snapshot, asked, planned)
-        plans, todo = planned.draft.plans, planned.draft.todo
+    plans, todo = planned.draft.plans, planned.draft.todo
     groups = planned.draft.waves
-    found = [*warned, *planned.findings, *unread, *unseen, *unknown]
+    found = [*warned, *planned.findings, *unread, *told]
     if any(plan.route == "job" for plan in plans):
         found += preflight.unapproved(job_view.listed(ctx), plans, choices.job_wait)
     if not wanted:
         found.append(planning.nothing_selected(options.node_selector))
     found += planning.unknown_zone_key(nodes.nodes.values(), asked)
-    needs: t.Sequence[permissions.Need] = ()
     fence: access.Standing = "unknown"
     # A run that has started knew both before its first write, and looks again before each wave.
     if not (ctx.run and ctx.run.nonce):
-        needs = _needs(snapshot, plans, choices, options, todo) if todo else ()
-        found = [*(lacking := rights.ask(ctx, needs)), *found]
-        found += [] if lacking else trials.refused(ctx, snapshot, plans, choices, judges, options.before_pod)
+        lacking = rights.ask(ctx, _needs(snapshot, plans, choices, options, todo) if todo else ())
+        found = [*lacking, *found]
+        if not lacking:
+            refused, unreplaced = trials.refused(ctx, snapshot, plans, choices, judges, options.before_pod)
+            if unreplaced:
+                # Their pods have another way, which is planned and tried anew.
+                told = (*told, *(one for one in refused if one.severity == "warning"))
+                return _plan(ctx, nodes, wanted, options, {**given_up, **unreplaced}, told)
+            found += refused
         fence = access.standing(ctx, found)
-    notice = options.planned_notice or 0.0
-    times = wave_times.wave_times(
-        snapshot, plans, groups, settle=options.settle, notice=notice, choices=choices, now=now
-    )
+    known = {"settle": options.settle, "notice": options.planned_notice or 0.0}
+    times = wave_times.wave_times(snapshot, plans, groups, **known, choices=choices, now=now)
     found += limits.findings(groups, times, options.timeout)
     blockers = [finding for finding in found if finding.severity == "blocker"]
     wrong = [finding.message for finding in blockers if finding.code in BAD_INPUT]
@@ -184,18 +189,38 @@ def _plan(
         "pods": _pods(snapshot, planned, options.settle, now),
         "waves": [list(wave) for wave in groups],
         "waits": [wait.to_dict() for wait in planned.draft.waits],
-        "wave_seconds": [wave.seconds for wave in times],
-        "wave_ranges": [list(wave.range) for wave in times],
-        "wave_parts": [wave.parts.to_dict() for wave in times],
-        "budgets": [held.to_dict() for wave in times for held in wave.held],
-        "estimate_seconds": sum(wave.seconds for wave in times),
-        "estimate_range": wave_times.together(times),
+        **_lasting(times),
         "fence": fence,
         "advice": [one.to_dict() for one in advice.advice(snapshot, asked, planned)],
         "nodes": [_node(snapshot, name, draft.there, [*skipped, *blockers]) for name in wanted],
         "left_out": [name for name in wanted if any(name in finding.nodes for finding in skipped)],
     }
     return context.Result(data, failed=bool(wrong), message=" ".join(wrong))
+
+
+def _completed(
+    ctx: context.Context, snapshot: snapshots.Snapshot, draft: planning.Draft
+) -> tuple[snapshots.Snapshot, list[admission.Judge], list[reasons.Finding], bool]:
+    """The cluster with what these plans need besides; who judges requests; what is unknown; whether volumes are not."""
+    plans, todo = draft.plans, draft.todo
+    snapshot, unread = _room(ctx, snapshot, plans)
+    snapshot, judges, unseen = _webhooks(ctx, snapshot) if todo else (snapshot, [], [])
+    snapshot = _serving(ctx, _requested(ctx, snapshot, plans), plans)
+    snapshot = _medik8s(ctx, replace(snapshot, namespaces=tuple(_namespaces(ctx) if todo else ())))
+    snapshot, unknown = _volumes(ctx, snapshot, plans)
+    return snapshot, judges, [*unread, *unseen, *unknown], not unknown
+
+
+def _lasting(times: t.Sequence[wave_times.WaveTime]) -> dict[str, t.Any]:
+    """How long the waves take, and all of them."""
+    return {
+        "wave_seconds": [wave.seconds for wave in times],
+        "wave_ranges": [list(wave.range) for wave in times],
+        "wave_parts": [wave.parts.to_dict() for wave in times],
+        "budgets": [held.to_dict() for wave in times for held in wave.held],
+        "estimate_seconds": sum(wave.seconds for wave in times),
+        "estimate_range": wave_times.together(times),
+    }
 
 
 def _asked(

@@ -12,7 +12,6 @@ from dataclasses import replace
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     admission,
-    api_changes,
     hooks,
     names,
     pod_plan,
@@ -33,25 +32,30 @@ def refused(
     choices: pod_plan.Choices,
     judges: t.Sequence[admission.Judge],
     rules: t.Iterable[hooks.Rule],
-) -> list[reasons.Finding]:
-    """The refusals; what budgets, quotas or missing rights refuse is found elsewhere."""
+) -> tuple[list[reasons.Finding], t.Mapping[str, str]]:
+    """The refusals, and why pods of workloads, by their UIDs, may not be let go.
+
+    What budgets, quotas or missing rights refuse is found elsewhere.
+    """
     wanted = trials.trials(snapshot, plans, choices, judges, rules) if judges else []
     some = wanted[: trials.MOST]
     with ctx.clock.pool(act.AT_ONCE, "dry runs") as pool:
-        words = pool.map(functools.partial(_refusal, ctx), [trial.change for trial in some])
+        words = pool.map(functools.partial(_refusal, ctx), some)
         told = [(trial, text) for trial, text in zip(some, words, strict=True) if text]
-    return [*trials.findings(told), *trials.untried(len(wanted))]
+    return [*trials.findings(told), *trials.untried(len(wanted))], trials.unreplaced(told)
 
 
-def _refusal(ctx: context.Context, change: api_changes.Change) -> str:
+def _refusal(ctx: context.Context, trial: trials.Trial) -> str:
     """What a webhook or policy says against the change; empty where none does."""
+    change = trial.change
     if change.target.kind == "Pod":
         # Bounds of the account: what is done to a pod names a lock, which a plan does not hold.
         change = replace(change, fence=f"{names.node_lease_name('')}={names.TRIAL}")
     try:
         ctx.cluster.send(verbs.dry(act.request_for(change)), patience=act.NO_PATIENCE)
     except errors.DeniedByWebhook as error:
-        return "" if server_fence.by_the_fence(error) else error.message
+        bounds = trial.by_others and f".{names.PREFIX}'" in error.message
+        return "" if bounds or server_fence.by_the_fence(error) else error.message
     except errors.ServerError as error:
         return error.message if UNANSWERED in error.message else ""
     except errors.ClusterError:
