@@ -85,6 +85,14 @@ options:
         evicted under the same budget; limits of the drain and of a pod hold as well.
     type: str
     default: 10m
+  load_balancer_wait:
+    description:
+      - For how long a pod that is replaced first is out of its Services before it is evicted, in seconds or as C(90s),
+        C(10m). For servers that stop at once when they are told to, and for load balancers that hear late that a pod
+        has gone. With V(0) the pod leaves its Services by its eviction.
+      - The owner of a workload can choose the same with the annotation C(maintenance.kubeops.io/load-balancer-wait).
+    type: str
+    default: '0'
   pod_selector:
     description:
       - Label selector of the pods to move. The others stay, and a node on which one stays is not reported as drained.

@@ -33,6 +33,7 @@ CHOICES: dict[str, t.Any] = {
     "allow_interruption": {"type": "bool", "default": False},
     "node_autoscaler": {"type": "bool", "default": False},
     "operator_budget_wait": {"type": "str", "default": "10m"},
+    "load_balancer_wait": {"type": "str", "default": "0"},
     "pod_selector": {"type": "str"},
     "namespaces": {"type": "list", "elements": "str"},
     "fenced": {"type": "list", "elements": "str"},

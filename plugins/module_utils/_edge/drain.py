@@ -52,7 +52,7 @@ SPEC = specs.ClusterModuleSpec(
             "default": ["gone", "replacement", "volumes"],
         },
     },
-    durations=("job_wait", "operator_budget_wait", "timeout", "pod_timeout", "alarm_after"),
+    durations=("job_wait", "operator_budget_wait", "load_balancer_wait", "timeout", "pod_timeout", "alarm_after"),
     lists=("nodes", "namespaces", "fenced"),
     engine=lambda ctx, params: drain.drain(ctx, specs.from_params(drain.DrainOptions, params)),
     prepare=lambda params, environ: choices.combined(hooks.from_params(_with_alarm(params)), environ),

@@ -78,7 +78,10 @@ SPEC = specs.ClusterModuleSpec(
         "mutually_exclusive": [("nodes", "node_selector")],
         "required_by": {"soak": ["gates"], "soak_since": ["soak"]},
     },
-    durations=("job_wait", "operator_budget_wait", "settle", "planned_notice", "stable", "timeout", "soak"),
+    durations=(
+        *("job_wait", "operator_budget_wait", "load_balancer_wait", "settle", "planned_notice", "stable", "timeout"),
+        "soak",
+    ),
     lists=("nodes", "namespaces", "fenced", "not_rebooted"),
     prepare=_prepared,
     unshown=("before_pod",),

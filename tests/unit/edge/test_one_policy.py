@@ -34,6 +34,7 @@ GIVEN: dict[str, Any] = {
     "swap_blocked": True,
     "reactive_budgets": ["app=web", "tier in (a, b)"],
     "operator_budget_wait": 660,
+    "load_balancer_wait": 12,
     "settle": 7,
     "alarm_after": 61,
     "force": True,

@@ -233,7 +233,7 @@ def test_the_patch_leaves_the_controllers_reference_and_is_undone_to_the_letter(
     assert back is not None
     meta = (back.body or {})["metadata"]
     assert meta["labels"] == {names.HASH: "5d8f", names.RELEASED: None}
-    assert (meta["annotations"], meta["ownerReferences"]) == ({names.RELEASED: None}, None)
+    assert (meta["annotations"], meta["ownerReferences"]) == ({names.RELEASED: None, names.UNSERVED: None}, None)
     assert released.undoing(raw, "uid-web-0") is None, "it is done"
 
 

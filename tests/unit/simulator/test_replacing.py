@@ -9,10 +9,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, pod_rules
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, workloads
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, serving, workloads
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.nodes import READY, START
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Event, Raw
@@ -70,7 +70,8 @@ class Shop:
         self.world.settle()
         pods = self.world.pods(app="web")
         owned = [owner["kind"] for pod in pods for owner in pod["metadata"]["ownerReferences"]]
-        marked = [pod for pod in pods if names.RELEASED in (pod["metadata"].get("annotations") or {})]
+        marks = {names.RELEASED, names.UNSERVED}
+        marked = [pod for pod in pods if marks & (pod["metadata"].get("annotations") or {}).keys()]
         return not (traces(self.world) or self.let_go() or marked) and owned == ["ReplicaSet"] * self.replicas
 
     def writes(self, resource: str, method: str = "PATCH") -> list[int]:
@@ -347,3 +348,183 @@ def test_what_its_replica_set_would_not_take_back_is_ended_when_the_node_is_give
         shop.recover()
         assert shop.whole()
         assert (shop.least, len(evictions(shop.world))) == (2, 1)
+
+
+WAIT = {"load_balancer_wait": 30.0}
+
+
+def left_at(shop: Shop) -> list[tuple[str, float]]:
+    """When each pod was taken out of its Services, and when it was evicted, as they come."""
+    found: list[tuple[str, float]] = []
+
+    def hear(event: Event) -> None:
+        meta, before = event.raw["metadata"], (event.before or {}).get("metadata") or {}
+        if event.resource != PODS.resource:
+            return
+        if names.UNSERVED in (meta.get("annotations") or {}) and names.UNSERVED not in (
+            before.get("annotations") or {}
+        ):
+            found.append(("out", shop.world.machine.now))
+        if (
+            meta.get("deletionTimestamp")
+            and not before.get("deletionTimestamp")
+            and names.UNSERVED in meta["annotations"]
+        ):
+            found.append(("evicted", shop.world.machine.now))
+
+    shop.world.on_event.append(hear)
+    return found
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+@pytest.mark.parametrize("rule", [{}, {"maxUnavailable": 0}, {"minAvailable": "100%"}])
+def test_a_pod_leaves_its_services_some_time_before_it_ends(replicas: int, rule: dict[str, t.Any]) -> None:
+    budgets = [manifests.budget("web", **rule)] if rule else []
+    with Shop(replicas, *budgets) as shop:
+        came = left_at(shop)
+        outcome = shop.run(**WAIT)
+        assert (outcome.ok, outcome.failed, outcome.wrong) == (True, {}, [])
+        assert [what for what, _at in came] == ["out", "evicted"] * replicas
+        waited = [then - at for (_out, at), (_evicted, then) in zip(came[::2], came[1::2], strict=True)]
+        assert all(30.0 <= seconds < 33.0 for seconds in waited), waited
+        assert shop.least == replicas
+        assert shop.writes(PODS.resource) == [200, 200] * replicas
+        assert shop.writes("pods/eviction", "POST") == [201] * replicas
+        assert shop.whole()
+
+
+def test_it_waits_from_when_its_services_have_left_it() -> None:
+    """Their controller may be slow."""
+    with Shop(1) as shop:
+        came = left_at(shop)
+        slow = shop.world.controller(serving.EndpointSlices)
+
+        def hold(event: Event) -> None:
+            if names.UNSERVED in (event.raw["metadata"].get("annotations") or {}) and len(came) == 1:
+                slow.stop()
+                shop.world.machine.after(20.0, slow.go_on, "somebody")
+
+        shop.world.on_event.append(hold)
+        assert shop.run(**WAIT).ok
+        (_out, at), (_evicted, then) = came
+        assert 50.0 <= then - at < 54.0
+
+
+@pytest.mark.parametrize(
+    ("wish", "waited"),
+    [
+        ({}, False),
+        ({"annotations": {f"{names.PREFIX}/load-balancer-wait": "30s"}}, True),
+        ({"rules": [{"namespaces": ["shop"], "load_balancer_wait": "30s"}]}, True),
+        ({**WAIT, "annotations": {f"{names.PREFIX}/load-balancer-wait": "0"}}, False),
+    ],
+)
+def test_the_owner_of_a_workload_chooses_how_long(wish: dict[str, t.Any], waited: bool) -> None:
+    with Shop(1) as shop:
+        came, notes = left_at(shop), wish.pop("annotations", {})
+        shop.world.patch(TOP, "web", {"metadata": {"annotations": notes}})
+        rules, _faults = pod_rules.read(wish.pop("rules", []))
+        assert shop.run(**wish, rules=rules).ok
+        assert bool(came) == waited
+
+
+def policy(selector: dict[str, str], *, peers: bool = False) -> Raw:
+    chosen = {"podSelector": {"matchLabels": selector}}
+    spec = {"podSelector": {}, "ingress": [{"from": [chosen]}]} if peers else chosen
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": "np", "namespace": manifests.SHOP},
+        "spec": spec,
+    }
+
+
+@pytest.mark.parametrize("peers", [False, True])
+@pytest.mark.parametrize("selector", [{"app": "web"}, {"app": "other"}])
+def test_it_stays_in_them_where_a_network_policy_selects_it_by_that(peers: bool, selector: dict[str, str]) -> None:
+    with Shop(1, policy(selector, peers=peers)) as shop:
+        came = left_at(shop)
+        outcome = shop.run(**WAIT)
+        assert outcome.ok
+        assert bool(came) == (selector == {"app": "other"})
+        assert shop.least == 1
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+@pytest.mark.parametrize(
+    "what", ["killed after", "killed before", "lost", "conflict", "error", "throttled", "in doubt"]
+)
+@pytest.mark.parametrize("which", ["leave", "evict"])
+def test_a_run_that_is_broken_off_on_the_way_out_is_finished_by_the_next(
+    replicas: int, what: t.Any, which: str
+) -> None:
+    with Shop(replicas, manifests.budget("web", maxUnavailable=0)) as shop:
+        came, me = left_at(shop), shop.world.process("me")
+        me.faults.when(leaves if which == "leave" else lambda request: request.resource == "pods/eviction", Fault(what))
+        outcome = shop.run(**WAIT)
+        if outcome.wrong == ["killed"]:
+            assert bool(came) == (which == "evict" or what == "killed after")
+            assert len(shop.let_go()) == 1
+            outcome = shop.run(**WAIT)
+        assert (outcome.ok, outcome.failed, outcome.wrong) == (True, {}, [])
+        assert (shop.least, len(evictions(shop.world))) == (replicas, replicas)
+        assert shop.whole()
+
+
+def leaves(request: verbs.Request) -> bool:
+    """Whether it takes a pod out of its Services."""
+    notes = ((request.body or {}).get("metadata") or {}).get("annotations") or {}
+    return request.resource == PODS.resource and request.writes and notes.get(names.UNSERVED) is not None
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_a_pod_that_is_out_is_given_back_to_its_services_too(replicas: int) -> None:
+    with Shop(replicas) as shop:
+        me = shop.world.process("me")
+        me.faults.when(leaves, Fault("killed after"))
+        assert shop.run(**WAIT).wrong == ["killed"]
+        (out,) = shop.let_go()
+        assert "app" not in out["metadata"]["labels"]
+        shop.recover()
+        assert shop.whole()
+        assert (shop.least, evictions(shop.world)) == (replicas, [])
+
+
+@pytest.mark.parametrize("room", [True, False])
+def test_it_serves_again_if_its_replacement_does_not_last(room: bool) -> None:
+    """Until it was out for so long, all can be undone."""
+    with Shop(1, others=[manifests.node("n2")]) as shop:
+        came, dark = left_at(shop), []
+
+        def end() -> None:
+            (pod,) = shop.world.pods(on="n2", app="web")
+            shop.world.cordon("n2", not room)
+            shop.world.delete(PODS, pod["metadata"]["name"])
+
+        def hear(event: Event) -> None:
+            if len(came) == 1 and not dark:
+                dark.append(shop.world.machine.now)
+                shop.world.machine.after(5.0, end, "somebody")
+                shop.world.machine.after(8.0, lambda: dark.append(shop.world.serving("web")), "somebody")
+
+        shop.world.on_event.append(hear)
+        outcome = shop.run(**WAIT)
+        assert dark[1] == 1, "it is in its Service again"
+        assert outcome.ok == room
+        assert [what for what, _at in came] == ["out", "out", "evicted"][: 3 if room else 1]
+        shop.world.settle()
+        assert (shop.world.serving("web"), shop.let_go()) == (1, [])
+
+
+def test_check_mode_names_that_too() -> None:
+    with Shop(1) as shop:
+        me = shop.world.process("me")
+        given = Input(
+            FIRST, choices=Choices(backend="eviction", method="replace", **WAIT), gates=("ready",), check=True
+        )
+        task = me.spawn(lambda: maintain(me, given))
+        shop.world.machine.run_until(lambda: not task.alive)
+        names_of = [name for name, _result in task.value().calls]
+        index = names_of.index("drain")
+        shaped = task.value().calls[index][1].shaped(me.contexts[index])
+        assert [action.split()[0] for action in shaped["actions"]][:3] == ["Let", "Take", "Evict"]

@@ -73,6 +73,7 @@ class What(outcomes.Outcome):
     FAILED = "failed", "the protection of a workload failed", Phase.PROTECTING
     LOWERED = "lowered", "the replica count of a workload was lowered, which ends the pod on the node", Phase.DRAINING
     RELEASED = "released", "a pod was let go by its ReplicaSet, which starts another one", Phase.DRAINING
+    UNSERVED = "unserved", "a pod was taken out of its Services, before its eviction", Phase.DRAINING
     REFUSED = "refused", "the eviction of a pod was refused", Phase.DRAINING
     EVICTED = "evicted", "the eviction of a pod was accepted", Phase.DRAINING
     GONE = "gone", "a pod is gone", Phase.DRAINING

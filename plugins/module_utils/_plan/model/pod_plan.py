@@ -28,7 +28,8 @@ class Choices:
     Koordinator's live MigrationController, ``None`` if PodMigrationJobs are not possible or not wanted; ``fallback`` is
     for the pods that ``backend`` ``koordinator`` cannot move by one, ``job_wait`` the seconds for which a pod that
     could be evicted waits for its job. ``operator_budget_wait`` are those for which one waits for its operator.
-    ``node_autoscaler``: nodes are added for pods that fit nowhere. ``method`` is one of ``pod_rules.METHODS``.
+    ``node_autoscaler``: nodes are added for pods that fit nowhere. ``method`` is one of ``pod_rules.METHODS``;
+    ``load_balancer_wait`` are the seconds for which a pod that is replaced first is out of its Services before it ends.
     """
 
     backend: str = "auto"
@@ -41,6 +42,7 @@ class Choices:
     allow_interruption: bool = False
     swap_blocked: bool = False
     method: str = "surge"
+    load_balancer_wait: float = 0.0
     node_autoscaler: bool = False
     pod_selector: str = ""
     namespaces: tuple[str, ...] = ()

@@ -22,12 +22,15 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     pod_selectors,
 )
 
-ACTIONS = ("skip", "wait", "last", "order", "after", "before", "grace_period", "deadline", "bands", "method")
+ACTIONS = (
+    *("skip", "wait", "last", "order", "after", "before", "grace_period", "deadline", "bands", "method"),
+    "load_balancer_wait",
+)
 """What a rule can ask for."""
 KEYS = ("name", *pod_selectors.KEYS, *ACTIONS)
 ANNOTATIONS: t.Mapping[str, str] = {
     f"{names.PREFIX}/{key.replace('_', '-')}": key
-    for key in ("skip", "wait", "order", "grace_period", "deadline", "method")
+    for key in ("skip", "wait", "order", "grace_period", "deadline", "method", "load_balancer_wait")
 }
 """Annotations of a workload, or of a pod without one, and the key of a rule that each stands for."""
 METHODS = ("surge", "replace", "evict")
@@ -45,8 +48,8 @@ class Manner:
     ``rule`` is how messages call what asks for it, ``name`` how other rules do, and ``after`` are the names of rules
     with pods that leave the node before. ``order``: pods with a lower one leave the node before, and ``last`` is
     after all of them. ``grace_period`` replaces the pod's own seconds, ``most_grace`` limits them. ``deadline``, in
-    seconds, counts from when it is the pod's turn. ``method`` is one of ``METHODS``, or empty. ``fault`` says why the
-    wish cannot be read.
+    seconds, counts from when it is the pod's turn. ``method`` is one of ``METHODS``, or empty;
+    ``load_balancer_wait`` replaces that of the call. ``fault`` says why the wish cannot be read.
     """
 
     rule: str = ""
@@ -60,6 +63,7 @@ class Manner:
     most_grace: int | None = None
     deadline: float | None = None
     method: str = ""
+    load_balancer_wait: float | None = None
     fault: str = ""
 
     @property
@@ -74,6 +78,10 @@ class Manner:
         if self.most_grace is None:
             return given
         return min(pod.grace_seconds if given is None else given, self.most_grace)
+
+    def balanced(self, given: float) -> float:
+        """Seconds between the pod's end in its Services and its eviction; ``given`` are those of the call."""
+        return given if self.load_balancer_wait is None else self.load_balancer_wait
 
     def waits_for(self, other: Manner) -> bool:
         """Whether pods with the other manner leave the same node before."""
@@ -169,6 +177,7 @@ def _manner(where: str, raw: Raw) -> tuple[Manner, tuple[tuple[int, int], ...], 
         grace_period=take("grace_period", _natural, "an integer number of seconds, 0 or more"),
         deadline=take("deadline", _positive, f"more than 0: {durations.EXPECTED}"),
         method=take("method", _method, f"one of {', '.join(METHODS)}") or "",
+        load_balancer_wait=take("load_balancer_wait", durations.seconds, durations.EXPECTED),
     )
     take("before", _texts, "a list of names of rules")
     bands = (

@@ -39,7 +39,7 @@ def refusal(snapshot: snapshots.Snapshot, pod: objects.Pod, workload: objects.Wo
         return reasons.Reason(
             CODE, f"{needed} selects by its label {names.HASH}.", f"Select by other labels in {needed}."
         )
-    if taker := next(_takers(snapshot, pod), None):
+    if taker := next(takers(snapshot, pod, pod.labels), None):
         why = f"{taker} selects it without its label {names.HASH}, and would take it for its own."
         return reasons.Reason(CODE, why, f"Give {taker} a selector that no pod of {workload.ref} matches.")
     return None
@@ -71,9 +71,12 @@ def _needing(snapshot: snapshots.Snapshot, pod: objects.Pod, workload: objects.W
         yield f"the affinity of {workload.ref}"
 
 
-def _takers(snapshot: snapshots.Snapshot, pod: objects.Pod) -> t.Iterator[objects.Ref]:
-    """The controllers that adopt pods without one, and would adopt this one; StatefulSets do so by name."""
-    labels = {key: value for key, value in pod.labels.items() if key != names.HASH}
+def takers(snapshot: snapshots.Snapshot, pod: objects.Pod, labels: t.Mapping[str, str]) -> t.Iterator[objects.Ref]:
+    """The controllers that adopt pods without one, and would adopt this one with these labels, but the hash.
+
+    StatefulSets do so by name.
+    """
+    labels = {key: value for key, value in labels.items() if key != names.HASH}
     for workload in snapshot.workloads:
         adopts = workload.kind in ("ReplicaSet", "CloneSet") and workload.namespace == pod.namespace
         if adopts and not workload.deleting and selectors.matches(workload.selector, labels):

@@ -25,6 +25,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     snapshots,
     unready,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.replace import unserved
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import swap
 
 VERSION = 1
@@ -108,6 +109,37 @@ def _letting_go(pod: objects.Pod, owners: t.Sequence[objects.Raw], mark: Mark) -
     return _patch(pod, sentence, {**body, "annotations": {names.RELEASED: mark.text}, "ownerReferences": all_of_them})
 
 
+def leaving(raw: objects.Raw | None, uid: str, out: unserved.Unserved) -> api_changes.Change | None:
+    """Take the labels off by which Services select the pod; ``None`` where that is done, or it was given back."""
+    if raw is None or raw["metadata"]["uid"] != uid or raw["metadata"].get("deletionTimestamp"):
+        return None
+    pod = objects.Pod.of(raw)
+    if mark_of(pod) is None or names.UNSERVED in pod.annotations or not out.labels.items() <= pod.labels.items():
+        return None
+    return left(pod, out)
+
+
+def left(pod: objects.Pod, out: unserved.Unserved) -> api_changes.Change:
+    """The same, whatever the pod is like."""
+    body = {"labels": dict.fromkeys(out.labels), "annotations": {names.UNSERVED: out.text}}
+    return _patch(pod, f"Take {pod.ref} out of its Services, before it is told to end", body)
+
+
+def returning(raw: objects.Raw | None, uid: str) -> api_changes.Change | None:
+    """Put it back into its Services; ``None`` where that is done."""
+    pod = objects.Pod.of(raw) if raw is not None else None
+    if pod is None or pod.uid != uid or pod.deleting or names.UNSERVED not in pod.annotations:
+        return None
+    body = {"labels": _taken(pod), "annotations": {names.UNSERVED: None}}
+    return _patch(pod, f"Put {pod.ref} back into its Services", body)
+
+
+def _taken(pod: objects.Pod) -> unserved.Labels:
+    """The labels that were taken off; what somebody has set meanwhile stays."""
+    out = unserved.of(pod)
+    return {key: value for key, value in out.labels.items() if key not in pod.labels} if out else {}
+
+
 def undoing(raw: objects.Raw | None, uid: str) -> api_changes.Change | None:
     """Give the pod back to its ReplicaSet, which ends another one; ``None`` where that is done."""
     if raw is None or raw["metadata"]["uid"] != uid or raw["metadata"].get("deletionTimestamp"):
@@ -118,8 +150,8 @@ def undoing(raw: objects.Raw | None, uid: str) -> api_changes.Change | None:
         return None
     owners = [owner for owner in raw["metadata"].get("ownerReferences") or () if owner["uid"] != mark.deployment]
     body = {
-        "labels": {names.HASH: mark.hash, names.RELEASED: None},
-        "annotations": {names.RELEASED: None},
+        "labels": {**_taken(pod), names.HASH: mark.hash, names.RELEASED: None},
+        "annotations": {names.RELEASED: None, names.UNSERVED: None},
         "ownerReferences": owners or None,
     }
     return _patch(pod, f"Give {pod.ref} back to its ReplicaSet", body)
@@ -164,10 +196,17 @@ def lacks(
         # With it, the pod is the garbage collector's.
         return f"the end of {mark.owner(pod.namespace)}, with which its pods end"
     endpoints, missing, ready, services = serving.Endpoints(snapshot), "", 0, _services(snapshot)
+    left = unserved.services(snapshot, pod) if names.UNSERVED in pod.annotations else {}
+    listed = {place: snapshot.listed(place) for place in left}
     for one in owned(snapshot, deployment):
         if not one.ready or one.uid in leaving:
             continue
-        unlisted = endpoints.missing([pod], one, services)
+        out = (
+            f"Service {'/'.join(at)}"
+            for at in left
+            if services[at].items() <= one.labels.items() and not listed[at].get(one.uid)
+        )
+        unlisted = endpoints.missing([pod], one, services) or next(out, "")
         missing, ready = missing or (unlisted and f"{one.ref} is not ready in {unlisted}"), ready + (not unlisted)
     if ready >= deployment.replicas:
         return ""

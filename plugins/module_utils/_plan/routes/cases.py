@@ -144,6 +144,11 @@ class Case:
         """One of ``pod_rules.METHODS``: as its owner wants, or the caller."""
         return self.manner.method or self.choices.method
 
+    @property
+    def load_balancer_wait(self) -> float:
+        """Seconds for which it is out of its Services before it ends, if it is replaced first."""
+        return self.manner.balanced(self.choices.load_balancer_wait)
+
     @functools.cached_property
     def operator(self) -> operators.Operator | None:
         """Whose operator decides by its budget when the pod may go."""

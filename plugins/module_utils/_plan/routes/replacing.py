@@ -12,9 +12,15 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     names,
     objects,
     pod_plan,
+    pod_rules,
+    reasons,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.replace import conditions, released
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.replace import (
+    conditions,
+    released,
+    unserved,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import cases, devices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import protect
 
@@ -51,10 +57,20 @@ def rerouted(case: cases.Case, plan: pod_plan.PodPlan) -> pod_plan.PodPlan:
     if refusal := refusal or devices.single_node(seen, case.pod):
         return replace(plan, reason=f"{plan.reason} It is not replaced first: {refusal.message}")
     reason = f"{case.workload.ref} starts another pod, and this one is evicted when that serves."
+    if case.load_balancer_wait:
+        reason = f"{reason} {_leaving(case, case.workload)}".strip()
     if plan.route != "refuse":
         # What it would be otherwise is what it is if its replacement does not come to serve.
         reason = f"{reason} If none comes to serve: {plan.reason}"
     return replace(plan, route="replace", code=FIRST, reason=reason, remedy="", budgets=(), guarded=False)
+
+
+def _leaving(case: cases.Case, workload: objects.Workload) -> str:
+    """Whether it leaves its Services before it ends, as text."""
+    found = unserved.chosen(case.context.snapshot, case.pod, workload)
+    if isinstance(found, reasons.Reason):
+        return f"It stays in its Services until then: {found.message}"
+    return f"It leaves its Services {case.load_balancer_wait:g} s before it ends." if found else ""
 
 
 def _otherwise(case: cases.Case, plan: pod_plan.PodPlan, why: str) -> pod_plan.PodPlan:
@@ -70,9 +86,11 @@ def _otherwise(case: cases.Case, plan: pod_plan.PodPlan, why: str) -> pod_plan.P
 def let_go(case: cases.Case) -> pod_plan.PodPlan | None:
     """A rule: a pod that this run or another one let go is evicted when others are enough."""
     mark = released.mark_of(case.pod)
-    if mark is None or case.context.snapshot.workload(mark.deployment) is None:
+    deployment = case.context.snapshot.workload(mark.deployment) if mark else None
+    if mark is None or deployment is None:
         # Anybody can write a mark; with its Deployment such a pod ends by itself.
         return None
     owner = mark.owner(case.pod.namespace)
+    manner = pod_rules.manner_of(case.choices.rules, case.pod, owner, deployment.annotations)
     reason = f"It was let go by run {mark.run}: it is evicted when other pods of {owner} are enough without it."
-    return replace(case.to("replace", released.CODE, reason), workload=owner)
+    return replace(case.to("replace", released.CODE, reason), workload=owner, manner=manner)

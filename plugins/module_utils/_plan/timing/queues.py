@@ -81,10 +81,13 @@ def play(steps: t.Iterable[Step], allowed: int) -> Played:
 
 
 class Times:
-    """How long pods take to end and to start; each workload is looked at once."""
+    """How long pods take to end and to start; each workload is looked at once.
 
-    def __init__(self, snapshot: snapshots.Snapshot) -> None:
-        self._snapshot = snapshot
+    ``balanced`` is the ``load_balancer_wait`` of the call.
+    """
+
+    def __init__(self, snapshot: snapshots.Snapshot, balanced: float = 0.0) -> None:
+        self._snapshot, self._balanced = snapshot, balanced
         self._bound: Bound = "expected"
         self._workloads: dict[str, objects.Workload | None] = {}
         self._known: dict[str, start_times.StartTime] = {}
@@ -116,6 +119,10 @@ class Times:
             self._stops[key] = stop_times.of(self._snapshot, workload, float(key[1]))
         return t.cast("float", getattr(self._stops[key], self._bound))
 
+    def replaced(self, plan: pod_plan.PodPlan) -> float:
+        """Of a successor that has to serve before the pod ends, and for how long the pod is out of its Services."""
+        return self.start(plan).available + plan.manner.balanced(self._balanced)
+
     def job(self, plan: pod_plan.PodPlan) -> float:
         """Both, one after the other, as by a PodMigrationJob."""
         return self.stop(plan) + self.start(plan).available
@@ -125,7 +132,8 @@ class Times:
         if plan.pod.finished:
             return None
         if plan.route in ("swap", "replace"):
-            return self.start(plan).available + settle + self.stop(plan)
+            starts = self.start(plan).available if plan.route == "swap" else self.replaced(plan)
+            return starts + settle + self.stop(plan)
         if plan.route == "job":
             return self.job(plan)
         return self.step(plan).lasts if plan.route == "evict" else None

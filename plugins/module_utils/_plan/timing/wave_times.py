@@ -138,7 +138,8 @@ def wave_times(
     Each wave waits for what Koordinator's object limiter remembers of those before, with ``now`` (RFC 3339) also of
     earlier runs.
     """
-    choices, times = choices or pod_plan.Choices(), queues.Times(snapshot)
+    choices = choices or pod_plan.Choices()
+    times = queues.Times(snapshot, choices.load_balancer_wait)
     ways = [_Way(times.at(bound), estimate.Pace(snapshot, choices.controller, now)) for bound in BOUNDS]
     found = list[WaveTime]()
     for number, (_nodes, leaving) in enumerate(pod_plan.by_wave(plans, waves), start=1):
@@ -206,7 +207,7 @@ def _evictions(times: queues.Times, bands: t.Iterable[Band]) -> Parts:
         parts = [Parts(steps=0.0, stops=max(map(times.stop, swapped), default=0.0))]
         parts += [_parts(times, queue) for queue in queued]
         for rounds, plans in replaced:
-            starts = rounds * max(times.start(plan).available for plan in plans)
+            starts = rounds * max(map(times.replaced, plans))
             parts.append(Parts(steps=0.0, stops=max(map(times.stop, plans)), starts=starts))
         whole = whole.plus(max(parts, key=lambda one: one.seconds))
     return whole

@@ -186,7 +186,7 @@ def _plan(
     data = {
         "feasible": not blockers and bool(groups or not skipped),
         "findings": [finding.to_dict() for finding in reasons.merged((*skipped, *found))],
-        "pods": _pods(snapshot, planned, options.settle, now),
+        "pods": _pods(snapshot, planned, queues.Times(snapshot, choices.load_balancer_wait), options.settle, now),
         "waves": [list(wave) for wave in groups],
         "waits": [wait.to_dict() for wait in planned.draft.waits],
         **_lasting(times),
@@ -434,8 +434,9 @@ def _node(
     }
 
 
-def _pods(snapshot: snapshots.Snapshot, planned: planning.Plan, settle: float, now: str) -> list[dict[str, t.Any]]:
-    times = queues.Times(snapshot)
+def _pods(
+    snapshot: snapshots.Snapshot, planned: planning.Plan, times: queues.Times, settle: float, now: str
+) -> list[dict[str, t.Any]]:
     return [
         _pod(plan, dead.fate(snapshot, plan.pod, now), planned.placed.get(plan.pod.uid), times.move(plan, settle))
         for plan in planned.draft.plans
