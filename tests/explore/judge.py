@@ -262,7 +262,8 @@ def ours(world: World) -> t.Iterator[tuple[str, str]]:
             labelled = (meta.get("labels") or {}).get(names.MANAGED_BY_LABEL) == names.MANAGED_BY
             notes = meta.get("annotations") or {}
             noted = any(key.startswith(names.PREFIX) for key in notes) if resource == NODES else names.PLANNED in notes
-            noted = noted or names.RELEASED in {**notes, **(meta.get("labels") or {})}
+            marks = {names.RELEASED, names.UNSERVED}
+            noted = noted or bool(marks & {**notes, **(meta.get("labels") or {})}.keys())
             if (labelled and resource != kinds.NAMESPACES.resource) or noted:
                 yield resource, f"{namespace}/{name}"
 

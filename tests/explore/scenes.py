@@ -176,8 +176,12 @@ def small(*, nodes: int = 2) -> Scene:
 
 
 def replaced() -> Scene:
-    """A single pod and three behind a budget that allows nothing, all on n1: each is replaced before it leaves."""
+    """A single pod and three behind a budget that allows nothing, all on n1: each is replaced before it leaves.
+
+    The three leave their Service some time before.
+    """
     first = (manifests.node("n1"), manifests.deployment("single", 1), manifests.deployment("trio", 3))
+    first[2]["metadata"]["annotations"] = {f"{names.PREFIX}/load-balancer-wait": "3s"}
     objects = (
         manifests.node("n2"),
         manifests.service("single"),

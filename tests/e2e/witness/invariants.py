@@ -297,8 +297,8 @@ def _leftovers(before: World, after: World, end: float) -> list[Violation]:
             if new and kind == "ConfigMap" and name.startswith("run-"):
                 marks.append("the run's ConfigMap")
             keys = [*o.labels(obj), *o.notes(obj)]
-            if kind == "Pod" and o.RELEASED in keys:
-                marks.append(o.RELEASED)
+            if kind == "Pod":
+                marks += [mark for mark in (o.RELEASED, o.UNSERVED) if mark in keys]
             if kind == "Node" or new:
                 keys += [taint["key"] for taint in obj.get("spec", {}).get("taints") or []]
                 marks += [key for key in keys if key.startswith(o.PREFIX) and key != o.CONSENT]

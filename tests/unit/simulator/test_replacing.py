@@ -350,7 +350,7 @@ def test_what_its_replica_set_would_not_take_back_is_ended_when_the_node_is_give
         assert (shop.least, len(evictions(shop.world))) == (2, 1)
 
 
-WAIT = {"load_balancer_wait": 30.0}
+WAIT: dict[str, t.Any] = {"load_balancer_wait": 30.0}
 
 
 def left_at(shop: Shop) -> list[tuple[str, float]]:
@@ -494,7 +494,8 @@ def test_a_pod_that_is_out_is_given_back_to_its_services_too(replicas: int) -> N
 def test_it_serves_again_if_its_replacement_does_not_last(room: bool) -> None:
     """Until it was out for so long, all can be undone."""
     with Shop(1, others=[manifests.node("n2")]) as shop:
-        came, dark = left_at(shop), []
+        came: list[tuple[str, float]] = left_at(shop)
+        dark: list[float] = []
 
         def end() -> None:
             (pod,) = shop.world.pods(on="n2", app="web")
