@@ -101,7 +101,8 @@ class Deployments(Controller):
             "availableReplicas", 0
         )
         spare = max(wanted - serving, 0)
-        for rs in old:
+        # Those that serve stay longest.
+        for rs in sorted(old, key=lambda rs: -int(rs["status"].get("availableReplicas", 0))):
             self._scale(rs, min(rs["spec"]["replicas"], spare))
             spare -= min(rs["spec"]["replicas"], spare)
 

@@ -23,7 +23,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     reasons,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.replace import released, unserved
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.replace import released
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
     act,
     aside,
@@ -32,7 +32,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
     server_fence,
     writing,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import evict, routing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import evict, routing, unserving
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import (
     surge_lease,
     surge_machine,
@@ -48,14 +48,12 @@ class _Replacement:
     """One pod on its way. Times are of the context's monotonic clock.
 
     ``version`` is the pod's resourceVersion after our last write; ``since`` is when it was let go, ``serving`` since
-    when others are enough, ``listed`` when its Services were last seen to have it although it had left them, and
-    ``blocked`` since when its replacement cannot come, for ``why``.
+    when others are enough, and ``blocked`` since when its replacement cannot come, for ``why``.
     """
 
     version: str = ""
     since: float | None = None
     serving: float | None = None
-    listed: float = float("-inf")
     blocked: float | None = None
     why: str = ""
 
@@ -81,6 +79,7 @@ class Replacing:
 
     def __post_init__(self) -> None:
         self._writes = aside.Aside(self.ctx, "replace", self.wake)
+        self._unserving = unserving.Unserving(self.ctx, self.routing.choices.load_balancer_wait)
 
     def close(self) -> None:
         """Wait for requests that are under way."""
@@ -91,7 +90,7 @@ class Replacing:
         if mark := self._mark(move):
             decide = functools.partial(released.releasing, uid=move.pod.uid, mark=mark)
             writing.write(self.ctx, move.pod.ref, decide)
-        if out := self._out(move, move.pod, self.routing.live.snapshot()):
+        if out := self._unserving.out(move, move.pod, self.routing.live.snapshot()):
             labels = {key: value for key, value in move.pod.labels.items() if key != names.HASH}
             act.apply(self.ctx, released.left(dataclasses.replace(move.pod, labels=labels), out))
 
@@ -214,7 +213,7 @@ class Replacing:
         state.serving = None if why else state.serving if state.serving is not None else now
         owner, enough = mark.owner(pod.namespace), state.serving is not None and now - state.serving >= least
         settles = "" if enough else f"other pods of {owner} to serve for {least:g} s"
-        waits = why or settles or self._leave(move, pod, state, snapshot)
+        waits = why or settles or self._leave(move, pod, snapshot)
         move.plan = dataclasses.replace(move.plan, route="replace" if waits else "evict", code=released.CODE)
         if not waits:
             return
@@ -226,33 +225,15 @@ class Replacing:
         if self._hopeless(state, found) and released.may_return(snapshot, mark):
             self._give_up(move, found.message if found else f"{why} for {WITHIN:g} s.")
 
-    def _leave(self, move: pod_moves.Move, pod: objects.Pod, state: _Replacement, snapshot: snapshots.Snapshot) -> str:
+    def _leave(self, move: pod_moves.Move, pod: objects.Pod, snapshot: snapshots.Snapshot) -> str:
         """Take it out of its Services, where that is wanted; what it still waits for before it may end."""
-        out, now = unserved.of(pod), self.ctx.clock.server()
+        out = self._unserving.out(move, pod, snapshot)
         if out is None:
-            if (out := self._out(move, pod, snapshot)) is None:
-                return ""
-            self._write(move, functools.partial(released.leaving, uid=pod.uid, out=out))
-            why = "taken out of its Services, before it is told to end"
-            self.ctx.note(phases.What.UNSERVED, why, node=pod.node, namespace=pod.namespace, name=pod.name)
-            return f"{pod.ref} to leave its Services"
-        if (found := unserved.listed(snapshot, pod)) and out.passed(now) < WITHIN:
-            state.listed = self.ctx.clock.now()
-            return f"{found} to leave {pod.ref} out"
-        wait = move.plan.manner.balanced(self.routing.choices.load_balancer_wait)
-        left = wait - min(out.passed(now), self.ctx.clock.now() - state.listed)
-        return f"{wait:g} s for load balancers to remove {pod.ref}" if left > 0 else ""
-
-    def _out(self, move: pod_moves.Move, pod: objects.Pod, snapshot: snapshots.Snapshot) -> unserved.Unserved | None:
-        """What takes it out of its Services; ``None`` where nobody wants that, or it is not possible."""
-        workload = snapshot.workload(move.plan.workload.uid) if move.plan.workload else None
-        wanted = move.plan.manner.balanced(self.routing.choices.load_balancer_wait)
-        if not wanted or workload is None or names.UNSERVED in pod.annotations:
-            return None
-        labels = unserved.chosen(snapshot, pod, workload)
-        if isinstance(labels, reasons.Reason) or not labels:
-            return None
-        return unserved.Unserved(self.ctx.clock.server(), labels)
+            return self._unserving.waits_for(move, pod, snapshot)
+        self._write(move, functools.partial(released.leaving, uid=pod.uid, out=out))
+        why = "taken out of its Services, before it is told to end"
+        self.ctx.note(phases.What.UNSERVED, why, node=pod.node, namespace=pod.namespace, name=pod.name)
+        return f"{pod.ref} to leave its Services"
 
     def _hopeless(self, state: _Replacement, found: reasons.Reason | None) -> bool:
         """Whether a replacement will not come, or not soon enough; what may be a moment's is waited for."""
