@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import check
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import pod_specs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.parsers import PARSERS
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
@@ -20,11 +21,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pla
     affinity,
     filters,
     node_rules,
+    preemption,
     room,
     spread,
     storage,
     world,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import devices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.migrate import routes
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import answers, evictions, manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
@@ -79,8 +82,61 @@ def _refused(record: Record) -> bool:
     return bool(look.refusal or {*found} & {*VOLUMES[record["kind"]]})
 
 
+Victims = tuple[list[tuple[int, str]], int]
+"""Priorities and starts of pods that make room, and how many of them against budgets."""
+
+
+def preempted(record: Record) -> tuple[Victims, Victims]:
+    """Which pods of a node make room for another one. Of equally important ones it is any, as in the scheduler."""
+    snapshot = _snapshot(record)
+    around = world.World(snapshot)
+    guest = world.Guest.successor(Pod.of(_named(record["pod"], "guest")), {})
+    place = around.places[record["places"][0]["node"]["metadata"]["name"]]
+    found = preemption.on_node(filters.Filters(around), guest, place, preemption.by_namespace(snapshot))
+    known = {other.name: (other.priority, other.since) for other in place.guests.values()}
+    theirs = sorted(known[name] for name in record["victims"])
+    mine = sorted(known[victim.name] for victim in found.victims) if found else []
+    return (theirs, record["against"]), (mine, found.against if found else 0)
+
+
+def picked(record: Record) -> tuple[bool, bool]:
+    """Whether the node on which pods are preempted costs no more than any other."""
+    costs = {}
+    for node, victims in record["found"].items():
+        pods = [world.Guest.of(Pod.of(_named(pod, "victim"))) for pod in victims["Pods"]]
+        costs[node] = preemption.Eviction("", tuple(pods), victims.get("NumPDBViolations", 0)).cost
+    return True, costs[record["chosen"]] == min(costs.values())
+
+
+def declared(record: Record) -> tuple[bool, bool]:
+    """Whether the pod needs a node that declares something."""
+    return record["needed"], bool(pod_specs.trimmed(record["spec"], {}).get("declared"))
+
+
+def allocated(record: Record) -> tuple[bool, bool]:
+    """Whether claims find devices on a node. Where ours is an estimate, more may seem to fit than does."""
+    node = _named(record["node"], "node")
+    taken = [{"driver": one[0], "pool": one[1], "device": one[2]} for one in record["taken"]]
+    others = {"metadata": {"name": "others"}, "status": {"allocation": {"devices": {"results": taken}}}}
+    claims = [_named(raw, "claim") for raw in record["claims"]]
+    snapshot = _parsed(
+        {
+            "nodes": [node],
+            "device_slices": [_named(raw, "slice") for raw in record.get("slices", [])],
+            "device_classes": record.get("classes", []),
+            "device_claims": [_named(others, "others")],
+        }
+    )
+    theirs = record["got"] == len(claims) and not record["failed"]
+    ours = devices.on_node(snapshot, snapshot.nodes[node["metadata"]["name"]], claims)
+    if ours and any(devices.estimated(snapshot, claim) for claim in claims):
+        return theirs, theirs
+    return theirs, ours
+
+
 def _snapshot(record: Record) -> Snapshot:
     listed: dict[str, list[Raw]] = {"nodes": [], "pods": []}
+    listed["budgets"] = [_named(raw, "budget") for raw in record.get("budgets", [])]
     for place in record["places"]:
         node = _named(place["node"], "node")
         listed["nodes"].append(node)
@@ -88,7 +144,7 @@ def _snapshot(record: Record) -> Snapshot:
             known = _named(pod, f"pod-{len(listed['pods'])}")
             known["spec"]["nodeName"] = node["metadata"]["name"]
             listed["pods"].append(known)
-    for kind, raws in record["objects"].items():
+    for kind, raws in record.get("objects", {}).items():
         if kind in LISTS:
             listed[LISTS[kind]] = [_named(raw, kind) for raw in raws]
     if record["kind"] != "VolumeBinding":
@@ -159,6 +215,13 @@ def _cause(status: Raw) -> str:
     return str(causes[0].get("message", ""))
 
 
+def document(record: Record) -> tuple[bool, bool]:
+    """Whether koord-descheduler refuses a document, by its own validation and by ours."""
+    schema = check.schema_of("koordinator", record["version"])
+    given = {**record["document"], "apiVersion": schema.api_version, "kind": schema.kind}
+    return record["refused"], any(fault.real in ("refuses", "crashes") for fault in check.check(given, schema))
+
+
 def refused(record: Record) -> tuple[bool, bool]:
     """Whether a descheduler's plugin refuses its arguments, by its own validation and by ours."""
     flavor = t.cast("check.Flavor", record["kind"])
@@ -174,6 +237,11 @@ def refused(record: Record) -> tuple[bool, bool]:
 
 
 ANSWERS: t.Mapping[str, t.Callable[[Record], tuple[object, object]]] = {
+    "DefaultPreemption": preempted,
+    "candidates": picked,
+    "NodeDeclaredFeatures": declared,
+    "devices": allocated,
+    "document": document,
     "drain": leaves,
     "eviction": evicted,
     "sigs": refused,
@@ -201,7 +269,40 @@ def _failed(record: Record) -> str:
     return str(record.get("failed", {}).get("ErrStatus", {}).get("message", ""))
 
 
+def _features(record: Record, name: str, field: str) -> bool:
+    """Whether a feature gate is off in a test that has its field."""
+    return not record["features"][name] and field in str(record["slices"])
+
+
 KNOWN = (
+    Known(
+        "DefaultPreemption",
+        "A filter of the test's own refuses the node.",
+        lambda record: "FakeFilter" in record["filters"] and not record["victims"],
+    ),
+    Known(
+        "devices",
+        "An API server refuses such claims, classes or slices.",
+        lambda record: bool(record["failed"]),
+    ),
+    Known(
+        "devices",
+        "What administrators look at is taken from nobody, and not looked for.",
+        lambda record: "adminAccess" in str(record["claims"]),
+    ),
+    Known(
+        "devices",
+        "These feature gates are on by default.",
+        lambda record: (
+            _features(record, "DeviceTaints", "taints")
+            or _features(record, "PartitionableDevices", "perDeviceNodeSelection")
+        ),
+    ),
+    Known(
+        "devices",
+        "While a driver replaces the slices of a pool, the scheduler goes on with older ones of a node.",
+        lambda record: len({raw["spec"]["pool"]["generation"] for raw in record["slices"]}) > 1,
+    ),
     Known(
         "NodeAffinity",
         "The scheduler's own configuration adds an affinity; no client can read that.",

@@ -34,12 +34,14 @@ class Tap:
     """In a package, each function that matches `head` gets the prefix `untapped`, and `wrapper` stands in its place.
 
     Words of that file in capitals are what `head` captured as groups of that name; NAME is the function's. Without a
-    head the package is only copied, because its tests call a tapped one.
+    head the package is only copied, because its tests call a tapped one, or one in its folders is. `uses` are packages,
+    with those in their folders, of which it imports the copies.
     """
 
     package: str
     head: str = ""
     wrapper: str = ""
+    uses: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,19 +92,23 @@ def _prepare(source: Source, module: Path, go: str) -> None:
     shutil.copyfile(COMPONENTS / source.component / "go.sum", module / "go.sum")
     for name in source.calls:
         shutil.copyfile(HERE / "go" / name, module / "tap" / name)
-    packages = [tap.package for tap in source.taps]
     for tap in source.taps:
         copy = module / tap.package
-        shutil.copytree(_found(source, tap.package, go), copy, copy_function=shutil.copyfile)
-        for path in (copy, *copy.rglob("*")):
-            path.chmod(0o755 if path.is_dir() else 0o644)
+        if not copy.exists():
+            _copy(_found(source, tap.package, go), copy, tap.uses)
         if tap.head:
             _tap(tap, copy)
-        for path in () if tap.head else copy.glob("*.go"):
-            text = path.read_text(encoding="utf-8")
-            for package in packages:
-                text = text.replace(f'"{package}"', f'"upstream/{package}"')
-            path.write_text(text, encoding="utf-8")
+
+
+def _copy(package: Path, copy: Path, uses: Sequence[str]) -> None:
+    """The package with those in its folders."""
+    shutil.copytree(package, copy, copy_function=shutil.copyfile)
+    for path in (copy, *copy.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    for used in uses:
+        imported = re.compile(rf'"({re.escape(used)})(?=["/])')
+        for path in copy.rglob("*.go"):
+            path.write_text(imported.sub(r'"upstream/\1', path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def _found(source: Source, package: str, go: str) -> Path:
@@ -124,7 +130,7 @@ def _tap(tap: Tap, copy: Path) -> None:
             renamed = found[0].replace(f"{words['NAME']}(", f"untapped{words['NAME']}(")
             path.write_text(path.read_text(encoding="utf-8").replace(found[0], renamed), encoding="utf-8")
     assert made[1:], f"{tap.package} has nothing that matches {tap.head}"
-    (copy / "tapped.go").write_text("\n".join(made), encoding="utf-8")
+    (copy / f"tapped_{tap.wrapper}").write_text("\n".join(made), encoding="utf-8")
 
 
 def _filled(text: str, words: dict[str, str]) -> str:

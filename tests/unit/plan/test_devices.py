@@ -32,9 +32,11 @@ WEB = owned("ReplicaSet", "web")
 WAVES = (("n1",), ("n2",))
 
 
-def device_slice(name: str, *gpus: str | Raw, driver: str = GPU, generation: int = 1, **where: t.Any) -> Raw:
+def device_slice(
+    name: str, *gpus: str | Raw, driver: str = GPU, generation: int = 1, slices: int = 1, **where: t.Any
+) -> Raw:
     listed = [{"name": gpu} if isinstance(gpu, str) else gpu for gpu in gpus]
-    pool = {"name": name, "generation": generation, "resourceSliceCount": 1}
+    pool = {"name": name, "generation": generation, "resourceSliceCount": slices}
     where = where or {"nodeName": name}
     return {
         "metadata": {"name": f"{name}-{driver}-{generation}"},
@@ -167,6 +169,17 @@ EXTRA = f"{DRIVER} && device.attributes['{GPU}'].type == 'mig'"
         pytest.param([device_slice("n2", "gpu-0"), device_slice("n3", "gpu-0")], [], {"count": 2}, False, id="apart"),
         pytest.param([device_slice("n2", "gpu-0", "gpu-1")], [], {"count": 2}, True, id="together"),
         pytest.param([device_slice("n2", "gpu-0")], [], {"allocationMode": "All", "count": 0}, True, id="all of them"),
+        pytest.param(
+            [device_slice("n2", "a", "b")], [claim("b", "n2/a")], {"allocationMode": "All"}, False, id="all but one"
+        ),
+        pytest.param(
+            [device_slice("n2", "a", "b")],
+            [claim("b", "n2/a")],
+            {"allocationMode": "All", "selectors": [{"cel": {"expression": EXTRA}}]},
+            True,
+            id="all of some",
+        ),
+        pytest.param([device_slice("n2", "a", slices=2)], [], {}, False, id="slices of its pool are missing"),
         pytest.param([], [], {"adminAccess": True}, True, id="an administrator's takes none"),
         pytest.param([device_slice("net", "a", allNodes=True)], [], {}, True, id="reached from every node"),
         pytest.param([device_slice("net", "a", nodeSelector=selector("n3"))], [], {}, True, id="reached from n3"),
@@ -303,6 +316,10 @@ def test_what_is_not_evaluated_is_said_where_a_swap_relies_on_it() -> None:
         found = cluster(1, claim("a", "n1/gpu-0", **extra), device_slices=SLICES)
         told = devices.findings(found, migrate.routes(found, ("n1",), Choices(), now=NOW), WAVES)
         assert [finding.code for finding in told] == codes
+    counts = {"name": "gpu-0", "consumesCounters": [{"counterSet": "s", "counters": {"memory": {"value": "1Gi"}}}]}
+    found = cluster(1, claim("a", "n1/gpu-0"), device_slices=[*SLICES[:1], device_slice("n2", counts)])
+    told = devices.findings(found, migrate.routes(found, ("n1",), Choices(), now=NOW), WAVES)
+    assert [finding.code for finding in told] == ["devices_estimated"]
 
 
 def test_replicas_whose_successors_find_no_device_are_warned_of() -> None:

@@ -11,6 +11,18 @@ import (
 
 // Filter notes what a plugin of the scheduler says of a pod on a node, and the cluster around them.
 func Filter(plugin fwk.Plugin, lister fwk.SharedLister, pod *v1.Pod, here fwk.NodeInfo, status *fwk.Status) {
+	reasons := []string{}
+	if !status.IsSuccess() {
+		reasons = status.Reasons()
+	}
+	Note(plugin.Name(), map[string]any{
+		"pod": pod, "places": Places(here, lister), "fields": Fields(plugin), "objects": Listed(plugin, map[string][]any{}),
+		"fits": status.IsSuccess(), "reasons": reasons,
+	})
+}
+
+// Places are a node and the others that the scheduler knows, with their pods.
+func Places(here fwk.NodeInfo, lister fwk.SharedLister) []any {
 	places := []any{place(here)}
 	if lister != nil {
 		all, _ := lister.NodeInfos().List()
@@ -20,14 +32,7 @@ func Filter(plugin fwk.Plugin, lister fwk.SharedLister, pod *v1.Pod, here fwk.No
 			}
 		}
 	}
-	reasons := []string{}
-	if !status.IsSuccess() {
-		reasons = status.Reasons()
-	}
-	Note(plugin.Name(), map[string]any{
-		"pod": pod, "places": places, "fields": Fields(plugin), "objects": Listed(plugin, map[string][]any{}),
-		"fits": status.IsSuccess(), "reasons": reasons,
-	})
+	return places
 }
 
 func place(info fwk.NodeInfo) map[string]any {

@@ -7,6 +7,7 @@ its budgets, its autoscaler.
 
 from __future__ import annotations
 
+import collections
 import functools
 import itertools
 import typing as t
@@ -225,19 +226,26 @@ class Snapshot:
 
     @functools.cached_property
     def devices(self) -> dict[tuple[str, str, str], tuple[objects.Raw, objects.Raw]]:
-        """Every device of the newest generation of its pool, by driver, pool and name, with what says its nodes."""
+        """Every device of the newest generation of its pool, by driver, pool and name, with what says its nodes.
+
+        The scheduler takes none from a pool of which slices are missing.
+        """
         specs: list[objects.Raw] = [found["spec"] for found in self.device_slices]
         newest: dict[tuple[str, str], int] = {}
         for spec in specs:
             pool = (spec["driver"], spec["pool"]["name"])
             newest[pool] = max(newest.get(pool, 0), spec["pool"].get("generation") or 0)
+        there = collections.Counter(
+            (spec["driver"], spec["pool"]["name"], spec["pool"].get("generation") or 0) for spec in specs
+        )
         return {
             (spec["driver"], spec["pool"]["name"], device["name"]): (
                 device,
                 device if spec.get("perDeviceNodeSelection") else spec,
             )
             for spec in specs
-            if (spec["pool"].get("generation") or 0) == newest[spec["driver"], spec["pool"]["name"]]
+            if (now := newest[spec["driver"], spec["pool"]["name"]]) == (spec["pool"].get("generation") or 0)
+            if there[spec["driver"], spec["pool"]["name"], now] >= (spec["pool"].get("resourceSliceCount") or 1)
             for device in spec.get("devices") or ()
         }
 

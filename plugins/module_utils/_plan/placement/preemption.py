@@ -13,7 +13,7 @@ import collections
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, selectors, snapshots
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import filters, world
 
 Budgets: t.TypeAlias = "t.Mapping[str, t.Sequence[objects.Budget]]"
@@ -53,18 +53,24 @@ def preempted(scheduler: filters.Filters, guest: world.Guest) -> Eviction | None
         return None
     if guest.spec.get("preemptionPolicy") == "Never" or scheduler.look(guest).refusal:
         return None
-    budgets: dict[str, list[objects.Budget]] = {}
-    for budget in around.snapshot.budgets:
-        budgets.setdefault(budget.namespace, []).append(budget)
+    budgets = by_namespace(around.snapshot)
     found = (
-        _eviction(scheduler, guest, place, budgets)
+        on_node(scheduler, guest, place, budgets)
         for place in list(scheduler.by_itself(guest)[1].values())
         if any(other.priority < guest.priority for other in place.guests.values())
     )
     return min((one for one in found if one), key=lambda one: one.cost, default=None)
 
 
-def _eviction(scheduler: filters.Filters, guest: world.Guest, place: world.Place, budgets: Budgets) -> Eviction | None:
+def by_namespace(snapshot: snapshots.Snapshot) -> Budgets:
+    """The budgets that are spared."""
+    found: dict[str, list[objects.Budget]] = {}
+    for budget in snapshot.budgets:
+        found.setdefault(budget.namespace, []).append(budget)
+    return found
+
+
+def on_node(scheduler: filters.Filters, guest: world.Guest, place: world.Place, budgets: Budgets) -> Eviction | None:
     """The pods that have to leave this node; those that may stay are kept, the most important first."""
     around = scheduler.around
     lower = [other for other in place.guests.values() if other.priority < guest.priority]

@@ -95,7 +95,13 @@ def nowhere(snapshot: snapshots.Snapshot, pod: objects.Pod) -> bool:
 
 def fits(snapshot: snapshots.Snapshot, pod: objects.Pod, claims: t.Iterable[objects.Raw]) -> bool:
     """Whether one other node has free devices for all requests of these claims."""
-    return any(_choice(snapshot, _requests(claims), _free(snapshot, n)) is not None for n in _others(snapshot, pod))
+    claims = list(claims)
+    return any(on_node(snapshot, node, claims) for node in _others(snapshot, pod))
+
+
+def on_node(snapshot: snapshots.Snapshot, node: objects.Node, claims: t.Iterable[objects.Raw]) -> bool:
+    """Whether the node has free devices for all requests of these claims."""
+    return _choice(snapshot, _requests(claims), _near(snapshot, node), _free(snapshot, node)) is not None
 
 
 def findings(
@@ -128,8 +134,8 @@ def _together(
     for plan in swaps:
         claims = _claims(snapshot, plan.pod, shared=False)
         nodes = [node for node in _others(snapshot, plan.pod) if node.name not in wave]
-        left = ([place for place in _free(snapshot, node) if place not in promised] for node in nodes)
-        choices = (_choice(snapshot, _requests(claims), free) for free in left)
+        left = ((node, [place for place in _free(snapshot, node) if place not in promised]) for node in nodes)
+        choices = (_choice(snapshot, _requests(claims), _near(snapshot, node), free) for node, free in left)
         chosen = next((choice for choice in choices if choice is not None), None)
         if chosen is None:
             asked, subject = ", ".join(dict.fromkeys(_asked(claim) for claim in claims)), str(plan.workload)
@@ -160,7 +166,7 @@ def _of_claim(snapshot: snapshots.Snapshot, plan: pod_plan.PodPlan, claim: objec
         message = f"{pod.ref} uses device {'/'.join(place)}, which is tainted {words}: {then}."
         remedy = "Find out from the device's driver, or in the DeviceTaintRules, why it is tainted."
         yield reasons.Finding("device_tainted", message, remedy, "warning", f"Device {'/'.join(place)}", (pod.node,))
-    if plan.route == "swap" and _guessed(snapshot, claim):
+    if plan.route == "swap" and estimated(snapshot, claim):
         message = (
             f"{pod.ref}: whether another node has the right device free for a second pod is an estimate. Devices are "
             "counted by driver and taint; CEL selectors, constraints, capacities and counters are not evaluated."
@@ -234,32 +240,55 @@ def _driver(expressions: t.Iterable[str]) -> str:
     return ""
 
 
-def _guessed(snapshot: snapshots.Snapshot, claim: objects.Raw) -> bool:
-    """Whether the claim asks for more than a number of devices of a driver."""
+def estimated(snapshot: snapshots.Snapshot, claim: objects.Raw) -> bool:
+    """Whether the claim asks for more than a number of devices of a driver, or these for more than themselves."""
     devices = claim["spec"]["devices"]
     exacts = [exact for request in devices.get("requests") or () for exact in _alternatives(request)]
-    plain = all(
-        _DRIVER.fullmatch(text.strip()) for exact in exacts for text in _expressions(snapshot, exact)
-    ) and not any(exact.get("capacity") for exact in exacts)
-    return not plain or bool(devices.get("constraints"))
+    drivers = {_driver(_expressions(snapshot, exact)) for exact in exacts}
+    return (
+        not all(_plain(snapshot, exact) for exact in exacts)
+        or bool(devices.get("constraints"))
+        or any(place[0] in drivers and _divided(device) for place, (device, _where) in snapshot.devices.items())
+    )
 
 
-def _free(snapshot: snapshots.Snapshot, node: objects.Node) -> list[Place]:
-    """The devices that a pod on this node can use and that no claim has."""
+def _divided(device: objects.Raw) -> bool:
+    """Whether it depends on what others have of the same hardware, or on what comes later, if the device can be had."""
+    shares = device.get("allowMultipleAllocations") and device.get("capacity")
+    return bool(shares or device.get("consumesCounters") or device.get("bindingConditions"))
+
+
+def _plain(snapshot: snapshots.Snapshot, exact: objects.Raw) -> bool:
+    """Whether a request asks for devices of a driver, and nothing more of them."""
+    return not exact.get("capacity") and all(_DRIVER.fullmatch(one.strip()) for one in _expressions(snapshot, exact))
+
+
+def _near(snapshot: snapshots.Snapshot, node: objects.Node) -> list[Place]:
+    """The devices that a pod on this node can use, also those that claims have."""
     near = list(snapshot.devices_by_node.get(node.name, ()))
     for place in snapshot.devices_by_node.get("", ()):
         where = snapshot.devices[place][1]
         selector = where.get("nodeSelector")
         if where.get("allNodes") or (selector is not None and scheduling.node_matches(selector, node)):
             near.append(place)
+    return near
+
+
+def _free(snapshot: snapshots.Snapshot, node: objects.Node) -> list[Place]:
+    """The devices that a pod on this node can use and that no claim has."""
     taken = snapshot.devices_taken
-    return [p for p in near if p not in taken or snapshot.devices[p][0].get("allowMultipleAllocations")]
+    return [
+        p for p in _near(snapshot, node) if p not in taken or snapshot.devices[p][0].get("allowMultipleAllocations")
+    ]
 
 
 def _choice(
-    snapshot: snapshots.Snapshot, requests: t.Iterable[objects.Raw], free: t.Collection[Place]
+    snapshot: snapshots.Snapshot,
+    requests: t.Iterable[objects.Raw],
+    near: t.Collection[Place],
+    free: t.Collection[Place],
 ) -> list[Place] | None:
-    """The free devices that the requests take, ``None`` if these do not suffice.
+    """The free devices, among those near, that the requests take; ``None`` if these do not suffice.
 
     Requests for one driver come first, the others take what is left. Of alternatives the first is taken with which all
     later requests find theirs.
@@ -272,7 +301,8 @@ def _choice(
         if index == len(order):
             return []
         for driver, exact in order[index]:
-            taken = _taken(snapshot, driver, exact, left) if next(tries) < MOST_TRIES else None
+            most = near if exact.get("allocationMode") == "All" and _plain(snapshot, exact) else ()
+            taken = _taken(snapshot, driver, exact, most, left) if next(tries) < MOST_TRIES else None
             rest = None if taken is None else pick(index + 1, [place for place in left if place not in taken])
             if taken is not None and rest is not None:
                 return [*taken, *rest]
@@ -281,8 +311,17 @@ def _choice(
     return pick(0, list(free))
 
 
-def _taken(snapshot: snapshots.Snapshot, driver: str, exact: objects.Raw, left: t.Sequence[Place]) -> set[Place] | None:
-    """The devices that one request takes away from others, ``None`` if there are too few."""
+def _taken(
+    snapshot: snapshots.Snapshot,
+    driver: str,
+    exact: objects.Raw,
+    most: t.Collection[Place],
+    left: t.Sequence[Place],
+) -> set[Place] | None:
+    """The devices that one request takes away from others, ``None`` if there are too few.
+
+    A request for all devices gets those of its driver among ``most``, or none.
+    """
     if exact.get("adminAccess"):
         return set()
     tolerations = exact.get("tolerations") or ()
@@ -291,7 +330,8 @@ def _taken(snapshot: snapshots.Snapshot, driver: str, exact: objects.Raw, left: 
         for place in left
         if driver in ("", place[0]) and not node_taints.untolerated(tolerations, _taints(snapshot, place))
     ]
-    count = 1 if exact.get("allocationMode") == "All" else exact.get("count") or 1
+    every = exact.get("allocationMode") == "All"
+    count = max(1, sum(driver == place[0] for place in most)) if every else exact.get("count") or 1
     if len(usable) < count:
         return None
     return {p for p in usable[:count] if not snapshot.devices[p][0].get("allowMultipleAllocations")}
