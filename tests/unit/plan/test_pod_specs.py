@@ -18,6 +18,21 @@ Raw = dict[str, t.Any]
 ONE: Raw = {"requests": {"cpu": "1"}}
 
 
+def test_volumes_that_any_node_has_are_not_kept() -> None:
+    kinds: Raw = {
+        "projected": {"sources": []},
+        "secret": {"secretName": "s"},
+        "configMap": {"name": "c"},
+        "downwardAPI": {},
+        "emptyDir": {},
+        "hostPath": {"path": "/var"},
+        "persistentVolumeClaim": {"claimName": "data"},
+    }
+    volumes = [{"name": kind, kind: source} for kind, source in kinds.items()]
+    kept = Pod.of(objects.pod("p", volumes=volumes)).volumes
+    assert [volume["name"] for volume in kept] == ["emptyDir", "hostPath", "persistentVolumeClaim"]
+
+
 def test_containers_keep_what_they_take_and_nothing_else() -> None:
     container: Raw = {
         "name": "c",

@@ -21,6 +21,8 @@ WHOLE = (
     "topologySpreadConstraints",
 )
 """Fields of a pod's spec that are kept as they are, where they are not empty."""
+GIVEN = frozenset({"configMap", "downwardAPI", "projected", "secret"})
+"""Kinds of volumes with what the cluster has for a pod. Each pod has its token in one, which no other pod has alike."""
 TEMPORARY = tuple(f"{path}/" for path in ("/tmp", "/var/tmp", "/run", "/var/run", "/var/cache"))
 """Directories of what any program may lose (Filesystem Hierarchy Standard)."""
 LONGEST = 1000
@@ -86,11 +88,16 @@ def _container(raw: Raw) -> Raw:
 
 
 def volumes(spec: Raw) -> list[Raw]:
-    """The volumes of a pod, but for those without a name or a claim: definitions of custom resources allow them."""
+    """The volumes of a pod that decide something: those of ``GIVEN`` are made anew on whatever node it is.
+
+    Definitions of custom resources allow volumes without a name or a claim: these are left out, too.
+    """
     return [
         volume
         for volume in spec.get("volumes") or ()
-        if volume.get("name") and (volume.get("persistentVolumeClaim") or {"claimName": "-"}).get("claimName")
+        if GIVEN.isdisjoint(volume)
+        and volume.get("name")
+        and (volume.get("persistentVolumeClaim") or {"claimName": "-"}).get("claimName")
     ]
 
 
