@@ -117,7 +117,6 @@ class Dark:
 
     def __init__(self, world: World) -> None:
         self.world, self.before = world, serving(world)
-        self.pods = [pod for pod in world.pods() if pod["status"].get("phase") == "Running"]
         self.found: dict[Place, None] = {}
         world.on_event.append(self._hear)
 
@@ -127,24 +126,10 @@ class Dark:
             self.found |= {place: None for place, count in self.before.items() if count and not now.get(place)}
 
     def unnamed(self, plan: Result) -> list[Place]:
-        """Those that neither a warning nor a blocker of the plan names, nor a workload or pod behind them."""
+        """Those that neither a warning nor a blocker of the plan is about."""
         told = [found for found in plan.data["findings"] if found["severity"] != "info"]
-        texts = [f"{found['object']} {found.get('objects')} {found['message']}" for found in told]
-        return [place for place in self.found if not any(name in text for name in self._names(place) for text in texts)]
-
-    def _names(self, place: Place) -> list[str]:
-        namespace, name = place
-        selector = self.world.get(kinds.SERVICES, name, namespace)["spec"].get("selector") or {}
-        behind = [
-            pod["metadata"]
-            for pod in self.pods
-            if pod["metadata"]["namespace"] == namespace
-            and selector.items() <= (pod["metadata"].get("labels") or {}).items()
-        ]
-        owners = [owner["name"] for meta in behind for owner in meta.get("ownerReferences") or ()]
-        # A Deployment's name is its ReplicaSet's without the hash.
-        tops = [name for owner in owners for name in (owner, owner.rpartition("-")[0]) if name]
-        return [f"{namespace}/{each}" for each in (name, *(meta["name"] for meta in behind), *tops)]
+        about = {name for found in told for name in found["objects"]}
+        return [place for place in self.found if f"Service {'/'.join(place)}" not in about]
 
 
 @pytest.mark.parametrize("seed", range(RUNS))

@@ -158,12 +158,3 @@ def dark(log: Log) -> dict[str, float]:
         f"{o.namespace(raw)}/{o.name(raw)}": measures.dark_seconds(log, o.namespace(raw), o.name(raw)) for raw in served
     }
     return {name: seconds for name, seconds in found.items() if seconds}
-
-
-def behind(log: Log, service: str) -> list[str]:
-    """The pods that a Service selected at first, and the workloads on top of them, as messages name them."""
-    where, name = service.split("/")
-    world = log.before
-    selected = world.get("Service", where, name)
-    pods = [pod for pod in world.of("Pod", where) if selected and o.serves(selected, o.labels(pod))]
-    return [f"{where}/{one}" for pod in pods for one in (o.name(pod), o.top_owner(pod, world)[1])]
