@@ -30,8 +30,7 @@ pytestmark = [sampling.koordinator("v1.7.0"), pytest.mark.whole]
 
 @pytest.fixture(scope="module")
 def lab(request: pytest.FixtureRequest) -> Lab:
-    found: Lab = request.getfixturevalue("koord" if request.param == "v1.7.0" else "koord_next")
-    return found
+    return koordinator.chosen(request)
 
 
 @pytest.fixture(autouse=True)

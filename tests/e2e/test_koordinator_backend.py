@@ -25,6 +25,7 @@ from support.jobs import JOBS, PASSED, RESERVED, Jobs, left_behind
 from support.koordinator import (
     DEPLOYMENT,
     NAMESPACE,
+    chosen,
     configured,
     descheduler_pods,
     leads,
@@ -45,11 +46,11 @@ WINDOW = 6.0
 
 
 @pytest.fixture(scope="module")
-def lab(request: pytest.FixtureRequest, koord: Lab, koord_next: Lab) -> Iterator[Lab]:
+def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     """With windows of seconds instead of minutes, more pods of a node at a time, and single replicas admitted."""
     version = str(request.param)
-    with configured(koord if version == "v1.7.0" else koord_next, quickened(version, NODE_LIMIT, WINDOW)) as chosen:
-        yield chosen
+    with configured(chosen(request), quickened(version, NODE_LIMIT, WINDOW)) as found:
+        yield found
 
 
 SCHEDULER = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 
 import pytest
-from support import descheduling, sampling
+from support import descheduling, koordinator, sampling
 from support.arena import Arena
 from support.descheduling import CYCLE, here, moves
 from support.lab import Lab
@@ -23,8 +23,8 @@ METRICS = "/apis/slo.koordinator.sh/v1alpha1/nodemetrics"
 
 
 @pytest.fixture(scope="module")
-def lab(request: pytest.FixtureRequest, koord: Lab, koord_next: Lab) -> Lab:
-    return koord if request.param == "v1.7.0" else koord_next
+def lab(request: pytest.FixtureRequest) -> Lab:
+    return koordinator.chosen(request)
 
 
 @pytest.fixture(autouse=True)

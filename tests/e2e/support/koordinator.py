@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import lab_place
+import pytest
 import yaml
 from witness.api import ApiError
 from witness.log import Json
@@ -30,6 +31,12 @@ KEY = "koord-descheduler-config"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/koord-descheduler"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 RESTART = 60.0
+
+
+def chosen(request: pytest.FixtureRequest) -> Lab:
+    """The cluster with the version of Koordinator that the mark of a test names; no other one is started for it."""
+    found: Lab = request.getfixturevalue("koord" if request.param == "v1.7.0" else "koord_next")
+    return found
 
 
 def process(lab: Lab, program: str) -> int:
