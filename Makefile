@@ -42,7 +42,9 @@ export PYTHONPATH := $(CURDIR)/.build/collections
 export ANSIBLE_DISPLAY_SKIPPED_HOSTS := false
 export ANSIBLE_LOCALHOST_WARNING := false
 export ANSIBLE_INVENTORY_UNPARSED_WARNING := false
-unexport KUBECONFIG $(filter K8S_AUTH_%,$(.VARIABLES))
+# Else every start of Python would compile all of it again where it is told to write no bytecode.
+export PYTHONPYCACHEPREFIX := $(CURDIR)/.build/pycache
+unexport PYTHONDONTWRITEBYTECODE KUBECONFIG $(filter K8S_AUTH_%,$(.VARIABLES))
 
 PLAY := ansible-playbook
 SCREEN := ANSIBLE_STDOUT_CALLBACK=kubeops.node_maintenance.maintenance

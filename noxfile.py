@@ -168,8 +168,7 @@ def uv_settings() -> dict[str, str]:
     settings = {known[name]: value for name, value in pip_settings().items() if name in known}
     if certificate := pip_settings().get("cert"):
         settings["SSL_CERT_FILE"] = certificate
-    # Else every start of Ansible would compile all of it again where Python is told to write no bytecode.
-    return {"UV_COMPILE_BYTECODE": "1", "UV_PYTHON_DOWNLOADS": "never", **settings}
+    return {"UV_PYTHON_DOWNLOADS": "never", **settings}
 
 
 def environment(session: nox.Session, tree: Path = TREE) -> None:
@@ -183,6 +182,9 @@ def environment(session: nox.Session, tree: Path = TREE) -> None:
         ANSIBLE_HOME=str(BUILD / "ansible"),
         ANSIBLE_COLLECTIONS_PATH=str(tree),
         PYTHONPATH=str(tree),
+        # Else every process of every test would compile all of it again where Python is told to write no bytecode.
+        PYTHONDONTWRITEBYTECODE=None,
+        PYTHONPYCACHEPREFIX=str(BUILD / "pycache"),
     )
 
 
@@ -327,6 +329,8 @@ def mutants(session: nox.Session) -> None:
         packages = [f"ansible-core=={CORE}", f"kubernetes=={NEWEST_CLIENT}", "PySocks", "jmespath", "greenlet"]
         session.install(PINS, *packages, "pytest", "pytest-xdist", "pytest-cov", "hypothesis", "cosmic-ray")
     told = [f"--{name.lower()}={os.environ.get(name, '')}" for name in ("SAMPLE", "SEED", "WING")]
+    # A mutant of the same size and second would be taken for the bytecode of another one.
+    session.env["PYTHONDONTWRITEBYTECODE"] = "1"
     copies = [str(copy(f"mutants/{number}")) for number in (1, 2)]
     session.run("python", "tests/mutants.py", *told, *copies)
 
