@@ -142,6 +142,22 @@ TAKERS: list[tuple[str, Raw]] = [
         ),
     ),
 ]
+REVISION = {"matchLabelKeys": [names.HASH], "topologyKey": "kubernetes.io/hostname", "maxSkew": 1}
+SPREAD: list[tuple[Raw, bool]] = [
+    ({"topologySpreadConstraints": [{**REVISION, "whenUnsatisfiable": "ScheduleAnyway"}]}, True),
+    ({"topologySpreadConstraints": [{**REVISION, "whenUnsatisfiable": "DoNotSchedule"}]}, False),
+    ({"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [REVISION]}}}, True),
+    ({"affinity": AFFINE}, False),
+]
+
+
+@pytest.mark.parametrize(("spec", "may"), SPREAD)
+def test_a_wish_where_to_run_does_not_hold_a_pod(spec: Raw, may: bool) -> None:
+    """Spreading the pods of one revision is what many charts wish for; only where they must, room may lack."""
+    seen = web(3, template={"metadata": {"labels": {"app": "web"}}, "spec": spec})
+    assert (only(seen, REPLACE).route == "replace") is may
+
+
 HELD: list[tuple[str, dict[str, t.Any]]] = [
     ("Recreate", {"strategy": {"type": "Recreate"}}),
     ("a volume of one node", {"pods": {"volumes": mounts("d")}, "claims": [claim("d", "pv", ("ReadWriteOnce",))]}),

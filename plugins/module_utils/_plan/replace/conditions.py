@@ -22,6 +22,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swa
 KINDS = ("selecting_services", "network_policies", "replication_controllers", "daemon_sets", "clone_sets")
 """What is read to know it, beside the workloads and budgets."""
 CODE = "not_replaceable"
+SOFT = "ScheduleAnyway"
 
 
 def refusal(snapshot: snapshots.Snapshot, pod: objects.Pod, workload: objects.Workload | None) -> reasons.Reason | None:
@@ -66,9 +67,15 @@ def _needing(snapshot: snapshots.Snapshot, pod: objects.Pod, workload: objects.W
     for raw in snapshot.network_policies:
         if _names_it(raw.get("spec")):
             yield f"NetworkPolicy {raw['metadata']['namespace']}/{raw['metadata']['name']}"
-    spec = workload.pod_spec
-    if _names_it([spec.get("affinity"), spec.get("topologySpreadConstraints")]):
+    if _names_it(list(_required(workload.pod_spec))):
         yield f"the affinity of {workload.ref}"
+
+
+def _required(spec: objects.Raw) -> t.Iterator[objects.Raw]:
+    """Where its pods must run beside others. What is only wished for counts the new pod as it counts any successor."""
+    yield from (one for one in spec.get("topologySpreadConstraints") or () if one.get("whenUnsatisfiable") != SOFT)
+    for one in (spec.get("affinity") or {}).values():
+        yield (one or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or {}
 
 
 def takers(snapshot: snapshots.Snapshot, pod: objects.Pod, labels: t.Mapping[str, str]) -> t.Iterator[objects.Ref]:
