@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from support import rights, sampling
-from support.arena import Arena
+from support.arena import Arena, Workload
 from support.lab import Lab
 from support.plays import Player
 from support.processes import descendants, send
@@ -134,9 +134,9 @@ class Overtaken:
         self.taker.leave(drop=[self.node])
 
 
-def eviction(arena: Arena, node: str) -> Change:
-    """Of the one pod on the node."""
-    meta = arena.pods(on=node)[0]["metadata"]
+def eviction(arena: Arena) -> Change:
+    """Of the pod that is bound to the node."""
+    meta = arena.pods("single")[0]["metadata"]
     return Change("evict", Ref("Pod", meta["name"], meta["namespace"], meta["uid"], "v1"), "")
 
 
@@ -158,7 +158,7 @@ def test_without_it_what_is_on_its_way_when_the_lock_is_lost_arrives(arena: Aren
     arena.pod("single", on=here)
     late = Overtaken(cluster, here)
     try:
-        late.arrives(eviction(arena, here), lambda: None)
+        late.arrives(eviction(arena), lambda: None)
     finally:
         late.end()
     until(lambda: not arena.pods(on=here), 30, "it was evicted by a run that had lost the node")
@@ -168,52 +168,47 @@ def test_without_it_what_is_on_its_way_when_the_lock_is_lost_arrives(arena: Aren
 def test_with_it_what_is_on_its_way_when_the_lock_is_lost_is_refused(arena: Arena, lab: Lab, cluster: Cluster) -> None:
     (here,) = arena.nodes(1)
     arena.pod("single", on=here)
+    web = arena.deployment("web", on=here, service=False)
     late = Overtaken(cluster, here)
     try:
         with pytest.raises(errors.DeniedByWebhook, match=f"the lock node-{here} is held by taker") as denied:
-            late.arrives(eviction(arena, here), lambda: late.known(lab, arena))
+            late.arrives(eviction(arena), lambda: late.known(lab, arena))
         assert by_the_fence(denied.value)
         assert entries(lab) == {f"node-{here}": "taker/n"}
         assert refused(lab, arena, "single", "node-=plan") == "", "what a plan tries, others may refuse"
         with pytest.raises(ApiError, match="held by nobody"):
             evict(lab, arena, "single", "node-=plan")
+        only_its_holder_lets_go(late, web)
     finally:
         late.end()
     assert entries(lab) == {}
     until(lambda: "is held by nobody" in refused(lab, arena, "probe", late.lock), 5, "the give-back is known too")
     with pytest.raises(errors.DeniedByWebhook):
-        late.send(eviction(arena, here), late.loser)
-    assert [pod["metadata"]["name"] for pod in arena.pods(on=here)] == ["single"]
+        late.send(eviction(arena), late.loser)
+    assert [pod["metadata"]["name"] for pod in arena.pods("single", on=here)] == ["single"]
 
 
-@pytest.mark.usefixtures("fenced")
-def test_a_pod_is_neither_let_go_nor_given_back_by_who_lost_the_lock(arena: Arena, lab: Lab, cluster: Cluster) -> None:
-    """Nobody has written the pod meanwhile, so its resourceVersion keeps nothing off."""
-    (here,) = arena.nodes(1)
-    web = arena.deployment("web", on=here, service=False)
-    late = Overtaken(cluster, here)
-    pod, top = web.pods()[0], web.read()["metadata"]
-    labels = pod["metadata"]["labels"]
-    mark = released.Mark("loser", "n", here, "", top["uid"], "web", owner_of(pod), labels[names.HASH])
-    path = arena.path("Pod", pod["metadata"]["name"])
-    try:
-        letting_go = released.releasing(pod, pod["metadata"]["uid"], mark)
-        with pytest.raises(errors.DeniedByWebhook, match=f"the lock node-{here} is held by taker") as denied:
-            late.arrives(some(letting_go), lambda: late.known(lab, arena))
-        assert by_the_fence(denied.value)
-        assert lab.api.get(path)["metadata"]["labels"] == labels
-        late.send(some(letting_go), late.taker)
-        until(lambda: not owner_of(lab.api.get(path)), 10, "its ReplicaSet has let it go")
-        loose = lab.api.get(path)
-        giving_back = released.undoing(loose, pod["metadata"]["uid"])
-        with pytest.raises(errors.DeniedByWebhook):
-            late.send(some(giving_back), late.loser)
-        # Nobody else's writes are looked at.
-        arena.patch("Pod", pod["metadata"]["name"], {"metadata": {"annotations": {"acme.io/seen": "yes"}}})
-        late.send(some(released.undoing(lab.api.get(path), pod["metadata"]["uid"])), late.taker)
-        until(lambda: owner_of(lab.api.get(path)) == mark.replica_set, 10, "its ReplicaSet has it again")
-    finally:
-        late.end()
+def only_its_holder_lets_go(late: Overtaken, web: Workload) -> None:
+    """Nobody has written the pod meanwhile, so its resourceVersion keeps nothing off: neither this nor its undoing."""
+    pod, top, arena = web.pods()[0], web.read()["metadata"], web.arena
+    name, uid, labels = pod["metadata"]["name"], pod["metadata"]["uid"], pod["metadata"]["labels"]
+    mark = released.Mark("loser", "n", late.node, "", top["uid"], "web", owner_of(pod), labels[names.HASH])
+
+    def now() -> Json:
+        return arena.find("Pod", name) or {}
+
+    letting_go = some(released.releasing(pod, uid, mark))
+    with pytest.raises(errors.DeniedByWebhook, match=f"the lock node-{late.node} is held by taker"):
+        late.send(letting_go, late.loser)
+    assert now()["metadata"]["labels"] == labels
+    late.send(letting_go, late.taker)
+    until(lambda: not owner_of(now()), 10, "its ReplicaSet has let it go")
+    with pytest.raises(errors.DeniedByWebhook):
+        late.send(some(released.undoing(now(), uid)), late.loser)
+    # Nobody else's writes are looked at.
+    arena.patch("Pod", name, {"metadata": {"annotations": {"acme.io/seen": "yes"}}})
+    late.send(some(released.undoing(now(), uid)), late.taker)
+    until(lambda: owner_of(now()) == mark.replica_set, 10, "its ReplicaSet has it again")
 
 
 @pytest.mark.whole
