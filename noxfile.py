@@ -475,7 +475,7 @@ def docs(session: nox.Session) -> None:
     with step(session, "pages"):
         # In the copy: the page of changes has what the next release will have.
         with session.chdir(ours):
-            session.run("antsibull-changelog", "release", silent=True)
+            session.run("antsibull-changelog", "release", "--update-existing", silent=True)
         session.run("antsibull-docs", "sphinx-init", *common, us, silent=True)
         common[-1] += "/rst"
         config = f"--config-file={site / 'antsibull-docs.cfg'}"

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Packs the archive that `ansible-galaxy collection build` made anew, so that equal sources give equal bytes.
 
-    python .ci/repack.py kubeops-node_maintenance-0.1.0.tar.gz SECONDS
+    python .ci/repack.py kubeops-node_maintenance-1.0.0.tar.gz SECONDS
 
 What differs between two builds are the times in it, the user, and the order of the files, also in FILES.json, whose
 checksum is in MANIFEST.json. SECONDS, since the epoch, becomes the time of every file.

@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 name: maintenance
 type: stdout
 short_description: Shows the news of a maintenance, and your own tasks
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - kubeops contributors (@kubeops)
 description:

@@ -32,7 +32,7 @@ options:
     type: str
     choices: [eviction, fail]
     default: eviction
-    version_added: 0.1.0
+    version_added: 1.0.0
   job_wait:
     description:
       - How long a pod that could be evicted waits for its PodMigrationJob, in seconds or as C(90s), C(2m). Time in
@@ -43,7 +43,7 @@ options:
         created for the pod is paused or does not move it.
     type: str
     default: 1m
-    version_added: 0.1.0
+    version_added: 1.0.0
   force:
     description:
       - Whether to evict pods without a controller. Nothing recreates them.
@@ -132,7 +132,7 @@ options:
     type: str
     choices: [surge, replace, evict]
     default: surge
-    version_added: 0.1.0
+    version_added: 1.0.0
   swap_blocked:
     description:
       - Whether to swap Deployments of several replicas if their budget allows no eviction. A swap never violates
@@ -196,5 +196,5 @@ options:
         M(kubeops.node_maintenance.node_cordon) (for V(state=out)) of one maintenance the same rules.
     type: list
     elements: dict
-    version_added: 0.1.0
+    version_added: 1.0.0
 """

@@ -18,7 +18,7 @@ options:
       - Pods that do not run, and those of fenced nodes, have no hooks.
     type: list
     elements: dict
-    version_added: 0.1.0
+    version_added: 1.0.0
     suboptions:
       name:
         description: What the rule is called in messages. By default its place in the list.
@@ -93,7 +93,7 @@ options:
         C(tasks) or C(http). A node is not drained before all of them are done.
     type: list
     elements: dict
-    version_added: 0.1.0
+    version_added: 1.0.0
     suboptions:
       name:
         description: What the rule is called in messages. By default its place in the list.
@@ -168,7 +168,7 @@ options:
         of C(tasks) and C(http), whose URL may name C({node}) and C({again}).
     type: list
     elements: dict
-    version_added: 0.1.0
+    version_added: 1.0.0
     suboptions:
       name:
         description: What the rule is called in messages. By default its place in the list.

@@ -16,7 +16,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _t
 DOCUMENTATION = r"""
 name: maintain_input
 short_description: Reads the input of the maintenance playbooks
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - Contributors to the kubeops.node_maintenance collection (@kubeops)
 description:

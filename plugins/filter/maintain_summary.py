@@ -24,7 +24,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _c
 DOCUMENTATION = r"""
 name: maintain_summary
 short_description: Summarizes the results of a maintenance playbook
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - Contributors to the kubeops.node_maintenance collection (@kubeops)
 description:

@@ -11,7 +11,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge imp
 DOCUMENTATION = r"""
 name: to_koordinator
 short_description: Converts a policy of the sigs descheduler to a configuration of koord-descheduler
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - Contributors to the kubeops.node_maintenance collection (@kubeops)
 description:

@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: cluster_copy
 short_description: Save what a maintenance depends on of a cluster, and rebuild it in a lab
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - Contributors to the kubeops.node_maintenance collection (@kubeops)
 description:

@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: maintenance_plan
 short_description: Plan the maintenance of nodes, or check whether nodes may take pods again
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - Contributors to the kubeops.node_maintenance collection (@kubeops)
 description:
@@ -55,7 +55,7 @@ options:
     type: str
     choices: [stop, skip]
     default: stop
-    version_added: 0.1.0
+    version_added: 1.0.0
   order:
     description:
       - In which order the nodes are taken out of service.

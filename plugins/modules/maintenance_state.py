@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: maintenance_state
 short_description: Start, end, list, finish and undo maintenance runs
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - Contributors to the kubeops.node_maintenance collection (@kubeops)
 description:

@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: node_taint
 short_description: Set and remove taints of nodes
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - Contributors to the kubeops.node_maintenance collection (@kubeops)
 description:
