@@ -31,6 +31,10 @@ GRACEFUL = {
     "works-long": server(START, "-stop=5s", "-work=300ms"),
 }
 """Single replicas that go on answering for a while once they were told to end."""
+LAG = 5.0
+"""Seconds after which a balancer follows the endpoints of a server that dies at once."""
+LEAVES_FIRST = {"maintenance.kubeops.io/method": "replace", "maintenance.kubeops.io/load-balancer-wait": "8s"}
+"""Of the Deployment of that server."""
 PROBE = {"httpGet": {"path": "/", "port": 8080}}
 NOWHERE = {"tcpSocket": {"port": 9}, "periodSeconds": 10, "failureThreshold": 3}
 AS_NOBODY: list[Json] = [
@@ -61,8 +65,10 @@ def objects() -> list[Json]:
     )
     sidecar = {**container("pause"), "name": "sidecar", "restartPolicy": "Always"}
     first = {**container("sleep", "1s"), "name": "first"}
+    abrupt = workload("Deployment", "abrupt", server(START))
+    abrupt["metadata"]["annotations"] = LEAVES_FIRST
     made += [
-        workload("Deployment", "abrupt", server(START)),
+        abrupt,
         workload("Deployment", "triple", server(START, "-stop=5s"), replicas=3),
         workload("Deployment", "spread", server(START, "-stop=5s"), replicas=3),
         budget("spread", maxUnavailable=1),
@@ -97,9 +103,14 @@ class Maintained:
 
     def failures(self, name: str, kind: str) -> dict[str, Any]:
         """The failed requests of a Service; empty if none failed."""
-        wanted = (f"{self.machines.namespace}/{name}", kind)
-        (found,) = [one for one in self.verdict["services"] if (one["service"], one["kind"]) == wanted]
+        (found,) = self.of(name, kind, "kube-proxy")
         return {key: found[key] for key in ("failed", "failures")} if found["failed"] else {}
+
+    def of(self, name: str, kind: str, via: str) -> list[dict[str, Any]]:
+        """What came of requests to a Service in one way."""
+        wanted = (f"{self.machines.namespace}/{name}", kind, via)
+        found: list[dict[str, Any]] = self.verdict["services"]
+        return [one for one in found if (one["service"], one["kind"], one["via"]) == wanted]
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +129,8 @@ def maintained(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[M
         machines.apply(*objects())
         machines.settle(*[name for name in names if name != "restarts"])
         before = boot(machines)
-        with machines.traffic([Way("new", rate=20.0), Way("keep", rate=5.0)]) as traffic:
+        lagging = {"abrupt": Way("new", rate=40.0, lag=LAG)}
+        with machines.traffic([Way("new", rate=20.0), Way("keep", rate=5.0)], lagging) as traffic:
             time.sleep(2.0)
             run = player(
                 "maintain",
@@ -151,6 +163,18 @@ def test_the_node_was_rebooted_and_is_back(maintained: Maintained) -> None:
 @pytest.mark.parametrize("name", [*GRACEFUL, "triple", "spread", "probed", "scratch", "port", "path", "db"])
 def test_a_server_that_stops_gracefully_loses_no_request(maintained: Maintained, name: str) -> None:
     assert maintained.failures(name, "new") == {}
+
+
+@pytest.mark.parametrize("via", ["kube-proxy", Way(lag=LAG).via])
+def test_a_server_that_dies_at_once_loses_none_if_it_has_left_its_services_before(
+    maintained: Maintained, via: str
+) -> None:
+    (found,) = maintained.of("abrupt", "new", via)
+    assert (found["failed"], found["failures"]) == (0, [])
+    assert found["sent"] > 300
+    pods = [pod for one in maintained.run.of("node_drain") for node in one["nodes"] for pod in node["pods"]]
+    left = [(pod["route"], pod["outcome"]) for pod in pods if pod["name"].startswith("abrupt-")]
+    assert left == [("replace", "replaced")]
 
 
 @pytest.mark.parametrize("name", ["closes-connections"])

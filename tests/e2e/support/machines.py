@@ -116,10 +116,12 @@ class Machines:
 
         until(settled, within, f"the pods of {self.namespace} are ready", every=0.3)
 
-    def traffic(self, ways: Sequence[Way]) -> Traffic:
-        """Requests to all Services of the test, from the lab's network."""
+    def traffic(self, ways: Sequence[Way], lagging: dict[str, Way] | None = None) -> Traffic:
+        """Requests to all Services of the test, and to some in a way of their own, from the lab's network."""
         made = Traffic(self.lab.programs / "lab-web", self.folder, self.prefix)
         made.add_services(self.lab.kubeconfig, [self.namespace], ways)
+        for name, way in (lagging or {}).items():
+            made.add_service(self.lab.kubeconfig, f"{self.namespace}/{name}", way)
         return made
 
 

@@ -77,6 +77,11 @@ class Traffic:
             for name, address in addresses.items():
                 self.add(name, address, way)
 
+    def add_service(self, kubeconfig: Path, service: str, way: Way) -> None:
+        """Ask one through a balancer; before the start."""
+        (address,) = self.balance(credentials(kubeconfig, self._folder), way.lag or 0.0, [service]).values()
+        self.add(service, address, way)
+
     def balance(self, server: Mapping[str, str], lag: float, services: Iterable[str]) -> dict[str, str]:
         """Start a balancer for each of these Services; returns where they listen. `server` are options of `balance`."""
         options = [f"-{name}={value}" for name, value in server.items()]
@@ -92,8 +97,8 @@ class Traffic:
         orders, progress = self._folder / "orders.json", self._folder / "progress.jsonl"
         orders.write_text(json.dumps({"targets": self._targets}), encoding="utf-8")
         with progress.open("w", encoding="utf-8") as out:
-            words = ["load", f"-config={orders}", f"-output={self.file}", "-tied", "-progress", f"-await={AWAITED}"]
-            load = self._start(words, out)
+            words = ["load", f"-config={orders}", f"-output={self.file}", "-tied", "-progress"]
+            load = self._start([*words, f"-await={AWAITED}", f"-timeout={TIMEOUT}"], out)
         while not progress.stat().st_size:
             if load.poll() is not None:
                 raise RuntimeError(f"the load ended with {load.returncode}")

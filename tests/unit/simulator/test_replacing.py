@@ -24,6 +24,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world imp
 
 PODS, TOP = kinds.PODS, kinds.DEPLOYMENTS
 FIRST = ("n1",)
+ENDING = "deletionTimestamp"
 
 
 class Shop:
@@ -529,3 +530,56 @@ def test_check_mode_names_that_too() -> None:
         index = names_of.index("drain")
         shaped = task.value().calls[index][1].shaped(me.contexts[index])
         assert [action.split()[0] for action in shaped["actions"]][:3] == ["Let", "Take", "Evict"]
+
+
+SETTLED = 3.0
+"""Others serve for two seconds before a pod may end, and somebody has to look."""
+
+
+@pytest.mark.parametrize("wait", [0.0, 10.0])
+@pytest.mark.parametrize("replicas", [1, 3, 6])
+def test_a_pod_and_its_replacement_are_counted_for_less_than_between_two_looks(replicas: int, wait: float) -> None:
+    """By an autoscaler: what the Deployment's selector matches and does not end. It looks every 15 seconds."""
+    with Shop(replicas) as shop:
+        since: list[float] = []
+        longest = [0.0]
+
+        def count(event: Event) -> None:
+            if event.resource != PODS.resource:
+                return
+            counted = [pod for pod in serving.running(shop.world.pods(app="web")) if not pod["metadata"].get(ENDING)]
+            if len(counted) > replicas:
+                since.append(shop.world.machine.now)
+            elif since:
+                longest[0] = max(longest[0], shop.world.machine.now - since[0])
+                since.clear()
+
+        shop.world.on_event.append(count)
+        assert shop.run(load_balancer_wait=wait).ok
+        assert 0 < longest[0] <= SETTLED
+        assert not since
+
+
+EACH = 7
+"""Requests for a pod that is replaced, beside those of an empty node."""
+LEAVES = 2
+"""And for one that leaves its Services first: it is read and patched."""
+
+
+def sent_for(singles: int, **choices: t.Any) -> int:
+    """The requests of a run on a node with so many single pods."""
+    pods = [manifests.deployment(f"s{number}", 1) for number in range(singles)]
+    services = [manifests.service(f"s{number}") for number in range(singles)]
+    with World([manifests.node("n1"), *pods, *services]) as world:
+        world.apply(manifests.node("n2"))
+        world.settle()
+        me, wishes = world.process("me"), Choices(backend="eviction", method="replace", **choices)
+        task = me.spawn(lambda: maintain(me, Input(FIRST, choices=wishes, gates=("ready",), gap=0.05)))
+        world.machine.run_until(lambda: not task.alive, within=900.0)
+        assert task.value().ok
+        return sum(one.process == "me" for one in world.log)
+
+
+@pytest.mark.parametrize(("wait", "most"), [(0.0, EACH), (3.0, EACH + LEAVES)])
+def test_a_pod_costs_few_requests(wait: float, most: int) -> None:
+    assert sent_for(5, load_balancer_wait=wait) - sent_for(0) <= 5 * most
