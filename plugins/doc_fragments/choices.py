@@ -121,17 +121,17 @@ options:
     description:
       - How pods leave whose workload can run another one meanwhile. The owner of a workload can choose for it with the
         annotation C(maintenance.kubeops.io/method), and O(rules) with C(method).
-      - V(surge) scales a workload of one replica up until a second pod serves; pods of more replicas are evicted as
-        their budget allows.
       - V(replace) lets pods of Deployments go from their ReplicaSet, by taking the label C(pod-template-hash) off. The
         ReplicaSet starts another pod at once, the old one serves on, and is evicted when the others are enough without
         it. The workload is not changed and never has fewer ready endpoints than replicas, whatever its budget.
         While the other pod starts, a Deployment of up to three replicas is shown as not available.
         Pods for which this is not possible leave as with V(surge), and the plan says why.
+      - V(surge) scales a workload of one replica up until a second pod serves; pods of more replicas are evicted as
+        their budget allows, or moved by PodMigrationJobs.
       - V(evict) starts no pod before; a single replica then needs O(allow_interruption).
     type: str
     choices: [surge, replace, evict]
-    default: surge
+    default: replace
     version_added: 1.0.0
   swap_blocked:
     description:

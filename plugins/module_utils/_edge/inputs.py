@@ -266,7 +266,7 @@ VARIABLES: t.Mapping[str, Variable] = {
     "job_wait": Variable(_some_seconds, 60),
     "allow_interruption": Variable(_truth, False),
     "node_autoscaler": Variable(_truth, False),
-    "method": Variable(_one_of(*pod_rules.METHODS), "surge"),
+    "method": Variable(_one_of(*pod_rules.METHODS), "replace"),
     "swap_blocked": Variable(_truth, False),
     "reactive_budgets": Variable(_selectors, ()),
     "operator_budget_wait": Variable(_seconds, 600),
@@ -353,6 +353,9 @@ def read(
     wrong += [f"{name}: {why}" for name, path in _task_files(values) if (why := fault(path))]
     for name in LISTS:
         values[name] = list(values[name])
+    if values["backend"] == "koordinator" and _empty(raw.get(f"{PREFIX}method")):
+        # Its jobs are wanted, also for pods that could be replaced.
+        values["method"] = "surge"
     if playbook != "maintain":
         values["soak"] = 0
     values["gates"] = values["gates"] or _usual_gates(values)

@@ -45,7 +45,7 @@ NODES: Params = {
     "run": {"type": "str"},
 }
 BUDGETS: Params = {
-    "method": {"type": "str", "choices": ["surge", "replace", "evict"], "default": "surge"},
+    "method": {"type": "str", "choices": ["surge", "replace", "evict"], "default": "replace"},
     "swap_blocked": {"type": "bool", "default": False},
     "reactive_budgets": {"type": "list", "elements": "str"},
 }

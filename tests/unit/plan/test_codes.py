@@ -33,7 +33,7 @@ SAYING = (
     "_plan/routes/machines.py",
     "_plan/routes/rules.py",
     "_plan/swap/protect.py",
-    "_plan/swap/surge_room.py",
+    "_plan/preflight/newcomers.py",
     "_plan/nodes/verify.py",
     "_plan/placement/findings.py",
     "_plan/preflight/neighbours.py",

@@ -142,7 +142,7 @@ class World:
         return Snapshot.of({kind: [PARSERS[kind](raw) for raw in raws] for kind, raws in listed.items()})
 
     def plans(self, *leaving: str, **choices: t.Any) -> t.Any:
-        return routes(self.snapshot(), leaving, Choices(**choices))
+        return routes(self.snapshot(), leaving, Choices(**{"method": "surge", **choices}))
 
     # -- what happens ----------------------------------------------------------------------------------------
 

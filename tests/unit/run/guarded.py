@@ -9,7 +9,7 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Result
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import cordon
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.node_steps import CordonOptions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard import GuardOptions, guard
@@ -44,8 +44,8 @@ def cordoned_world() -> Saved:
 def call(actor: Actor, state: t.Literal["present", "absent"] = "present", **options: t.Any) -> Result:
     world = actor.world
     nodes = options.pop("nodes", (home_of_record(world, "a"), home_of_record(world, "b")))
-    loop: t.Callable[[Context], Result] = lambda ctx: guard(ctx, GuardOptions(state, nodes, **options))  # noqa: E731
-    return actor.run(loop, ME)
+    wanted = GuardOptions(state, nodes, **{"method": "surge", **options})
+    return actor.run(lambda ctx: guard(ctx, wanted), ME)
 
 
 def home_of_record(world: World, app: str) -> str:

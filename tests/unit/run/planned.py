@@ -12,6 +12,7 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Result
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan.plan import PlanOptions, make_plan
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
@@ -51,6 +52,7 @@ def building() -> t.Iterator[Build]:
 
 def plan(world: World, run: str = "", **options: t.Any) -> Result:
     options.setdefault("nodes", ("n1",))
+    options.setdefault("choices", Choices(method="replace"))
     return world.process("ann").run(lambda ctx: make_plan(ctx, PlanOptions(**options)), run)
 
 

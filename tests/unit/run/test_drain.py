@@ -190,7 +190,7 @@ def drained(world: World, *, check: bool = False, nodes: tuple[str, ...] = ("n1"
     """The result of a whole call, and its context."""
     me = world.process("me")
     ctx = me.ctx(RUN, check=check)
-    wanted = drain.DrainOptions(nodes, options.pop("choices", Choices()), **options)
+    wanted = drain.DrainOptions(nodes, options.pop("choices", Choices(method="replace")), **options)
     return me.run(lambda _ctx: drain.drain(ctx, wanted)), ctx
 
 
@@ -225,7 +225,12 @@ def test_what_a_drain_costs() -> None:
         mine = [sent.request for sent in world.log[before:] if sent.process == "me"]
         writes = collections.Counter(f"{one.verb} {one.resource}" for one in mine if one.writes)
         assert writes.pop(f"patch {LEASES}") >= 1, "its heartbeat is left for the next call of the run"
-        assert writes == {"create pods/eviction": 3, f"create {LEASES}": 2, "patch nodes": 2}, "its lock, its heartbeat"
+        assert writes == {
+            "patch pods": 3,
+            "create pods/eviction": 3,
+            f"create {LEASES}": 2,
+            "patch nodes": 2,
+        }, "each is let go first; its lock, its heartbeat"
         summary = result.data["summary"]
         assert 0 < summary["requests"] <= len(mine)
         assert {key: summary[key] for key in ("evicted", "migrated", "skipped", "failed")} == {
@@ -296,7 +301,7 @@ def test_a_pod_that_has_finished_before_is_cleared_and_does_not_count() -> None:
         record = json.loads(world.get(kinds.NODES, "n1")["metadata"]["annotations"][names.RECORD])
     for result in (predicted, real):
         known = {one["name"]: one["outcome"] for one in result.data["nodes"][0]["pods"]}
-        assert (known.pop(pod["metadata"]["name"]), set(known.values())) == ("cleared", {"evicted"})
+        assert (known.pop(pod["metadata"]["name"]), set(known.values())) == ("cleared", {"replaced"})
     assert record["moved"] == len(known)
 
 

@@ -37,12 +37,14 @@ class Node:
         self.world.settle()
         self.rules, faults = pod_rules.read(rules)
         assert not faults
-        self.choices = Choices(rules=self.rules, **options)
+        self.choices = Choices(rules=self.rules, method="replace", **options)
         self.gone: list[str] = []
         self.world.on_event.append(self._heard)
         self.me = self.world.process("me")
         assert not self.me.run(lambda ctx: cordon(ctx, CordonOptions("cordoned", ("n1",))), RUN).failed
-        assert not self.me.run(lambda ctx: guard(ctx, GuardOptions("present", ("n1",), rules=self.rules)), RUN).failed
+        assert not self.me.run(
+            lambda ctx: guard(ctx, GuardOptions("present", ("n1",), method="replace", rules=self.rules)), RUN
+        ).failed
 
     def _heard(self, event: Event) -> None:
         spec, labels = event.raw.get("spec") or {}, event.raw["metadata"].get("labels") or {}
@@ -100,7 +102,9 @@ def test_a_rule_comes_before_and_another_after() -> None:
 
 
 def test_a_swap_waits_for_its_turn_too() -> None:
-    node = Node(web("single", 1), web("other", 3), rules=[{"owners": "Deployment/single", "order": 1}])
+    node = Node(
+        web("single", 1), web("other", 3), rules=[{"owners": "Deployment/single", "order": 1, "method": "surge"}]
+    )
     with node.world:
         assert outcomes(node.drained())["single"] == "swapped"
         assert node.gone == ["other"] * 3 + ["single"]
@@ -123,7 +127,7 @@ def test_what_a_rule_leaves_stays_and_the_node_is_drained_and_handed_over() -> N
     node = Node(web("single", 1), web("other"), rules=[{"owners": ["Deployment/single"], "skip": True}])
     with node.world:
         result = node.drained()
-        assert outcomes(result) == {"": "drained", "single": "left_by_rule", "other": "evicted"}
+        assert outcomes(result) == {"": "drained", "single": "left_by_rule", "other": "replaced"}
         assert [pod["metadata"]["labels"]["app"] for pod in node.world.pods(on="n1")] == ["single"]
         assert len(node.world.pods(app="single")) == 1, "no surge for a pod that stays"
         call = CordonOptions("out", ("n1",))
@@ -175,7 +179,7 @@ def test_pods_of_a_daemonset_leave_last_and_come_back_with_the_node() -> None:
     )
     with node.world:
         found = outcomes(node.drained())
-        assert found == {"": "drained", "agent": "evicted", "net": "daemonset", "other": "evicted"}
+        assert found == {"": "drained", "agent": "evicted", "net": "daemonset", "other": "replaced"}
         assert node.gone == ["other", "other", "agent"]
         node.world.settle()
         assert [pod["metadata"]["labels"]["app"] for pod in node.world.pods(on="n1")] == ["net"], (

@@ -32,6 +32,8 @@ POD_ON_N1: Raw = {
     "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "registry.example/c:1"}]},
 }
 
+SURGE = Choices(method="surge")
+
 
 @pytest.fixture
 def build() -> t.Iterator[Build]:
@@ -66,7 +68,7 @@ def test_the_shape_of_a_plan(build: Build) -> None:
         "uid": pod["metadata"]["uid"],
         "node": "n1",
         "owner": "Deployment shop/web",
-        "route": "swap",
+        "route": "replace",
         "fits": True,
         "target": "n2",
     }
@@ -133,8 +135,8 @@ MOUNTS: Raw = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName
             3,
             [manifests.budget("web", maxUnavailable=1)],
             {"horizontalpodautoscalers.autoscaling"},
-            {"resourcequotas", "persistentvolumes"},
-            id="evictions",
+            {"persistentvolumes"},
+            id="replaced first",
         ),
         pytest.param(
             0,
@@ -408,11 +410,11 @@ def test_what_a_webhook_would_refuse_in_the_run_is_a_blocker_of_the_plan(
     build: Build, replicas: int, resource: str
 ) -> None:
     found = build(replicas, GUARDED)
-    assert "webhook_refuses" not in codes(plan(found))
+    assert "webhook_refuses" not in codes(plan(found, choices=SURGE))
     assert resource in dry(found)
     state = found.pods(app="web")
     found.process("ann").faults.when(lambda r: r.resource == resource and r.method != "GET", Fault("webhook"))
-    result = plan(found)
+    result = plan(found, choices=SURGE)
     (told,) = [one for one in result.data["findings"] if one["code"] == "webhook_refuses"]
     assert (told["severity"], told["object"]) == ("blocker", 'webhook "deny.example.org"')
     assert (result.data["feasible"], found.pods(app="web") == state) == (False, True)
@@ -453,15 +455,15 @@ def test_what_is_no_refusal_of_a_webhook_is_none(build: Build, what: t.Any) -> N
         found.settle()
     else:
         found.process("ann").faults.when(lambda r: r.resource == "pods/eviction", Fault(what))
-    assert "webhook_refuses" not in codes(plan(found))
+    assert "webhook_refuses" not in codes(plan(found, choices=SURGE))
     assert "pods/eviction" in dry(found)
 
 
 def test_what_is_tried_on_pods_names_a_lock_as_the_bounds_of_an_account_demand(build: Build) -> None:
     """The fence lets it pass in a dry run alone."""
     evicted, patched = build(3, GUARDED), build(1, GUARDED)
-    plan(evicted)
-    plan(patched)
+    plan(evicted, choices=SURGE)
+    plan(patched, choices=SURGE)
     sent = [one.request for world in (evicted, patched) for one in world.log if DRY in one.request.query]
     (eviction,) = [one for one in sent if one.resource == "pods/eviction"]
     assert ((eviction.body or {})["metadata"]["annotations"]) == {names.FENCE: "node-=plan"}
@@ -483,7 +485,7 @@ def test_nothing_is_tried_where_nobody_is_asked_nor_without_rights_nor_in_a_run(
 def test_admission_that_may_not_be_read_is_said(build: Build) -> None:
     found = build(3, GUARDED)
     found.server.denied.add(("list", kinds.ADMISSION_POLICIES.resource))
-    result = plan(found)
+    result = plan(found, choices=SURGE)
     assert [one["object"] for one in result.data["findings"] if one["code"] == "not_checked"] == [
         "ValidatingAdmissionPolicy"
     ]

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +16,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.planned import Build, building, codes, plan
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
+
+SURGE = Choices(method="surge")
 
 
 @pytest.fixture
@@ -41,24 +44,24 @@ def test_a_feasible_plan_has_no_advice(build: Build) -> None:
 
 def test_what_would_unblock_a_plan_is_told_and_unblocks_it(build: Build) -> None:
     found = build(2, manifests.budget("web", minAvailable=2))
-    result = plan(found)
+    result = plan(found, choices=SURGE)
     assert not result.data["feasible"]
     assert changed(result) == [("add_replica", "web"), ("relax_budget", "web"), ("set_option", "swap_blocked")]
     found.patch(kinds.DEPLOYMENTS, "web", {"spec": {"replicas": 3}})
     found.settle()
-    assert plan(found).data["feasible"]
+    assert plan(found, choices=SURGE).data["feasible"]
     found.patch(kinds.DEPLOYMENTS, "web", {"spec": {"replicas": 2}})
-    assert plan(found, choices=Choices(swap_blocked=True)).data["feasible"]
+    assert plan(found, choices=replace(SURGE, swap_blocked=True)).data["feasible"]
     found.patch(kinds.BUDGETS, "web", {"spec": {"minAvailable": None, "maxUnavailable": 1}})
     found.settle()
-    assert plan(found).data["feasible"]
-    assert plan(found).data["advice"] == []
+    assert plan(found, choices=SURGE).data["feasible"]
+    assert plan(found, choices=SURGE).data["advice"] == []
 
 
 def test_a_missing_permission_does_not_hide_what_else_is_in_the_way(build: Build) -> None:
     found = build(2, manifests.budget("web", minAvailable=2))
     found.server.denied.add(("create", kinds.LEASES.resource))
-    result = plan(found)
+    result = plan(found, choices=SURGE)
     assert codes(result) == ["missing_permission", "budget_allows_nothing"]
     assert {one["codes"][0] for one in result.data["advice"]} == {"budget_allows_nothing"}
 

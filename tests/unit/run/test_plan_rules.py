@@ -105,7 +105,9 @@ def test_only_those_of_one_zone_count_together(build: Build) -> None:
 
 def test_the_estimate_grows_with_the_settle_time(build: Build) -> None:
     found = build(1)
-    results = (plan(found, settle=0.0), plan(found), plan(found, settle=30.0))
+    results = [
+        plan(found, choices=Choices(method="surge"), **given) for given in ({"settle": 0.0}, {}, {"settle": 30.0})
+    ]
     times = [result.data["estimate_seconds"] for result in results]
     assert times == [times[0], times[0] + 2, times[0] + 30], "that of pdb_guard is 2 s"
 
@@ -165,11 +167,16 @@ def test_in_a_namespace_that_ends_nothing_is_swapped(build: Build, phase: str) -
     assert [manifests.SHOP in finding["message"] for finding in result.data["findings"]] == [True] * (phase != "Active")
 
 
-@pytest.mark.parametrize(("replicas", "read"), [(1, True), (3, False)])
-def test_room_is_looked_for_where_a_pod_is_swapped(build: Build, replicas: int, read: bool) -> None:
+@pytest.mark.parametrize(
+    ("replicas", "method", "read"),
+    [(1, "surge", True), (3, "surge", False), (1, "replace", True), (3, "replace", True)],
+)
+def test_room_is_looked_for_where_another_pod_starts_first(
+    build: Build, replicas: int, method: str, read: bool
+) -> None:
     budget = [manifests.budget("web", maxUnavailable=1)] if replicas > 1 else []
     found = build(replicas, *budget)
-    plan(found)
+    plan(found, choices=Choices(method=method))
     assert ("list resourcequotas" in asked(found)) is read
 
 
@@ -184,7 +191,7 @@ def test_a_quota_without_room_is_told(build: Build) -> None:
 
 def test_a_pod_is_shown_with_its_budgets_and_reason(build: Build) -> None:
     found = build(3, manifests.budget("web", maxUnavailable=1))
-    for pod in plan(found).data["pods"]:
+    for pod in plan(found, choices=Choices(method="surge")).data["pods"]:
         assert (pod["owner"], pod["route"]) == ("Deployment shop/web", "evict")
         assert pod["budgets"] == ["PodDisruptionBudget shop/web"]
         assert (pod["code"], bool(pod["reason"])) == ("replicas", True)

@@ -49,11 +49,11 @@ def world(cordoned: Saved) -> t.Iterator[World]:
 
 
 def guarded(actor: Actor, state: t.Literal["present", "absent"] = "present") -> Result:
-    return actor.run(lambda ctx: guard(ctx, GuardOptions(state, NODES, swap_blocked=True)), ME)
+    return actor.run(lambda ctx: guard(ctx, GuardOptions(state, NODES, method="surge", swap_blocked=True)), ME)
 
 
 def drained(actor: Actor) -> Result:
-    options = DrainOptions(NODES, Choices(swap_blocked=True), timeout=120.0)
+    options = DrainOptions(NODES, Choices(method="surge", swap_blocked=True), timeout=120.0)
     return actor.run(lambda ctx: drain(ctx, options), ME)
 
 
@@ -143,7 +143,9 @@ def test_a_run_that_is_killed_while_it_lets_a_node_go_goes_on(cordoned: Saved, a
             return lock["spec"]["holderIdentity"] == "other/x" and request.writes and next(writes) == after
 
         me.faults.when(late, Fault("killed after"))
-        task = me.call(lambda ctx: drain(ctx, DrainOptions(NODES, Choices(swap_blocked=True), timeout=120.0)), ME)
+        task = me.call(
+            lambda ctx: drain(ctx, DrainOptions(NODES, Choices(method="surge", swap_blocked=True), timeout=120.0)), ME
+        )
         world.machine.run_until(lambda: not task.alive)
         world.patch(
             kinds.LEASES, names.node_lease_name("n1"), {"spec": {"leaseDurationSeconds": 3600}}, names.NAMESPACE

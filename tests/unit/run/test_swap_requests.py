@@ -55,8 +55,8 @@ def swapped(world: World, settle: float = 2.0) -> None:
     nodes = ("n1",)
     calls = {
         "cordon": lambda ctx: cordon(ctx, CordonOptions("cordoned", nodes)),
-        "guard": lambda ctx: guard(ctx, GuardOptions("present", nodes, settle=settle)),
-        "drain": lambda ctx: drain(ctx, DrainOptions(nodes, Choices(), timeout=120.0)),
+        "guard": lambda ctx: guard(ctx, GuardOptions("present", nodes, method="surge", settle=settle)),
+        "drain": lambda ctx: drain(ctx, DrainOptions(nodes, Choices(method="surge"), timeout=120.0)),
     }
     for name, call in calls.items():
         done = world.process(name).run(call, ME)

@@ -44,7 +44,7 @@ def world(raised: Saved) -> t.Iterator[World]:
 
 
 def emptied(actor: Actor, nodes: tuple[str, ...], timeout: float | None = None) -> Result:
-    options = DrainOptions(nodes, Choices(), timeout=timeout)
+    options = DrainOptions(nodes, Choices(method="surge"), timeout=timeout)
     return actor.run(lambda ctx: drain(ctx, options), ME)
 
 

@@ -403,11 +403,13 @@ def failed(world: World, name: str) -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.5, 1.0, 2.0, 3.0])
-@pytest.mark.parametrize("replicas", [1, 3])
-def test_a_pod_that_fails_on_its_node_meanwhile_goes_like_one_that_has_finished(replicas: int, seconds: float) -> None:
+@pytest.mark.parametrize(("replicas", "method"), [(1, "surge"), (3, "surge"), (1, "replace"), (3, "replace")])
+def test_a_pod_that_fails_on_its_node_meanwhile_goes_like_one_that_has_finished(
+    replicas: int, method: str, seconds: float
+) -> None:
     with world_of(manifests.deployment("web", replicas, annotations=SLOW)) as world:
         leaving = [pod["metadata"]["name"] for pod in world.pods(on="n1")]
-        _me, task = begun(world)
+        _me, task = begun(world, choices=Choices(method=method))
         world.machine.run_for(seconds)
         if left := [name for name in leaving if world.find(kinds.PODS, name)]:
             failed(world, left[-1])

@@ -66,13 +66,14 @@ class Snapshot:
     selecting_services: t.Sequence[objects.Raw] = ()
     network_policies: t.Sequence[objects.Raw] = ()
     replication_controllers: t.Sequence[objects.Raw] = ()
+    refused: t.Sequence[str] = ()
     webhooks: t.Sequence[admission.Webhook] = ()
     warnings: t.Sequence[tuple[str, str]] = ()
 
     @classmethod
     def of(cls, found: t.Mapping[str, t.Iterable[t.Any]]) -> Snapshot:
         """From parsed objects by kind, the kinds named as in ``PARSERS``."""
-        return cls(**fields_of({name: tuple(found.get(name, ())) for name in parsers.PARSERS}))
+        return cls(**fields_of({name: tuple(found.get(name, ())) for name in (*parsers.PARSERS, "refused")}))
 
     def after(
         self, found: t.Mapping[str, t.Sequence[t.Any]], changes: t.Mapping[str, t.Sequence[indexes.Change[t.Any]]]

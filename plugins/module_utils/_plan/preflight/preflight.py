@@ -29,6 +29,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pre
     gang_findings,
     members,
     neighbours,
+    newcomers,
     stayers,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import (
@@ -37,7 +38,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rou
     eviction_requests,
     held,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_room
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.timing import queues
 
 Waves = tuple[tuple[str, ...], ...]
@@ -79,7 +79,7 @@ def findings(
         *stayers.findings(snapshot, plans),
         *members.findings(snapshot, plans),
         *admitting.findings(snapshot, plans, asked.waves),
-        *surge_room.findings(snapshot, plans, asked.waves, asked.terminating),
+        *newcomers.findings(snapshot, plans, asked.waves, asked.terminating),
     ]
     order: dict[reasons.Severity, int] = {"blocker": 0, "warning": 1, "info": 2}
     return tuple(sorted(found, key=lambda finding: order[finding.severity]))

@@ -33,8 +33,15 @@ def refusal(snapshot: snapshots.Snapshot, pod: objects.Pod, workload: objects.Wo
         return reasons.Reason("recreate", f"{workload.ref} has the strategy Recreate: two of its pods may never run.")
     if pod.owner is None or pod.owner.kind != "ReplicaSet" or not pod.labels.get(names.HASH):
         return reasons.Reason(CODE, f"It has no label {names.HASH} of a ReplicaSet.")
+    if pod.responders:
+        return reasons.Reason(CODE, "It names responders that act before it leaves.")
     if found := protect.volumes(snapshot, workload):
         return found
+    if snapshot.refused:
+        kinds = ", ".join(snapshot.refused)
+        return reasons.Reason(
+            CODE, f"It is unknown what selects it: {kinds} may not be listed.", f"Allow to list {kinds}."
+        )
     needed = next(_needing(snapshot, pod, workload), "")
     if needed:
         return reasons.Reason(

@@ -164,13 +164,26 @@ def _patch(pod: objects.Pod, sentence: str, metadata: dict[str, t.Any]) -> api_c
 
 
 def most_at_once(deployment: objects.Workload) -> int:
-    """How many of its pods may be let go at a time: with so many less it still counts as available."""
+    """How many of its pods may be let go at a time: with so many less it still counts as available, or with one."""
+    return max(_missing_at_most(deployment), 1)
+
+
+def shown(deployment: objects.Workload) -> str:
+    """What it shows while one of its pods is let go and another starts, empty where that is nothing unusual."""
+    available = _missing_at_most(deployment) > 0
+    if deployment.replicas > 1 and available:
+        return ""
+    counts = f"Meanwhile {deployment.ref} shows {deployment.replicas - 1}/{deployment.replicas} ready"
+    return f"{counts}." if available else f"{counts} and Available=False."
+
+
+def _missing_at_most(deployment: objects.Workload) -> int:
     strategy = (deployment.spec.get("strategy") or {}).get("rollingUpdate") or {}
     most = strategy.get("maxUnavailable", MOST_UNAVAILABLE)
     if isinstance(most, str) and most.endswith("%"):
         # Rounded down, other than those of budgets.
         most = (decoding.whole(most[:-1]) or 0) * deployment.replicas // 100
-    return max(decoding.whole(most) or 0, 1)
+    return decoding.whole(most) or 0
 
 
 def owned(snapshot: snapshots.Snapshot, deployment: objects.Workload) -> list[objects.Pod]:

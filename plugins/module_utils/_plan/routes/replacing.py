@@ -35,14 +35,16 @@ INSTEAD = frozenset(
 
 
 def kinds(snapshot: snapshots.Snapshot, pods: t.Iterable[objects.Pod], choices: pod_plan.Choices) -> tuple[str, ...]:
-    """What is read to know whether these pods may be replaced; nothing where nobody wants it."""
+    """What is read to know whether these pods may be replaced; nothing if nobody wants it or none is a Deployment's."""
     wanted = choices.method == "replace" or any(rule.manner.method == "replace" for rule in choices.rules)
-    wanted = wanted or any(names.RELEASED in pod.labels or _asked(snapshot.workload_of(pod)) for pod in pods)
-    return conditions.KINDS if wanted else ()
+    found = any(names.RELEASED in pod.labels or _asked(snapshot.workload_of(pod), wanted) for pod in pods)
+    return conditions.KINDS if found else ()
 
 
-def _asked(workload: objects.Workload | None) -> bool:
-    return workload is not None and workload.annotations.get(names.METHOD) == "replace"
+def _asked(workload: objects.Workload | None, wanted: bool) -> bool:
+    if workload is None or workload.kind != "Deployment":
+        return False
+    return wanted or workload.annotations.get(names.METHOD) == "replace"
 
 
 def rerouted(case: cases.Case, plan: pod_plan.PodPlan) -> pod_plan.PodPlan:
@@ -59,7 +61,12 @@ def rerouted(case: cases.Case, plan: pod_plan.PodPlan) -> pod_plan.PodPlan:
     reason = f"{case.workload.ref} starts another pod, and this one is evicted when that serves."
     if case.load_balancer_wait:
         reason = f"{reason} {_leaving(case, case.workload)}".strip()
-    if plan.route != "refuse":
+    reason = f"{reason} {released.shown(case.workload)}".strip()
+    if plan.route == "swap":
+        reason = (
+            f"{reason} If none comes to serve, it {'is interrupted, which was allowed' if case.consent else 'stays'}."
+        )
+    elif plan.route != "refuse":
         # What it would be otherwise is what it is if its replacement does not come to serve.
         reason = f"{reason} If none comes to serve: {plan.reason}"
     return replace(plan, route="replace", code=FIRST, reason=reason, remedy="", budgets=(), guarded=False)

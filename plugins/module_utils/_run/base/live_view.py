@@ -162,7 +162,8 @@ class Live:
         part = scopes.Part(namespaces=new)
         self._begin(self._parts({name: [part] for name in self._changed if name in scopes.SPACED}))
         known = {name: those for name, those in self._view.listed.items() if name in scopes.SPACED}
-        self._view.list({name: those + observe.listed(self._ctx.cluster, name, part) for name, those in known.items()})
+        more = observe.lists(self._ctx.cluster, known, scopes.Scope((), new))
+        self._view.list({name: those + more[name] for name, those in known.items()})
 
     def widen(self, beside: scopes.Beside) -> bool:
         """Know these pods, too, if there is a scope: whether some are new; raises as ``begin`` does."""

@@ -55,6 +55,8 @@ KINDS: t.Mapping[str, kinds.Kind] = {
 
 OPTIONAL = frozenset({"pod_groups", *virtual_machines.KINDS})
 """What may be refused to be read: it then counts as empty."""
+REFUSABLE = frozenset({"selecting_services", "network_policies", "replication_controllers", "clone_sets"})
+"""What may be refused, too, where it is then known that it is: the resources are then in ``refused``."""
 
 OWNER_KINDS: t.Mapping[str, tuple[str, ...]] = {
     "ReplicaSet": ("replica_sets", "deployments"),
@@ -90,9 +92,16 @@ def lists(
     found: dict[str, list[t.Any]] = {name: [] for name in wanted}
     share = sharing.Shared()
     for name in wanted:
-        with contextlib.suppress(errors.NotFound, *((errors.Forbidden,) if name in OPTIONAL else ())):
+        try:
             for part in scope.parts(name) if scope else (scopes.ALL,):
                 found[name] += listed(cluster, name, part, scope, share, versions=None if scope else versions)
+        except errors.NotFound:
+            continue
+        except errors.Forbidden:
+            if name in REFUSABLE:
+                found.setdefault("refused", []).append(KINDS[name].resource)
+            elif name not in OPTIONAL:
+                raise
     return found
 
 

@@ -89,7 +89,7 @@ class Routing:
                     self._gone(move, now)
                 elif found.deleting and move.state == "waiting":
                     move.state, move.left_at = "leaving", now
-                elif (found.finished and move.plan.route in ("wait", "swap")) or _given_back(
+                elif (found.finished and move.plan.route in ("wait", "swap", "replace")) or _given_back(
                     move, found, self.unreplaced
                 ):
                     stale.add(name)

@@ -317,7 +317,7 @@ def _room(
     ctx: context.Context, snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan]
 ) -> tuple[snapshots.Snapshot, list[reasons.Finding]]:
     """Quotas and limit ranges, if there are replacement pods to fit in."""
-    if not any(plan.route == "swap" for plan in plans):
+    if not any(plan.route in ("swap", "replace") for plan in plans):
         return snapshot, []
     try:
         found = observe.lists(ctx.cluster, ("quotas", "limits"))

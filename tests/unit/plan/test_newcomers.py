@@ -15,7 +15,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Finding
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_room, swap
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import newcomers
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import swap
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw, deployment, owned, pod, snapshot
 
 WAVES = (("n1",), ("n2",))
@@ -40,7 +41,7 @@ def swaps(found: Snapshot) -> list[PodPlan]:
 
 
 def findings(found: Snapshot, terminating: tuple[str, ...] = ()) -> list[Finding]:
-    return surge_room.findings(found, swaps(found), WAVES, terminating)
+    return newcomers.findings(found, swaps(found), WAVES, terminating)
 
 
 @pytest.mark.parametrize(
@@ -109,6 +110,19 @@ def test_five_pods_are_named_at_most(count: int, named: int) -> None:
 def test_nothing_new_is_made_in_a_namespace_that_goes(route: t.Any, guarded: bool, told: bool) -> None:
     found = snapshot(deployment("web", 1), pods=[of("web", "n1"), of("web", "n2")])
     plans = [replace(plan, route=route, guarded=guarded) for plan in swaps(found)]
-    blocked = surge_room.findings(found, plans, (), ["shop", "bank"])
+    blocked = newcomers.findings(found, plans, (), ["shop", "bank"])
     assert [finding.nodes for finding in blocked] == ([("n1", "n2")] if told else [])
-    assert not surge_room.findings(found, plans, (), ["bank"])
+    assert not newcomers.findings(found, plans, (), ["bank"])
+
+
+def test_pods_that_may_be_evicted_otherwise_are_only_warned_of() -> None:
+    """They are let go a few at a time, so no more than these have to fit."""
+    pods = [of("web", "n1"), {**of("web", "n1"), "name": "web-2"}]
+    found = snapshot(deployment("web", 3), pods=pods, quotas=[quota(0)])
+    plans = [replace(plan, route="replace", code="replaced_first") for plan in swaps(found)]
+    for interruption, severity in (("", "warning"), ("possible", "blocker"), ("allowed", "warning")):
+        some = [replace(plan, interruption=interruption) for plan in plans]
+        told = newcomers.findings(found, some, WAVES, ())
+        assert [(one.code, one.severity) for one in told] == [("quota_forbids_surge", severity)]
+    roomy = snapshot(deployment("web", 3), pods=pods, quotas=[quota(1)])
+    assert not newcomers.findings(roomy, plans, WAVES, ())

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Whether the new pods of a surge, and the guards, can be created: quotas, limit ranges, namespaces."""
+"""Whether new pods that serve before others leave, and the guards, can be created: quotas, limit ranges, namespaces."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     reasons,
     snapshots,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.replace import released
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import quota, surge_records
+
+Moves = list[tuple[objects.Workload, list[pod_plan.PodPlan]]]
+"""The workloads with their pods that leave in one wave."""
 
 
 def findings(
@@ -22,16 +26,16 @@ def findings(
     waves: t.Iterable[t.Collection[str]],
     terminating: t.Collection[str],
 ) -> list[reasons.Finding]:
-    """What prevents surges; those that are raised already are not checked again.
+    """What prevents new pods; those of surges that are raised already are not checked again.
 
     The new pods of one wave exist at the same time, those of different waves do not.
     """
     up = {surge.uid for surge in surge_records.surges_in(snapshot)}
-    swaps = [p for p in plans if p.route == "swap" and p.workload and p.workload.uid not in up]
-    found = _terminating([p for p in plans if p.route == "swap" or p.guarded], terminating)
+    first = [p for p in plans if p.route in ("swap", "replace") and p.workload and p.workload.uid not in up]
+    found = _terminating([p for p in plans if p.route in ("swap", "replace") or p.guarded], terminating)
     for wave in waves:
         leaving: dict[str, list[pod_plan.PodPlan]] = {}
-        for plan in swaps:
+        for plan in first:
             if plan.pod.node in wave and plan.workload:
                 leaving.setdefault(plan.workload.uid, []).append(plan)
         moves = [(w, group) for uid, group in leaving.items() if (w := snapshot.workload(uid))]
@@ -40,19 +44,25 @@ def findings(
     return list(dict.fromkeys(found))
 
 
+def _severity(groups: t.Iterable[list[pod_plan.PodPlan]]) -> reasons.Severity:
+    """Pods of several replicas that are not replaced first are evicted as their budget allows."""
+    stay = any(plan.route == "swap" or plan.interruption == "possible" for group in groups for plan in group)
+    return "blocker" if stay else "warning"
+
+
 def _of_workload(
     snapshot: snapshots.Snapshot, workload: objects.Workload, group: list[pod_plan.PodPlan]
 ) -> list[reasons.Finding]:
-    nodes = _nodes(group)
+    nodes, severity = _nodes(group), _severity([group])
     found = []
     for name, why in quota.violated(_in(snapshot.limits, workload.namespace), workload.pod_spec).items():
         place = f"LimitRange {workload.namespace}/{name}"
         message = f"One more pod of {workload.ref} violates {place}: {why}."
         remedy = "Change the LimitRange or the workload."
-        found.append(reasons.Finding("limit_range_forbids_surge", message, remedy, "blocker", place, nodes))
+        found.append(reasons.Finding("limit_range_forbids_surge", message, remedy, severity, place, nodes))
     leaving = {plan.pod.uid for plan in group}
     waiting = [p for p in snapshot.pods_of(workload) if p.uid not in leaving and not p.ready and not p.deleting]
-    if waiting:
+    if waiting and group[0].route == "swap":
         message = (
             f"{', '.join(str(p.ref) for p in waiting[:5])} of {workload.ref} is not Ready: until it is, lowering the "
             "replicas could delete a pod that serves."
@@ -62,13 +72,16 @@ def _of_workload(
     return found
 
 
-def _quotas(
-    snapshot: snapshots.Snapshot, moves: list[tuple[objects.Workload, list[pod_plan.PodPlan]]]
-) -> list[reasons.Finding]:
+def _count(workload: objects.Workload, group: list[pod_plan.PodPlan]) -> int:
+    """How many more pods of it there are at the same time."""
+    return len(group) if group[0].route == "swap" else min(len(group), released.most_at_once(workload))
+
+
+def _quotas(snapshot: snapshots.Snapshot, moves: Moves) -> list[reasons.Finding]:
     found = []
     for namespace in dict.fromkeys(workload.namespace for workload, _group in moves):
         inside = [(workload, group) for workload, group in moves if workload.namespace == namespace]
-        newcomers = [quota.Newcomers(workload.pod_spec, len(group)) for workload, group in inside]
+        newcomers = [quota.Newcomers(workload.pod_spec, _count(workload, group)) for workload, group in inside]
         limits = _in(snapshot.limits, namespace)
         count = sum(newcomer.count for newcomer in newcomers)
         for name, why in quota.exceeded(_in(snapshot.quotas, namespace), limits, newcomers).items():
@@ -76,8 +89,9 @@ def _quotas(
             who = ", ".join(str(workload.ref) for workload, _group in inside)
             message = f"{place} has no room for {count} more pod{'s' if count > 1 else ''} ({who}): {why}."
             remedy = "Raise the quota for the maintenance, or drain fewer nodes at a time."
+            severity = _severity(group for _workload, group in inside)
             nodes = _nodes(plan for _workload, group in inside for plan in group)
-            found.append(reasons.Finding("quota_forbids_surge", message, remedy, "blocker", place, nodes))
+            found.append(reasons.Finding("quota_forbids_surge", message, remedy, severity, place, nodes))
     return found
 
 
