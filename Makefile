@@ -70,6 +70,7 @@ $(READY): requirements.txt requirements-dev.txt constraints.txt .build/where
 	$(call say,environment,ready)
 
 demo: LAB_KIND = real
+demo: LAB_NODES = 4
 demo: $(READY) ## the lab and one maintenance in it, watched by an independent process
 	@$(SCREEN) $(PLAY) kubeops.node_maintenance.demo $(LAB_VARS)
 

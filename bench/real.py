@@ -13,9 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from support.lab import Lab
-from support.machines import Machines, budget, server, service, workload
+from support.machines import Machines, server, servers, service, workload
 from support.waiting import until
-from witness.log import Json
 from witness.traffic import Way
 
 from bench import scenes, targets, tools
@@ -24,29 +23,17 @@ from bench.trials import KUBECTL, OURS, Trial
 
 NODE = "node-001"
 NAMESPACE = "bench"
-START = "-start=3s"
 RATE = 50.0
 LAGS = (5.0, 30.0)
 """Seconds that a balancer outside of the cluster is behind the EndpointSlices."""
-PRE_STOP = {"preStop": {"exec": {"command": ["/lab-web", "sleep", "5s"]}}}
-GRACEFUL: Mapping[str, list[Json]] = {
-    "stops": [workload("Deployment", "stops", server(START, "-stop=5s"))],
-    "closes": [workload("Deployment", "closes", server(START, "-stop=5s", "-drain"))],
-    "sleeps": [workload("Deployment", "sleeps", server(START, lifecycle=PRE_STOP))],
-    "several": [workload("Deployment", "several", server(START, "-stop=5s"), replicas=3)],
-    "bounded": [
-        workload("Deployment", "bounded", server(START, "-stop=5s"), replicas=3),
-        budget("bounded", maxUnavailable=1),
-    ],
-    "state": [workload("StatefulSet", "state", server(START, "-stop=5s"), replicas=2)],
-}
-"""Servers that go on for five seconds once they are told to end; the first three are single replicas."""
-PATIENT: Mapping[str, list[Json]] = {
-    "waits": [workload("Deployment", "waits", server(START, "-stop=35s"), terminationGracePeriodSeconds=60)],
-}
+WAITS = [
+    workload("Deployment", "waits", server("-start=3s", "-stop=35s"), terminationGracePeriodSeconds=60),
+    service("waits"),
+]
 """A server that goes on for longer than any of the balancers is behind."""
-ABRUPT: Mapping[str, list[Json]] = {"abrupt": [workload("Deployment", "abrupt", server(START))]}
-SERVERS = {**GRACEFUL, **PATIENT, **ABRUPT}
+SERVERS = {**servers("3s", "5s"), "waits": WAITS}
+PATIENT, ABRUPT = {"waits"}, {"abrupt"}
+GRACEFUL = SERVERS.keys() - PATIENT - ABRUPT
 
 Act = Callable[[], Ended]
 
@@ -99,8 +86,7 @@ def shop(lab: Lab, folder: Path) -> Iterator[Machines]:
     machines = Machines(lab, NAMESPACE, place)
     machines.begin()
     try:
-        for name, objects in SERVERS.items():
-            machines.apply(*objects, service(name))
+        machines.apply(*(one for objects in SERVERS.values() for one in objects))
         machines.settle(*SERVERS)
         yield machines
     finally:

@@ -27,7 +27,7 @@ from pathlib import Path
 import lab_place
 import lab_real
 from support.lab import Lab, lab_playbook, started
-from support.machines import Machines, budget, server, service, workload
+from support.machines import Machines, servers
 from support.plays import Player, Running
 from support.waiting import until
 from witness.log import Json
@@ -44,8 +44,8 @@ CUT = 8.0
 TIMEOUT = 10.0
 """After so long a request without an answer has failed."""
 WITHIN = 420.0
-STOP = "-stop=6s"
-"""How long each goes on serving once it was told to end."""
+NAMES = ("stops", "bounded", "state")
+"""Servers that stop gracefully: one, several with a budget, and a StatefulSet."""
 
 
 @dataclass
@@ -64,18 +64,6 @@ class Outcome:
         runs = ", ".join(f"rc {rc}" for rc in self.rcs)
         line = f"{verdict:6} {self.seconds:5.1f} s  {self.fault}/{self.phase}  {self.sent} requests: {runs}"
         return "\n".join([line, *(f"         {text}" for text in self.objections)])
-
-
-def scene() -> list[Json]:
-    """Servers that stop gracefully: one, several with a budget, and a StatefulSet."""
-    names = ("one", "several", "state")
-    return [
-        workload("Deployment", "one", server("-start=1s", STOP)),
-        workload("Deployment", "several", server("-start=1s", STOP), replicas=3),
-        budget("several", maxUnavailable=1),
-        workload("StatefulSet", "state", server("-start=1s", STOP), replicas=2),
-        *(service(name) for name in names),
-    ]
 
 
 def killed(machines: Machines, running: Running) -> None:
@@ -183,15 +171,16 @@ def gather(machines: Machines) -> None:
             "rollout", "status", kind, f"--namespace={NAMESPACE}", "--timeout=120s", timeout=150
         )
         assert done.returncode == 0, done.stderr
-    until(lambda: NODE in {pod["spec"]["nodeName"] for pod in machines.pods("one")}, 30, f"a pod is on {NODE}")
+    until(lambda: NODE in {pod["spec"]["nodeName"] for pod in machines.pods("stops")}, 30, f"a pod is on {NODE}")
 
 
 def prepared(lab: Lab, folder: Path) -> Machines:
     """The scene on a lab."""
     machines = Machines(lab, NAMESPACE, folder)
     machines.begin()
-    machines.apply(*scene())
-    machines.settle("one", "several", "state")
+    made = servers("1s", "6s")
+    machines.apply(*(one for name in NAMES for one in made[name]))
+    machines.settle(*NAMES)
     return machines
 
 

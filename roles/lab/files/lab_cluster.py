@@ -6,19 +6,20 @@
 Reads one JSON object from stdin, prints one to stdout; a failure is one sentence on stderr and exit
 code 1. Input, by command:
 
-    up    {name, state, kind, nodes, binaries, port, wait, check, metrics, beside, crds}
-          -> {changed, what, kubeconfig, ...}
+    up    {name, state, kind, nodes, binaries, version, config, scheduler, wish, port, wait, check, metrics, beside,
+           crds} -> {changed, what, kubeconfig, ...}
     down  {name, state, check} -> {changed, what}
 
 `state` is the directory of all clusters; in it, `clusters/<name>` is kwokctl's or that of the real nodes, and
-`labs/<name>` is ours: the configuration (written by the caller; for `kind` real, `real.json` is a lab_real.Wish), the
-kubeconfig, links to the binaries, and finally `lab.json`, without which a cluster is incomplete. `check` only returns
-what would be done. `metrics`: with metrics-server. `beside` names what runs next to the cluster (lab_beside.py), `crds`
-the directory with the CRDs that it needs.
+`labs/<name>` is ours: the configuration, the kubeconfig, links to the binaries, and finally `lab.json`, without which a
+cluster is incomplete. `version` is that of Kubernetes, `config` kwokctl's configuration, `scheduler` that of
+Koordinator's, `wish` a lab_real.Wish. `check` only returns what would be done. `metrics`: with metrics-server. `beside`
+names what runs next to the cluster (lab_beside.py), `crds` the directory with the CRDs that it needs.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -34,12 +35,36 @@ import lab_real
 from lab_beside import equip
 from lab_place import STAGES, LabError, Place, alone, command_line, components, end, kubeconfig_option, ports, processes
 
+FILES = Path(__file__).parent
+AS_THEY_ARE = (*STAGES.values(), "audit-policy.yaml", "metrics/kustomization.yaml", "metrics/metrics-server.yaml")
 
-def trouble(place: Place, kubectl: str) -> str:
+
+def configuration(given: Mapping[str, Any]) -> dict[str, str]:
+    """What the cluster is to be like: the texts of files, by their paths in the lab's directory."""
+    texts = {name: (FILES / name).read_text(encoding="utf-8") for name in AS_THEY_ARE}
+    return {
+        # KWOK's own template language, with the version of the kubelets left to us.
+        **{name: text.replace("LAB_KUBERNETES", given["version"]) for name, text in texts.items()},
+        "config.yaml": given["config"],
+        "koord-scheduler.yaml": given["scheduler"],
+        "real.json": json.dumps({name: given[name] for name in ("kind", "wish", "binaries")}, indent=2, sort_keys=True),
+    }
+
+
+def write(place: Place, files: Mapping[str, str]) -> None:
+    """Writes the configuration, for nobody else to read."""
+    for name, text in files.items():
+        file = place.lab / name
+        for folder in reversed(file.parents):
+            folder.mkdir(0o700, exist_ok=True)
+        file.touch(0o600)
+        file.write_text(text, encoding="utf-8")
+
+
+def trouble(place: Place, kubectl: str, wanted: str) -> str:
     """Why the existing cluster cannot be reused; empty if it can."""
     try:
         facts = json.loads(place.facts.read_text(encoding="utf-8"))
-        wanted = place.fingerprint()
     except (OSError, ValueError):
         return "was not finished"
     if facts["fingerprint"] != wanted:
@@ -193,9 +218,11 @@ def up(given: Mapping[str, Any]) -> dict[str, Any]:
     """Reuses a healthy cluster with the wanted configuration, or creates one."""
     place = Place(given["name"], Path(given["state"]))
     binaries: Mapping[str, str] = given["binaries"]
+    files = configuration(given)
+    fingerprint = hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
     with alone(place.state / f".{place.name}.lock"):
         there = place.cluster.exists() or bool(processes(place))
-        wrong = trouble(place, binaries["kubectl"]) if there else ""
+        wrong = trouble(place, binaries["kubectl"], fingerprint) if there else ""
         changed = not there or bool(wrong)
         what = f"{'replaced: it ' + wrong if wrong else 'started'}" if changed else "runs already"
         if changed and not given["check"]:
@@ -203,13 +230,14 @@ def up(given: Mapping[str, Any]) -> dict[str, Any]:
                 end(place)
             if given["port"]:
                 check_port(given["port"])
+            write(place, files)
             link(place, binaries)
             if given["kind"] == "real":
                 lab_real.create(place, binaries, given["port"], given["wait"])
             else:
                 start(place, binaries, given["metrics"], given["wait"])
                 direct(place, binaries["kubectl"], given["wait"])
-            finish(place, given["kind"])
+            finish(place, given["kind"], fingerprint)
         if given["kind"] == "real" and not given["check"]:
             settled = lab_real.settle(place, given["nodes"], given["wait"])
             if settled and not changed:
@@ -221,7 +249,7 @@ def up(given: Mapping[str, Any]) -> dict[str, Any]:
         return {**facts, "changed": changed, "what": what}
 
 
-def finish(place: Place, kind: str) -> None:
+def finish(place: Place, kind: str, fingerprint: str) -> None:
     """Records atomically that the cluster is complete."""
     parts = lab_real.COMPONENTS if kind == "real" else components(place)
     facts = {
@@ -232,7 +260,7 @@ def finish(place: Place, kind: str) -> None:
         "logs": str(place.cluster / "logs"),
         "bin": str(place.lab / "bin"),
         "components": sorted(parts),
-        "fingerprint": place.fingerprint(),
+        "fingerprint": fingerprint,
     }
     if kind == "real":
         facts.update(network=place.network, inventory=str(place.lab / "inventory.json"))

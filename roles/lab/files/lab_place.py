@@ -20,14 +20,6 @@ from pathlib import Path
 import lab_network
 
 STAGES = {"Node": "stages/nodes.yaml", "Pod": "stages/pods.yaml"}
-CONFIGURATION = (
-    "config.yaml",
-    "real.json",
-    "audit-policy.yaml",
-    "metrics/metrics-server.yaml",
-    "koord-scheduler.yaml",
-    *STAGES.values(),
-)
 PODS = "pods/"
 NODES = "nodes/"
 
@@ -70,13 +62,6 @@ class Place:
     def facts(self) -> Path:
         """The file that is written once the cluster is complete."""
         return self.lab / "lab.json"
-
-    def fingerprint(self) -> str:
-        """The hash of the configuration, including versions and paths of the binaries."""
-        digest = hashlib.sha256()
-        for name in CONFIGURATION:
-            digest.update(hashlib.sha256((self.lab / name).read_bytes()).digest())
-        return digest.hexdigest()
 
 
 def command_line(pid: int) -> list[str]:
@@ -155,7 +140,7 @@ def alone(path: Path) -> Iterator[None]:
 
     Its directory may be everybody's: a link that somebody else has put there is not followed, and no file is emptied.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(0o700, parents=True, exist_ok=True)
     try:
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError as error:

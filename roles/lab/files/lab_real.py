@@ -173,7 +173,7 @@ def create(place: Place, binaries: Mapping[str, str], port: int, wait: int) -> N
     configuration.write_text(filled(place, "kube-proxy.yaml", name=node_name(1), kubeconfig=proxy), encoding="utf-8")
     serve(place, "kube-proxy", {"config": configuration})
     if wish.metrics:
-        measure(place)
+        serve(place, "metrics-server", metrics_server(place))
 
 
 def lay_out(place: Place, binaries: Mapping[str, str], wish: Wish) -> None:
@@ -264,21 +264,18 @@ def servers(place: Place, port: int) -> dict[str, dict[str, Any]]:
     }
 
 
-def measure(place: Place) -> None:
-    """Starts metrics-server, behind a Service with no pods."""
-    port = 4443
+def metrics_server(place: Place) -> dict[str, Any]:
+    """The flags of metrics-server, which is behind a Service with no pods."""
     given = dict.fromkeys(("kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig"), place.kubeconfig)
-    flags = {
+    return {
         **given,
-        "secure-port": port,
+        "secure-port": 4443,
         "cert-dir": place.cluster / "pki" / "metrics-server",
         "kubelet-insecure-tls": "true",
         "kubelet-preferred-address-types": "InternalIP",
         "metric-resolution": "10s",
         "kubelet-request-timeout": "5s",
     }
-    serve(place, "metrics-server", flags)
-    kubectl(place, "apply", "--server-side", f"--filename={FILES / 'metrics-server.yaml'}")
 
 
 def await_api(place: Place, wait: int) -> None:
@@ -327,10 +324,18 @@ def settle(place: Place, nodes: int, wait: int) -> list[str]:
     hosts = json.dumps(inventory(place), indent=2)
     (place.lab / "inventory.json").write_text(f"{hosts}\n", encoding="utf-8")
     if missing:
+        # To validate here as well, a server that has just started would have to describe all of its API.
+        apply = ("apply", "--server-side", "--force-conflicts", "--field-manager=lab", "--validate=false")
+        if wish.metrics:
+            # While they start.
+            kubectl(place, *apply, f"--filename={FILES / 'metrics-server.yaml'}")
         await_nodes(place, missing, wait)
-        for name in missing:
-            words = [f"{key}={value}" for key, value in labels(wanted[name], wish.zones).items()]
-            kubectl(place, "label", "node", name, "--overwrite", *words)
+        labelled = [
+            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels(wanted[name], wish.zones)}}
+            for name in missing
+        ]
+        listed = {"apiVersion": "v1", "kind": "List", "items": labelled}
+        kubectl(place, *apply, "--filename=-", given=json.dumps(listed))
     return surplus + missing
 
 

@@ -15,22 +15,20 @@ from typing import Any
 import pytest
 from support.arena import arena_name
 from support.lab import Lab
-from support.machines import Machines, budget, container, server, service, status_of, workload
+from support.machines import Machines, container, server, servers, service, status_of, workload
 from support.plays import Player, Run
 from witness.log import Json
 from witness.traffic import Way
 
 NODE = "node-001"
 START = "-start=2s"
-GRACEFUL = {
-    "stops-gracefully": server(START, "-stop=5s"),
-    "closes-connections": server(START, "-stop=5s", "-drain"),
-    "sleeps-before-it-stops": server(START, lifecycle={"preStop": {"exec": {"command": ["/lab-web", "sleep", "5s"]}}}),
+SINGLES = {
     "stops-slowly": server(START, "-stop=15s"),
     "ignores-sigterm": server(START, "-ignore"),
     "works-long": server(START, "-stop=5s", "-work=300ms"),
 }
-"""Single replicas that go on answering for a while once they were told to end."""
+GRACEFUL = [*SINGLES, "stops", "closes", "sleeps", "several", "bounded", "state", "probed", "scratch", "port", "path"]
+"""All that go on answering for a while once they were told to end."""
 LAG = 5.0
 """Seconds after which a balancer follows the endpoints of a server that dies at once."""
 LEAVES_FIRST = {"maintenance.kubeops.io/method": "replace", "maintenance.kubeops.io/load-balancer-wait": "8s"}
@@ -55,9 +53,9 @@ AS_NOBODY: list[Json] = [
 
 
 def objects() -> list[Json]:
-    """The servers above and an abrupt one; workloads of several; what else a node has."""
-    made = [workload("Deployment", name, main) for name, main in GRACEFUL.items() if name != "ignores-sigterm"]
-    made += [workload("Deployment", "ignores-sigterm", GRACEFUL["ignores-sigterm"], terminationGracePeriodSeconds=5)]
+    """The servers above, and what else a node has."""
+    grace: Json = {"ignores-sigterm": {"terminationGracePeriodSeconds": 5}}
+    made = [workload("Deployment", name, main, **grace.get(name, {})) for name, main in SINGLES.items()]
     probed = server(
         "-stop=5s",
         startupProbe={**PROBE, "periodSeconds": 1, "failureThreshold": 30},
@@ -65,14 +63,9 @@ def objects() -> list[Json]:
     )
     sidecar = {**container("pause"), "name": "sidecar", "restartPolicy": "Always"}
     first = {**container("sleep", "1s"), "name": "first"}
-    abrupt = workload("Deployment", "abrupt", server(START))
-    abrupt["metadata"]["annotations"] = LEAVES_FIRST
+    common = servers("2s", "5s")
+    common["abrupt"][0]["metadata"]["annotations"] = LEAVES_FIRST
     made += [
-        abrupt,
-        workload("Deployment", "triple", server(START, "-stop=5s"), replicas=3),
-        workload("Deployment", "spread", server(START, "-stop=5s"), replicas=3),
-        budget("spread", maxUnavailable=1),
-        workload("StatefulSet", "db", server(START, "-stop=5s"), replicas=2),
         workload("Deployment", "probed", probed, initContainers=[first, sidecar]),
         workload("Deployment", "scratch", server("-stop=5s"), volumes=[{"name": "tmp", "emptyDir": {}}]),
         workload("Deployment", "port", server("-stop=5s", ports=[{"containerPort": 8080, "hostPort": 8081}])),
@@ -81,7 +74,7 @@ def objects() -> list[Json]:
         # Nobody listens there: its container is started anew after half a minute, later and later.
         workload("Deployment", "restarts", server("-stop=1s", livenessProbe=NOWHERE)),
     ]
-    names = [*GRACEFUL, "abrupt", "triple", "spread", "probed", "scratch", "port", "path", "db", "agent"]
+    names = [*SINGLES, "probed", "scratch", "port", "path", "agent"]
     job: Json = {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -89,7 +82,7 @@ def objects() -> list[Json]:
         "spec": {"template": workload("Deployment", "batch", container("sleep", "20s"))["spec"]["template"]},
     }
     job["spec"]["template"]["spec"]["restartPolicy"] = "Never"
-    return [*made, job, *(service(name) for name in names)]
+    return [*(one for objects in common.values() for one in objects), *made, job, *(service(name) for name in names)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +153,7 @@ def test_the_node_was_rebooted_and_is_back(maintained: Maintained) -> None:
     assert maintained.machines.in_service(NODE)
 
 
-@pytest.mark.parametrize("name", [*GRACEFUL, "triple", "spread", "probed", "scratch", "port", "path", "db"])
+@pytest.mark.parametrize("name", GRACEFUL)
 def test_a_server_that_stops_gracefully_loses_no_request(maintained: Maintained, name: str) -> None:
     assert maintained.failures(name, "new") == {}
 
@@ -177,7 +170,7 @@ def test_a_server_that_dies_at_once_loses_none_if_it_has_left_its_services_befor
     assert left == [("replace", "replaced")]
 
 
-@pytest.mark.parametrize("name", ["closes-connections"])
+@pytest.mark.parametrize("name", ["closes"])
 def test_a_server_that_closes_its_connections_loses_none_of_kept_ones(maintained: Maintained, name: str) -> None:
     assert maintained.failures(name, "keep") == {}
 

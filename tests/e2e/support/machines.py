@@ -183,3 +183,22 @@ def budget(name: str, **limit: object) -> Json:
     """The PodDisruptionBudget of a workload."""
     spec = {"selector": {"matchLabels": {"app": name}}, **limit}
     return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name}, "spec": spec}
+
+
+def servers(start: str, stop: str) -> dict[str, list[Json]]:
+    """Servers that go on for a while once they were told to end, and an abrupt one: by name, each with its Service.
+
+    `several` and what follows are of several replicas, the others of one.
+    """
+    begin, end = f"-start={start}", f"-stop={stop}"
+    hook = {"preStop": {"exec": {"command": ["/lab-web", "sleep", stop]}}}
+    made = [
+        [workload("Deployment", "abrupt", server(begin))],
+        [workload("Deployment", "stops", server(begin, end))],
+        [workload("Deployment", "closes", server(begin, end, "-drain"))],
+        [workload("Deployment", "sleeps", server(begin, lifecycle=hook))],
+        [workload("Deployment", "several", server(begin, end), replicas=3)],
+        [workload("Deployment", "bounded", server(begin, end), replicas=3), budget("bounded", maxUnavailable=1)],
+        [workload("StatefulSet", "state", server(begin, end), replicas=2)],
+    ]
+    return {name: [*objects, service(name)] for objects in made for name in [objects[0]["metadata"]["name"]]}

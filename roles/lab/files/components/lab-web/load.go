@@ -41,7 +41,7 @@ func load(arguments []string) error {
 	flags := flag.NewFlagSet("load", flag.ExitOnError)
 	config := flags.String("config", "-", "a file with the orders; - is stdin")
 	output := flags.String("output", "", "the file of the verdict, written each second; without one it is printed at the end")
-	progress := flags.Bool("progress", false, "print a line with the counts each second")
+	progress := flags.Bool("progress", false, "print a line with the counts when it begins, and each second")
 	length := flags.Duration("for", 0, "how long; without it until SIGTERM")
 	timeout := flags.Duration("timeout", 2*time.Second, "of a request")
 	patience := flags.Duration("await", 0, "how long to wait at most until each target has answered; then it begins")
@@ -64,7 +64,7 @@ func load(arguments []string) error {
 	told := make(chan struct{})
 	go func() {
 		defer close(told)
-		for until(ctx, time.Now().Add(time.Second)) {
+		for more := true; more; more = until(ctx, time.Now().Add(time.Second)) {
 			if *progress {
 				tell(all)
 			}
