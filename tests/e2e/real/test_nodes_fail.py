@@ -6,11 +6,13 @@
 
 from __future__ import annotations
 
+import json
+import re
 import time
 from pathlib import Path
 
 import pytest
-from support.machines import IMAGE, Machines, server, service, workload
+from support.machines import IMAGE, Machines, container, server, service, workload
 from support.plays import Player
 from support.waiting import until
 from witness.traffic import Way
@@ -116,6 +118,50 @@ def test_a_reboot_that_lasts_is_waited_for(machines: Machines, play: Player, sec
     assert failed[f"{machines.namespace}/web"] == 0
     # The last pod of a DaemonSet goes as it is told to: it is gone before the reboot, not asked during it.
     assert failed[f"{machines.namespace}/agent"] < 50
+
+
+@pytest.mark.whole
+def test_pods_that_stay_are_ended_in_order_before_a_reboot(machines: Machines, play: Player) -> None:
+    """GracefulNodeShutdown: a DaemonSet's pod, then a critical static one; both are there again afterwards."""
+    machines.apply(
+        workload("Deployment", "web", server("-start=2s", "-stop=5s")),
+        workload("DaemonSet", "agent", server("-stop=3s")),
+        service("web"),
+    )
+    folder = machines.home / "nodes" / NODE
+    manifest, log = folder / "manifests" / "critical.yaml", folder / "log" / "kubelet.log"
+    # A kubelet does not know the classes: who writes a static pod writes the number, too.
+    class_ = {"priorityClassName": "system-node-critical", "priority": 2000001000}
+    pod = {**class_, "containers": [container("pause")]}
+    about = {"name": "critical", "namespace": machines.namespace}
+    static = {"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": pod}
+    manifest.write_text(f"---\n{json.dumps(static)}\n", encoding="utf-8")
+    try:
+        with machines.ending_pods_first(NODE, normal=15, critical=5) as shutdown:
+            machines.settle()
+            mark = log.stat().st_size
+            with machines.traffic([Way("new")]) as traffic:
+                run = play(
+                    "maintain",
+                    inventory=machines.hosts(NODE),
+                    maintain_nodes=NODE,
+                    maintain_tasks=play.tasks(*shutdown),
+                    maintain_reboot=True,
+                )
+            assert run.ok, run.text
+            assert machines.in_service(NODE)
+            assert traffic.failed() == {f"{machines.namespace}/web": 0}
+            machines.settle()
+            with log.open(encoding="utf-8") as lines:
+                lines.seek(mark)
+                killed = re.findall(
+                    r'"Shutdown manager (killing|finished killing) pod.*?/(agent|critical)-', lines.read()
+                )
+            assert killed[:4] == [
+                (done, name) for name in ("agent", "critical") for done in ("killing", "finished killing")
+            ]
+    finally:
+        manifest.unlink()
 
 
 @pytest.mark.whole

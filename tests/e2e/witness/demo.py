@@ -39,8 +39,6 @@ from witness.traffic import Traffic, Way
 
 RATE = 25.0
 """Requests a second to each Service, by new connections, and as many by kept ones."""
-TIMEOUT = "3s"
-"""Without an answer for so long a request has failed; for so long the last ones are waited for."""
 QUIET = 0.3
 """Seconds after the end in which controllers still follow the last write."""
 START = 120.0
@@ -116,7 +114,7 @@ def asked(options: argparse.Namespace, folder: Path) -> AbstractContextManager[T
     if not options.load:
         return nullcontext()
     *prefix, program = shlex.split(options.load)
-    traffic = Traffic(Path(program), folder, prefix, TIMEOUT)
+    traffic = Traffic(Path(program), folder, prefix)
     namespaces = {o.namespace(each) for each in Api(options.kubeconfig, "kubeops-witness").items(PATHS["Service"])}
     ways = [Way("new", RATE), Way("keep", RATE)]
     traffic.add_services(options.kubeconfig, sorted(namespaces - {"default", "kube-system"}), ways)
