@@ -35,8 +35,8 @@ TREE = BUILD / "collections"
 IN_TREE = Path("ansible_collections/kubeops/node_maintenance")
 PINS = f"--constraint={HERE / 'constraints.txt'}"
 
-SIDE_BY_SIDE = "--numprocesses=3"
-"""For the unit tests: those of the connection wait most of their time."""
+SIDE_BY_SIDE = ("--numprocesses=3", "--dist=worksteal")
+"""For the unit tests: those of the connection wait most of their time, and the slow ones stand side by side."""
 
 Session = Callable[..., Any]
 
@@ -290,7 +290,7 @@ def unit(session: nox.Session, leg: Leg) -> None:
         tools = ["pytest", "pytest-xdist", "pytest-rerunfailures", "hypothesis", "greenlet", "distlib"]
         session.install(PINS, *packages, *tools)
     left_out = [] if os.environ.get("WHOLE") else [f"--ignore=tests/unit/{path}" for path in TOOLS]
-    session.run("pytest", SIDE_BY_SIDE, "--durations=10", *(session.posargs or [*left_out, *leg.tests]))
+    session.run("pytest", *SIDE_BY_SIDE, "--durations=10", *(session.posargs or [*left_out, *leg.tests]))
 
 
 TOOLS = ("bench", "chaos", "lab/test_reruns.py", "lab/test_sharing.py")

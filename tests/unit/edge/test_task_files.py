@@ -79,20 +79,22 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     for name, text in files.items():
         (folder / f"{name}.yml").parent.mkdir(parents=True, exist_ok=True)
         (folder / f"{name}.yml").write_text(text, encoding="utf-8")
-    copy: dict[str, Any] = {
+    read: dict[str, Any] = {
         "name": "Keep the errors",
-        "ansible.builtin.copy": {"dest": f"{folder}/{{{{ item }}}}.json", "content": "{{ read.errors | to_json }}"},
+        "ansible.builtin.set_fact": {"found": "{{ found | default({}) | combine({item: read.errors}) }}"},
         "vars": {
             "given": {"maintain_nodes": "a", "maintain_fence_tasks": "{{ item }}.yml"},
             "read": "{{ given | kubeops.node_maintenance.maintain_input('plan', [], playbook_dir) }}",
         },
         "loop": [*GOOD, *BAD],
     }
-    play = {"name": "Read", "hosts": "localhost", "gather_facts": False, "tasks": [copy]}
+    told = {"name": "Tell", "ansible.builtin.copy": {"dest": f"{folder}/said.json", "content": "{{ found | to_json }}"}}
+    play = {"name": "Read", "hosts": "localhost", "gather_facts": False, "tasks": [read, told]}
     (folder / "site.yml").write_text(yaml.safe_dump([play]))
     code, text = playbooks.play(folder, "site.yml")
     assert code == 0, text
-    return {name: json.loads((folder / f"{name}.json").read_text()) for name in [*GOOD, *BAD]}
+    found: dict[str, list[str]] = json.loads((folder / "said.json").read_text())
+    return found
 
 
 @pytest.mark.parametrize("name", GOOD)
