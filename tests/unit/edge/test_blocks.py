@@ -300,18 +300,21 @@ def test_ansible_reads_the_tasks(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("block", of_kind(is_check), ids=lambda block: block.page)
-def test_a_check_of_a_configuration_passes(block: Block, tmp_path: Path) -> None:
-    """With the configuration of its page, or with the policy of the page about policies."""
-    page = (
-        block.page
-        if any(one.page == block.page and is_configuration(one) for one in BLOCKS)
-        else "descheduler_sigs.rst"
-    )
-    for name in re.findall(r"'([\w-]+\.yaml)'", block.text):
-        page = "descheduler_sigs.rst" if name == "policy.yaml" else page
-        found = next(one for one in of_kind(is_configuration) if one.page == page)
-        (tmp_path / name).write_text(found.text, encoding="utf-8")
-    done = played_in(tmp_path, block.content)
+def test_the_checks_of_configurations_pass(tmp_path: Path) -> None:
+    """One after another, each beside the configuration of its page, or the policy of the page about policies."""
+    site, tasks = [], 0
+    for number, block in enumerate(of_kind(is_check)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        own = any(one.page == block.page and is_configuration(one) for one in BLOCKS)
+        for name in re.findall(r"'([\w-]+\.yaml)'", block.text):
+            page = block.page if own and name != "policy.yaml" else "descheduler_sigs.rst"
+            found = next(one for one in of_kind(is_configuration) if one.page == page)
+            (folder / name).write_text(found.text, encoding="utf-8")
+        (folder / "check.yml").write_text(block.text, encoding="utf-8")
+        site.append({"ansible.builtin.import_playbook": f"{number}/check.yml"})
+        tasks += sum(len(play["tasks"]) for play in block.content)
+    done = played_in(tmp_path, site)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "failed=0" in done.stdout
+    assert len(site) >= 4
+    assert re.findall(r"\bok=(\d+) .* failed=(\d+)", done.stdout) == [(str(tasks), "0")]
