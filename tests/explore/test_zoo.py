@@ -21,7 +21,7 @@ import yaml
 from support import zoo
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, pod_rules
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Result
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan.plan import PlanOptions, make_plan
@@ -135,8 +135,8 @@ class Dark:
 @pytest.mark.parametrize("seed", range(RUNS))
 def test_real_charts_are_as_before_and_what_goes_dark_was_named(seed: int) -> None:
     dice = random.Random(seed)
-    swaps = dice.random() < 0.5
-    choices = Choices(delete_emptydir_data=True, force=True, allow_interruption=True, swap_blocked=swaps)
+    swaps, method = dice.random() < 0.5, dice.choice(pod_rules.METHODS)
+    choices = Choices(delete_emptydir_data=True, force=True, allow_interruption=True, swap_blocked=swaps, method=method)
     with World.of(begun()) as world:
         me, serial = world.process("me"), dice.randint(1, 3)
         plan = me.run(lambda ctx: make_plan(ctx, PlanOptions(nodes=NODES, choices=choices)))
