@@ -126,18 +126,20 @@ def test_a_plan_names_the_pods_that_would_move_by_wave_and_node() -> None:
         {**raw, "name": "agent", "route": "skip", "code": "daemonset"},
         {**raw, "name": "lonely", "route": "refuse", "owner": ""},
         {**raw, "name": "bare", "route": "evict", "owner": ""},
+        {**raw, "name": "cart", "route": "replace", "target": "node-3", "seconds": 7},
     ]
     waits = [{"node": "n2", "reason": "wave 1 is full with 1 node"}]
     text = summary_text(build_report([{"feasible": True, "waves": [["n1"], ["n2"]], "waits": waits, "pods": pods}]))
-    assert text.startswith("Planned: 3 pods to move. 2 nodes in 2 waves planned.")
-    assert "3 to move, 1 blocked, 1 left in place" in text
+    assert text.startswith("Planned: 4 pods to move. 2 nodes in 2 waves planned.")
+    assert "4 to move, 1 blocked, 1 left in place" in text
     assert text.partition("To move:\n")[2].splitlines() == [
-        "      route  to            takes  pod",
+        "      route    to            takes  pod",
         "    n1, wave 1",
-        "      evict  -                 -  shop/bare",
-        "      swap   node-3   1 min 06 s  shop/web (Deployment shop/web)",
+        "      evict    -                 -  shop/bare",
+        "      replace  node-3        7.0 s  shop/cart (Deployment shop/web)",
+        "      swap     node-3   1 min 06 s  shop/web (Deployment shop/web)",
         "    n2, wave 2; wave 1 is full with 1 node",
-        "      evict  nowhere       4.0 s  shop/late (Deployment shop/web)",
+        "      evict    nowhere       4.0 s  shop/late (Deployment shop/web)",
     ]
 
 

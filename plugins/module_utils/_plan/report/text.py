@@ -371,19 +371,20 @@ def _to_move(report: model.Report) -> list[str]:
     if not moving:
         return []
     shown = moving if len(moving) <= PODS_SHOWN else moving[:PODS_OF_MANY]
-    to, takes = max(len(goes_to(pod)) for pod in shown), max(len(duration(pod.forecast_seconds)) for pod in shown)
-    to, takes = max(to, len("to")), max(takes, len("takes"))
-    lines = ["", "  To move:", f"      route  {'to':<{to}}  {'takes':>{takes}}  pod"]
+    cells = [
+        ("route", "to", "takes"),
+        *((pod.route or "-", goes_to(pod), duration(pod.forecast_seconds)) for pod in shown),
+    ]
+    route, to, takes = (max(map(len, column)) for column in zip(*cells, strict=True))
+    rows = [f"      {way:<{route}}  {where:<{to}}  {long:>{takes}}  " for way, where, long in cells]
+    lines = ["", "  To move:", f"{rows.pop(0)}pod"]
     known = {node.name: node for node in report.nodes}
     for node, pods in itertools.groupby(shown, lambda pod: pod.node):
         line = known.get(node)
         wave = f", wave {line.wave}" if line and line.wave else ""
         lines.append(f"    {node}{wave}" + (f"; {line.waits}" if line and line.waits else ""))
         for pod in pods:
-            foreseen = f"{goes_to(pod):<{to}}  {duration(pod.forecast_seconds):>{takes}}"
-            lines.append(
-                f"      {pod.route or '-':<5}  {foreseen}  {place(pod)}{f' ({pod.owner})' if pod.owner else ''}"
-            )
+            lines.append(f"{rows.pop(0)}{place(pod)}{f' ({pod.owner})' if pod.owner else ''}")
     hidden = len(moving) - len(shown)
     return lines + ([f"    … and {count(hidden, 'more pod')}"] if hidden > 0 else [])
 
