@@ -106,7 +106,7 @@ def test_a_budget_that_allows_nothing_stops_before_any_write(
     here, there = arena.nodes(2)
     arena.deployment("web", 2, on=[here, there], budget=rule)
     with watching() as seen:
-        run = play("maintain", maintain_nodes=[here])
+        run = play("maintain", maintain_nodes=[here], maintain_method="surge")
     assert not run.ok
     finding = run.finding("budget_allows_nothing")
     key, value = next(iter(rule.items()))
@@ -126,7 +126,7 @@ def test_swap_blocked_moves_it_without_ever_going_under_its_budget(
     here, there, _unused = arena.nodes(3)
     web = arena.deployment("web", 3, on=[here, here, there], start="1s", budget=rule)
     with watching() as seen:
-        run = play("maintain", maintain_nodes=[here], maintain_swap_blocked=True)
+        run = play("maintain", maintain_nodes=[here], maintain_method="surge", maintain_swap_blocked=True)
         assert run.ok, run.text
         arena.settle()
     seen.all_held()
@@ -193,7 +193,7 @@ def test_a_guard_is_never_laid_over_an_existing_budget_nor_over_pods_that_are_no
         bare = arena.deployment("bare", 3)
     agents_like(arena, "bare")
     with watching() as seen:
-        run = play("maintain", maintain_nodes=[here])
+        run = play("maintain", maintain_nodes=[here], maintain_method="surge")
         assert run.ok, run.text
         arena.settle()
     seen.all_held()
@@ -212,7 +212,7 @@ def test_a_guard_goes_when_a_budget_of_somebody_else_arrives(arena: Arena, play:
     here, _unused = arena.nodes(2)
     web = arena.deployment("web", 3, on=here, start="2s", stop="1s")
     with watching() as seen:
-        running = play.start("maintain", maintain_nodes=[here])
+        running = play.start("maintain", maintain_nodes=[here], maintain_method="surge")
         until(lambda: len(arena.all("PodDisruptionBudget")) == 1, 120, "the guard is there")
         arena.budget("theirs", "web", maxUnavailable=1)
         run = running.wait()
@@ -228,11 +228,11 @@ def test_pinned_budgets_are_saved_and_restored(arena: Arena, play: Player, watch
     web = arena.deployment("web", 3, on=[here, there, there], start="1s", budget={"minAvailable": "100%"})
     with watching() as seen:
         assert play.module("node_cordon", nodes=[here]).ok
-        pinned = play.module("pdb_guard", nodes=[here], swap_blocked=True, pin_budgets=True)
+        pinned = play.module("pdb_guard", nodes=[here], method="surge", swap_blocked=True, pin_budgets=True)
         assert pinned.ok, pinned.text
         spec = (arena.find("PodDisruptionBudget", "web") or {})["spec"]
         assert spec["minAvailable"] == 3, "an absolute floor, whatever the count is meanwhile"
-        drained = play.module("node_drain", nodes=[here], swap_blocked=True)
+        drained = play.module("node_drain", nodes=[here], method="surge", swap_blocked=True)
         assert drained.ok, drained.text
         assert play.module("pdb_guard", state="absent", nodes=[here]).ok
         assert play.module("node_cordon", state="returning", nodes=[here]).ok

@@ -219,7 +219,7 @@ def test_a_run_that_was_frozen_and_replaced_evicts_nobody_when_it_thaws(
     here, _unused = arena.nodes(2)
     guarded = arena.deployment("guarded", 6, on=here, start="1s", budget={"maxUnavailable": 1})
     with watching() as seen:
-        running = play.start("maintain", maintain_nodes=[here])
+        running = play.start("maintain", maintain_nodes=[here], maintain_method="surge")
         until(lambda: guarded.nodes().count(here) <= 4 or running.over, 120, "it is emptying the node", every=0.01)
         assert not running.over, running.text
         assert list(entries(lab)) == [f"node-{here}"]
@@ -253,13 +253,13 @@ def test_a_run_that_is_interrupted_leaves_nothing_in_it(
     here, _unused = arena.nodes(2)
     guarded = arena.deployment("guarded", 4, on=here, start="1s", budget={"maxUnavailable": 1})
     with watching() as seen:
-        running = play.start("maintain", maintain_nodes=[here], terminal=way == "Ctrl-C")
+        running = play.start("maintain", maintain_nodes=[here], maintain_method="surge", terminal=way == "Ctrl-C")
         until(lambda: guarded.nodes().count(here) <= 2 or running.over, 120, "it is emptying the node", every=0.01)
         assert list(entries(lab)) == [f"node-{here}"]
         ended = running.interrupted(way)
         assert not ended.ok
         assert entries(lab) == {}
-        run = play("maintain", maintain_nodes=[here])
+        run = play("maintain", maintain_nodes=[here], maintain_method="surge")
         assert run.ok, run.text
         arena.settle()
     assert entries(lab) == {}

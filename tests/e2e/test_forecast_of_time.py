@@ -150,7 +150,7 @@ def test_a_run_takes_as_long_as_its_plan_says(
     wanted = made(arena)
     arena.settle(within=120)
     with watching() as seen:
-        run = play("maintain", within=400, **wanted)
+        run = play("maintain", within=400, maintain_method="surge", **wanted)
     assert run.ok, run.text
     seen.all_held()
     plan = run.of("maintenance_plan")[0]

@@ -148,7 +148,7 @@ def test_a_workload_that_somebody_scaled_during_its_surge_keeps_that_count(
     here, _unused = arena.nodes(2)
     web = arena.deployment("web", on=here, start="3s")
     with watching() as seen:
-        running = play.start("maintain", maintain_nodes=[here])
+        running = play.start("maintain", maintain_nodes=[here], maintain_method="surge")
         until(lambda: web.read()["spec"]["replicas"] == 2, 120, "the surge is there")
         web.scale(4)
         run = running.wait()
@@ -163,7 +163,7 @@ def test_a_surge_that_somebody_takes_back_fails_closed(arena: Arena, play: Playe
     here, _unused = arena.nodes(2)
     web = arena.deployment("web", on=here, start="4s")
     with watching() as seen:
-        running = play.start("maintain", maintain_nodes=[here], maintain_timeout=30)
+        running = play.start("maintain", maintain_nodes=[here], maintain_method="surge", maintain_timeout=30)
         until(lambda: web.read()["spec"]["replicas"] == 2, 120, "the surge is there")
         web.scale(1)
         run = running.wait()
@@ -186,7 +186,7 @@ def test_a_foreign_deletion_cost_is_put_back_on_a_pod_that_stays(arena: Arena, p
     arena.quota(pods="1")
     until(lambda: (arena.all("ResourceQuota")[0].get("status") or {}).get("used"), 30, "the quota is counted")
     with watching() as seen:
-        run = play("maintain", maintain_nodes=[here], maintain_timeout=15)
+        run = play("maintain", maintain_nodes=[here], maintain_method="surge", maintain_timeout=15)
     assert not run.ok
     seen.all_held(resumable=True)
     assert cost.items() <= (arena.find("Pod", pod) or {})["metadata"]["annotations"].items()

@@ -321,7 +321,7 @@ def test_what_no_job_can_move_is_evicted_or_refused_and_what_is_missing_is_named
         assert codes(unused) == {"koordinator_unused", "unknown_scheduler"}
         assert unused["feasible"]
         assert routes(unused) == {("plain", "evict"), ("web", "evict")}
-        refused = play.module("node_drain", nodes=[here], backend="koordinator", check=True)
+        refused = play.module("node_drain", nodes=[here], method="surge", backend="koordinator", check=True)
         assert not refused.ok
         assert "no capacity can be reserved" in refused.answer["msg"]
     with no_descheduler(lab):
@@ -343,7 +343,7 @@ def test_a_pod_waits_a_while_for_a_job_that_is_not_admitted_or_not_approved(
         for name in (asked, elsewhere):
             jobs.until_passed(name)
         with watching() as seen:
-            run = play("maintain", maintain_nodes=[here], maintain_job_wait="8s")
+            run = play("maintain", maintain_nodes=[here], maintain_method="surge", maintain_job_wait="8s")
             assert run.ok, run.text
         seen.all_held()
         assert [seen.dark_seconds(work) for work in works] == [0.0, 0.0]

@@ -72,7 +72,7 @@ def test_a_single_replica_that_its_autoscaler_may_scale_to_zero_is_swapped_and_t
         scaler = scaled_to_zero(arena, "web")
         arena.wait_for_autoscaler("web")
         with watching() as seen:
-            run = play("maintain", maintain_nodes=[here], within=240)
+            run = play("maintain", maintain_nodes=[here], maintain_method="surge", within=240)
             assert run.ok, run.text
             arena.settle()
         seen.all_held()

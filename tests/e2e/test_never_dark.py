@@ -20,7 +20,7 @@ def test_a_single_replica_stays_up_with_exactly_one_new_pod(arena: Arena, play: 
     here, _unused = arena.nodes(2)
     web = arena.deployment("web", on=here, start="5s")
     with watching() as seen:
-        run = play("maintain", maintain_nodes=[here], maintain_reason="new kernel")
+        run = play("maintain", maintain_nodes=[here], maintain_method="surge", maintain_reason="new kernel")
         assert run.ok, run.text
         arena.settle()
     seen.all_held()
@@ -109,7 +109,7 @@ def test_min_ready_seconds_count_before_the_old_pod_goes(arena: Arena, play: Pla
     here, _unused = arena.nodes(2)
     web = arena.deployment("web", on=here, spec={"minReadySeconds": 3})
     with watching() as seen:
-        run = play("maintain", maintain_nodes=[here])
+        run = play("maintain", maintain_nodes=[here], maintain_method="surge")
         assert run.ok, run.text
     seen.all_held()
     available = seen.values(web, "status", "availableReplicas")
@@ -135,7 +135,7 @@ def test_several_workloads_on_one_node_leave_it_together(arena: Arena, play: Pla
         assert here not in workload.nodes()
     assert all(len(seen.new_pods(workload)) == 1 for workload in single)
     assert len(seen.new_pods(several)) == len(seen.new_pods(guarded)) == 3
-    assert len(seen.guards()) == 2, "one for the Deployment and one for the StatefulSet without a budget"
+    assert len(seen.guards()) == 1, "for the StatefulSet; pods of Deployments are replaced first"
     assert seen.counts(several) == seen.counts(guarded) == [3]
 
 
@@ -179,7 +179,7 @@ def test_autoscalers_are_raised_given_back_and_never_fought(arena: Arena, play: 
     arena.wait_for_autoscaler("web")
     arena.wait_for_autoscaler("full")
     with watching() as seen:
-        run = play("maintain", maintain_nodes=[here], within=240)
+        run = play("maintain", maintain_nodes=[here], maintain_method="surge", within=240)
         assert run.ok, run.text
         arena.settle()
     seen.all_held()
@@ -200,7 +200,7 @@ def test_the_report_tells_the_story_of_nodes_pods_and_services(arena: Arena, pla
     run = play("maintain", maintain_nodes=[here], maintain_reason="new kernel")
     assert run.ok, run.text
     page = (run.folder / "report" / "report.html").read_text(encoding="utf-8")
-    for told in (here, "web", "new kernel", "swap"):
+    for told in (here, "web", "new kernel", "replace"):
         assert told in page
     assert "http://" not in page.replace("http://www.w3.org", ""), "the page is self-contained"
     server = run.report["cluster"]["server"]
@@ -285,7 +285,7 @@ def test_a_plan_reads_only_and_tells_every_route(arena: Arena, play: Player, wat
     screen = "kubeops.node_maintenance.maintenance"
     try:
         with policed(arena), watching() as seen:
-            run = play("plan", maintain_nodes=[here], env={"ANSIBLE_STDOUT_CALLBACK": screen})
+            run = play("plan", maintain_nodes=[here], maintain_method="surge", env={"ANSIBLE_STDOUT_CALLBACK": screen})
     finally:
         arena.api.delete(f"{hooks}/{arena.name}")
     assert seen.writes == []

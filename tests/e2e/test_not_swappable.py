@@ -108,7 +108,7 @@ def test_no_surge_of_its_own_hinders_no_swap(arena: Arena, play: Player, watchin
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
     web = arena.deployment("web", on=here, start="1s", spec={"strategy": strategy})
     with watching() as seen:
-        run = play("maintain", maintain_nodes=[here])
+        run = play("maintain", maintain_nodes=[here], maintain_method="surge")
         assert run.ok, run.text
     seen.all_held()
     assert seen.dark_seconds(web) == 0
@@ -122,7 +122,7 @@ def test_a_paused_deployment_is_swapped_and_stays_paused(arena: Arena, play: Pla
     arena.settle()
     web.patch({"spec": {"paused": True}})
     with watching() as seen:
-        run = play("maintain", maintain_nodes=[here])
+        run = play("maintain", maintain_nodes=[here], maintain_method="surge")
         assert run.ok, run.text
     seen.all_held()
     assert seen.dark_seconds(web) == 0
@@ -138,7 +138,7 @@ def test_a_rollout_in_progress_is_not_swapped(arena: Arena, play: Player, watchi
     web.patch({"spec": {"template": stuck}})
     until(lambda: len(web.pods()) == 2, 30, "the rollout is stuck with its new pod")
     with watching() as seen:
-        run = play("maintain", maintain_nodes=[here])
+        run = play("maintain", maintain_nodes=[here], maintain_method="surge")
     stopped_in_preflight(run, seen, "rollout_in_progress", "web")
     assert seen.dark_seconds(web) == 0
 
@@ -229,7 +229,9 @@ def test_a_pod_that_is_not_ready_elsewhere_never_costs_the_one_that_is(
     arena.patch("Pod", sick["metadata"]["name"], {"metadata": {"annotations": {"lab.kubeops.io/ready": "never"}}})
     until(lambda: pair.read()["status"].get("readyReplicas") == 1, 30, "one of the pair is not ready")
     with watching() as seen:
-        run = play("maintain", maintain_nodes=[here], maintain_swap_blocked=True, maintain_timeout=15)
+        run = play(
+            "maintain", maintain_nodes=[here], maintain_method="surge", maintain_swap_blocked=True, maintain_timeout=15
+        )
     assert not run.ok
     assert "pair" in run.text
     assert seen.least_ready(pair) == 1

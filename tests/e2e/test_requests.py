@@ -50,9 +50,9 @@ def test_a_drain_of_crowded_nodes_keeps_to_its_requests(
     crowd(arena, leaving, 50)
     arena.settle()
     assert play.module("node_cordon", nodes=leaving).ok
-    assert play.module("pdb_guard", nodes=leaving).ok
+    assert play.module("pdb_guard", nodes=leaving, method="surge").ok
     with watching() as seen:
-        run = play.module("node_drain", nodes=leaving)
+        run = play.module("node_drain", nodes=leaving, method="surge")
         assert run.ok, run.text
     spent(seen, run, count)
     assert len(seen.evictions()) == 50 * count
@@ -73,7 +73,8 @@ def test_a_swap_costs_six_requests_beside_those_of_the_calls(arena: Arena, play:
     arena.settle()
     with watching() as seen:
         for module in ("node_cordon", "pdb_guard", "node_drain"):
-            run = play.module(module, nodes=[leaving])
+            method = {} if module == "node_cordon" else {"method": "surge"}
+            run = play.module(module, nodes=[leaving], **method)
             assert run.ok, run.text
     seen.all_held(left=True)
     assert [len(seen.new_pods(app)) for app in apps] == [1] * SINGLES

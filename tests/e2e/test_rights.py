@@ -88,7 +88,9 @@ def test_a_role_that_is_missing_is_told_whole_before_anything_is_written(
     try:
         until(lambda: rights.may(config, "list", "", "nodes"), 10, "its roles are known")
         with watching() as seen:
-            run = play("maintain", maintain_nodes=[here], env={"K8S_AUTH_KUBECONFIG": str(config)})
+            run = play(
+                "maintain", maintain_nodes=[here], maintain_method="surge", env={"K8S_AUTH_KUBECONFIG": str(config)}
+            )
         assert not run.ok
         assert missing <= {right.partition(" in ")[0] for right in rights.lacking(run.words)}, run.text
         assert set(COMMAND.findall(run.words)) == {role}
@@ -110,7 +112,9 @@ def test_a_plan_tells_the_commands_that_grant_what_it_lacks(
     try:
         with watching() as seen:
             for told in (["locks", "nodes", "read", "runs"], ["evict", "guard", "surge"], []):
-                run = play("plan", maintain_nodes=[here], env={"K8S_AUTH_KUBECONFIG": str(config)})
+                run = play(
+                    "plan", maintain_nodes=[here], maintain_method="surge", env={"K8S_AUTH_KUBECONFIG": str(config)}
+                )
                 assert sorted(COMMAND.findall(run.words)) == told, run.text
                 assert run.ok is not bool(told)
                 assert "has no attribute" not in run.text

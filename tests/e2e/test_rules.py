@@ -53,7 +53,7 @@ def test_pods_leave_by_rules(arena: Arena, play: Player, watching: Watch) -> Non
     found = {pod["name"].split("-")[0]: pod["outcome"] for pod in node["pods"]}
     assert found["keep"] == "left_by_rule"
     assert found["net"] == "daemonset"
-    assert (found["front"], found["store"], found["agent"]) == ("evicted",) * 3
+    assert (found["front"], found["store"], found["agent"]) == ("replaced", "evicted", "evicted")
     assert run.finding("left_by_rule")["severity"] == "warning"
     order = [request.name.split("-")[0] for request in seen.evictions()]
     assert order[-1] == "agent", "after the Job has finished"

@@ -143,11 +143,11 @@ def test_the_modules_work_on_their_own(arena: Arena, play: Player, watching: Wat
     with watching() as seen:
         cordoned = play.module("node_cordon", nodes=[here], reason="by hand")
         assert cordoned.ok, cordoned.text
-        guarded = play.module("pdb_guard", nodes=[here])
+        guarded = play.module("pdb_guard", nodes=[here], method="surge")
         assert guarded.ok, guarded.text
         outcomes = {w["name"]: (w["replicas_before"], w["replicas_during"]) for w in guarded.answer["workloads"]}
         assert outcomes["web"] == (1, 2)
-        drained = play.module("node_drain", nodes=[here])
+        drained = play.module("node_drain", nodes=[here], method="surge")
         assert drained.ok, drained.text
         assert drained.node(here, "node_drain")["outcome"] == "drained"
         assert drained.answer["summary"]["evicted"] == 3
@@ -167,14 +167,14 @@ def test_a_drain_of_selected_pods_leaves_the_surges_of_the_others(arena: Arena, 
         second = arena.deployment("second")
     with watching() as seen:
         assert play.module("node_cordon", nodes=[here]).ok
-        assert play.module("pdb_guard", nodes=[here]).ok
-        run = play.module("node_drain", nodes=[here], pod_selector="app=first")
+        assert play.module("pdb_guard", nodes=[here], method="surge").ok
+        run = play.module("node_drain", nodes=[here], method="surge", pod_selector="app=first")
         assert run.ok, run.text
         assert run.node(here, "node_drain")["outcome"] == "selected_gone"
         assert here not in first.nodes()
         assert second.read()["spec"]["replicas"] == len(second.pods()) == 2, "prepared, and not ended"
         assert here in second.nodes()
-        run = play.module("node_drain", nodes=[here])
+        run = play.module("node_drain", nodes=[here], method="surge")
         assert run.ok, run.text
         assert run.node(here, "node_drain")["outcome"] == "drained"
         assert play.module("pdb_guard", state="absent", nodes=[here]).ok
@@ -203,7 +203,7 @@ def test_a_pod_that_needs_a_surge_is_not_evicted_without_one(arena: Arena, play:
     web = arena.deployment("web", on=here)
     with watching() as seen:
         assert play.module("node_cordon", nodes=[here]).ok
-        run = play.module("node_drain", nodes=[here])
+        run = play.module("node_drain", nodes=[here], method="surge")
         assert not run.ok
         assert "needs_surge" in run.text
         assert play.module("node_cordon", state="uncordoned", nodes=[here]).ok
