@@ -66,6 +66,22 @@ def test_who_tolerates_the_maintenance(tolerations: list[Raw], tolerant: bool) -
     assert plan.guarded
 
 
+@pytest.mark.parametrize(
+    ("replicas", "names_", "route", "code"),
+    [
+        pytest.param(1, "n1", "skip", "tolerates_maintenance", id="a single one"),
+        pytest.param(3, "n1", "evict", "tolerates_maintenance", id="one of several"),
+        pytest.param(1, "n2", "swap", "single_replica", id="another node"),
+    ],
+)
+def test_a_template_that_names_the_node_brings_the_pod_straight_back(
+    replicas: int, names_: str, route: str, code: str
+) -> None:
+    template = {"spec": {"nodeName": names_, "containers": []}}
+    plan = only(web(replicas, spec={"template": template, "paused": True}), Choices(method="surge"))
+    assert (plan.route, plan.code, plan.tolerant) == (route, code, code == "tolerates_maintenance")
+
+
 def held(since: str, taint: bool = True, step: Step = "cordoned") -> Raw:
     added = ({"key": names.TAINT_KEY, "value": "r1", "effect": "NoSchedule"},) if taint else ()
     record = Record("r1", "n", "ann", "", since, step, "uid-n1", "", {}, added)
