@@ -70,6 +70,18 @@ def spans(found: model.PodLane) -> list[tuple[str, float, float, bool]]:
         ),
         pytest.param([event(2, "refused"), event(5, "gone")], {}, [("blocked", 2, 5, False)], id="gone by itself"),
         pytest.param([event(2, "evicted"), event(5, "job")], {}, [], id="evicted, and not seen to be gone"),
+        pytest.param(
+            [event(2, "released"), event(5, "evicted"), event(6, "gone")],
+            {"waited_seconds": 6, "route": "replace"},
+            [("queued", 0, 2, False), ("released", 2, 5, False), ("ending", 5, 6, False)],
+            id="replaced first",
+        ),
+        pytest.param(
+            [event(2, "released"), event(3, "refused"), event(5, "evicted")],
+            {"route": "replace"},
+            [("released", 2, 3, False), ("blocked", 3, 5, False)],
+            id="replaced first, and then refused",
+        ),
     ],
 )
 def test_the_spans_of_an_evicted_pod(events: list[Json], pod: Json, expected: list[t.Any]) -> None:

@@ -45,8 +45,8 @@ SHAPE = {
 }
 TOTALS = (
     "dark_seconds evictions forecast_range forecast_seconds moving_seconds nodes nodes_done nodes_failed out_seconds "
-    "pods_failed pods_left pods_moved pods_swapped refusals requests seconds services_changed services_dark "
-    "services_watched watched_seconds waves"
+    "pods_failed pods_left pods_moved pods_replaced pods_swapped refusals requests seconds services_changed "
+    "services_dark services_watched watched_seconds waves"
 )
 
 

@@ -220,6 +220,11 @@ def fact(name: str, found: model.Report) -> str:
         ({"pods_moved": 3}, {"pods": ()}, ""),
         ({"pods_moved": 3}, {"pods": (LANE,)}, "3 moved"),
         ({"pods_moved": 3, "pods_swapped": 1}, {"pods": (LANE,)}, "3 moved (1 swapped)"),
+        (
+            {"pods_moved": 3, "pods_swapped": 1, "pods_replaced": 2},
+            {"pods": (LANE,)},
+            "3 moved (2 replaced first, 1 swapped)",
+        ),
         ({"pods_moved": 3, "pods_left": 2, "pods_failed": 1}, {"pods": (LANE,)}, "3 moved, 2 left in place, 1 failed"),
         ({"pods_moved": 3, "requests": 0}, {"pods": (LANE,)}, "3 moved, 0 requests"),
         (

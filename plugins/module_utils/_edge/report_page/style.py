@@ -60,7 +60,7 @@ tbody tr{border-top:1px solid var(--line)}
 section>.soft,details>.soft{font-size:13.5px}
 svg{display:block;width:100%;overflow:visible}
 svg .earlier{fill:var(--queued)}svg .cordoned{fill:var(--cordoned)}
-svg .protecting,svg .taking_over{fill:var(--protecting)}
+svg .protecting,svg .taking_over,svg .released{fill:var(--protecting)}
 svg .draining,svg .ending{fill:var(--draining)}svg .drained{fill:var(--drained)}
 svg .out{fill:var(--out)}svg .returning{fill:var(--returning)}svg .parked{fill:var(--parked)}
 svg .blocked{fill:var(--blocked)}svg .queued{fill:var(--queued)}svg .dark,svg .mark{fill:var(--bad)}
@@ -68,7 +68,7 @@ svg .refused{fill:var(--ink)}svg .both{fill:var(--drained)}
 svg .ready{fill:var(--area)}svg .grid{stroke:var(--grid);stroke-width:1}
 svg .edge{fill:none;stroke:var(--draining);stroke-width:1.5}svg text{fill:var(--soft);font-size:11.5px}
 svg .goal{stroke:var(--out);stroke-width:1;stroke-dasharray:2 3}
-.earlier{background:var(--queued)}.cordoned{background:var(--cordoned)}.protecting,.taking_over{background:var(--protecting)}
+.earlier{background:var(--queued)}.cordoned{background:var(--cordoned)}.protecting,.taking_over,.released{background:var(--protecting)}
 .draining,.ending{background:var(--draining)}.drained{background:var(--drained)}
 .out{background:var(--out)}.returning{background:var(--returning)}.parked{background:var(--parked)}
 .queued{background:var(--queued)}.blocked{background:var(--blocked)}.both{background:var(--drained)}.refused{background:var(--ink)}.dark{background:var(--bad)}

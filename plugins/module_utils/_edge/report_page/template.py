@@ -15,7 +15,8 @@ PAGE = """
   "draining": "draining", "drained": "empty",
   "out": "your tasks", "returning": "returning", "parked": "parked"} %}
 {%- set lanes = {"taking_over": "newcomer starts elsewhere", "both": "old and new serve",
-  "queued": "waiting for its turn", "blocked": "held back by a rule", "refused": "refused", "ending": "ending"} %}
+  "queued": "waiting for its turn", "released": "let go, newcomer starts elsewhere",
+  "blocked": "held back by a rule", "refused": "refused", "ending": "ending"} %}
 {%- set tones = {"failed": "bad", "unfinished": "warn", "blocker": "bad", "warning": "warn"} %}
 {%- set rows_most = 150 %}
 {%- macro section(id, title) %}
@@ -147,7 +148,8 @@ y="{{ (100 - height)|round(1) }}%" height="{{ height }}%"><title>{{ ready|counte
 {% else %}
 {% set known = "" if totals.services_watched is none else " of " ~ totals.services_watched|thousands %}
 {{ tile("Nodes done", totals.nodes_done ~ " of " ~ totals.nodes, waves, "bad" if totals.nodes_failed else "") }}
-{{ tile("Pods moved", totals.pods_moved|thousands, (totals.pods_swapped|thousands ~ " by swap, "
+{{ tile("Pods moved", totals.pods_moved|thousands, (totals.pods_replaced|thousands ~ " replaced first, "
+  if totals.pods_replaced else "") ~ (totals.pods_swapped|thousands ~ " by swap, "
   if totals.pods_swapped else "") ~ totals.pods_left|thousands ~ " left in place") }}
 {{ tile("Services dark", totals.services_dark ~ known if report.watched else "-",
   "watched for " ~ totals.watched_seconds|duration ~ (" of " ~ totals.out_seconds|duration if unwatched(report) else "")

@@ -230,6 +230,7 @@ def _totals(
         waves=max((n.wave for n in nodes), default=0),
         pods_moved=moved + before.pods_moved,
         pods_swapped=sum(p.moved and p.route == "swap" for p in pods),
+        pods_replaced=sum(p.moved and p.route == "replace" for p in pods),
         pods_left=sum(count for n in nodes for _reason, count in n.left),
         pods_failed=sum(p.failed for p in pods),
         evictions=int(evicted or 0),

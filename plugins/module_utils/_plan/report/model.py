@@ -372,6 +372,7 @@ class Totals:
     waves: int
     pods_moved: int
     pods_swapped: int
+    pods_replaced: int
     pods_left: int
     pods_failed: int
     evictions: int

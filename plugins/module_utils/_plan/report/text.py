@@ -234,10 +234,12 @@ def _pods(report: model.Report) -> str:
             f"{totals.pods_left:,} left in place",
         ]
         return ", ".join(filter(None, parts))
-    swapped = f" ({totals.pods_swapped:,} swapped)" if totals.pods_swapped else ""
+    first = {"replaced first": totals.pods_replaced, "swapped": totals.pods_swapped}
+    told = ", ".join(f"{n:,} {what}" for what, n in first.items() if n)
+    ways = f" ({told})" if told else ""
     others = {"left in place": totals.pods_left, "failed": totals.pods_failed}
     least = "at least " if report.moved_unknown else ""
-    parts = [f"{least}{totals.pods_moved:,} moved{swapped}", *(f"{n:,} {what}" for what, n in others.items() if n)]
+    parts = [f"{least}{totals.pods_moved:,} moved{ways}", *(f"{n:,} {what}" for what, n in others.items() if n)]
     return ", ".join(parts + ([] if totals.requests is None else [f"{totals.requests:,} requests"]))
 
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import collections
 import typing as t
+from dataclasses import replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, outcomes, phases
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import model, read
 
-OF_PODS = frozenset({phases.What.REFUSED, phases.What.EVICTED, phases.What.GONE})
+OF_PODS = frozenset({phases.What.RELEASED, phases.What.REFUSED, phases.What.EVICTED, phases.What.GONE})
 SURGE = (phases.What.RAISED, phases.What.READY, phases.What.LOWERED)
 SKEW = 2.0
 """Seconds: what a node's record says is by the API server's clock, which it tells to the second."""
@@ -318,9 +319,9 @@ def _lane_spans(
     """The spans of a pod.
 
     A swapped pod: ``taking_over`` (the replacement starts), ``both`` (old and new serve), ``ending``. An
-    evicted one: ``queued``, ``blocked`` (from the first refusal on), ``ending``. ``handed`` are the
-    events of the workload that was swapped; of several surges the last one before the pod was gone
-    counts. ``waited`` is the time until the pod was gone, as the result has it.
+    evicted one: ``queued``, ``released`` (let go, while its replacement starts), ``blocked`` (from the first
+    refusal on), ``ending``. ``handed`` are the events of the workload that was swapped; of several surges the last
+    one before the pod was gone counts. ``waited`` is the time until the pod was gone, as the result has it.
     """
     gone = next((e.at for e in reversed(told) if e.what == phases.What.GONE), None)
     leaving = next((e.at for e in told if e.what == phases.What.EVICTED), None)
@@ -333,11 +334,12 @@ def _lane_spans(
     elif told:
         last = gone if gone is not None else told[-1].at
         let_go = leaving if leaving is not None else last
-        start = min(last - waited if waited is not None else told[0].at, told[0].at)
-        asked = next((e.at for e in told if e.what == phases.What.REFUSED), let_go)
-        open_end = gone is None and leaving is None
-        found = [model.Span("queued", start, min(asked, let_go), open=open_end and asked == let_go)]
-        found += [model.Span("blocked", asked, let_go, open=open_end)] if asked < let_go else []
+        steps = [("queued", min(last - waited if waited is not None else told[0].at, told[0].at))]
+        for name, what in (("released", phases.What.RELEASED), ("blocked", phases.What.REFUSED)):
+            steps += [(name, e.at) for e in told if e.what == what and e.at < let_go][:1]
+        ends = [*(at for _name, at in steps[1:]), let_go]
+        found = [model.Span(name, at, until) for (name, at), until in zip(steps, ends, strict=True)]
+        found[-1] = replace(found[-1], open=gone is None and leaving is None)
     else:
         return ()
     if leaving is not None and gone is not None and gone >= leaving:
