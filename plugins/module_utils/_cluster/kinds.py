@@ -5,7 +5,7 @@
 No discovery is needed to address them: Kubernetes' own have been stable since 1.25 at the latest (autoscaling/v2
 since 1.23, policy/v1 and CronJobs in batch/v1 since 1.21), except admission policies, which are stable since 1.30, and
 devices, stable since 1.34 (DeviceTaintRules since 1.37). EvictionRequests exist since 1.37 where their gate is on,
-NodeFences where `maintenance_access` has installed them, and Argo's Rollouts, Kruise's CloneSets, KubeVirt's and
+NodeFences where `maintenance_access` has installed them, and Argo's Rollouts, Kruise's kinds, KubeVirt's and
 Koordinator's kinds where these projects are installed.
 """
 
@@ -63,6 +63,7 @@ STATEFUL_SETS = Kind("apps", "v1", "statefulsets", "StatefulSet")
 DAEMON_SETS = Kind("apps", "v1", "daemonsets", "DaemonSet")
 ROLLOUTS = Kind("argoproj.io", "v1alpha1", "rollouts", "Rollout")
 CLONE_SETS = Kind("apps.kruise.io", "v1alpha1", "clonesets", "CloneSet")
+KRUISE_DAEMON_SETS = Kind("apps.kruise.io", "v1alpha1", "daemonsets", "DaemonSet")
 JOBS = Kind("batch", "v1", "jobs", "Job")
 CRON_JOBS = Kind("batch", "v1", "cronjobs", "CronJob")
 BUDGETS = Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")

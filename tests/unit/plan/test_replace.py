@@ -135,12 +135,7 @@ TAKERS: list[tuple[str, Raw]] = [
     ("replica_sets", workload("ReplicaSet", "other", 1, selector={"matchLabels": {"app": "web"}})),
     ("daemon_sets", plain("other", {"selector": {"matchLabels": {"app": "web"}}})),
     ("replication_controllers", plain("other", {"selector": {"app": "web"}})),
-    (
-        "clone_sets",
-        workload(
-            "CloneSet", "other", 1, api_version="apps.kruise.io/v1alpha1", selector={"matchLabels": {"app": "web"}}
-        ),
-    ),
+    ("kruise_daemon_sets", plain("other", {"selector": {"matchLabels": {"app": "web"}}})),
 ]
 REVISION = {"matchLabelKeys": [names.HASH], "topologyKey": "kubernetes.io/hostname", "maxSkew": 1}
 SPREAD: list[tuple[Raw, bool]] = [
@@ -161,6 +156,7 @@ def test_a_wish_where_to_run_does_not_hold_a_pod(spec: Raw, may: bool) -> None:
 HELD: list[tuple[str, dict[str, t.Any]]] = [
     ("Recreate", {"strategy": {"type": "Recreate"}}),
     ("a volume of one node", {"pods": {"volumes": mounts("d")}, "claims": [claim("d", "pv", ("ReadWriteOnce",))]}),
+    ("Kruise's budget", {"pods": {"annotations": {"kruise.io/related-pub": "web"}}}),
     ("no hash", {"pods": {"labels": {"app": "web"}}}),
     ("a Service", {"selecting_services": [plain("s", {"selector": LABELS})]}),
     ("a policy", {"network_policies": [plain("n", {"podSelector": {"matchLabels": HASH}})]}),
@@ -186,6 +182,13 @@ def test_what_another_controller_would_take_keeps_its_way(kind: str, other: Raw)
     elsewhere["metadata"]["namespace"] = "else"
     more = {"bare": [elsewhere]} if kind == "replica_sets" else {kind: [elsewhere]}
     assert only(web(3, **more), REPLACE).route == "replace"
+
+
+def test_a_clone_set_takes_no_pod_of_a_deployment() -> None:
+    """Kruise's controller looks only at pods that have it as their owner."""
+    kruise = "apps.kruise.io/v1alpha1"
+    other = workload("CloneSet", "other", 1, api_version=kruise, selector={"matchLabels": {"app": "web"}})
+    assert only(web(3, clone_sets=[other]), REPLACE).route == "replace"
 
 
 def test_argo_rollouts_takes_no_pod_of_a_deployment_that_has_the_same_labels() -> None:

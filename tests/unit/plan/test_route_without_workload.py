@@ -288,11 +288,12 @@ def test_a_pod_is_stuck_a_second_after_its_grace_period(now: str, code: str) -> 
     ("kind", "api_version", "code"),
     [
         ("DaemonSet", "apps/v1", "daemonset_gone"),
-        ("DaemonSet", "apps.kruise.io/v1alpha1", "not_surgeable"),
+        ("DaemonSet", "apps.kruise.io/v1beta1", "daemonset"),
+        ("DaemonSet", "apps.example.com/v1", "not_surgeable"),
         ("Database", "apps/v1", "not_surgeable"),
     ],
 )
-def test_a_daemon_set_is_one_of_kubernetes(kind: str, api_version: str, code: str) -> None:
+def test_a_daemon_set_is_one_of_kubernetes_or_kruise(kind: str, api_version: str, code: str) -> None:
     assert only(on_its_own(owner=owned(kind, "agent", api_version))).code == code
 
 

@@ -93,6 +93,14 @@ def test_one_that_may_not_be_read_is_left_out_and_the_next_is_found(world: World
     assert scales(world, of_web(world), api) == [("api", 2)]
 
 
+@pytest.mark.parametrize(("api_version", "reads"), [("apps/v1", 0), (KRUISE, 1)])
+def test_a_kind_of_the_same_name_in_another_group_is_looked_for(world: World, api_version: str, reads: int) -> None:
+    """Kruise has a StatefulSet of its own, which is not among those that are listed."""
+    pod = Pod.of(objects.pod("x-0", owner=owned("StatefulSet", "x", "u", api_version)))
+    assert scales(world, pod) == []
+    assert asked(world) == ["/apis/apps.kruise.io/v1alpha1"] * reads
+
+
 def test_a_group_that_is_not_installed_has_no_controllers(world: World) -> None:
     pod = Pod.of(objects.pod("x-0", owner=owned("Thing", "x", "u", "example.org/v1")))
     assert scales(world, pod) == []

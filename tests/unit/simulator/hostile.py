@@ -109,6 +109,7 @@ ANNOTATIONS: Raw = {
             "maintenance.kubeops.io/deadline",
             "maintenance.kubeops.io/grace-period",
             "maintenance.kubeops.io/method",
+            "maintenance.kubeops.io/load-balancer-wait",
             "maintenance.kubeops.io/order",
             "maintenance.kubeops.io/skip",
             "maintenance.kubeops.io/wait",
@@ -117,6 +118,7 @@ ANNOTATIONS: Raw = {
             "kubernetes.io/config.mirror",
             "deployment.kubernetes.io/revision",
             "kubevirt.io/domain",
+            "kruise.io/related-pub",
         )
     },
 }
@@ -272,6 +274,9 @@ POD_SPEC: Raw = {
         },
         {"name": "g", "gcePersistentDisk": {"pdName": text("d"), "readOnly": flag()}},
         {"name": "w", "awsElasticBlockStore": {"volumeID": text("v")}},
+        {"name": "z", "azureDisk": {"diskURI": text("u")}},
+        {"name": "c", "cinder": {"volumeID": text("v")}},
+        {"name": "p", "portworxVolume": {"volumeID": text("v")}},
         {"name": "s", "iscsi": {"iqn": text("q"), "readOnly": flag()}},
         {"name": "r", "rbd": {"monitors": [text("m")], "pool": text("p"), "image": text("i"), "readOnly": flag()}},
         {"name": "h", "hostPath": {"path": text("/x")}},

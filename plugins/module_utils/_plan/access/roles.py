@@ -120,6 +120,7 @@ ROLES: tuple[Role, ...] = (
             Rule("argoproj.io", "rollouts/scale", "get"),
             Rule("apps.kruise.io", "clonesets", _READ),
             Rule("apps.kruise.io", "clonesets/scale", "get"),
+            Rule("apps.kruise.io", "daemonsets", "list"),
             Rule(_SCHEDULING, "podmigrationjobs reservations", "list"),
             Rule(_ADMISSION, f"{_WEBHOOKS} validatingadmissionpolicies", "list"),
             Rule(_ADMISSION, _POLICIES, "get", names.FENCE_POLICY),

@@ -38,6 +38,7 @@ UNPARSED = (
     "selecting_services",
     "network_policies",
     "replication_controllers",
+    "kruise_daemon_sets",
 )
 
 

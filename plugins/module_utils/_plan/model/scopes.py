@@ -48,6 +48,7 @@ SPACED = frozenset(
         "selecting_services",
         "network_policies",
         "replication_controllers",
+        "kruise_daemon_sets",
     }
 )
 """The kinds that are read namespace by namespace."""

@@ -145,6 +145,7 @@ ENDPOINT_SLICE: decoding.Shape = {
 SERVICE: decoding.Shape = {"spec": {"selector": TEXTS, "type": str}}
 RAW: t.Mapping[str, dict[str, decoding.Shape]] = {
     "daemon_sets": WORKLOAD,
+    "kruise_daemon_sets": WORKLOAD,
     "claims": {"spec": {**_MODES, "resources": _RESOURCES, "volumeName": str, "selector": SELECTOR}},
     "volumes": {
         "spec": {

@@ -19,10 +19,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import protect
 
-KINDS = ("selecting_services", "network_policies", "replication_controllers", "daemon_sets", "clone_sets")
+KINDS = ("selecting_services", "network_policies", "replication_controllers", "daemon_sets", "kruise_daemon_sets")
 """What is read to know it, beside the workloads and budgets."""
 CODE = "not_replaceable"
 SOFT = "ScheduleAnyway"
+PROTECTED = "kruise.io/related-pub"
+"""The annotation of a pod that names its PodUnavailableBudget of Kruise."""
 
 
 def refusal(snapshot: snapshots.Snapshot, pod: objects.Pod, workload: objects.Workload | None) -> reasons.Reason | None:
@@ -35,6 +37,10 @@ def refusal(snapshot: snapshots.Snapshot, pod: objects.Pod, workload: objects.Wo
         return reasons.Reason(CODE, f"It has no label {names.HASH} of a ReplicaSet.")
     if pod.responders:
         return reasons.Reason(CODE, "It names responders that act before it leaves.")
+    if budget := pod.annotations.get(PROTECTED):
+        # One that names the workload refused the eviction and, once it was given back, the end of the new pod.
+        why = f"PodUnavailableBudget {pod.namespace}/{budget} may not count it any more, and refuse its eviction."
+        return reasons.Reason(CODE, why, "Use a PodDisruptionBudget for it.")
     if found := protect.volumes(snapshot, workload):
         return found
     if snapshot.refused:
@@ -88,15 +94,15 @@ def _required(spec: objects.Raw) -> t.Iterator[objects.Raw]:
 def takers(snapshot: snapshots.Snapshot, pod: objects.Pod, labels: t.Mapping[str, str]) -> t.Iterator[objects.Ref]:
     """The controllers that adopt pods without one, and would adopt this one with these labels, but the hash.
 
-    StatefulSets do so by name.
+    StatefulSets do so by name, and Kruise's CloneSets not at all.
     """
     labels = {key: value for key, value in labels.items() if key != names.HASH}
     for workload in snapshot.workloads:
-        adopts = workload.kind in ("ReplicaSet", "CloneSet") and workload.namespace == pod.namespace
+        adopts = workload.kind == "ReplicaSet" and workload.namespace == pod.namespace
         if adopts and not workload.deleting and selectors.matches(workload.selector, labels):
             yield workload.ref
     for kind, raws in (
-        ("DaemonSet", snapshot.daemon_sets),
+        ("DaemonSet", (*snapshot.daemon_sets, *snapshot.kruise_daemon_sets)),
         ("ReplicationController", snapshot.replication_controllers),
     ):
         for raw in (raw for raw in raws if raw["metadata"].get("namespace") == pod.namespace):

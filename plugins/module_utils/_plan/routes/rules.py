@@ -33,6 +33,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swa
 
 SWAP = f"set {option.options(swap_blocked=True)}"
 JOB_FINALIZER = "batch.kubernetes.io/job-tracking"
+KRUISE = "apps.kruise.io"
+"""The group of Kruise's DaemonSets, whose controller works as that of Kubernetes does."""
 
 
 def _mirror(case: cases.Case) -> pod_plan.PodPlan | None:
@@ -44,9 +46,13 @@ def _mirror(case: cases.Case) -> pod_plan.PodPlan | None:
 def _daemon_set_of(case: cases.Case) -> str:
     """``there``, ``gone``, or ``""`` for a pod of something else."""
     owner = case.pod.owner
-    if owner is None or owner.kind != "DaemonSet" or not owner.api_version.startswith("apps/"):
-        return ""
-    return "there" if case.context.snapshot.daemon_set(owner.uid) else "gone"
+    group = owner.api_version.partition("/")[0] if owner and owner.kind == "DaemonSet" else ""
+    if group == KRUISE:
+        # They are not read: the garbage collector ends the pods of one that is gone.
+        return "there"
+    return (
+        "" if owner is None or group != "apps" else "there" if case.context.snapshot.daemon_set(owner.uid) else "gone"
+    )
 
 
 def _daemon_set(case: cases.Case) -> pod_plan.PodPlan | None:

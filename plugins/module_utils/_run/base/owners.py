@@ -18,7 +18,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context
 
 LISTED = frozenset({"Node", "Job", "DaemonSet", "StatefulSet", "ReplicaSet", "Deployment"})
-"""Kinds that either have no replica count or are listed anyway: missing there means gone."""
+"""Kinds of Kubernetes that either have no replica count or are listed anyway: missing there means gone."""
+GROUPS = frozenset({"", "v1", "apps", "batch"})
+"""Of which they are; others have kinds of the same names, Kruise a StatefulSet."""
 _UNKNOWN = (errors.NotFound, errors.Forbidden, errors.Invalid, errors.Overloaded, errors.ServerError)
 """Answers after which nothing is known of a group: whoever makes a pod chooses of which one its owner is."""
 
@@ -36,8 +38,12 @@ def named(
     ctx: context.Context, snapshot: snapshots.Snapshot, refs: t.Iterable[objects.Ref | None]
 ) -> list[objects.Workload]:
     """Those of these controllers that the snapshot does not have and that can be scaled."""
-    wanted = (ref for ref in refs if ref and ref.possible and ref.kind not in LISTED)
+    wanted = (ref for ref in refs if ref and ref.possible and not _listed(ref))
     return _read_all(ctx, {ref.uid: ref for ref in wanted if snapshot.workload(ref.uid) is None}.values())
+
+
+def _listed(ref: objects.Ref) -> bool:
+    return ref.kind in LISTED and ref.api_version.partition("/")[0] in GROUPS
 
 
 def again(ctx: context.Context, known: t.Iterable[objects.Workload]) -> list[objects.Workload]:
