@@ -120,7 +120,8 @@ def test_pods_that_may_be_evicted_otherwise_are_only_warned_of() -> None:
     pods = [of("web", "n1"), {**of("web", "n1"), "name": "web-2"}]
     found = snapshot(deployment("web", 3), pods=pods, quotas=[quota(0)])
     plans = [replace(plan, route="replace", code="replaced_first") for plan in swaps(found)]
-    for interruption, severity in (("", "warning"), ("possible", "blocker"), ("allowed", "warning")):
+    cases: tuple[tuple[t.Any, str], ...] = (("", "warning"), ("possible", "blocker"), ("allowed", "warning"))
+    for interruption, severity in cases:
         some = [replace(plan, interruption=interruption) for plan in plans]
         told = newcomers.findings(found, some, WAVES, ())
         assert [(one.code, one.severity) for one in told] == [("quota_forbids_surge", severity)]

@@ -250,8 +250,8 @@ def test_disks_of_before_csi_in_the_pod_itself_count_too(source: Raw, driver: st
         found = why(pod("p", **new), node("n1"), pod("o", "n1", **there), csi_nodes=[limit(most, driver)], **kinds)
         assert found == ({storage.LIMIT: 1} if over else {})
     # What is named in the pod is of another driver than the one with a limit, or of none that is attached.
-    inline = {"volumes": [{"name": "data", "csi": {"driver": driver}}, {"name": "disk", **source}]}
-    assert why(pod("p", **inline), node("n1"), csi_nodes=[limit(0, "csi.other.com")]) == {}
+    volumes = [{"name": "data", "csi": {"driver": driver}}, {"name": "disk", **source}]
+    assert why(pod("p", volumes=volumes), node("n1"), csi_nodes=[limit(0, "csi.other.com")]) == {}
 
 
 def test_volumes_to_be_made_by_a_provisioner_of_before_csi_count_for_the_driver_too() -> None:

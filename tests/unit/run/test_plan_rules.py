@@ -105,9 +105,8 @@ def test_only_those_of_one_zone_count_together(build: Build) -> None:
 
 def test_the_estimate_grows_with_the_settle_time(build: Build) -> None:
     found = build(1)
-    results = [
-        plan(found, choices=Choices(method="surge"), **given) for given in ({"settle": 0.0}, {}, {"settle": 30.0})
-    ]
+    given: list[dict[str, t.Any]] = [{"settle": 0.0}, {}, {"settle": 30.0}]
+    results = [plan(found, choices=Choices(method="surge"), **one) for one in given]
     times = [result.data["estimate_seconds"] for result in results]
     assert times == [times[0], times[0] + 2, times[0] + 30], "that of pdb_guard is 2 s"
 

@@ -39,7 +39,7 @@ OWNERS = [dict.fromkeys(("kind", "name", "uid", "apiVersion"), str)]
 TAINTS = [dict.fromkeys(("key", "value", "effect"), str)]
 _RESOURCES = {"requests": AMOUNTS, "limits": AMOUNTS}
 _MODES = {"accessModes": [str], "storageClassName": str, "volumeMode": str}
-DISKS: dict[str, decoding.Shape] = {
+DISKS: dict[str, dict[str, type]] = {
     "awsElasticBlockStore": {"volumeID": str},
     "azureDisk": {"diskURI": str},
     "cinder": {"volumeID": str},
@@ -47,7 +47,7 @@ DISKS: dict[str, decoding.Shape] = {
     "portworxVolume": {"volumeID": str},
 }
 """Disks of before CSI, by what names them: in a PersistentVolume, or in a pod itself."""
-VOLUME = {
+VOLUME: decoding.Shape = {
     "name": str,
     "persistentVolumeClaim": {"claimName": str},
     "ephemeral": {"volumeClaimTemplate": {"spec": {**_MODES, "resources": _RESOURCES}}},
