@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 from support import sampling
@@ -73,7 +74,7 @@ def test_a_swap_costs_six_requests_beside_those_of_the_calls(arena: Arena, play:
     arena.settle()
     with watching() as seen:
         for module in ("node_cordon", "pdb_guard", "node_drain"):
-            method = {} if module == "node_cordon" else {"method": "surge"}
+            method: dict[str, Any] = {} if module == "node_cordon" else {"method": "surge"}
             run = play.module(module, nodes=[leaving], **method)
             assert run.ok, run.text
     seen.all_held(left=True)
