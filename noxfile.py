@@ -192,8 +192,7 @@ def environment(session: nox.Session, tree: Path = TREE) -> None:
 def lint(session: nox.Session) -> None:
     """Style, types, licences, documentation, changelog, ansible-lint's production profile."""
     environment(session)
-    tools = ["ruff", "mypy", "yamllint", "ansible-lint", "antsibull-docs", "antsibull-changelog"]
-    tools += ["reuse[charset-normalizer]"]
+    tools = ["ruff", "mypy", "yamllint", "ansible-lint", "antsibull-docs", "reuse[charset-normalizer]"]
     typed = ["types-PyYAML", "pytest", "hypothesis", "nox"]
     with step(session, "environment"):
         session.install(PINS, f"ansible-core=={CORE}", *tools, *typed)
@@ -210,7 +209,8 @@ def lint(session: nox.Session) -> None:
     with step(session, "yamllint"):
         session.run("yamllint", "--strict", ".")
     with step(session, "antsibull-changelog"):
-        session.run("antsibull-changelog", "lint")
+        # Away from Sphinx, of which it would start one for each sentence.
+        session.run("uv", "tool", "run", PINS, "antsibull-changelog", "lint", external=True)
     docs = ["--plugin-docs", "--skip-rstcheck", "--check-extra-docs-refs"]
     with step(session, "antsibull-docs"):
         docs += ["--validate-collection-refs=self", "."]
