@@ -30,7 +30,7 @@ GIVEN: dict[str, Any] = {
     "job_wait": 120,
     "allow_interruption": True,
     "node_autoscaler": True,
-    "method": "replace",
+    "method": "surge",
     "swap_blocked": True,
     "reactive_budgets": ["app=web", "tier in (a, b)"],
     "operator_budget_wait": 660,
