@@ -12,10 +12,14 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, objects, reasons
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.replace import conditions, released
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.replace import (
+    conditions,
+    released,
+    unserved,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import migrate
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     TOLERATES_ALL,
@@ -344,3 +348,43 @@ def test_the_mark_is_written_in_one_form_alone() -> None:
     text = MARK.text
     assert list(json.loads(text)) == sorted(json.loads(text))
     assert " " not in text
+
+
+WEB, SHOP = {"app": "web"}, {"shop": "one"}
+BOTH, ROLE = {**WEB, **SHOP}, {"role": "leader"}
+
+
+@pytest.mark.parametrize(
+    ("selecting", "held", "taken"),
+    [
+        ([], [], {}),
+        ([{"app": "other"}], [], {}),
+        ([WEB], [], WEB),
+        ([BOTH, SHOP], [], SHOP | WEB),
+        ([BOTH, WEB], [], WEB),
+        ([BOTH], [WEB], SHOP),
+        ([ROLE], [], ROLE | WEB),
+        ([ROLE], [WEB], ROLE),
+        ([WEB], [WEB], None),
+        ([BOTH, WEB], [WEB], None),
+        ([WEB], [{"app": "other"}], WEB),
+    ],
+)
+def test_as_few_labels_as_possible_come_off_and_none_that_a_policy_needs(
+    selecting: list[Raw], held: list[Raw], taken: Raw | None
+) -> None:
+    """One of them is of the Deployment's selector, if that is possible: an autoscaler counts what that matches."""
+    services = [plain(f"s{number}", {"selector": one}) for number, one in enumerate(selecting)]
+    policies = [plain(f"n{number}", {"podSelector": {"matchLabels": one}}) for number, one in enumerate(held)]
+    old = objects.Pod.of(let_go(labels={**WEB, **SHOP, **ROLE, names.RELEASED: "r1"}))
+    top = objects.Workload.of(workload("Deployment", "web", 1, selector={"matchLabels": WEB}))
+    seen = snapshot(selecting_services=services, network_policies=policies)
+    found = unserved.chosen(seen, old, top)
+    assert (None if isinstance(found, reasons.Reason) else found) == taken
+
+
+@pytest.mark.parametrize("text", ["", "2026-01-01T12:00:00Z", "2026-01-01T12:00:00Z,app", "x"])
+def test_what_says_how_a_pod_left_its_services_and_cannot_be_read_counts_for_nothing(text: str) -> None:
+    assert unserved.of(objects.Pod.of(let_go(annotations={names.UNSERVED: text}))) is None
+    out = unserved.Unserved("2026-01-01T12:00:00Z", BOTH)
+    assert unserved.of(objects.Pod.of(let_go(annotations={names.UNSERVED: out.text}))) == out
