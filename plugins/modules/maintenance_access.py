@@ -108,8 +108,7 @@ options:
         Budgets - only our own. Replicas - at most doubled or halved, up to O(replicas), never to 0. Nothing of nodes,
         and in namespaces, with the label C(maintenance.kubeops.io/protected=true).
       - The guide "Security" says what each of them refuses, and what they cannot.
-      - With them, C(grace_period) 0, taints with NoExecute and
-        O(kubeops.node_maintenance.pdb_guard#module:pin_budgets) are refused.
+      - With them, C(grace_period) 0 and taints with NoExecute are refused.
     type: bool
     default: false
   taints:

@@ -52,11 +52,6 @@ options:
         they are waited for until O(timeout). Only then is a workload interrupted that may be.
     type: bool
     default: false
-  pin_budgets:
-    description:
-      - Whether to replace percentages in foreign budgets by an absolute minimum during the surge, and restore them.
-    type: bool
-    default: false
   settle:
     description:
       - How long a replacement pod must be ready before it counts, in seconds or as C(90s), C(2m). Two seconds by

@@ -223,26 +223,6 @@ def test_a_guard_goes_when_a_budget_of_somebody_else_arrives(arena: Arena, play:
     assert seen.least_ready(web) == 2
 
 
-def test_pinned_budgets_are_saved_and_restored(arena: Arena, play: Player, watching: Watch) -> None:
-    here, there, _unused = arena.nodes(3)
-    web = arena.deployment("web", 3, on=[here, there, there], start="1s", budget={"minAvailable": "100%"})
-    with watching() as seen:
-        assert play.module("node_cordon", nodes=[here]).ok
-        pinned = play.module("pdb_guard", nodes=[here], method="surge", swap_blocked=True, pin_budgets=True)
-        assert pinned.ok, pinned.text
-        spec = (arena.find("PodDisruptionBudget", "web") or {})["spec"]
-        assert spec["minAvailable"] == 3, "an absolute floor, whatever the count is meanwhile"
-        drained = play.module("node_drain", nodes=[here], method="surge", swap_blocked=True)
-        assert drained.ok, drained.text
-        assert play.module("pdb_guard", state="absent", nodes=[here]).ok
-        assert play.module("node_cordon", state="returning", nodes=[here]).ok
-        assert play.module("node_cordon", state="uncordoned", nodes=[here]).ok
-        arena.settle()
-    seen.all_held()
-    assert (arena.find("PodDisruptionBudget", "web") or {})["spec"]["minAvailable"] == "100%"
-    assert seen.least_ready(web) == 3
-
-
 def test_budgets_of_operators_are_warned_of_and_asked_until_their_operator_lifts_them(
     arena: Arena, play: Player, watching: Watch
 ) -> None:

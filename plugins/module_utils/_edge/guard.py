@@ -28,7 +28,6 @@ SPEC = specs.ClusterModuleSpec(
         **specs.RULES,
         "allow_interruption": {"type": "bool", "default": False},
         "node_autoscaler": {"type": "bool", "default": False},
-        "pin_budgets": {"type": "bool", "default": False},
         "settle": {"type": "str"},
         "timeout": {"type": "str"},
     },

@@ -39,9 +39,9 @@ class Hand:
             self.world.apply(change)
 
 
-def wanted(world: World, *nodes: str, pin: bool = False) -> Surge:
+def wanted(world: World, *nodes: str) -> Surge:
     plans = world.plans(*nodes, swap_blocked=True)
-    found = swap.surges(world.snapshot(), plans, run="r1", by="me@here", since=NOW, pin=pin)
+    found = swap.surges(world.snapshot(), plans, run="r1", by="me@here", since=NOW)
     assert len(found) == 1
     return found[0]
 
@@ -51,10 +51,10 @@ def recorded(world: World) -> Surge:
     return found
 
 
-def prepare(world: World, hand: Hand, *nodes: str, pin: bool = False) -> None:
+def prepare(world: World, hand: Hand, *nodes: str) -> None:
     """The first half, from wherever it is."""
     if not world.leases:
-        hand.do([wanted(world, *nodes, pin=pin).writing("r1/x", NOW)])
+        hand.do([wanted(world, *nodes).writing("r1/x", NOW)])
     for _round in range(ROUNDS):
         surge, seen = recorded(world), world.snapshot()
         hand.do(swap.raising(seen, surge))

@@ -79,22 +79,6 @@ def test_bounds_that_somebody_else_set_are_kept_one_by_one(field: str, value: in
     assert after["maxReplicas"] == max(expected["maxReplicas"], expected["minReplicas"])
 
 
-def test_a_budget_rule_that_somebody_else_changed_is_kept() -> None:
-    world = World(["n1", "n9"], rule={"maxUnavailable": 0})
-    prepare(world, Hand(world), "n1", pin=True)
-    assert world.budget["spec"]["minAvailable"] == 2
-    assert "maxUnavailable" not in world.budget["spec"]
-    world.sim.patch(kinds.BUDGETS, "web", {"spec": {"minAvailable": 1}})
-    kept = undo_all(world, Hand(world))
-    assert world.budget["spec"]["minAvailable"] == 1
-    assert kept == ("somebody else changed the rule of PodDisruptionBudget shop/web; left as is",)
-
-
-def test_an_absolute_floor_is_not_pinned() -> None:
-    world = World(["n1", "n9"], rule={"minAvailable": 2})
-    assert wanted(world, "n1", pin=True).pins == ()
-
-
 def test_a_workload_that_is_gone_leaves_nothing_of_the_surge() -> None:
     world = World(["n1"], bounds=(1, 1))
     prepare(world, Hand(world), "n1")
@@ -270,7 +254,7 @@ def test_what_stands_in_the_way(event: t.Callable[[World, Listed], None], code: 
 
 def test_the_record_survives_its_lease() -> None:
     world = World(["n1", "n2"], bounds=(1, 3), rule={"maxUnavailable": 0})
-    surge = wanted(world, *WAVE, pin=True)
+    surge = wanted(world, *WAVE)
     world.apply(surge.writing("r1/x", NOW))
     found = recorded(world)
     assert found == surge
@@ -289,7 +273,7 @@ def test_other_leases_are_no_surges() -> None:
     assert surges_in(seen) == ()
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"v":2}', '{"v":1}', '{"v":1,"leaving":{},"bounds":null,"pins":[]}'])
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"v":2}', '{"v":1}', '{"v":1,"leaving":{},"bounds":null}'])
 def test_a_record_that_cannot_be_read_is_never_guessed(text: str) -> None:
     raw = {"metadata": {"name": "surge-x", "annotations": {names.SURGE: text}}}
     with pytest.raises(BadSurgeError, match="restore the workload's replicas by hand"):

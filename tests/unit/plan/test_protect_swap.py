@@ -31,8 +31,8 @@ WORLDS: dict[str, t.Callable[[], World]] = {
     "all of three": lambda: World(["n1", "n1", "n1"]),
     "autoscaler with room": lambda: World(["n1"], bounds=(1, 5)),
     "autoscaler at its maximum": lambda: World(["n1"], bounds=(1, 1)),
-    "pinned percentage": lambda: World(["n1", "n9"], rule={"minAvailable": "100%"}),
-    "pinned maxUnavailable": lambda: World(["n1", "n9"], rule={"maxUnavailable": 0}),
+    "percentage": lambda: World(["n1", "n9"], rule={"minAvailable": "100%"}),
+    "maxUnavailable": lambda: World(["n1", "n9"], rule={"maxUnavailable": 0}),
 }
 
 
@@ -49,7 +49,7 @@ def build(world: World) -> World:
 def test_exactly_the_leaving_pods_end_and_everything_is_as_before(world: World) -> None:
     leaving = world.leaving()
     count, hand = len(world.pods), Hand(world)
-    prepare(world, hand, *WAVE, pin=True)
+    prepare(world, hand, *WAVE)
     assert len(world.pods) == count + len(leaving)
     finish(world, hand)
     assert sorted(world.ended) == sorted(leaving)
@@ -82,7 +82,7 @@ def cuts(world: World, *steps: t.Callable[[World, Hand], object]) -> int:
 
 
 def first_half(world: World, hand: Hand) -> None:
-    prepare(world, hand, *WAVE, pin=True)
+    prepare(world, hand, *WAVE)
 
 
 def whole(world: World, hand: Hand) -> None:

@@ -22,7 +22,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swa
 )
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
-    budget,
     deployment,
     node,
     pod,
@@ -71,14 +70,6 @@ def made(changes: t.Iterable[t.Any]) -> list[tuple[str, str]]:
 
 def planned(found: Snapshot) -> list[PodPlan]:
     return [PodPlan(one, "swap", "single_replica", "", found.workloads[0].ref) for one in found.pods_on(["n1"])]
-
-
-def test_budgets_are_pinned_only_if_that_is_asked_for() -> None:
-    moves = budget("b", 0, healthy=1, desired=1, rule={"maxUnavailable": 0})
-    found = world(1, pod("old", owner=WEB), budgets=[moves])
-    told: t.Any = {"run": "r1", "by": "ann", "since": BEGUN}
-    assert swap.surges(found, planned(found), **told)[0].pins == ()
-    assert [pin.name for pin in swap.surges(found, planned(found), **told, pin=True)[0].pins] == ["b"]
 
 
 def test_one_surge_for_each_workload_that_is_still_there() -> None:

@@ -66,7 +66,6 @@ class What(outcomes.Outcome):
     NOT_FENCED = "not_fenced", "the fence in the API server could not be written"
     TAINTED = "tainted", "a fenced node got the taint out-of-service"
     PROTECTING = "protecting", "what a workload still waits for before its pods can leave", Phase.PROTECTING
-    PINNED = "pinned", "a budget was fixed for the duration of a surge", Phase.PROTECTING
     GUARDED = "guarded", "a budget of ours was created for a workload", Phase.PROTECTING
     RAISED = "raised", "the replica count of a workload was raised", Phase.PROTECTING
     READY = "ready", "the replacement pods of a workload serve", Phase.PROTECTING

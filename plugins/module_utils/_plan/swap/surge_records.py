@@ -49,17 +49,6 @@ class Leaver:
 
 
 @dataclass(frozen=True, slots=True)
-class Pin:
-    """A foreign budget that was pinned to an absolute ``floor``, with its original rule."""
-
-    name: str
-    uid: str
-    min_available: int | str | None
-    max_unavailable: int | str | None
-    floor: int
-
-
-@dataclass(frozen=True, slots=True)
 class Bounds:
     """An autoscaler's minimum and maximum: the original ones, and those of the surge."""
 
@@ -100,7 +89,6 @@ class Surge:
     since: str
     stage: Stage = "raising"
     bounds: Bounds | None = None
-    pins: tuple[Pin, ...] = ()
     holder: str = field(default="", compare=False)
     duration: int = field(default=HOLD, compare=False)
     created: str = field(default="", compare=False)

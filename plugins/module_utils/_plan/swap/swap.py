@@ -26,7 +26,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     unready,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import (
-    pins,
     protect,
     surge_changes,
     surge_records,
@@ -53,7 +52,6 @@ def surges(
     run: str,
     by: str,
     since: str,
-    pin: bool = False,
 ) -> tuple[surge_records.Surge, ...]:
     """One surge for each workload with pods that leave by swap, on however many of the nodes."""
     leaving: dict[str, list[objects.Pod]] = {}
@@ -81,7 +79,6 @@ def surges(
             by=by,
             since=since,
             bounds=surge_records.Bounds.raised(scaler, target) if scaler else None,
-            pins=pins.wanted(snapshot, pods) if pin else (),
         )
         found.append(surge)
     return tuple(found)
@@ -147,7 +144,7 @@ def raising(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> tuple[a
     workload = snapshot.workload(surge.uid)
     if workload is None:
         return ()
-    changes = [*_costs(snapshot, surge, workload), *pins.pinning(snapshot, surge)]
+    changes = [*_costs(snapshot, surge, workload)]
     scaler, bounds = scaler_of(snapshot, surge), surge.bounds
     if scaler and bounds and (scaler.minimum, scaler.maximum) == (bounds.prior_min, bounds.prior_max):
         changes += surge_changes.bounds(scaler, bounds.minimum, bounds.maximum, "Raise")
@@ -329,11 +326,9 @@ def giving_back(snapshot: snapshots.Snapshot, surge: surge_records.Surge, *, low
     """
     workload = snapshot.workload(surge.uid)
     changes, kept = _bounds_back(snapshot, surge)
-    unpinned, kept_pins = pins.unpinning(snapshot, surge)
-    kept += kept_pins
     if workload is None:
         orphans = [pod for uid in surge.leaving if (pod := snapshot.pod(uid))]
-        return Undo((*changes, *unpinned, *_costs_back(orphans, surge, None)), kept=kept)
+        return Undo((*changes, *_costs_back(orphans, surge, None)), kept=kept)
     pods = active(snapshot, surge)
     if workload.replicas == surge.target and not lowered:
         if workload.observed and (why := protect.rollout(snapshot, workload)):
@@ -349,7 +344,7 @@ def giving_back(snapshot: snapshots.Snapshot, surge: surge_records.Surge, *, low
         kept += (f"somebody else set {workload.ref} to {workload.replicas} replicas; left as is",)
     costs = _costs_back(pods, surge, workload)
     waiting = settled(snapshot, surge) if costs else ""
-    return Undo((*changes, *unpinned, *(() if waiting else costs)), waiting, kept)
+    return Undo((*changes, *(() if waiting else costs)), waiting, kept)
 
 
 def shrunk(snapshot: snapshots.Snapshot, surge: surge_records.Surge, nodes: t.Collection[str]) -> surge_records.Surge:
@@ -375,9 +370,7 @@ def whole_undo(
 ) -> tuple[tuple[api_changes.Change, ...], tuple[str, ...]]:
     """Every change that giving back makes if nothing else happens, in order, and what is kept."""
     step = giving_back(snapshot, surge)
-    unpinned, _kept = pins.unpinning(snapshot, surge)
-    rest = [change for change in unpinned if change not in step.changes]
-    return (*step.changes, *rest, surge.forgetting()), step.kept
+    return (*step.changes, surge.forgetting()), step.kept
 
 
 def _bounds_back(

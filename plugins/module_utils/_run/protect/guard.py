@@ -65,7 +65,6 @@ class GuardOptions:
     allow_interruption: bool = False
     node_autoscaler: bool = False
     method: str = "surge"
-    pin_budgets: bool = False
     reactive_budgets: tuple[str, ...] = ()
     rules: tuple[pod_rules.Rule, ...] = ()
     settle: float = 2.0
@@ -189,8 +188,7 @@ class _Wave:
             return {}
         ctx, lost = self.call.ctx, self.call.locks.lost()
         plans = self._routes(seen, [name for name in self.nodes if name not in lost])
-        pin = self.options.pin_budgets
-        found = swap.surges(seen, plans, run=self.me.id, by=ctx.by, since=ctx.clock.server(), pin=pin)
+        found = swap.surges(seen, plans, run=self.me.id, by=ctx.by, since=ctx.clock.server())
         return {surge.uid: surge for surge in found}
 
     def _routes(self, seen: snapshots.Snapshot, nodes: t.Collection[str]) -> tuple[pod_plan.PodPlan, ...]:

@@ -75,8 +75,7 @@ def surges(work: guard_call.GuardCall, nodes: frozenset[str]) -> list[surge_reco
 
 def watching(work: guard_call.GuardCall, surges: t.Collection[surge_records.Surge], *wanted: str) -> live_view.Live:
     """What is wanted, and what shows how the workloads of these surges change; it begins with what was read."""
-    pinned = ("budgets",) if any(surge.pins for surge in surges) else ()
-    live = live_view.Live(work.ctx, dict.fromkeys((*wanted, *pinned, *observe.surged(surges))), work.scope)
+    live = live_view.Live(work.ctx, dict.fromkeys((*wanted, *observe.surged(surges))), work.scope)
     if work.scope is None and work.ctx.clock.now() - work.began <= FRESH:
         live.begin_with(work.found, work.versions)
     live.seed(work.found)

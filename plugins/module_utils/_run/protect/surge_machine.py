@@ -371,9 +371,6 @@ class _Raising:
             case.waiting = surge_writer.unseen(surge)
             return
         case.state = "wait"
-        for change in changes:
-            if change.target.kind == "PodDisruptionBudget":
-                case.tell(self._ctx, phases.What.PINNED, change.sentence)
         if any(change.verb == "scale" for change in changes):
             extra = surge.target - surge.prior_replicas
             replaces = "the extra pod replaces the one" if extra == 1 else f"the {extra} extra pods replace those"

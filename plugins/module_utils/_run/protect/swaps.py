@@ -19,7 +19,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     serving,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import pins, surge_records, swap
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records, swap
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, node_locks, writing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import (
     service_selectors,
@@ -135,8 +135,7 @@ class Swaps:
     def predict(self, snapshot: snapshots.Snapshot) -> None:
         """Note the changes that ending the swaps will take, for check mode."""
         for one in self._swaps.values():
-            unpinned, _kept = pins.unpinning(snapshot, one.held)
-            for change in (*swap.lowering(snapshot, one.held), *unpinned, one.held.forgetting()):
+            for change in (*swap.lowering(snapshot, one.held), one.held.forgetting()):
                 self.ctx.changed(change)
 
     def _hold(self, one: _Swap) -> None:
