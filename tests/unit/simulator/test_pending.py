@@ -158,8 +158,9 @@ def test_a_single_replica_that_only_its_node_takes(of_owner: bool | None) -> Non
         assert traces(world) == []
 
 
+@pytest.mark.parametrize("method", ["surge", "replace"])
 @pytest.mark.parametrize(("replicas", "lost"), [(1, 0), (3, 1)])
-def test_pods_of_a_scheduler_that_does_not_run_give_their_node_back_soon(replicas: int, lost: int) -> None:
+def test_pods_of_a_scheduler_that_does_not_run_give_their_node_back_soon(replicas: int, lost: int, method: str) -> None:
     """They got their node from a script, as long as that ran."""
     web = manifests.deployment("web", replicas, schedulerName="mine")
     with World([manifests.node("n1"), manifests.node("n2"), web]) as world:
@@ -168,13 +169,13 @@ def test_pods_of_a_scheduler_that_does_not_run_give_their_node_back_soon(replica
         world.settle()
         assert ready(world) == replicas
         began = world.machine.now
-        outcome = run(world, Input(("n1",)))
+        outcome = run(world, Input(("n1",), choices=Choices(method=method)))
         found = next(result.data["findings"] for call, result in outcome.calls if call == "plan")
         (told,) = [one for one in found if one["code"] == "unknown_scheduler"]
         assert (told["severity"], told["object"]) == ("warning", "Scheduler mine")
         assert "schedulerName: mine" in outcome.failed["n1"]
         assert (ready(world), step(world)) == (replicas - lost, "")
-        assert world.machine.now - began < 300
+        assert world.machine.now - began < 360, "a minute of it for the replacement"
 
 
 def test_too_little_room_that_is_known_is_a_blocker_before_the_first_write() -> None:

@@ -57,6 +57,7 @@ class Replacements:
         self._nowhere: dict[str, tuple[float, pending.Lack]] = {}
         self._looked, self._began = float("-inf"), ctx.clock.server()
         self._served: dict[tuple[str, str], int] = {}
+        self._first: dict[str, int] = {}
         self._complete_at: float | None = None
         self._judged: snapshots.Snapshot | None = None
         self._judged_at = float("-inf")
@@ -70,18 +71,24 @@ class Replacements:
             return
         self.volumes.leaves(plan.pod, snapshot)
         workload = snapshot.workload_of(plan.pod)
-        if plan.route in ("swap", "replace") or workload is None or "replacement" not in self._wait_for:
+        if plan.route == "swap" or workload is None or "replacement" not in self._wait_for:
             # The new pods are ready already.
+            return
+        ready = {p.uid for p in snapshot.pods_of(workload) if p.ready and not p.deleting}
+        if plan.route == "replace":
+            # So are these; if they do not come, one that is given back may not be its own yet.
+            self._first.setdefault(workload.uid, len(ready))
             return
         self._of_node.setdefault(plan.pod.node, {})[workload.uid] = None
         if workload.uid in self.owed:
             return
-        ready = {p.uid for p in snapshot.pods_of(workload) if p.ready and not p.deleting}
         # With what the node alone has, none can be ready before it is back. A pod of its operator may belong to its
         # node, too, as Rook's OSDs do; the operator's budget keeps the others meanwhile.
         here = plan.code in ("local_volume", "no_free_device")
         here = here or (workload.replicas == 1 and plan.code == "operator_budget")
-        self.owed[workload.uid] = node_records.Awaited(workload.ref, len(ready), here)
+        self.owed[workload.uid] = node_records.Awaited(
+            workload.ref, max(len(ready), self._first.get(workload.uid, 0)), here
+        )
         if not here:
             self._expect_endpoints(ready, snapshot)
 
