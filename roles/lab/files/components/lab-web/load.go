@@ -55,7 +55,8 @@ func load(arguments []string) error {
 	}
 	ctx, stop := lifetime(*length, *tied)
 	defer stop()
-	await(ctx, given.Targets, *timeout, *patience)
+	// Whoever has just gone never answers: soon somebody else is asked.
+	await(ctx, given.Targets, min(*timeout, time.Second), *patience)
 	all := make([]*tally, len(given.Targets))
 	began := time.Now()
 	for i, t := range given.Targets {
