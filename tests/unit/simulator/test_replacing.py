@@ -293,6 +293,24 @@ def test_with_the_controllers_down_nothing_is_evicted_and_all_is_undone() -> Non
         assert shop.whole()
 
 
+@pytest.mark.parametrize("force", [False, True])
+def test_a_pod_that_was_given_back_is_nobodys_for_a_moment_only(force: bool) -> None:
+    """Until its ReplicaSet takes it back, which may be long, it is no pod without a controller."""
+    with Shop(1, others=[manifests.node("n2")]) as shop:
+        controller = shop.world.controller(workloads.ReplicaSets)
+        once(shop, lambda: shop.world.cordon("n2"), after=0.0)
+        once(shop, controller.stop, after=1.0)
+        assert not shop.run(force=force).ok
+        (pod,) = shop.world.pods(on="n1", app="web")
+        assert ENDING not in pod["metadata"]
+        assert names.HASH in pod["metadata"]["labels"], "it was given back"
+        controller.go_on()
+        shop.world.cordon("n2", False)
+        shop.recover()
+        assert shop.least == 1
+        assert shop.whole()
+
+
 def test_an_autoscaler_beside_it_is_left_alone() -> None:
     with Shop(1, manifests.autoscaler("web", 1, 4, load=1)) as shop:
         assert shop.run().ok

@@ -21,6 +21,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     names,
     objects,
     reasons,
+    selectors,
     serving,
     snapshots,
     unready,
@@ -240,6 +241,18 @@ def hindrance(snapshot: snapshots.Snapshot, mark: Mark, leaving: t.Collection[st
         return None
     newcomers = [pod for pod in owned(snapshot, deployment) if not pod.ready and pod.created >= mark.since[:19]]
     return swap.hindrance(snapshot, deployment, newcomers, leaving)
+
+
+def taken_by(snapshot: snapshots.Snapshot, pod: objects.Pod) -> objects.Ref | None:
+    """The ReplicaSet that is going to adopt the pod, which has no controller."""
+    if pod.owner is not None or names.HASH not in pod.labels:
+        return None
+    for workload in snapshot.workloads:
+        if workload.kind != "ReplicaSet" or workload.namespace != pod.namespace or workload.deleting:
+            continue
+        if selectors.matches(workload.selector, pod.labels):
+            return workload.ref
+    return None
 
 
 def may_return(snapshot: snapshots.Snapshot, mark: Mark) -> bool:

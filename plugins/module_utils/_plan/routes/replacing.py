@@ -91,8 +91,13 @@ def _otherwise(case: cases.Case, plan: pod_plan.PodPlan, why: str) -> pod_plan.P
 
 
 def let_go(case: cases.Case) -> pod_plan.PodPlan | None:
-    """A rule: a pod that this run or another one let go is evicted when others are enough."""
+    """A rule: a pod that this run or another one let go is evicted when others are enough.
+
+    One that was given back has no controller until its ReplicaSet has seen that, and is no bare pod meanwhile.
+    """
     mark = released.mark_of(case.pod)
+    if mark is None and (taker := released.taken_by(case.context.snapshot, case.pod)):
+        return case.to("replace", released.CODE, f"It has no controller: {taker} takes it for its own.")
     deployment = case.context.snapshot.workload(mark.deployment) if mark else None
     if mark is None or deployment is None:
         # Anybody can write a mark; with its Deployment such a pod ends by itself.
