@@ -77,7 +77,7 @@ def test_doing_what_a_plan_advises_makes_it_feasible(
     arena.deployment("web", 2, on=[here, there], budget=rule)
     if rule == {"maxUnavailable": "50%"}:
         agents_like(arena, "web")
-    planned = play("plan", maintain_nodes=[here])
+    planned = play("plan", maintain_nodes=[here], maintain_method="surge")
     assert not planned.ok
     (refused,) = planned.of("maintenance_plan")
     told = {change["code"]: change["command"] for one in refused["advice"] for change in one["changes"]}
@@ -90,7 +90,7 @@ def test_doing_what_a_plan_advises_makes_it_feasible(
         return int((arena.find("PodDisruptionBudget", "web") or {"status": {}})["status"].get("disruptionsAllowed", 0))
 
     until(lambda: allowed() == 1, 30, "the budget has room")
-    again = play("plan", maintain_nodes=[here])
+    again = play("plan", maintain_nodes=[here], maintain_method="surge")
     assert again.ok, again.text
     (feasible,) = again.of("maintenance_plan")
     assert feasible["feasible"]

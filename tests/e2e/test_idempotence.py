@@ -149,6 +149,7 @@ def test_check_mode_of_a_maintain_writes_nothing_and_goes_through(arena: Arena, 
             diff=True,
             inventory=play.hosts([here]),
             maintain_nodes=[here],
+            maintain_method="surge",
             maintain_tasks=tasks,
         )
     assert run.ok, run.text
@@ -166,7 +167,7 @@ def test_diff_shows_what_is_changed(arena: Arena, play: Player) -> None:
     here, _unused = arena.nodes(2)
     arena.deployment("web", on=here)
     arena.settle()
-    run = play("maintain", diff=True, maintain_nodes=[here])
+    run = play("maintain", diff=True, maintain_nodes=[here], maintain_method="surge")
     assert run.ok, run.text
     shown = [line for line in run.text.splitlines() if line.startswith(("+", "-"))]
     assert any("unschedulable" in line for line in shown)

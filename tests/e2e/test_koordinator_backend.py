@@ -295,7 +295,7 @@ def test_what_no_job_can_move_is_evicted_or_refused_and_what_is_missing_is_named
     arena.settle()
 
     def plan(backend: str, **more: Any) -> Json:
-        answer: Json = play.module("maintenance_plan", nodes=[here], backend=backend, **more).answer
+        answer: Json = play.module("maintenance_plan", nodes=[here], backend=backend, method="surge", **more).answer
         return answer
 
     def routes(answer: Json) -> set[tuple[str, str]]:

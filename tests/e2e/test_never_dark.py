@@ -214,7 +214,7 @@ def test_progress_is_told_while_the_long_calls_wait(arena: Arena, play: Player) 
     here, _unused = arena.nodes(2)
     arena.deployment("web", on=here, start="3s", stop="2s")
     arena.settle()
-    running = play.start("maintain", maintain_nodes=[here])
+    running = play.start("maintain", maintain_nodes=[here], maintain_method="surge")
     running.until_begun("pdb_guard")
     running.until_says("web", after=len(running.text))
     assert not running.has_done("pdb_guard"), "the line came while the call was still waiting"

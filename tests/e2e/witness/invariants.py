@@ -297,7 +297,8 @@ def _leftovers(before: World, after: World, end: float) -> list[Violation]:
             if new and kind == "ConfigMap" and name.startswith("run-"):
                 marks.append("the run's ConfigMap")
             keys = [*o.labels(obj), *o.notes(obj)]
-            if kind == "Pod":
+            # A pod that ends may be held by others; what is on it goes with it.
+            if kind == "Pod" and "deletionTimestamp" not in obj["metadata"]:
                 marks += [mark for mark in (o.RELEASED, o.UNSERVED) if mark in keys]
             if kind == "Node" or new:
                 keys += [taint["key"] for taint in obj.get("spec", {}).get("taints") or []]
