@@ -130,6 +130,8 @@ class Synthetic:
             "/apis/storage.k8s.io/v1/csinodes": ("CSINode", self.nodes, self.csi_node),
             "/apis/storage.k8s.io/v1/volumeattachments": each("VolumeAttachment", self.attachment, claims),
             "/apis/discovery.k8s.io/v1/endpointslices": each("EndpointSlice", self.slice, self.apps),
+            "/api/v1/services": each("Service", self.service, self.apps),
+            "/apis/networking.k8s.io/v1/networkpolicies": each("NetworkPolicy", self.network_policy, self.apps),
         }
 
     def spot(self, number: int) -> int:
@@ -169,11 +171,11 @@ class Synthetic:
                 "ReplicaSet",
                 f"{app.name}-{hashed(app, 0)}",
             )
-        spec = pod_spec(app)
+        spec, labels = pod_spec(app), app.labels if app.stateful else versioned(app)
         if app.stateful:
             claim = {"persistentVolumeClaim": {"claimName": f"data-{name}"}, "name": "data"}
             spec["volumes"] = [claim, *spec["volumes"]]
-        return self.running(name, app.namespace, app.labels, kind, owner, spec, self.spot(number))
+        return self.running(name, app.namespace, labels, kind, owner, spec, self.spot(number))
 
     def daemon_pod(self, name: str, number: int) -> Raw:
         spec = pod_spec(None)
@@ -225,8 +227,10 @@ class Synthetic:
         of = {"apiVersion": "apps/v1", "kind": "Deployment", "name": app.name, "controller": True}
         owner = {**of, "uid": uid("Deployment", f"{app.namespace}/{app.name}")}
         count = 0 if age else app.replicas
-        found = meta("ReplicaSet", f"{app.name}-{hashed(app, age)}", app.namespace, app.labels, owner)
-        spec = {"replicas": count, "selector": {"matchLabels": app.labels}, "template": template(app, age)}
+        labels = versioned(app, age)
+        found = meta("ReplicaSet", f"{app.name}-{hashed(app, age)}", app.namespace, labels, owner)
+        of_it = {**template(app, age), "metadata": {"labels": labels}}
+        spec = {"replicas": count, "selector": {"matchLabels": labels}, "template": of_it}
         status = {"replicas": count, "readyReplicas": count, "availableReplicas": count, "observedGeneration": 1}
         return {"metadata": {**found, "generation": 1}, "spec": spec, "status": status}
 
@@ -304,6 +308,17 @@ class Synthetic:
     def space(self, number: int) -> Raw:
         name = f"team-{number - 1}" if number else "kube-system"
         return {"metadata": meta("Namespace", name), "spec": {}, "status": {"phase": "Active"}}
+
+    def service(self, app: App) -> Raw:
+        """That of the app."""
+        spec = {"type": "ClusterIP", "selector": app.labels, "ports": [{"port": 80, "targetPort": 8080}]}
+        return {"metadata": meta("Service", app.name, app.namespace), "spec": spec}
+
+    def network_policy(self, app: App) -> Raw:
+        """Pods of its namespace may reach the app."""
+        peers = [{"podSelector": {"matchLabels": {"app.kubernetes.io/part-of": app.namespace}}}]
+        spec = {"podSelector": {"matchLabels": app.labels}, "policyTypes": ["Ingress"], "ingress": [{"from": peers}]}
+        return {"metadata": meta("NetworkPolicy", app.name, app.namespace), "spec": spec}
 
     def slice(self, app: App) -> Raw:
         """The endpoints of the app's Service: all of its pods."""
@@ -484,6 +499,11 @@ def uid(kind: str, place: object) -> str:
 def hashed(app: App, age: int) -> str:
     """The pod-template-hash of the app's current template (``age`` 0), or of one before."""
     return f"{app.number * REVISIONS + age:08x}"
+
+
+def versioned(app: App, age: int = 0) -> dict[str, str]:
+    """The labels of the pods of one of the app's ReplicaSets."""
+    return {**app.labels, "pod-template-hash": hashed(app, age)}
 
 
 def hash_of(word: str) -> int:
