@@ -12,7 +12,12 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, objects, reasons
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    names,
+    objects,
+    reasons,
+    selectors,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.replace import (
@@ -211,6 +216,25 @@ def test_argo_rollouts_takes_no_pod_of_a_deployment_that_has_the_same_labels() -
 @pytest.mark.parametrize("pods", [{"ready": False}, {"tolerations": TOLERATES_ALL}])
 def test_pods_that_do_not_serve_or_come_back_are_not_replaced(pods: Raw) -> None:
     assert only(web(3, pods=pods), REPLACE).route != "replace"
+
+
+def test_the_replica_sets_of_other_pods_are_not_asked_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each Deployment of a namespace has several, and each of its pods is planned."""
+    asked: list[object] = []
+    matches = selectors.matches
+    chosen = [{"matchLabels": {"app": "x", names.HASH: f"{n}"}} for n in range(50)]
+    found = web(1, bare=[workload("ReplicaSet", f"other-{n}", 1, selector=one) for n, one in enumerate(chosen)])
+
+    def counted(selector: t.Any, labels: t.Mapping[str, str]) -> bool:
+        asked.append(selector)
+        return matches(selector, labels)
+
+    monkeypatch.setattr(selectors, "matches", counted)
+    assert not list(found.adopting("shop", {"app": "x", "tier": "front"}))
+    assert asked == []
+    (other,) = found.adopting("shop", {"app": "x", names.HASH: "7"})
+    assert other.name == "other-7"
+    assert len(asked) == 1
 
 
 def test_other_selectors_and_other_namespaces_are_no_reason() -> None:

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import functools
+import json
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, parsers
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, objects, parsers
 
 Place = tuple[str, str]
 """Namespace and name."""
@@ -18,10 +19,40 @@ def _by_label(key: str, pod: objects.Pod) -> tuple[tuple[str, str], ...]:
     return ((pod.namespace, pod.labels[key]),) if key in pod.labels else ()
 
 
-def _first_label(budget: objects.Budget) -> tuple[tuple[str, str, str], ...]:
-    """Namespace and the first label of the budget's selector; empty texts if it has none."""
-    exact: objects.Raw = (budget.selector or {}).get("matchLabels") or {}
-    return ((budget.namespace, *next(iter(exact.items()), ("", ""))),)
+def _selected(one: objects.Budget | objects.Workload, rare: str = "") -> tuple[tuple[str, str, str], ...]:
+    """Namespace and a label of its selector: ``rare`` if it has that, or the first; empty texts without any."""
+    exact: objects.Raw = (one.selector or {}).get("matchLabels") or {}
+    if rare and rare in exact:
+        return ((one.namespace, rare, exact[rare]),)
+    return ((one.namespace, *next(iter(exact.items()), ("", ""))),)
+
+
+def _adopting(workload: objects.Workload) -> tuple[tuple[str, str, str], ...]:
+    """Of a ReplicaSet; earlier revisions are kept without a selector."""
+    taking = workload.kind == "ReplicaSet" and workload.selector is not None
+    return _selected(workload, names.HASH) if taking else ()
+
+
+def names_hash(value: t.Any) -> bool:
+    """Whether the label is named in it, as a key of a selector or in a list of keys."""
+    return f'"{names.HASH}"' in json.dumps(value)
+
+
+def _of_revisions(policy: objects.Raw) -> tuple[str, ...]:
+    return (names.HASH,) if names_hash(policy.get("spec")) else ()
+
+
+def peers(spec: objects.Raw) -> t.Iterator[objects.Raw]:
+    """With whom a NetworkPolicy lets its pods talk."""
+    for direction, side in (("ingress", "from"), ("egress", "to")):
+        for rule in spec.get(direction) or ():
+            yield from rule.get(side) or ()
+
+
+def _reaching(policy: objects.Raw) -> tuple[str, ...]:
+    """Its namespace, and an empty text where it may select pods of others."""
+    far = any("namespaceSelector" in peer for peer in peers(policy.get("spec") or {}))
+    return (policy["metadata"]["namespace"], *([""] if far else []))
 
 
 def _owner(one: objects.Object) -> tuple[str, ...]:
@@ -70,11 +101,14 @@ _KEYS: t.Mapping[str, tuple[str, Keys]] = {
     "pods by node": ("pods", lambda pod: (pod.node,)),
     "pods by owner": ("pods", _owner),
     "pods by namespace": ("pods", lambda pod: (pod.namespace,)),
-    "budgets by label": ("budgets", _first_label),
+    "budgets by label": ("budgets", _selected),
     "budgets by place": ("budgets", lambda budget: ((budget.namespace, budget.name),)),
     "unreadable budgets": ("budgets", _where_unreadable),
     "workloads by uid": ("workloads", lambda workload: (workload.uid,)),
     "workloads by owner": ("workloads", _owner),
+    "replica sets by label": ("workloads", _adopting),
+    "policies of revisions": ("network_policies", _of_revisions),
+    "policies by namespace": ("network_policies", _reaching),
     "autoscalers by target": ("autoscalers", lambda one: ((one.namespace, one.target_kind, one.target_name),)),
     "unreadable autoscalers": ("autoscalers", _where_unreadable),
     "slices by service": ("slices", service_of),

@@ -17,6 +17,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     admission,
     indexes,
     lookups,
+    names,
     objects,
     parsers,
     selectors,
@@ -130,11 +131,41 @@ class Snapshot:
 
     def budgets_of(self, pod: objects.Pod) -> tuple[objects.Budget, ...]:
         """Every budget that selects the pod."""
-        index = self._by("budgets by label")
-        found = list(index.get((pod.namespace, "", "")))
-        for key, value in pod.labels.items():
-            found += index.get((pod.namespace, key, value))
-        return tuple(b for b in found if b.covers(pod))
+        return tuple(b for b in self._selecting("budgets by label", pod.namespace, pod.labels) if b.covers(pod))
+
+    def _selecting(self, index: str, namespace: str, labels: t.Mapping[str, str]) -> list[t.Any]:
+        """What may select pods with these labels."""
+        by_label = self._by(index)
+        found = list(by_label.get((namespace, "", "")))
+        for key, value in labels.items():
+            found += by_label.get((namespace, key, value))
+        return found
+
+    def adopting(self, namespace: str, labels: t.Mapping[str, str]) -> t.Iterator[objects.Workload]:
+        """The ReplicaSets that would take a pod with these labels and without a controller for their own."""
+        for found in self._selecting("replica sets by label", namespace, labels):
+            if not found.deleting and selectors.matches(found.selector, labels):
+                yield found
+
+    @functools.cached_property
+    def selectors_by_namespace(self) -> t.Mapping[str, t.Mapping[lookups.Place, t.Mapping[str, str]]]:
+        """The selectors of the Services that were read, by their places."""
+        found: dict[str, dict[lookups.Place, t.Mapping[str, str]]] = {}
+        for raw in self.selecting_services:
+            namespace, name = raw["metadata"]["namespace"], raw["metadata"]["name"]
+            found.setdefault(namespace, {})[namespace, name] = (raw.get("spec") or {}).get("selector") or {}
+        return found
+
+    @property
+    def policies_of_revisions(self) -> tuple[objects.Raw, ...]:
+        """The NetworkPolicies that name the label by which ReplicaSets tell their pods from others."""
+        return self._by("policies of revisions").get(names.HASH)
+
+    def policies_reaching(self, namespace: str) -> t.Iterator[objects.Raw]:
+        """The NetworkPolicies that may select pods of the namespace, as theirs or as peers."""
+        by_namespace = self._by("policies by namespace")
+        yield from by_namespace.get(namespace)
+        yield from (raw for raw in by_namespace.get("") if raw["metadata"]["namespace"] != namespace)
 
     @property
     def places_of_budgets(self) -> indexes.Index[lookups.Place, objects.Budget]:

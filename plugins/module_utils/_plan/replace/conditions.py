@@ -7,10 +7,10 @@ that nothing else would take for its own without it.
 
 from __future__ import annotations
 
-import json
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    lookups,
     names,
     objects,
     reasons,
@@ -63,24 +63,17 @@ def _of(pod: objects.Pod, workload: objects.Workload | None) -> str:
     return str((workload and workload.ref) or pod.owner or "no controller")
 
 
-def _names_it(value: t.Any) -> bool:
-    """Whether the label is named in it, as a key of a selector or in a list of keys."""
-    return f'"{names.HASH}"' in json.dumps(value)
-
-
 def _needing(snapshot: snapshots.Snapshot, pod: objects.Pod, workload: objects.Workload) -> t.Iterator[str]:
     """What selects the pod by the label; of NetworkPolicies also those that name it for others' pods."""
-    for raw in snapshot.selecting_services:
-        chosen, meta = (raw.get("spec") or {}).get("selector") or {}, raw["metadata"]
-        if names.HASH in chosen and meta["namespace"] == pod.namespace and chosen.items() <= pod.labels.items():
-            yield f"Service {pod.namespace}/{meta['name']}"
-    yield from (
-        str(budget.ref) for budget in snapshot.budgets_of(pod) if not budget.ours and _names_it(budget.selector)
-    )
-    for raw in snapshot.network_policies:
-        if _names_it(raw.get("spec")):
-            yield f"NetworkPolicy {raw['metadata']['namespace']}/{raw['metadata']['name']}"
-    if _names_it(list(_required(workload.pod_spec))):
+    for place, chosen in snapshot.selectors_by_namespace.get(pod.namespace, {}).items():
+        if names.HASH in chosen and chosen.items() <= pod.labels.items():
+            yield f"Service {'/'.join(place)}"
+    for budget in snapshot.budgets_of(pod):
+        if not budget.ours and lookups.names_hash(budget.selector):
+            yield str(budget.ref)
+    for raw in snapshot.policies_of_revisions:
+        yield f"NetworkPolicy {raw['metadata']['namespace']}/{raw['metadata']['name']}"
+    if lookups.names_hash(list(_required(workload.pod_spec))):
         yield f"the affinity of {workload.ref}"
 
 
@@ -97,10 +90,7 @@ def takers(snapshot: snapshots.Snapshot, pod: objects.Pod, labels: t.Mapping[str
     StatefulSets do so by name, and Kruise's CloneSets not at all.
     """
     labels = {key: value for key, value in labels.items() if key != names.HASH}
-    for workload in snapshot.workloads:
-        adopts = workload.kind == "ReplicaSet" and workload.namespace == pod.namespace
-        if adopts and not workload.deleting and selectors.matches(workload.selector, labels):
-            yield workload.ref
+    yield from (found.ref for found in snapshot.adopting(pod.namespace, labels))
     for kind, raws in (
         ("DaemonSet", (*snapshot.daemon_sets, *snapshot.kruise_daemon_sets)),
         ("ReplicationController", snapshot.replication_controllers),

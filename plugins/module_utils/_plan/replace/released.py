@@ -21,7 +21,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     names,
     objects,
     reasons,
-    selectors,
     serving,
     snapshots,
     unready,
@@ -209,7 +208,9 @@ def lacks(
     if deployment is None or deployment.deleting:
         # With it, the pod is the garbage collector's.
         return f"the end of {mark.owner(pod.namespace)}, with which its pods end"
-    endpoints, missing, ready, services = serving.Endpoints(snapshot), "", 0, _services(snapshot)
+    endpoints, missing, ready = serving.Endpoints(snapshot), "", 0
+    # One that selects no other pod is not waited for.
+    services = snapshot.selectors_by_namespace.get(pod.namespace, {})
     left = unserved.services(snapshot, pod) if names.UNSERVED in pod.annotations else {}
     listed = {place: snapshot.listed(place) for place in left}
     for one in owned(snapshot, deployment):
@@ -228,12 +229,6 @@ def lacks(
     return f"{deployment.ref} has {ready} of {deployment.replicas} ready pods beside {pod.ref}{unready.told(why)}"
 
 
-def _services(snapshot: snapshots.Snapshot) -> serving.Selectors:
-    """The selectors of the Services that were read: one that selects no other pod is not waited for."""
-    found = ((raw["metadata"], (raw.get("spec") or {}).get("selector") or {}) for raw in snapshot.selecting_services)
-    return {(meta["namespace"], meta["name"]): selector for meta, selector in found}
-
-
 def hindrance(snapshot: snapshots.Snapshot, mark: Mark, leaving: t.Collection[str]) -> reasons.Reason | None:
     """Why its replacement cannot come to serve, as far as is known; ``leaving`` are nodes."""
     deployment = snapshot.workload(mark.deployment)
@@ -247,12 +242,7 @@ def taken_by(snapshot: snapshots.Snapshot, pod: objects.Pod) -> objects.Ref | No
     """The ReplicaSet that is going to adopt the pod, which has no controller."""
     if pod.owner is not None or names.HASH not in pod.labels:
         return None
-    for workload in snapshot.workloads:
-        if workload.kind != "ReplicaSet" or workload.namespace != pod.namespace or workload.deleting:
-            continue
-        if selectors.matches(workload.selector, pod.labels):
-            return workload.ref
-    return None
+    return next((found.ref for found in snapshot.adopting(pod.namespace, pod.labels)), None)
 
 
 def may_return(snapshot: snapshots.Snapshot, mark: Mark) -> bool:

@@ -55,12 +55,9 @@ def of(pod: objects.Pod) -> Unserved | None:
 def services(snapshot: snapshots.Snapshot, pod: objects.Pod) -> dict[lookups.Place, Labels]:
     """The Services that select the pod, or did until it left them, with their selectors."""
     out = of(pod)
-    labels, found = {**pod.labels, **(out.labels if out else {})}, {}
-    for raw in snapshot.selecting_services:
-        meta, chosen = raw["metadata"], (raw.get("spec") or {}).get("selector") or {}
-        if chosen and meta["namespace"] == pod.namespace and chosen.items() <= labels.items():
-            found[(meta["namespace"], meta["name"])] = chosen
-    return found
+    labels = {**pod.labels, **(out.labels if out else {})}
+    known = snapshot.selectors_by_namespace.get(pod.namespace, {})
+    return {place: chosen for place, chosen in known.items() if chosen and chosen.items() <= labels.items()}
 
 
 def chosen(snapshot: snapshots.Snapshot, pod: objects.Pod, deployment: objects.Workload) -> Labels | reasons.Reason:
@@ -93,7 +90,7 @@ def listed(snapshot: snapshots.Snapshot, pod: objects.Pod) -> str:
 def _needing(snapshot: snapshots.Snapshot, pod: objects.Pod, keys: t.Collection[str]) -> t.Iterator[str]:
     """What would select the pod without these labels and does not now, or the other way round."""
     kept = {key: value for key, value in pod.labels.items() if key not in keys}
-    for raw in snapshot.network_policies:
+    for raw in snapshot.policies_reaching(pod.namespace):
         meta = raw["metadata"]
         for selector in _selecting(raw.get("spec") or {}, here=meta["namespace"] == pod.namespace):
             if selectors.matches(selector, pod.labels) != selectors.matches(selector, kept):
@@ -105,7 +102,6 @@ def _selecting(spec: objects.Raw, *, here: bool) -> t.Iterator[objects.Raw]:
     """The selectors of a NetworkPolicy for pods of a namespace, which may be its own (``here``)."""
     if here:
         yield spec.get("podSelector") or {}
-    for direction, sides in (("ingress", "from"), ("egress", "to")):
-        for peer in (peer for rule in spec.get(direction) or () for peer in rule.get(sides) or ()):
-            if here or "namespaceSelector" in peer:
-                yield peer.get("podSelector") or {}
+    for peer in lookups.peers(spec):
+        if here or "namespaceSelector" in peer:
+            yield peer.get("podSelector") or {}
