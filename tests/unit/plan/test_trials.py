@@ -120,6 +120,7 @@ def test_the_very_patch_that_lets_a_pod_go_is_tried_beside_others() -> None:
     assert kinds == [["ReplicaSet", "Deployment"], ["Deployment"]]
     tried = let_go(patched, rule(*EVICTIONS), announced=True)
     assert [trial.change.verb for trial in tried] == ["patch", "patch", "evict", "patch"]
+    assert [trial.by_others for trial in tried] == [False, True, False, False], "evictions are our own"
 
 
 def test_what_may_not_be_let_go_is_told_apart_from_what_nothing_can_be_done_about() -> None:

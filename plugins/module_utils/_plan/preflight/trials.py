@@ -81,7 +81,7 @@ def trials(
         for request, make in _changes(snapshot, plan, choices, handshakes):
             if not judged(request, space) or (request in ENDING.values() and _answered(snapshot, plan.pod, wanted)):
                 continue
-            lets_go, by_others = make.func is released.trial, bool(make.keywords)
+            lets_go, by_others = make.func is released.trial, make.keywords.get("gone", False)
             about = plan.workload if lets_go else None
             if (key := (request, make.func, space, about, by_others)) not in found and (change := make()):
                 found[key] = Trial(space, change, lets_go, by_others)
