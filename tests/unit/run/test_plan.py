@@ -442,6 +442,7 @@ def test_pods_that_may_not_be_let_go_have_another_way_in_the_plan(
     assert (told["severity"], told["object"]) == ("warning", 'webhook "deny.example.org"')
     assert "Deployment shop/web" in told["message"]
     assert "Deployment shop/other" not in told["message"]
+    assert [one.request.verb for one in found.log if one.request.resource == "pods"].count("list") == 1
     assert result.data["feasible"] is (route == "evict")
 
 

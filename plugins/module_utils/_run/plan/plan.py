@@ -120,7 +120,8 @@ def make_plan(ctx: context.Context, options: PlanOptions) -> context.Result:
             asked = gates.Asked(wanted, options.gates, *times, options.expected, options.not_rebooted, *soak)
             return gates.judge(ctx, nodes, asked)
         with collector.paused():
-            return _plan(ctx, nodes, wanted, options)
+            present = tuple(name for name in wanted if name in nodes.nodes)
+            return _plan(ctx, _gather(ctx, nodes, present, options.choices), wanted, options)
     except errors.Forbidden as error:
         return _forbidden(ctx, options, error)
 
@@ -139,19 +140,18 @@ def _wanted(nodes: snapshots.Snapshot, options: PlanOptions) -> tuple[str, ...]:
 
 def _plan(
     ctx: context.Context,
-    nodes: snapshots.Snapshot,
+    gathered: snapshots.Snapshot,
     wanted: tuple[str, ...],
     options: PlanOptions,
     given_up: t.Mapping[str, str] = MappingProxyType({}),
     told: tuple[reasons.Finding, ...] = (),
 ) -> context.Result:
     """The plan; ``given_up``: why pods of these workloads, by their UIDs, are not replaced first, as ``told`` tells."""
-    snapshot = _gather(ctx, nodes, tuple(name for name in wanted if name in nodes.nodes), options.choices)
     now = ctx.clock.server()
     choices, warned = koordinator.prepared(ctx, options.choices)
     asked = replace(_asked(ctx, options, wanted, choices, now), unreplaced=given_up)
-    draft = planning.draft(snapshot, asked)
-    snapshot, judges, unread, with_volumes = _completed(ctx, snapshot, draft)
+    draft = planning.draft(gathered, asked)
+    snapshot, judges, unread, with_volumes = _completed(ctx, gathered, draft)
     asked = replace(asked, with_volumes=with_volumes)
     planned = planning.judged(snapshot, asked, draft)
     skipped: tuple[reasons.Finding, ...] = ()
@@ -164,7 +164,7 @@ def _plan(
         found += preflight.unapproved(job_view.listed(ctx), plans, choices.job_wait)
     if not wanted:
         found.append(planning.nothing_selected(options.node_selector))
-    found += planning.unknown_zone_key(nodes.nodes.values(), asked)
+    found += planning.unknown_zone_key(snapshot.nodes.values(), asked)
     fence: access.Standing = "unknown"
     # A run that has started knew both before its first write, and looks again before each wave.
     if not (ctx.run and ctx.run.nonce):
@@ -175,7 +175,7 @@ def _plan(
             if unreplaced:
                 # Their pods have another way, which is planned and tried anew.
                 told = (*told, *(one for one in refused if one.severity == "warning"))
-                return _plan(ctx, nodes, wanted, options, {**given_up, **unreplaced}, told)
+                return _plan(ctx, gathered, wanted, options, {**given_up, **unreplaced}, told)
             found += refused
         fence = access.standing(ctx, found)
     known = {"settle": options.settle, "notice": options.planned_notice or 0.0}
