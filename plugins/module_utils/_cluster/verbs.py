@@ -121,10 +121,13 @@ def merge_patch(
     body: Mapping[str, Any],
     namespace: str = "",
     subresource: str = "",
-    manager: str = FIELD_MANAGER,
+    holder: str = "",
 ) -> Request:
-    """A JSON merge patch; conditional if `body` has `metadata.resourceVersion` (or `uid`)."""
-    managed = (("fieldManager", manager),)
+    """A JSON merge patch; conditional if `body` has `metadata.resourceVersion` (or `uid`).
+
+    `holder` is on whose behalf it is sent, as part of the field manager.
+    """
+    managed = (("fieldManager", f"{FIELD_MANAGER}/{holder}"),) if holder else _MANAGED
     request = _one("PATCH", "patch", kind, name, namespace, subresource, managed, body)
     return replace(request, content_type="application/merge-patch+json")
 

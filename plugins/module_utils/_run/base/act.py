@@ -25,8 +25,8 @@ def request_for(change: api_changes.Change) -> verbs.Request:
                 body["metadata"] = {**body.get("metadata", {}), "resourceVersion": change.resource_version}
             subresource = "" if change.verb == "patch" else change.verb
             # Nothing else of a patch is for admission alone: an annotation would stay.
-            manager = f"{names.MANAGER}/{change.fence.partition('=')[2]}" if change.fence else names.MANAGER
-            return verbs.merge_patch(kind, target.name, body, target.namespace, subresource, manager)
+            holder = change.fence.partition("=")[2]
+            return verbs.merge_patch(kind, target.name, body, target.namespace, subresource, holder)
         case "delete":
             return verbs.delete(
                 kind,
