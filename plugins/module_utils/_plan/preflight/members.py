@@ -27,12 +27,12 @@ SHOWN = 5
 
 def might_darken(plans: t.Sequence[pod_plan.PodPlan]) -> set[str]:
     """The namespaces of pods whose Services may go dark: EndpointSlices tell."""
-    consented = [plan for plan in plans if plan.interruption == "allowed" or _unserved(plan)]
+    consented = [plan for plan in plans if plan.interruption == "allowed" or _darkens(plan)]
     return {plan.pod.namespace for plan in (*consented, *might_be_alone(plans))}
 
 
-def _unserved(plan: pod_plan.PodPlan) -> bool:
-    return plan.route in ("evict", "job") and plan.code in readiness.UNSERVED and plan.pod.ready
+def _darkens(plan: pod_plan.PodPlan) -> bool:
+    return plan.route in ("evict", "job") and plan.code in readiness.DARKENING and plan.pod.ready
 
 
 def dark(
@@ -40,7 +40,7 @@ def dark(
 ) -> dict[str, list[str]]:
     """The Services without a ready endpoint once the pods of a wave have left by consent, by the pods' UIDs."""
     found: dict[str, list[str]] = {}
-    for _wave, group in pod_plan.by_wave(filter(_unserved, plans), waves):
+    for _wave, group in pod_plan.by_wave(filter(_darkens, plans), waves):
         found |= serving.dark_without(snapshot, (plan.pod for plan in group))
     return found
 

@@ -80,12 +80,20 @@ def releasing(raw: objects.Raw | None, uid: str, mark: Mark) -> api_changes.Chan
     The reference to its ReplicaSet stays: the controller takes it off itself. Taken off by others, it may miss the
     end of a pod and fall asleep. The one to the Deployment lets the garbage collector end the pod with that.
     """
-    if raw is None or raw["metadata"]["uid"] != uid or raw["metadata"].get("deletionTimestamp"):
+    pod = _living(raw, uid)
+    if pod is None or pod.labels.get(names.HASH) != mark.hash or pod.owner is None:
         return None
-    pod = objects.Pod.of(raw)
-    if pod.labels.get(names.HASH) != mark.hash or pod.owner is None or pod.owner.uid != mark.replica_set:
-        return None
-    return _letting_go(pod, raw["metadata"]["ownerReferences"], mark)
+    return _letting_go(pod, _owners(raw), mark) if pod.owner.uid == mark.replica_set else None
+
+
+def _living(raw: objects.Raw | None, uid: str) -> objects.Pod | None:
+    """The pod as it was read; ``None`` where it is gone, ends, or is another one now."""
+    pod = objects.Pod.of(raw) if raw is not None else None
+    return None if pod is None or pod.uid != uid or pod.deleting else pod
+
+
+def _owners(raw: objects.Raw | None) -> list[objects.Raw]:
+    return list(raw["metadata"].get("ownerReferences") or ()) if raw else []
 
 
 def trial(pod: objects.Pod, deployment: objects.Workload, *, gone: bool = False) -> api_changes.Change | None:
@@ -111,12 +119,10 @@ def _letting_go(pod: objects.Pod, owners: t.Sequence[objects.Raw], mark: Mark) -
 
 def leaving(raw: objects.Raw | None, uid: str, out: unserved.Unserved) -> api_changes.Change | None:
     """Take the labels off by which Services select the pod; ``None`` where that is done, or it was given back."""
-    if raw is None or raw["metadata"]["uid"] != uid or raw["metadata"].get("deletionTimestamp"):
+    pod = _living(raw, uid)
+    if pod is None or mark_of(pod) is None or names.UNSERVED in pod.annotations:
         return None
-    pod = objects.Pod.of(raw)
-    if mark_of(pod) is None or names.UNSERVED in pod.annotations or not out.labels.items() <= pod.labels.items():
-        return None
-    return left(pod, out)
+    return left(pod, out) if out.labels.items() <= pod.labels.items() else None
 
 
 def left(pod: objects.Pod, out: unserved.Unserved) -> api_changes.Change:
@@ -127,8 +133,8 @@ def left(pod: objects.Pod, out: unserved.Unserved) -> api_changes.Change:
 
 def returning(raw: objects.Raw | None, uid: str) -> api_changes.Change | None:
     """Put it back into its Services; ``None`` where that is done."""
-    pod = objects.Pod.of(raw) if raw is not None else None
-    if pod is None or pod.uid != uid or pod.deleting or names.UNSERVED not in pod.annotations:
+    pod = _living(raw, uid)
+    if pod is None or names.UNSERVED not in pod.annotations:
         return None
     body = {"labels": _taken(pod), "annotations": {names.UNSERVED: None}}
     return _patch(pod, f"Put {pod.ref} back into its Services", body)
@@ -142,13 +148,11 @@ def _taken(pod: objects.Pod) -> unserved.Labels:
 
 def undoing(raw: objects.Raw | None, uid: str) -> api_changes.Change | None:
     """Give the pod back to its ReplicaSet, which ends another one; ``None`` where that is done."""
-    if raw is None or raw["metadata"]["uid"] != uid or raw["metadata"].get("deletionTimestamp"):
+    pod = _living(raw, uid)
+    mark = mark_of(pod) if pod else None
+    if pod is None or mark is None:
         return None
-    pod = objects.Pod.of(raw)
-    mark = mark_of(pod)
-    if mark is None:
-        return None
-    owners = [owner for owner in raw["metadata"].get("ownerReferences") or () if owner["uid"] != mark.deployment]
+    owners = [owner for owner in _owners(raw) if owner["uid"] != mark.deployment]
     body = {
         "labels": {**_taken(pod), names.HASH: mark.hash, names.RELEASED: None},
         "annotations": {names.RELEASED: None, names.UNSERVED: None},

@@ -16,7 +16,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 CONSENTED = frozenset({"interruption_allowed", "local_volume", "no_free_device", "gang"})
 """Codes of plans that are carried out although nothing serves meanwhile."""
 
-UNSERVED = CONSENTED | {"bare_pod", "daemonset_gone", "disable_eviction"}
+DARKENING = CONSENTED | {"bare_pod", "daemonset_gone", "disable_eviction"}
 """The same, with those that are not counted at all."""
 
 OF_SEVERAL = frozenset({"replicas", "guarded", "not_ready", "pending"})

@@ -46,13 +46,15 @@ def _mirror(case: cases.Case) -> pod_plan.PodPlan | None:
 def _daemon_set_of(case: cases.Case) -> str:
     """``there``, ``gone``, or ``""`` for a pod of something else."""
     owner = case.pod.owner
-    group = owner.api_version.partition("/")[0] if owner and owner.kind == "DaemonSet" else ""
+    if owner is None or owner.kind != "DaemonSet":
+        return ""
+    group = owner.api_version.partition("/")[0]
     if group == KRUISE:
         # They are not read: the garbage collector ends the pods of one that is gone.
         return "there"
-    return (
-        "" if owner is None or group != "apps" else "there" if case.context.snapshot.daemon_set(owner.uid) else "gone"
-    )
+    if group != "apps":
+        return ""
+    return "there" if case.context.snapshot.daemon_set(owner.uid) else "gone"
 
 
 def _daemon_set(case: cases.Case) -> pod_plan.PodPlan | None:
