@@ -15,6 +15,7 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     names,
     objects,
+    parsers,
     reasons,
     selectors,
 )
@@ -145,6 +146,7 @@ TAKERS: list[tuple[str, Raw]] = [
     ("daemon_sets", plain("other", {"selector": {"matchLabels": {"app": "web"}}})),
     ("replication_controllers", plain("other", {"selector": {"app": "web"}})),
     ("kruise_daemon_sets", plain("other", {"selector": {"matchLabels": {"app": "web"}}})),
+    ("selecting_jobs", plain("other", {"manualSelector": True, "selector": {"matchLabels": {"app": "web"}}})),
 ]
 REVISION = {"matchLabelKeys": [names.HASH], "topologyKey": "kubernetes.io/hostname", "maxSkew": 1}
 SPREAD: list[tuple[Raw, bool]] = [
@@ -191,6 +193,34 @@ def test_what_another_controller_would_take_keeps_its_way(kind: str, other: Raw)
     elsewhere["metadata"]["namespace"] = "else"
     more = {"bare": [elsewhere]} if kind == "replica_sets" else {kind: [elsewhere]}
     assert only(web(3, **more), REPLACE).route == "replace"
+
+
+@pytest.mark.parametrize(
+    ("spec", "conditions_", "may"),
+    [
+        ({"manualSelector": True}, [], False),
+        ({"manualSelector": True, "suspend": True}, [{"type": "Suspended", "status": "True"}], False),
+        ({"manualSelector": True}, [{"type": "FailureTarget", "status": "True"}], False),
+        ({"manualSelector": True}, [{"type": "Complete", "status": "True"}], True),
+        ({"manualSelector": True}, [{"type": "Failed", "status": "True"}], True),
+        ({"manualSelector": False}, [], True),
+        ({}, [], True),
+    ],
+)
+def test_of_jobs_those_take_it_that_run_and_have_a_selector_of_their_own(
+    spec: Raw, conditions_: list[Raw], may: bool
+) -> None:
+    """The server gives every other one a selector by its UID; a suspended one ends what it takes."""
+    raw = plain("other", {**spec, "selector": {"matchLabels": {"app": "web"}}})
+    job = parsers.PARSERS["selecting_jobs"]({**raw, "status": {"conditions": conditions_}})
+    seen = web(3).with_fields({"selecting_jobs": () if job is None else (job,)})
+    assert (only(seen, REPLACE).route == "replace") is may
+
+
+def test_what_may_not_be_listed_could_take_it() -> None:
+    plan = only(web(3).with_fields({"refused": ("jobs",)}), REPLACE)
+    assert plan.route == "evict"
+    assert "jobs may not be listed" in plan.reason
 
 
 def test_a_clone_set_takes_no_pod_of_a_deployment() -> None:

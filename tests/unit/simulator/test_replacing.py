@@ -12,6 +12,8 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, pod_rules
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.replace import conditions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import observe
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, serving, workloads
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.nodes import READY, START
@@ -139,6 +141,19 @@ def test_what_others_would_take_for_their_own_keeps_its_way(kind: str) -> None:
         planned = next(result for name, result in outcome.calls if name == "plan").data["pods"]
         reasons = [pod["reason"] for pod in planned if pod["route"] == "evict"]
         assert all(f"{kind} shop/other" in reason for reason in reasons)
+
+
+@pytest.mark.parametrize("kind", sorted(observe.REFUSABLE))
+def test_where_it_is_unknown_who_would_take_them_they_keep_their_way(kind: str) -> None:
+    assert kind in conditions.KINDS
+    with Shop(3) as shop:
+        shop.world.server.add_ons, resource = frozenset({"apps.kruise.io"}), observe.KINDS[kind].resource
+        shop.world.server.denied.add(("list", resource))
+        outcome = shop.run()
+        assert (outcome.ok, routes(outcome)) == (True, [("evict", "evicted")] * 3)
+        planned = next(result for name, result in outcome.calls if name == "plan").data["pods"]
+        assert all(resource in pod["reason"] for pod in planned)
+        assert shop.writes(PODS.resource) == []
 
 
 @pytest.mark.parametrize("kind", ["DaemonSet", "ReplicaSet"])

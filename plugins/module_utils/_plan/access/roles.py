@@ -107,6 +107,7 @@ ROLES: tuple[Role, ...] = (
             Rule("", "replicationcontrollers", "list"),
             Rule("apps", "deployments replicasets statefulsets", _READ),
             Rule("apps", "daemonsets", "list watch"),
+            Rule("batch", "jobs", "list"),
             Rule("autoscaling", "horizontalpodautoscalers", _READ),
             Rule("policy", "poddisruptionbudgets", "list watch"),
             Rule("discovery.k8s.io", "endpointslices", "list watch"),
@@ -131,7 +132,6 @@ ROLES: tuple[Role, ...] = (
         "rehearse",
         "cluster",
         (
-            Rule("batch", "jobs", "list"),
             Rule("scheduling.k8s.io", "priorityclasses", "list"),
             Rule("node.k8s.io", "runtimeclasses", "list"),
         ),

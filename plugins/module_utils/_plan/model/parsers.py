@@ -17,6 +17,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 
 SERVICE, HEADLESS = "kubernetes.io/service-name", "service.kubernetes.io/headless"
 """The label by which an EndpointSlice names its Service."""
+ENDED = ("Complete", "Failed")
+"""The conditions of a Job that is over."""
 UNREADY: objects.Raw = {"ready": False}
 DEVICES = ("device_claims", "device_slices", "device_classes", "device_rules")
 UNPARSED = (
@@ -39,6 +41,7 @@ UNPARSED = (
     "network_policies",
     "replication_controllers",
     "kruise_daemon_sets",
+    "selecting_jobs",
 )
 
 
@@ -88,6 +91,14 @@ def _of_shape(shape: decoding.Shape, raw: objects.Raw) -> objects.Raw | None:
     return raw if decoding.fits(raw, shape) else None
 
 
+def _selecting(raw: objects.Raw) -> objects.Raw | None:
+    """A Job that may take pods by a selector of its own; those of others name their UID, and ended ones take none."""
+    job = _as_it_is({**shapes.ANY, **shapes.RAW["selecting_jobs"]}, raw)
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    ended = any(one.get("type") in ENDED and one.get("status") == "True" for one in conditions)
+    return job if (job.get("spec") or {}).get("manualSelector") and not ended else None
+
+
 PARSERS: t.Mapping[str, t.Callable[[objects.Raw], t.Any]] = {
     "nodes": objects.Node.of,
     "pods": objects.Pod.of,
@@ -101,10 +112,11 @@ PARSERS: t.Mapping[str, t.Callable[[objects.Raw], t.Any]] = {
     "autoscalers": objects.Autoscaler.of,
     "slices": _slice,
     **{name: functools.partial(_as_it_is, {**shapes.ANY, **shapes.RAW.get(name, {})}) for name in UNPARSED},
+    "selecting_jobs": _selecting,
     "virtual_machines": functools.partial(_of_shape, shapes.VIRTUAL_MACHINE),
     "kubevirts": functools.partial(_of_shape, shapes.KUBEVIRT),
 }
-"""How an object of each kind that a snapshot may hold is parsed; ``None``, for custom kinds, leaves it out."""
+"""How an object of each kind that a snapshot may hold is parsed; ``None`` leaves it out."""
 
 
 def parser(name: str, share: sharing.Shared) -> t.Callable[[objects.Raw], t.Any]:

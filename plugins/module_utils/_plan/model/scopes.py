@@ -49,6 +49,7 @@ SPACED = frozenset(
         "network_policies",
         "replication_controllers",
         "kruise_daemon_sets",
+        "selecting_jobs",
     }
 )
 """The kinds that are read namespace by namespace."""

@@ -146,6 +146,7 @@ SERVICE: decoding.Shape = {"spec": {"selector": TEXTS, "type": str}}
 RAW: t.Mapping[str, dict[str, decoding.Shape]] = {
     "daemon_sets": WORKLOAD,
     "kruise_daemon_sets": WORKLOAD,
+    "selecting_jobs": {"spec": {"manualSelector": bool, "selector": SELECTOR}, "status": {"conditions": CONDITIONS}},
     "claims": {"spec": {**_MODES, "resources": _RESOURCES, "volumeName": str, "selector": SELECTOR}},
     "volumes": {
         "spec": {

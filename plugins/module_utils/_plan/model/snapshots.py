@@ -37,7 +37,8 @@ class Snapshot:
     ``namespaces`` are for the placement forecast. ``virtual_machines`` are KubeVirt's VirtualMachineInstances,
     ``kubevirts`` its own settings. ``webhooks`` are those without which no pod is created. ``warnings`` are what
     the newest Events say of objects that a drain waits for, by UID. ``selecting_services`` are Services, which are read
-    with NetworkPolicies, ReplicationControllers and Kruise's DaemonSets where a label is taken off a pod.
+    with NetworkPolicies, ReplicationControllers, Kruise's DaemonSets and ``selecting_jobs``, the Jobs that have a
+    selector of their own, where a label is taken off a pod.
     """
 
     nodes: t.Mapping[str, objects.Node] = field(default_factory=dict)
@@ -69,6 +70,7 @@ class Snapshot:
     replication_controllers: t.Sequence[objects.Raw] = ()
     refused: t.Sequence[str] = ()
     kruise_daemon_sets: t.Sequence[objects.Raw] = ()
+    selecting_jobs: t.Sequence[objects.Raw] = ()
     webhooks: t.Sequence[admission.Webhook] = ()
     warnings: t.Sequence[tuple[str, str]] = ()
 

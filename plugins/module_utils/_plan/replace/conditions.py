@@ -19,7 +19,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import protect
 
-KINDS = ("selecting_services", "network_policies", "replication_controllers", "daemon_sets", "kruise_daemon_sets")
+KINDS = (
+    *("selecting_services", "network_policies", "replication_controllers", "daemon_sets", "kruise_daemon_sets"),
+    "selecting_jobs",
+)
 """What is read to know it, beside the workloads and budgets."""
 CODE = "not_replaceable"
 SOFT = "ScheduleAnyway"
@@ -93,10 +96,11 @@ def takers(snapshot: snapshots.Snapshot, pod: objects.Pod, labels: t.Mapping[str
     yield from (found.ref for found in snapshot.adopting(pod.namespace, labels))
     for kind, raws in (
         ("DaemonSet", (*snapshot.daemon_sets, *snapshot.kruise_daemon_sets)),
+        ("Job", snapshot.selecting_jobs),
         ("ReplicationController", snapshot.replication_controllers),
     ):
         for raw in (raw for raw in raws if raw["metadata"].get("namespace") == pod.namespace):
             found: objects.Raw = (raw.get("spec") or {}).get("selector") or {}
-            chosen = found if kind == "DaemonSet" else {"matchLabels": found}
+            chosen = {"matchLabels": found} if kind == "ReplicationController" else found
             if found and selectors.matches(chosen, labels):
                 yield objects.Ref(kind, raw["metadata"]["name"], pod.namespace)

@@ -52,11 +52,14 @@ KINDS: t.Mapping[str, kinds.Kind] = {
     "network_policies": kinds.NETWORK_POLICIES,
     "replication_controllers": kinds.REPLICATION_CONTROLLERS,
     "kruise_daemon_sets": kinds.KRUISE_DAEMON_SETS,
+    "selecting_jobs": kinds.JOBS,
 }
 
 OPTIONAL = frozenset({"pod_groups", *virtual_machines.KINDS})
 """What may be refused to be read: it then counts as empty."""
-REFUSABLE = frozenset({"selecting_services", "network_policies", "replication_controllers", "kruise_daemon_sets"})
+REFUSABLE = frozenset(
+    {"selecting_services", "network_policies", "replication_controllers", "kruise_daemon_sets", "selecting_jobs"}
+)
 """What may be refused, too, where it is then known that it is: the resources are then in ``refused``."""
 
 OWNER_KINDS: t.Mapping[str, tuple[str, ...]] = {
