@@ -167,8 +167,9 @@ def test_a_wait_that_changes_is_told_with_what_it_is_about_now() -> None:
     assert told_in(cleared, {}, 100) == {}
 
 
-def test_evicted_pods_end_no_wait_of_their_node() -> None:
-    lines = told_in(waits.Waits(), {0: told("held"), 9: told("evicted shop/web-0", "evicted")}, 12)
+@pytest.mark.parametrize(("verb", "what"), [("evicted", "evicted"), ("replacing", "released")])
+def test_pods_that_leave_end_no_wait_of_their_node(verb: str, what: str) -> None:
+    lines = told_in(waits.Waits(), {0: told("held"), 9: told(f"{verb} shop/web-0", what)}, 12)
     assert list(lines) == [10]
 
 

@@ -69,8 +69,13 @@ def test_pods_that_rules_hold_are_counted() -> None:
         assert [event.message for event in me.told] == ["3 of 3 pods left, 0 ending, 2 held until others are gone"]
 
 
-def evicted(after: dict[float, list[str]], left: str = "") -> list[tuple[float, str]]:
-    """What is told of pods that were evicted after so many seconds, and when; ``left``: one that is never."""
+def evicted(
+    after: dict[float, list[str]], left: str = "", before: dict[float, list[str]] | None = None
+) -> list[tuple[float, str]]:
+    """What is told of pods that were evicted after so many seconds, and when; ``left``: one that is never.
+
+    Those in ``before`` were let go.
+    """
     with World() as world:
         me = world.process("me")
         ctx = me.ctx()
@@ -79,9 +84,11 @@ def evicted(after: dict[float, list[str]], left: str = "") -> list[tuple[float, 
             moves[name] = Move(PodPlan(Pod.of(objects.pod(name)), "evict", "replicas", "", None), "waiting", 0.0)
         site, began, found = NodeDrain("n1", moves=moves), world.machine.now, list[tuple[float, str]]()
         while (now := world.machine.now - began) < 10.0:
+            for name in (before or {}).get(now, ()):
+                moves[name].let_go = True
             for name in after.get(now, ()):
                 moves[name].state, moves[name].ours = "leaving", True
-            progress.tell_evicted([site])
+            progress.tell_moved([site])
             found += [(now, event.message) for event in me.told[len(found) :]]
             world.machine.run_for(0.5)
         assert not ctx.timeline, "the report lists each of them"
@@ -100,4 +107,18 @@ def test_evicted_pods_share_a_line_every_two_seconds_unless_no_other_is_left() -
     assert [at for at, _message in evicted(singly)] == [0.0, 2.0, 3.5]
     assert evicted({0.0: ["c"], 3.0: ["b"], 6.0: ["a"]}, left="q") == [
         (at, f"evicted shop/{name}") for at, name in ((0.0, "c"), (3.0, "b"), (6.0, "a"))
+    ]
+
+
+def test_pods_that_are_replaced_are_named_once_when_they_are_let_go_and_once_when_they_are_evicted() -> None:
+    two = ["a", "b"]
+    assert evicted({4.0: two}, before={1.0: two}) == [
+        (1.0, "replacing shop/a, shop/b"),
+        (4.0, "evicted shop/a, shop/b"),
+    ]
+    assert evicted({4.5: ["a"], 5.0: ["b"]}, left="q", before={0.0: ["a"], 0.5: ["b"]}) == [
+        (0.0, "replacing shop/a"),
+        (2.0, "replacing shop/b"),
+        (4.5, "evicted shop/a"),
+        (6.5, "evicted shop/b"),
     ]

@@ -10,7 +10,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, pod_rules
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, phases, pod_rules
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.replace import conditions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import observe
@@ -242,6 +242,16 @@ def test_whatever_is_written_to_such_pods_names_the_lock_and_is_sent_again_if_th
         managers = {dict(one.query)["fieldManager"] for one in sent if one.method == "PATCH" and one.body}
         assert len(managers) == 1 + undone, "each start names its own"
         assert all(manager.startswith(f"{names.MANAGER}/") for manager in managers)
+
+
+@pytest.mark.parametrize("what", ["throttled", "conflict", "in doubt"])
+def test_the_report_has_it_once_that_a_pod_was_let_go_however_often_that_was_sent(what: t.Any) -> None:
+    with Shop(2) as shop:
+        me = shop.world.process("me")
+        me.faults.when(lambda request: request.resource == "pods" and request.writes, Fault(what), times=2)
+        assert shop.run().ok
+        noted = [event.name for ctx in me.contexts for event in ctx.timeline if event.what == phases.What.RELEASED]
+        assert len(me.faults.met) == len(noted) == len(set(noted)) == 2
 
 
 def once(shop: Shop, do: t.Callable[[], object], after: float = 1.0) -> None:

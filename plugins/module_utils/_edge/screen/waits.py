@@ -62,7 +62,7 @@ class Waits:
     def see(self, event: t.Mapping[str, str], now: float) -> None:
         """Hold a wait back; what is no wait ends the one of its node or object.
 
-        One that names neither ends with whatever is told next. That pods were evicted ends no wait.
+        One that names neither ends with whatever is told next. That pods were let go or evicted ends no wait.
         """
         key = (event["node"], f"{event['namespace']}/{event['name']}")
         if key != NOTHING:
@@ -72,7 +72,7 @@ class Waits:
             held.event = event
             return
         self._silent_since = now
-        if event["what"] != phases.What.EVICTED:
+        if event["what"] not in (phases.What.RELEASED, phases.What.EVICTED):
             self._held.pop(key, None)
 
     def due(self, now: float, at: str) -> list[str]:

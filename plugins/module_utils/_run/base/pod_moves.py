@@ -28,7 +28,7 @@ class Move:
     """One pod that is being moved off its node. Times are of the context's monotonic clock.
 
     ``unsure`` is a request without an answer: it succeeded if the pod is gone. ``held``: rules let other pods of the
-    node leave before; ``turn_at`` is when it was no longer so.
+    node leave before; ``turn_at`` is when it was no longer so. ``let_go``: its ReplicaSet has let it go, to replace it.
     """
 
     plan: pod_plan.PodPlan
@@ -45,6 +45,7 @@ class Move:
     turn_at: float | None = None
     blocked_by: dict[str, str] | None = None
     remedy: str = ""
+    let_go: bool = False
     ours: bool = False
     unsure: api_changes.Change | None = None
     budget: tuple[str, str] | None = None

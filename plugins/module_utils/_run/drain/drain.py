@@ -264,7 +264,7 @@ class _Drain:
         self.routing.follow(snapshot)
         self._owe()
         self._yield_guards(snapshot)
-        self.progress.tell_evicted(self.sites.values())
+        self.progress.tell_moved(self.sites.values())
         held = turns.take(self.sites.values(), self.ctx.clock.now())
         for site, fallen in self.hooks.step(snapshot):
             self.closing.unrecorded(site, fallen)
@@ -328,24 +328,32 @@ class _Drain:
 
 
 class Progress:
-    """One line for each node, when it has changed, and one for evicted pods, which the report lists."""
+    """One line for each node, when it has changed, and one for pods that leave, which the report lists."""
 
     def __init__(self, ctx: context.Context, verb: str = "evicted") -> None:
         self._ctx, self._verb = ctx, verb
         self._told: dict[str, tuple[str, float]] = {}
-        self._evicted: dict[str, float] = {}
-        self._named: set[str] = set()
+        self._named: dict[tuple[phases.What, str], float] = {}
+        self._pods: set[tuple[phases.What, str]] = set()
 
-    def tell_evicted(self, sites: t.Iterable[node_drains.NodeDrain]) -> None:
-        """Tell which pods were evicted since this was told last."""
-        now = self._ctx.clock.now()
+    def tell_moved(self, sites: t.Iterable[node_drains.NodeDrain]) -> None:
+        """Tell which pods were let go, and which were evicted, since this was told last."""
         for site in sites:
-            found = {uid: move for uid, move in site.moves.items() if move.ours and uid not in self._named}
             more = any(move.state in ("waiting", "asked") for move in site.moves.values())
-            if found and (not more or now - self._evicted.get(site.name, float("-inf")) >= AT_LEAST):
-                self._evicted[site.name] = now
-                self._named.update(found)
-                self._ctx.show(phases.What.EVICTED, f"{self._verb} {_places([*found.values()])}", node=site.name)
+            let_go = {uid: move for uid, move in site.moves.items() if move.let_go}
+            self._name(phases.What.RELEASED, "replacing", site.name, let_go, more=more)
+            left = {uid: move for uid, move in site.moves.items() if move.ours}
+            self._name(phases.What.EVICTED, self._verb, site.name, left, more=more)
+
+    def _name(
+        self, what: phases.What, verb: str, node: str, moves: t.Mapping[str, pod_moves.Move], *, more: bool
+    ) -> None:
+        now = self._ctx.clock.now()
+        found = {(what, uid): move for uid, move in moves.items() if (what, uid) not in self._pods}
+        if found and (not more or now - self._named.get((what, node), float("-inf")) >= AT_LEAST):
+            self._named[what, node] = now
+            self._pods.update(found)
+            self._ctx.show(what, f"{verb} {_places([*found.values()])}", node=node)
 
     def tell(
         self,

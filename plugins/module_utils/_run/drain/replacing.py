@@ -159,8 +159,6 @@ class Replacing:
             return
         going[workload.uid] += 1
         self._write(move, functools.partial(released.releasing, uid=pod.uid, mark=mark))
-        why = f"let go by its ReplicaSet, so that {workload.ref} starts another pod"
-        self.ctx.note(phases.What.RELEASED, why, node=pod.node, namespace=pod.namespace, name=pod.name)
 
     def _mark(self, move: pod_moves.Move) -> released.Mark | None:
         """What the pod will carry; ``None`` where it is not its ReplicaSet's, or nobody has its node."""
@@ -206,7 +204,10 @@ class Replacing:
     ) -> None:
         """Look whether others are enough by now, or never will be."""
         now, state = self.ctx.clock.now(), self._known[pod.uid]
-        state.since = now if state.since is None else state.since
+        if state.since is None:
+            state.since, move.let_go = now, True
+            text = f"let go by its ReplicaSet, so that {mark.owner(pod.namespace)} starts another pod"
+            self.ctx.note(phases.What.RELEASED, text, node=pod.node, namespace=pod.namespace, name=pod.name)
         why = released.lacks(snapshot, pod, mark, leaving)
         deployment = snapshot.workload(mark.deployment)
         least = max(swaps.SETTLE, (deployment.spec.get("minReadySeconds") or 0) if deployment else 0)
