@@ -119,8 +119,8 @@ options:
     elements: str
   replicas:
     description:
-      - With O(policies), the number of replicas to which the account may raise a workload, or the bounds of an
-        autoscaler, at most. One that has more already is not raised.
+      - With O(policies), the number of replicas to which the account may raise a workload at most. One that has more
+        already is not raised.
     type: int
     default: 100
   dest:

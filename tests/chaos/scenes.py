@@ -63,9 +63,9 @@ def _node(arena: Arena, nodes: list[str], pod: Json) -> Homes:
 
 
 def _scaled(arena: Arena, nodes: list[str], pod: Json) -> Homes:
-    """One node with workloads under autoscalers: one that is swapped, one that is evicted pod by pod."""
+    """One node with workloads under autoscalers, of one pod and of two."""
     pod = {**pod, **CPU}
-    # Two pods would use twice as much as one, and the autoscaler keep what was only raised for the swap.
+    # Two pods would use twice as much as one, and the autoscaler keep both.
     notes = {"lab.kubeops.io/cpu": "1m"}
     with arena.placing(nodes[0]):
         one = arena.deployment("one", start="1s", pod=pod, pod_notes=notes)

@@ -24,7 +24,7 @@ SAMPLE = {
         "killed-after/patch-configmaps-1",
     ),
     "scaled": (
-        "killed-after/patch-horizontalpodautoscalers-1",
+        "killed-after/patch-pods-1",
         "429-retry-after/post-leases-2",
         "403-once/get-nodes-3",
     ),

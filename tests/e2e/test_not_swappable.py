@@ -282,10 +282,10 @@ def test_an_autoscaler_that_something_else_writes_is_named_and_left_alone(
     keda = {"apiVersion": "v1", "kind": "ConfigMap", "name": "scaled-object", "controller": True}
     arena.hpa("web", 1, 3).patch({"metadata": {"ownerReferences": [{**keda, "uid": owner["metadata"]["uid"]}]}})
     with watching() as seen:
-        run = play("maintain", maintain_nodes=[here])
+        run = play("maintain", maintain_nodes=[here], maintain_method="surge")
     stopped_in_preflight(run, seen, "autoscaler_owned", "web", "scaled-object")
     with watching() as seen:
-        run = play("maintain", maintain_nodes=[here], maintain_allow_interruption=True)
+        run = play("maintain", maintain_nodes=[here], maintain_method="surge", maintain_allow_interruption=True)
         assert run.ok, run.text
         arena.settle()
     seen.all_held(interruptible=[web])

@@ -111,16 +111,13 @@ def secretive(raw: Raw) -> Raw:
 
 
 def begin_and_end(backend: str = "eviction") -> Scene:
-    """A node with a surge, a budget, an HPA, a StatefulSet and two taints; with Koordinator where jobs move pods."""
+    """A node with a surge, a budget, a StatefulSet and two taints; with Koordinator where jobs move pods."""
     by_jobs = backend != "eviction"
     how: dict[str, t.Any] = {"schedulerName": "koord-scheduler"} if by_jobs else {}
     first = (
         node("n1"),
         _tolerant(manifests.deployment("single", 1, **how)),
         manifests.service("single"),
-        _tolerant(manifests.deployment("scaled", 1, **how)),
-        manifests.service("scaled"),
-        manifests.autoscaler("scaled", 1, 4, load=1),
     )
     objects = (
         *(manifests.koordinator("0s") if by_jobs else ()),
@@ -134,7 +131,7 @@ def begin_and_end(backend: str = "eviction") -> Scene:
         _tolerant(manifests.daemon_set("agent")),
     )
     given = Input(("n1",), work=reboot, choices=Choices(backend=backend))
-    floors = {"single": 1, "web": 2, "scaled": 1, "db": 2}
+    floors = {"single": 1, "web": 2, "db": 2}
     return Scene(backend, objects, floors, given, (koordinator.GROUP,) if by_jobs else (), first)
 
 
@@ -224,9 +221,9 @@ def anew() -> Scene:
 
 
 def scaled() -> Scene:
-    """Two nodes, and on the first a pod whose number an HPA sets by its load."""
+    """Two nodes, and on the first a pod whose number an HPA sets by its load; it is replaced before it leaves."""
     first = (manifests.node("n1"), manifests.deployment("single", 1), manifests.autoscaler("single", 1, 3, load=1))
-    given = Input(("n1",), settle=0.0, gap=0.05, gates=("ready",))
+    given = Input(("n1",), choices=Choices(method="replace"), settle=0.0, gap=0.05, gates=("ready",))
     objects = (manifests.node("n2"), manifests.service("single"))
     return Scene("scaled", objects, {"single": 1}, given, first=first)
 
@@ -245,12 +242,11 @@ def deleted() -> Scene:
 
 
 def crowd() -> Scene:
-    """Three nodes and four pods: one that an HPA scales, and three behind a budget. People do as they like to them."""
+    """Three nodes and four pods: a single one, and three behind a budget. People do as they like to them."""
     objects = (
         *(manifests.node(f"n{number}") for number in (1, 2, 3)),
         manifests.deployment("single", 1),
         manifests.service("single"),
-        manifests.autoscaler("single", 1, 3, load=1),
         secretive(manifests.deployment("trio", 3)),
         manifests.service("trio"),
         manifests.budget("trio", maxUnavailable=1),

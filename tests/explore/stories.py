@@ -347,8 +347,6 @@ def _replaced(world: World) -> list[Task]:
 def _crowd(world: World) -> list[Task]:
     a, b, carl = world.process("a"), world.process("b"), world.process("carl")
     given = CROWD.given
-    scaler = world.controller(Autoscalers)
-    scaler.period, scaler.window = 3.0, 0.0
 
     def undo() -> list[str]:
         carl.clock.sleep(people.some_time(world))
@@ -362,7 +360,6 @@ def _crowd(world: World) -> list[Task]:
             for wanted in (True, False)
         ),
         *(lambda pods=pods: people.scale(world, "trio", pods) for pods in (2, 3)),
-        *(lambda pods=pods: people.load(world, "single", pods) for pods in (3, 1)),
         *(lambda app=app: people.delete_pod(world, app) for app in ("single", "trio")),
         *(lambda wanted=wanted: people.taint(world, "n1", wanted) for wanted in (True, False)),
         lambda: people.untaint(world, "n2"),
@@ -390,11 +387,11 @@ ALL: tuple[Story, ...] = (
     Story("a drain of a node that registers again", SMALL, _node_again, 0.008, ("Node",)),
     Story("a run and a person who taints", SMALL, _taints, 0.008, ("Node",), _taint_is_gone),
     Story("a run and pods that people delete", scenes.deleted(), _deletions, 0.008),
-    Story("a surge and an HPA that changes its mind", scenes.scaled(), _changing_load, 0.008, ("Deployment",)),
+    Story("a run and an HPA that changes its mind", scenes.scaled(), _changing_load, 0.008, ("Deployment",)),
     Story("a run without room, and somebody who makes some", CROWDED, _without_room, 0.004, ("Node",)),
     Story("pods are replaced, and people", REPLACED, _replaced, 0.004, ("Node", "Deployment")),
     Story("two runs of the playbook", scenes.small(nodes=3), _two_maintains, 0.005),
     Story("a run and a recover", SMALL, _maintain_and_recover, 0.005),
     Story("a run that others take part in", PARTICIPANTS, _participants, 0.001),
-    Story("everybody at once", CROWD, _crowd, 0.009, ("Node", "Deployment", "HorizontalPodAutoscaler")),
+    Story("everybody at once", CROWD, _crowd, 0.009, ("Node", "Deployment")),
 )

@@ -43,8 +43,8 @@ def stays(world: World) -> None:
 def forgets(world: World) -> None:
     """It settles, and wishes of autoscalers grow too old.
 
-    The controllers began anew with a state. An autoscaler that does so amid a surge takes the count that it finds for
-    a wish of its own, and raises what was given back to it again until that wish is too old.
+    The controllers began anew with a state. An autoscaler that does so takes the count that it finds for a wish of its
+    own, until that wish is too old.
     """
     world.settle()
     world.machine.run_for(Autoscalers.window + 2 * Autoscalers.period)

@@ -69,7 +69,7 @@ def _controlled(pod: Json) -> bool:
 
 
 class Scene:
-    """A node with pods, a workload with budget and autoscaler, and the same in a namespace that is protected.
+    """A node with pods, a workload with a budget, and the same in a namespace that is protected.
 
     And nodes that an administrator has protected, cordoned, or cordoned before a maintenance that goes on.
     """
@@ -83,7 +83,6 @@ class Scene:
         api.patch(f"/api/v1/nodes/{self.guarded}", {"metadata": {"labels": {f"{KEY}/protected": "true"}}})
         arena.deployment("web", 4, on=self.node, budget={"maxUnavailable": 1}, service=False)
         arena.taint(self.node, {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}, QUARANTINE)
-        arena.hpa("web", 4, 10)
         self.namespace = arena.namespace
         guard = {"selector": {"matchLabels": {"app": "none"}}, "maxUnavailable": 1}
         arena.create("PodDisruptionBudget", {"metadata": {"name": "kubeops-guard-x", "labels": OURS}, "spec": guard})
@@ -123,7 +122,7 @@ class Scene:
         """By what each of them does."""
         groups = (self._node(), self._cordons(), self._status(), self._evictions(), self._pods(), self._budgets())
         found: dict[str, Action] = {}
-        for group in (*groups, self._scales(), self._autoscalers(), self._records(), self._released()):
+        for group in (*groups, self._scales(), self._records(), self._released()):
             found |= group
         return found
 
@@ -375,20 +374,6 @@ class Scene:
             "scale most of a workload away": self._scale(1),
             "fill the cluster": self._scale(400),
             "fill the cluster, twice as many each time": self._scale(8),
-        }
-
-    def _autoscalers(self) -> dict[str, Action]:
-        def patch(body: Json) -> Action:
-            path = f"/apis/autoscaling/v2/namespaces/{self.namespace}/horizontalpodautoscalers/web"
-            return Action("PATCH", path, body)
-
-        return {
-            "let an autoscaler scale most away": patch({"spec": {"minReplicas": 1, "maxReplicas": 1}}),
-            "let an autoscaler fill the cluster": patch({"spec": {"maxReplicas": 1000}}),
-            "turn an autoscaler to another workload": patch({"spec": {"scaleTargetRef": {"name": "other"}}}),
-            "label an autoscaler": patch({"metadata": {"labels": {"mine": "x"}}}),
-            "let it fill the cluster, twice as many each time": patch({"spec": {"maxReplicas": 20}}),
-            "let it start with the most": patch({"spec": {"minReplicas": 10}}),
         }
 
     def _records(self) -> dict[str, Action]:

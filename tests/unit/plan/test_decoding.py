@@ -193,7 +193,6 @@ SURGE: dict[str, t.Any] = {
     "by": "b",
     "since": "s",
     "stage": "ready",
-    "bounds": None,
 }
 
 

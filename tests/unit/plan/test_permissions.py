@@ -28,7 +28,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pre
     of_steps,
 )
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
-    Raw,
     budget,
     deployment,
     mounts,
@@ -83,7 +82,7 @@ def words(found: Snapshot, *, namespace_missing: bool = False, **choices: t.Any)
                 *("get deployments.apps", "get pods"),
                 "watch leases.coordination.k8s.io",
             },
-            {"patch horizontalpodautoscalers.autoscaling"},
+            {"patch replicasets.apps/scale"},
             id="swapped",
         ),
         pytest.param(
@@ -118,14 +117,6 @@ def test_what_a_run_has_to_be_allowed(
 ) -> None:
     assert more <= words(found, **choices)
     assert not less & words(found, **choices)
-
-
-def test_autoscalers_are_written_only_where_there_is_one() -> None:
-    scaler: Raw = {
-        "metadata": {"name": "web", "namespace": "shop", "uid": "uid-hpa"},
-        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "minReplicas": 1, "maxReplicas": 3},
-    }
-    assert "patch horizontalpodautoscalers.autoscaling" in words(web(1, autoscalers=[scaler]))
 
 
 def test_our_namespace_is_made_only_where_it_is_missing() -> None:

@@ -84,15 +84,30 @@ def test_volumes_of_pods_count_where_the_template_is_kept_elsewhere() -> None:
     assert found == "volume_single_node"
 
 
+KEDA = owned("ScaledObject", "web", "keda.sh/v1alpha1")
+
+
 @pytest.mark.parametrize(
-    ("owner", "code"), [(owned("ScaledObject", "web", "keda.sh/v1alpha1"), "autoscaler_owned"), ([], "")]
+    ("low", "high", "owner", "command"),
+    [
+        pytest.param(1, 5, [], """ '{"spec":{"minReplicas":2}}'""", id="it would lower the count again"),
+        pytest.param(0, 1, [], """ '{"spec":{"minReplicas":2,"maxReplicas":2}}'""", id="it may not raise it either"),
+        pytest.param(1, 5, KEDA, None, id="somebody else sets its minimum"),
+        pytest.param(2, 5, [], "", id="it wants one more already"),
+        pytest.param(2, 5, KEDA, "", id="its owner wants one more already"),
+    ],
 )
-def test_an_autoscaler_that_something_else_writes(owner: list[Raw], code: str) -> None:
+def test_an_autoscaler_that_does_not_hold_one_more_pod(low: int, high: int, owner: list[Raw], command: str) -> None:
     scaler = {
         "metadata": {"name": "web", "namespace": "shop", "uid": "h", "ownerReferences": owner},
-        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "minReplicas": 1, "maxReplicas": 5},
+        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "minReplicas": low, "maxReplicas": high},
     }
-    assert refused(deployment("web", 1), autoscalers=[scaler]) == code
+    seen = snapshot(deployment("web", 1), autoscalers=[scaler])
+    found = protect.refusal(seen, next(w for w in seen.workloads if w.kind == "Deployment"))
+    assert (found.code if found else "") == ("" if command == "" else "autoscaler_owned")
+    if found:
+        assert ("ScaledObject" in found.remedy) is (command is None)
+        assert f"kubectl patch hpa web -n shop --type=merge -p{command}" in found.remedy or command is None
 
 
 @pytest.mark.parametrize(

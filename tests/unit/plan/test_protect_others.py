@@ -43,50 +43,20 @@ def test_a_count_that_somebody_else_set_is_kept_and_reported() -> None:
     prepare(world, Hand(world), "n1")
     world.scale(5)
     world.act()
-    assert swap.lowered_count(world.snapshot(), recorded(world), world.snapshot().workloads[0]) is None
+    assert swap.lowering(world.snapshot(), recorded(world)) == ()
     kept = undo_all(world, Hand(world))
     assert world.replicas == 5
     assert kept == ("somebody else set Deployment shop/web to 5 replicas; left as is",)
 
 
-def test_under_an_autoscaler_the_count_goes_down_by_the_leaving_pods_alive() -> None:
-    world = World(["n1"], bounds=(1, 9))
-    prepare(world, Hand(world), "n1")
-    world.scale(4)
-    world.act()
-    world.act()
-    seen = world.snapshot()
-    assert not swap.waiting_for(seen, recorded(world), Endpoints(seen), ["n1"], lowering=True)
-    scale = [c for c in swap.lowering(seen, recorded(world)) if c.verb == "scale"]
-    assert [c.body for c in scale] == [{"spec": {"replicas": 3}}]
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "kept"),
-    [
-        ("minReplicas", 3, "somebody else set minReplicas of HorizontalPodAutoscaler shop/web to 3; left as is"),
-        ("maxReplicas", 8, "somebody else set maxReplicas of HorizontalPodAutoscaler shop/web to 8; left as is"),
-    ],
-)
-def test_bounds_that_somebody_else_set_are_kept_one_by_one(field: str, value: int, kept: str) -> None:
-    world = World(["n1"], bounds=(1, 1))
-    prepare(world, Hand(world), "n1")
-    world.sim.patch(kinds.HPAS, "web", {"spec": {field: value}})
-    assert kept in undo_all(world, Hand(world))
-    after = world.autoscaler["spec"]
-    expected = {"minReplicas": 1, "maxReplicas": 1, field: value}
-    assert after["minReplicas"] == expected["minReplicas"]
-    assert after["maxReplicas"] == max(expected["maxReplicas"], expected["minReplicas"])
-
-
 def test_a_workload_that_is_gone_leaves_nothing_of_the_surge() -> None:
-    world = World(["n1"], bounds=(1, 1))
+    world = World(["n1"])
     prepare(world, Hand(world), "n1")
     surge = recorded(world)
     world.sim.delete(kinds.DEPLOYMENTS, "web")
     seen = world.snapshot(lambda listed: listed["replica_sets"].clear())
     undo = swap.giving_back(seen, surge)
-    assert {c.target.kind for c in undo.changes} == {"HorizontalPodAutoscaler", "Pod"}
+    assert {c.target.kind for c in undo.changes} == {"Pod"}
     assert not undo.waiting
     blocked = swap.blocked(seen, surge, ["n1"])
     assert blocked is not None
@@ -183,7 +153,7 @@ def test_a_count_not_yet_brought_about_is_never_lowered_again() -> None:
     seen = world.snapshot()
     assert swap.alive(seen, recorded(world))
     assert why(world, lowering=True)
-    assert swap.lowered_count(seen, recorded(world), seen.workloads[0]) is None
+    assert swap.lowering(seen, recorded(world)) == ()
 
 
 def found(listed: Listed, kind: str, name: str) -> t.Any:
@@ -253,7 +223,7 @@ def test_what_stands_in_the_way(event: t.Callable[[World, Listed], None], code: 
 
 
 def test_the_record_survives_its_lease() -> None:
-    world = World(["n1", "n2"], bounds=(1, 3), rule={"maxUnavailable": 0})
+    world = World(["n1", "n2"], rule={"maxUnavailable": 0})
     surge = wanted(world, *WAVE)
     world.apply(surge.writing("r1/x", NOW))
     found = recorded(world)
@@ -273,7 +243,7 @@ def test_other_leases_are_no_surges() -> None:
     assert surges_in(seen) == ()
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"v":2}', '{"v":1}', '{"v":1,"leaving":{},"bounds":null}'])
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"v":2}', '{"v":1}', '{"v":1,"leaving":{}}'])
 def test_a_record_that_cannot_be_read_is_never_guessed(text: str) -> None:
     raw = {"metadata": {"name": "surge-x", "annotations": {names.SURGE: text}}}
     with pytest.raises(BadSurgeError, match="restore the workload's replicas by hand"):

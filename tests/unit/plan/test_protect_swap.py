@@ -29,8 +29,6 @@ WORLDS: dict[str, t.Callable[[], World]] = {
     "three, two leave": lambda: World(["n1", "n1", "n9"]),
     "two nodes of one wave": lambda: World(["n1", "n2"]),
     "all of three": lambda: World(["n1", "n1", "n1"]),
-    "autoscaler with room": lambda: World(["n1"], bounds=(1, 5)),
-    "autoscaler at its maximum": lambda: World(["n1"], bounds=(1, 1)),
     "percentage": lambda: World(["n1", "n9"], rule={"minAvailable": "100%"}),
     "maxUnavailable": lambda: World(["n1", "n9"], rule={"maxUnavailable": 0}),
 }
@@ -57,20 +55,10 @@ def test_exactly_the_leaving_pods_end_and_everything_is_as_before(world: World) 
     assert world.kept() == world.at_first
 
 
-def test_the_costs_go_first_then_the_bounds_then_the_count() -> None:
-    world = World(["n1"], bounds=(1, 1))
-    surge = wanted(world, "n1")
-    asked = [(c.verb, c.target.kind) for c in swap.raising(world.snapshot(), surge)]
-    assert asked == [("patch", "Pod"), ("patch", "HorizontalPodAutoscaler"), ("scale", "Deployment")]
-    assert surge.bounds is not None
-    assert (surge.bounds.minimum, surge.bounds.maximum) == (2, 2)
-
-
-def test_the_bounds_come_back_before_the_count_is_lowered() -> None:
-    world = World(["n1"], bounds=(1, 3))
-    prepare(world, Hand(world), "n1")
-    asked = [c.target.kind for c in swap.lowering(world.snapshot(), recorded(world))]
-    assert asked == ["HorizontalPodAutoscaler", "Deployment"]
+def test_the_costs_go_first_then_the_count() -> None:
+    world = World(["n1"])
+    asked = [(c.verb, c.target.kind) for c in swap.raising(world.snapshot(), wanted(world, "n1"))]
+    assert asked == [("patch", "Pod"), ("scale", "Deployment")]
 
 
 def cuts(world: World, *steps: t.Callable[[World, Hand], object]) -> int:

@@ -81,19 +81,12 @@ def covered(need: Need) -> bool:
 WEB = owned("ReplicaSet", "web")
 
 
-def scaler() -> Raw:
-    return {
-        "metadata": {"name": "web", "namespace": "shop", "uid": "uid-hpa"},
-        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "minReplicas": 1, "maxReplicas": 3},
-    }
-
-
 def everything_asked() -> set[Need]:
     """What runs of all sorts ask for together: eviction, guards, swaps of all kinds, jobs, dead nodes, deletion."""
     nodes = [node("n1"), node("n2")]
     guarded = snapshot(deployment("web", 3), nodes=nodes, pods=[pod("web-0", owner=WEB), pod("web-1", owner=WEB)])
     claiming = snapshot(deployment("web", 3), nodes=nodes, pods=[pod("web-0", owner=WEB, volumes=mounts("data"))])
-    swapped = snapshot(deployment("web", 1), nodes=nodes, pods=[pod("web-0", owner=WEB)], autoscalers=[scaler()])
+    swapped = snapshot(deployment("web", 1), nodes=nodes, pods=[pod("web-0", owner=WEB)])
     alone = snapshot(replica_sets=[workload("ReplicaSet", "web", 1)], nodes=nodes, pods=[pod("web-0", owner=WEB)])
     answered = snapshot(deployment("web", 3), nodes=nodes, pods=[pod("web-0", owner=WEB, responders=["acme.io/db"])])
     found = set(READS)
@@ -162,7 +155,6 @@ def test_what_everything_was_asked_for_is_all_there_is() -> None:
         "patch replicasets.apps/scale",
         "patch rollouts.argoproj.io/scale",
         "patch clonesets.apps.kruise.io/scale",
-        "patch horizontalpodautoscalers.autoscaling",
         "create podmigrationjobs.scheduling.koordinator.sh",
         "patch podmigrationjobs.scheduling.koordinator.sh/status",
         "create namespaces",

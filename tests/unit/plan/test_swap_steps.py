@@ -15,11 +15,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_changes, swap
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import (
-    Bounds,
-    Leaver,
-    Surge,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import Leaver, Surge
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
     deployment,
@@ -48,14 +44,6 @@ SURGE = Surge(
     since=BEGUN,
     created=BEGUN,
 )
-BOUNDED = replace(SURGE, bounds=Bounds("web", 1, 1, 2, 2))
-
-
-def scaler(low: int, high: int, name: str = "web") -> Raw:
-    return {
-        "metadata": {"name": name, "namespace": "shop", "uid": f"uid-hpa-{name}"},
-        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "minReplicas": low, "maxReplicas": high},
-    }
 
 
 def world(replicas: int = 2, *pods: Raw, **kinds: t.Any) -> Snapshot:
@@ -80,22 +68,6 @@ def test_one_surge_for_each_workload_that_is_still_there() -> None:
     (surge,) = swap.surges(found, [gone, evicted, *plans], run="r1", by="ann", since=BEGUN)
     assert (surge.prior_replicas, surge.target, surge.nodes) == (3, 5, {"n1": "uid-n1"})
     assert surge.leaving == {"uid-a": Leaver("a", None), "uid-b": Leaver("b", "7")}
-    assert surge.bounds is None
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "bounds"),
-    [
-        (1, 9, (2, 9)),
-        (1, 1, (2, 2)),
-        (1, 2, (2, 2)),
-        pytest.param(4, 9, (4, 9), id="a minimum above the target stays"),
-    ],
-)
-def test_bounds_are_raised_as_far_as_the_target_needs(low: int, high: int, bounds: tuple[int, int]) -> None:
-    found = world(1, pod("old", owner=WEB), autoscalers=[scaler(low, high)])
-    (surge,) = swap.surges(found, planned(found), run="r1", by="ann", since=BEGUN)
-    assert surge.bounds == Bounds("web", low, high, *bounds)
 
 
 @pytest.mark.parametrize(
@@ -113,15 +85,6 @@ def test_raising_makes_what_is_missing(replicas: int, cost: dict[str, str], chan
     assert swap.raised(found, SURGE) is (replicas == 2)
     assert swap.raising(snapshot(), SURGE) == ()
     assert not swap.raised(snapshot(), SURGE)
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "patched"),
-    [(1, 1, True), (2, 2, False), (1, 5, False), (2, 1, False)],
-)
-def test_only_bounds_that_are_as_before_are_raised(low: int, high: int, patched: bool) -> None:
-    found = world(2, pod("old", owner=WEB, annotations=LOWEST), autoscalers=[scaler(7, 7, "other"), scaler(low, high)])
-    assert made(swap.raising(found, BOUNDED)) == ([("patch", "web")] if patched else [])
 
 
 def test_a_pod_that_does_not_leave_loses_our_cost() -> None:
@@ -259,31 +222,20 @@ def test_a_surge_goes_on_top_of_what_somebody_else_wants(replicas: int, lowered:
     found = swap.rebased(world(replicas), replace(SURGE, stage="ready"), lowered=lowered)
     assert (found and (found.prior_replicas, found.target, found.stage)) == (prior and (prior, prior + 1, "raising"))
     assert swap.rebased(world(2), SURGE) is None
-    assert swap.rebased(world(3), BOUNDED) is None
     assert swap.rebased(world(3, pod("new", "n2", WEB)), SURGE) is None
     assert swap.rebased(snapshot(), SURGE) is None
 
 
 @pytest.mark.parametrize(
-    ("replicas", "low", "count"),
+    ("replicas", "lowered"),
     [
-        pytest.param(2, 1, 1, id="ours goes back"),
-        pytest.param(4, 1, 3, id="less the one that leaves"),
-        pytest.param(4, 4, 4, id="not below the minimum"),
-        pytest.param(1, 0, 1, id="never to none"),
+        pytest.param(2, [{"replicas": 1}], id="ours goes back"),
+        pytest.param(1, [], id="as before"),
+        pytest.param(4, [], id="somebody else's stays"),
     ],
 )
-def test_under_an_autoscaler_the_count_is_lowered_by_those_that_leave(replicas: int, low: int, count: int) -> None:
-    surge = replace(SURGE, bounds=Bounds("web", low, 9, max(low, 2), 9))
-    found = world(replicas)
-    assert swap.lowered_count(found, surge, found.workloads[0]) == count
-    scaled = [change.after for change in swap.lowering(found, surge) if change.verb == "scale"]
-    assert scaled == ([{"replicas": count}] if count < replicas else [])
-
-
-def test_without_a_leaving_pod_the_count_of_somebody_else_stays() -> None:
-    found = world(4, pod("new", "n2", WEB))
-    assert swap.lowered_count(found, BOUNDED, found.workloads[0]) is None
+def test_only_our_count_is_lowered(replicas: int, lowered: list[Raw]) -> None:
+    assert [change.after for change in swap.lowering(world(replicas), SURGE)] == lowered
     assert swap.lowering(snapshot(), SURGE) == ()
 
 
@@ -306,7 +258,6 @@ def test_given_back_the_newest_pods_end_and_only_those_of_the_surge() -> None:
         (5, SURGE, False, True),
         (5, SURGE, True, False),
         (2, SURGE, True, False),
-        (5, BOUNDED, False, False),
     ],
 )
 def test_a_count_that_is_not_ours_is_kept(replicas: int, surge: Surge, lowered: bool, kept: bool) -> None:
@@ -328,24 +279,6 @@ def test_the_orphans_of_a_workload_that_is_gone_get_their_cost_back() -> None:
     gone = snapshot(pods=[pod("old", annotations=LOWEST), pod("new", annotations=LOWEST)])
     (change,) = swap.giving_back(gone, SURGE).changes
     assert (change.target.name, change.after) == ("old", {})
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "then", "kept"),
-    [
-        pytest.param(2, 2, (1, 1), 0, id="ours"),
-        pytest.param(1, 1, None, 0, id="as before"),
-        pytest.param(3, 4, None, 2, id="neither"),
-        pytest.param(3, 2, (3, 3), 1, id="the maximum never below the minimum"),
-        pytest.param(2, 9, (1, 9), 1, id="the maximum is somebody else's"),
-    ],
-)
-def test_each_bound_goes_back_where_it_is_ours(low: int, high: int, then: tuple[int, int] | None, kept: int) -> None:
-    undo = swap.giving_back(world(1, pod("old", owner=WEB), autoscalers=[scaler(low, high)]), BOUNDED)
-    assert [change.after for change in undo.changes] == (
-        [{"minReplicas": then[0], "maxReplicas": then[1]}] if then else []
-    )
-    assert len(undo.kept) == kept
 
 
 def test_a_surge_shrinks_to_the_nodes_that_still_leave() -> None:

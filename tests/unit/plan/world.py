@@ -31,7 +31,7 @@ Listed = dict[str, list[Raw]]
 
 
 @functools.cache
-def _begun(on: tuple[str, ...], bounds: tuple[int, int] | None, rule: str) -> simulated.Saved:
+def _begun(on: tuple[str, ...], rule: str) -> simulated.Saved:
     everybody = sorted({*on, "n9"})
     with simulated.World([*map(manifests.node, everybody), manifests.namespace(names.NAMESPACE)]) as world:
         world.apply(manifests.deployment("web", 0), manifests.service("web"))
@@ -42,7 +42,6 @@ def _begun(on: tuple[str, ...], bounds: tuple[int, int] | None, rule: str) -> si
             world.settle()
         for name in everybody:
             world.cordon(name, name in WAVE)
-        world.apply(*([manifests.autoscaler("web", *bounds)] if bounds else ()))
         world.apply(*([manifests.budget("web", **json.loads(rule))] if rule else ()))
         world.settle()
         return world.saved()
@@ -58,11 +57,10 @@ class World:
         self,
         on: t.Sequence[str] = (),
         *,
-        bounds: tuple[int, int] | None = None,
         rule: Raw | None = None,
         again: World | None = None,
     ) -> None:
-        saved = again.sim.saved() if again else _begun(tuple(on), bounds, json.dumps(rule) if rule else "")
+        saved = again.sim.saved() if again else _begun(tuple(on), json.dumps(rule) if rule else "")
         self.sim: simulated.World = simulated.World.of(saved)
         self.sim.on_event.append(self._hear)
         self.kubelets = self.sim.controller(nodes.Kubelets)
@@ -92,10 +90,6 @@ class World:
     def pods(self) -> list[Raw]:
         """Those that are not ending."""
         return [raw for raw in self.sim.pods(app="web") if "deletionTimestamp" not in raw["metadata"]]
-
-    @property
-    def autoscaler(self) -> Raw:
-        return self.sim.get(kinds.HPAS, "web")
 
     @property
     def budget(self) -> Raw:
@@ -131,7 +125,7 @@ class World:
 
     def kept(self) -> Raw:
         """What has to be as before in the end: specs and costs, not names and versions."""
-        parts = {kind: [raw["spec"] for raw in self.raws(kind)] for kind in ("deployments", "autoscalers", "budgets")}
+        parts = {kind: [raw["spec"] for raw in self.raws(kind)] for kind in ("deployments", "budgets")}
         costs = [cost for raw in self.pods if (cost := (raw["metadata"].get("annotations") or {}))]
         return copy.deepcopy({**parts, "leases": self.leases, "costs": costs})
 

@@ -251,17 +251,6 @@ def test_a_count_that_is_set_after_the_leaving_pod_ended_is_kept(world: World) -
     assert world.replicas == 2
 
 
-def test_what_somebody_else_set_is_kept_and_told() -> None:
-    world = World(["n1"], bounds=(1, 4))
-    Play(world).rounds()
-    world.sim.patch(kinds.HPAS, "web", {"spec": {"maxReplicas": 9}})
-    end = End(world)
-    end.rounds()
-    told = [event.message for event in end.me.told if event.what == "kept"]
-    assert told == ["somebody else set maxReplicas of HorizontalPodAutoscaler shop/web to 9; left as is"]
-    assert world.autoscaler["spec"]["maxReplicas"] == 9
-
-
 def test_a_raise_that_was_overtaken_is_made_again(world: World) -> None:
     Play(world).rounds()
     world.scale(3)

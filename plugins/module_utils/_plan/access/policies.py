@@ -130,7 +130,6 @@ def _says(record: str, this: str, other: str) -> str:
 _SAYS_THE_SAME = " && ".join(
     f"variables.record.contains({word}) == variables.recorded.contains({word})" for word in (_WAS_OPEN, _WAS_CORDONED)
 )
-_LOWEST = "(has({0}.spec.minReplicas) ? {0}.spec.minReplicas : 1)"
 
 
 def _raised(now: str, was: str) -> str:
@@ -381,27 +380,6 @@ _SCALES = Limit(
         ("was", "has(oldObject.spec.replicas) ? oldObject.spec.replicas : 0"),
     ),
 )
-_AUTOSCALERS = Limit(
-    "autoscalers",
-    _UPDATED,
-    (("autoscaling", "horizontalpodautoscalers"),),
-    (
-        _UNPROTECTED,
-        *_metadata("false"),
-        (_all_same("spec.scaleTargetRef", "spec.metrics", "spec.behavior"), "only its limits may be changed"),
-        ("!has(object.spec.minReplicas) || object.spec.minReplicas >= 1", "a workload may not be scaled to nothing"),
-        (
-            "object.spec.maxReplicas <= 2 * oldObject.spec.maxReplicas && "
-            "2 * object.spec.maxReplicas >= oldObject.spec.maxReplicas",
-            "maxReplicas may at most be doubled or halved",
-        ),
-        (
-            f"{_raised('object.spec.maxReplicas', 'oldObject.spec.maxReplicas')} && "
-            f"{_raised(_LOWEST.format('object'), _LOWEST.format('oldObject'))}",
-            "bounds may be raised to the option replicas at most",
-        ),
-    ),
-)
 _LOCKS = Limit(
     "locks",
     _ALL,
@@ -462,7 +440,7 @@ _EVENTS = Limit(
 )
 
 LIMITS = (
-    *(_NODES, _STATUS, _EVICTIONS, _PODS, _DELETIONS, _BUDGETS, _SCALES, _AUTOSCALERS, _LOCKS, _STORED),
+    *(_NODES, _STATUS, _EVICTIONS, _PODS, _DELETIONS, _BUDGETS, _SCALES, _LOCKS, _STORED),
     *(_HOLDERS, _MIGRATIONS, _EVENTS),
 )
 

@@ -108,7 +108,7 @@ ROLES: tuple[Role, ...] = (
             Rule("apps", "deployments replicasets statefulsets", _READ),
             Rule("apps", "daemonsets", "list watch"),
             Rule("batch", "jobs", "list"),
-            Rule("autoscaling", "horizontalpodautoscalers", _READ),
+            Rule("autoscaling", "horizontalpodautoscalers", "list"),
             Rule("policy", "poddisruptionbudgets", "list watch"),
             Rule("discovery.k8s.io", "endpointslices", "list watch"),
             Rule("networking.k8s.io", "networkpolicies", "list"),
@@ -161,7 +161,6 @@ ROLES: tuple[Role, ...] = (
         (
             Rule("", "pods", "patch"),
             Rule("apps", "deployments/scale replicasets/scale", "patch"),
-            Rule("autoscaling", "horizontalpodautoscalers", "patch"),
             Rule("argoproj.io", "rollouts/scale", "patch"),
             Rule("apps.kruise.io", "clonesets/scale", "patch"),
         ),

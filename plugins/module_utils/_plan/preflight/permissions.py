@@ -155,20 +155,14 @@ def _for_swaps(snapshot: snapshots.Snapshot, swapped: list[pod_plan.PodPlan]) ->
     found += _all(f"watch {KEEP}", COORDINATION, "leases", (names.NAMESPACE,))
     found += _all("watch", "apps", "deployments replicasets")
     scaled: dict[str, list[pod_plan.PodPlan]] = {}
-    scalers: list[pod_plan.PodPlan] = []
     for plan in swapped:
         if workload := snapshot.workload_of(plan.pod):
             scaled.setdefault(workload.kind, []).append(plan)
-            if snapshot.autoscaler_of(workload):
-                scalers.append(plan)
     for kind, group in scaled.items():
         if kind in PLURALS:
             api_group, plural = PLURALS[kind]
             found += _all("get", api_group, plural, _namespaces(group))
             found += _all("patch", api_group, f"{plural}/scale", _namespaces(group))
-    if scalers:
-        found += _all("watch", "autoscaling", "horizontalpodautoscalers")
-        found += _all("get patch", "autoscaling", "horizontalpodautoscalers", _namespaces(scalers))
     return found
 
 

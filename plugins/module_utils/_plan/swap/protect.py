@@ -9,6 +9,7 @@ one node can mount, a workload that must never run twice or a rollout in progres
 
 from __future__ import annotations
 
+import json
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
@@ -123,11 +124,18 @@ def tied(snapshot: snapshots.Snapshot, volume: objects.Raw, namespace: str) -> s
 
 
 def _autoscaler(snapshot: snapshots.Snapshot, workload: objects.Workload) -> reasons.Reason | None:
-    scaler = snapshot.autoscaler_of(workload)
-    if scaler is None or scaler.owner is None:
+    """An autoscaler lowers the count again before the second pod has served, unless its minimum holds that."""
+    scaler, wanted = snapshot.autoscaler_of(workload), workload.replicas + 1
+    if scaler is None or scaler.minimum >= wanted:
         return None
-    why = f"{scaler.ref} of {workload.ref} is managed by {scaler.owner}, which would revert any change to it."
-    remedy = f"Raise the minimum in {scaler.owner} by one for the maintenance (KEDA: minReplicaCount), or {ACCEPT}."
+    why = f"{scaler.ref} sets the count of {workload.ref}, and would lower it to {workload.replicas} again."
+    limits = {"minReplicas": wanted, **({"maxReplicas": wanted} if scaler.maximum < wanted else {})}
+    patch = json.dumps({"spec": limits}, separators=(",", ":"))
+    raise_it = f"kubectl patch hpa {scaler.name} -n {scaler.namespace} --type=merge -p '{patch}'"
+    if scaler.owner:
+        why = f"{scaler.ref} sets the count of {workload.ref}, and {scaler.owner} manages its minimum."
+        raise_it = f"in {scaler.owner} (KEDA: minReplicaCount)"
+    remedy = f"Raise its minimum to {wanted} for the maintenance: {raise_it}; or {ACCEPT}."
     return reasons.Reason("autoscaler_owned", why, remedy)
 
 

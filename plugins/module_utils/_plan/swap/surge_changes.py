@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The three things a surge writes: a pod's deletion cost, an autoscaler's bounds, a workload's replicas."""
+"""The two things a surge writes: a pod's deletion cost and a workload's replicas."""
 
 from __future__ import annotations
 
@@ -26,15 +26,6 @@ def cost(pod: objects.Pod, value: str | None) -> api_changes.Change:
         {names.DELETION_COST: before} if before is not None else {},
         {names.DELETION_COST: value} if value is not None else {},
     )
-
-
-def bounds(scaler: objects.Autoscaler, minimum: int, maximum: int, verb: str) -> list[api_changes.Change]:
-    """Set both bounds; no change if they are set already."""
-    now = {"minReplicas": scaler.minimum, "maxReplicas": scaler.maximum}
-    then = {"minReplicas": minimum, "maxReplicas": maximum}
-    wanted = {key: value for key, value in then.items() if now[key] != value}
-    sentence = f"{verb} the bounds of {scaler.ref} to {minimum}..{maximum}"
-    return [api_changes.patch(scaler, sentence, {"spec": wanted}, now, then)] if wanted else []
 
 
 def scale(workload: objects.Workload, replicas: int) -> api_changes.Change:

@@ -49,23 +49,6 @@ class Leaver:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
-    """An autoscaler's minimum and maximum: the original ones, and those of the surge."""
-
-    name: str
-    prior_min: int
-    prior_max: int
-    minimum: int
-    maximum: int
-
-    @classmethod
-    def raised(cls, scaler: objects.Autoscaler, target: int) -> Bounds:
-        """The bounds that let ``target`` replicas stand."""
-        low, high = scaler.minimum, scaler.maximum
-        return cls(scaler.name, low, high, max(target, low), max(target, high))
-
-
-@dataclass(frozen=True, slots=True)
 class Surge:
     """One workload that runs more pods for a while, so that those on leaving nodes can be deleted.
 
@@ -88,7 +71,6 @@ class Surge:
     by: str
     since: str
     stage: Stage = "raising"
-    bounds: Bounds | None = None
     holder: str = field(default="", compare=False)
     duration: int = field(default=HOLD, compare=False)
     created: str = field(default="", compare=False)

@@ -3,10 +3,9 @@
 
 """The steps of a swap, each decided from the current state of the cluster.
 
-Raise (deletion costs, then the autoscaler's bounds, then the replicas), wait until the new pods serve, lower (the
-bounds first, then the replicas once), give back. A step that is already done yields no change, so an interrupted
-surge is continued or undone by asking the same questions again. Every field follows the three-way rule: a value that
-is neither the original one nor ours belongs to somebody else.
+Raise (deletion costs, then the replicas), wait until the new pods serve, lower, give back. A step that is already
+done yields no change, so an interrupted surge is continued or undone by asking the same questions again. Every field
+follows the three-way rule: a value that is neither the original one nor ours belongs to somebody else.
 """
 
 from __future__ import annotations
@@ -63,7 +62,6 @@ def surges(
         workload = snapshot.workload(uid)
         if workload is None:
             continue
-        scaler, target = snapshot.autoscaler_of(workload), workload.replicas + len(pods)
         nodes = {name: node.uid for name in sorted({pod.node for pod in pods}) if (node := snapshot.nodes.get(name))}
         surge = surge_records.Surge(
             api_version=workload.api_version,
@@ -72,13 +70,12 @@ def surges(
             name=workload.name,
             uid=uid,
             prior_replicas=workload.replicas,
-            target=target,
+            target=workload.replicas + len(pods),
             nodes=nodes,
             leaving={pod.uid: surge_records.Leaver(pod.name, pod.annotations.get(names.DELETION_COST)) for pod in pods},
             run=run,
             by=by,
             since=since,
-            bounds=surge_records.Bounds.raised(scaler, target) if scaler else None,
         )
         found.append(surge)
     return tuple(found)
@@ -130,12 +127,6 @@ def _count_differs(snapshot: snapshots.Snapshot, workload: objects.Workload) -> 
     return f"{workload.ref} has {there} of {workload.replicas} pods{unready.told(unready.rejected(snapshot, workload))}"
 
 
-def scaler_of(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> objects.Autoscaler | None:
-    """The autoscaler of which the surge changed the bounds, as it is now."""
-    name = surge.bounds and surge.bounds.name
-    return next((a for a in snapshot.autoscalers if (a.namespace, a.name) == (surge.namespace, name)), None)
-
-
 def raising(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> tuple[api_changes.Change, ...]:
     """The changes still missing until the workload wants ``target`` replicas, in the protocol's order.
 
@@ -145,9 +136,6 @@ def raising(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> tuple[a
     if workload is None:
         return ()
     changes = [*_costs(snapshot, surge, workload)]
-    scaler, bounds = scaler_of(snapshot, surge), surge.bounds
-    if scaler and bounds and (scaler.minimum, scaler.maximum) == (bounds.prior_min, bounds.prior_max):
-        changes += surge_changes.bounds(scaler, bounds.minimum, bounds.maximum, "Raise")
     if workload.replicas == surge.prior_replicas:
         changes.append(surge_changes.scale(workload, surge.target))
     return tuple(changes)
@@ -277,11 +265,11 @@ def rebased(
 ) -> surge_records.Surge | None:
     """The surge on top of the replicas that somebody else set meanwhile; ``None`` if they are as before or ours.
 
-    Their count is the wanted one from now on, and the leaving pods are added to it again. An autoscaler changes the
-    count all the time, so there only the bounds tell what is ours. ``lowered``: we have restored the count already.
+    Their count is the wanted one from now on, and the leaving pods are added to it again. ``lowered``: we have
+    restored the count already.
     """
     workload, leaving = snapshot.workload(surge.uid), alive(snapshot, surge)
-    if workload is None or surge.bounds is not None or not leaving or workload.replicas == 0:
+    if workload is None or not leaving or workload.replicas == 0:
         return None
     ours = (surge.prior_replicas,) if lowered else (surge.prior_replicas, surge.target)
     if workload.replicas in ours:
@@ -290,30 +278,14 @@ def rebased(
 
 
 def lowering(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> tuple[api_changes.Change, ...]:
-    """Delete the leaving pods: restore the autoscaler's bounds, then lower the replicas, once.
+    """Delete the leaving pods: restore the original count, unless somebody else changed it.
 
-    Call it only when ``waiting_for`` returns nothing. Without an autoscaler the original count is restored, unless
-    somebody else changed it; with one it is lowered by the leaving pods still alive, since the count is the
-    autoscaler's.
+    Call it only when ``waiting_for`` returns nothing.
     """
     workload = snapshot.workload(surge.uid)
-    if workload is None:
+    if workload is None or workload.replicas != surge.target:
         return ()
-    changes, _kept = _bounds_back(snapshot, surge)
-    count = lowered_count(snapshot, surge, workload)
-    if count is not None and count < workload.replicas:
-        changes.append(surge_changes.scale(workload, count))
-    return tuple(changes)
-
-
-def lowered_count(snapshot: snapshots.Snapshot, surge: surge_records.Surge, workload: objects.Workload) -> int | None:
-    """The replicas after lowering; ``None`` where somebody else has set them."""
-    if workload.replicas == surge.target:
-        return surge.prior_replicas
-    leaving = len(alive(snapshot, surge))
-    if surge.bounds is None or not leaving:
-        return None
-    return max(workload.replicas - leaving, surge.bounds.prior_min, 1)
+    return (surge_changes.scale(workload, surge.prior_replicas),)
 
 
 def giving_back(snapshot: snapshots.Snapshot, surge: surge_records.Surge, *, lowered: bool = False) -> Undo:
@@ -325,26 +297,25 @@ def giving_back(snapshot: snapshots.Snapshot, surge: surge_records.Surge, *, low
     present value is not ours.
     """
     workload = snapshot.workload(surge.uid)
-    changes, kept = _bounds_back(snapshot, surge)
     if workload is None:
         orphans = [pod for uid in surge.leaving if (pod := snapshot.pod(uid))]
-        return Undo((*changes, *_costs_back(orphans, surge, None)), kept=kept)
+        return Undo(tuple(_costs_back(orphans, surge, None)))
     pods = active(snapshot, surge)
     if workload.replicas == surge.target and not lowered:
         if workload.observed and (why := protect.rollout(snapshot, workload)):
-            return Undo(tuple(changes), why, kept)
+            return Undo(waiting=why)
         extra = surge.target - surge.prior_replicas
         newest = sorted((p for p in pods if p.uid not in surge.leaving), key=lambda p: (p.created, p.name))[-extra:]
         ending = [p for p in newest if p.created >= surge.created]
-        changes += _lowest(ending)
-        changes += _costs_back([p for p in pods if p not in ending], surge, workload)
+        changes = _lowest(ending) + _costs_back([p for p in pods if p not in ending], surge, workload)
         changes.append(surge_changes.scale(workload, surge.prior_replicas))
-        return Undo(tuple(changes), f"{workload.ref} to lower its count", kept)
-    if workload.replicas != surge.prior_replicas and surge.bounds is None and not lowered:
-        kept += (f"somebody else set {workload.ref} to {workload.replicas} replicas; left as is",)
+        return Undo(tuple(changes), f"{workload.ref} to lower its count")
+    kept = tuple[str, ...]()
+    if workload.replicas != surge.prior_replicas and not lowered:
+        kept = (f"somebody else set {workload.ref} to {workload.replicas} replicas; left as is",)
     costs = _costs_back(pods, surge, workload)
     waiting = settled(snapshot, surge) if costs else ""
-    return Undo((*changes, *(() if waiting else costs)), waiting, kept)
+    return Undo(() if waiting else tuple(costs), waiting, kept)
 
 
 def shrunk(snapshot: snapshots.Snapshot, surge: surge_records.Surge, nodes: t.Collection[str]) -> surge_records.Surge:
@@ -371,26 +342,6 @@ def whole_undo(
     """Every change that giving back makes if nothing else happens, in order, and what is kept."""
     step = giving_back(snapshot, surge)
     return (*step.changes, surge.forgetting()), step.kept
-
-
-def _bounds_back(
-    snapshot: snapshots.Snapshot, surge: surge_records.Surge
-) -> tuple[list[api_changes.Change], tuple[str, ...]]:
-    """Restore both bounds, each only where it is still ours."""
-    scaler, bounds = scaler_of(snapshot, surge), surge.bounds
-    if scaler is None or bounds is None:
-        return [], ()
-    kept = []
-    minimum, maximum = scaler.minimum, scaler.maximum
-    if minimum == bounds.minimum:
-        minimum = bounds.prior_min
-    elif minimum != bounds.prior_min:
-        kept.append(f"somebody else set minReplicas of {scaler.ref} to {minimum}; left as is")
-    if maximum == bounds.maximum:
-        maximum = bounds.prior_max
-    elif maximum != bounds.prior_max:
-        kept.append(f"somebody else set maxReplicas of {scaler.ref} to {maximum}; left as is")
-    return surge_changes.bounds(scaler, minimum, max(minimum, maximum), "Restore"), tuple(kept)
 
 
 def _costs_back(

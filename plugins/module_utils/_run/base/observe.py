@@ -177,6 +177,4 @@ def machines_of(pods: t.Iterable[objects.Pod]) -> list[str]:
 
 def surged(surges: t.Collection[surge_records.Surge]) -> list[str]:
     """The kinds to watch while the workloads of these surges change their count."""
-    found = [name for surge in surges for name in SURGED_KINDS.get(surge.kind, ())]
-    found += ["autoscalers" for surge in surges if surge.bounds]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(name for surge in surges for name in SURGED_KINDS.get(surge.kind, ())))

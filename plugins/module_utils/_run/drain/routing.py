@@ -65,7 +65,7 @@ class Routing:
         open_sites = [name for name, site in self.sites.items() if site.open]
         pods = self.live.snapshot().pods_on(open_sites)
         self._enter(pods)
-        # An autoscaler that something else writes makes an eviction of what would be a swap.
+        # An autoscaler makes an eviction of what would be a swap.
         self.live.fetch(["autoscalers"] if any(pod.owner for pod in pods) else [])
         self._first = frozenset(pod.uid for pod in pods)
         snapshot = self._with_owners(pods)

@@ -65,6 +65,7 @@ class WorkloadSurge(surge_writer.Tracked):
     foreign_since: float = 0.0
     blocked_by: str = ""
     blocked_since: float | None = None
+    kept: tuple[str, ...] = ()
     outcome: outcomes.WorkloadOutcome | None = None
     message: str = ""
     remedy: str = ""

@@ -35,7 +35,6 @@ class Tracked:
     fewer: bool = False
     serving_since: float | None = None
     waiting: str = ""
-    kept: tuple[str, ...] = ()
 
     @property
     def held(self) -> surge_records.Surge:

@@ -168,8 +168,7 @@ class Swaps:
         one.waiting = swap.settled(snapshot, surge) or self.hooks_of(swap.alive(snapshot, surge))
         if one.waiting:
             return
-        count = swap.lowered_count(snapshot, surge, workload)
-        if count is None or count >= workload.replicas:
+        if workload.replicas != surge.target:
             self._fail(
                 one,
                 f"{workload.ref} has {workload.replicas} replicas instead of the surge's {surge.target}: "
@@ -187,7 +186,8 @@ class Swaps:
         leaving = ", ".join(pod.name for pod in swap.alive(snapshot, surge))
         if self._writer.do(surge, swap.lowering(snapshot, surge)):
             one.state = "lowered"
-            self._tell(phases.What.LOWERED, one, f"scaled from {workload.replicas} to {count}, which ends {leaving}")
+            lowered = f"scaled from {surge.target} to {surge.prior_replicas}, which ends {leaving}"
+            self._tell(phases.What.LOWERED, one, lowered)
 
     def _rebased(self, one: _Swap, snapshot: snapshots.Snapshot, *, lowered: bool = False) -> bool:
         if not self._writer.rebase(one, snapshot, lowered=lowered):
@@ -216,7 +216,7 @@ class Swaps:
 
     def _finish(self, one: _Swap, snapshot: snapshots.Snapshot) -> None:
         undo = swap.giving_back(snapshot, one.held, lowered=True)
-        one.waiting, one.kept = undo.waiting, undo.kept
+        one.waiting = undo.waiting
         if undo.changes:
             self._writer.do(one.held, undo.changes)
             return
@@ -224,8 +224,6 @@ class Swaps:
             return
         self._writer.leases.forget(one.held)
         one.state, one.waiting = "done", ""
-        for what in one.kept:
-            self._tell(phases.What.KEPT, one, what)
         self._tell(phases.What.RESTORED, one, surge_writer.RESTORED)
 
     def _fail(self, one: _Swap, why: str) -> None:

@@ -63,8 +63,6 @@ class World:
         """Makes the pods."""
         arena = self.arena
         arena.deployment("single")
-        arena.deployment("scaled")
-        arena.hpa("scaled", 1, 3)
         arena.workload("ReplicaSet", "set")
         arena.deployment("many", 2, budget={"maxUnavailable": 1})
         arena.deployment("bare", 2, service=False)
