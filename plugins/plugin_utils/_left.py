@@ -35,6 +35,8 @@ LET_GO_WITHIN = 15.0
 """Seconds that the main process waits for what was held to be let go."""
 OVERDUE = 15.0
 """Seconds after which a process that was asked to end is cut off: ``ansible-playbook`` itself gives its workers ten."""
+SOON = 0.01
+"""Seconds after which what was raised in vain is raised again."""
 # Python that is about to end starts no threads, so this is a process of its own.
 LETS_GO = """
 import json, os, sys
@@ -87,6 +89,7 @@ class _End:
             return
         if not self._asked:
             self._asked, self._latest = True, time.monotonic() + _interrupts.WITHIN
+            sys.unraisablehook = _raise_again
             threading.Thread(target=self._cut_off, args=(128 + number,), daemon=True).start()
             if number != signal.SIGINT:
                 for worker in multiprocessing.active_children():
@@ -114,6 +117,20 @@ class _End:
             if not one.let_go and one.target is not None:
                 _let_go(one.run, one.target)
         return True
+
+
+def _raise_again(lost: t.Any) -> None:
+    """A signal may come in a finalizer, such as that of a worker's queue: Python only prints what is raised there."""
+    error = lost.exc_value
+    if not isinstance(error, (SystemExit, KeyboardInterrupt)):
+        sys.__unraisablehook__(lost)
+        return
+
+    def again(_number: int, _frame: object) -> t.NoReturn:
+        raise error
+
+    signal.signal(signal.SIGALRM, again)
+    signal.setitimer(signal.ITIMER_REAL, SOON)
 
 
 def _notes() -> t.Iterator[left.Note]:

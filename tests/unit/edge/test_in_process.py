@@ -7,6 +7,8 @@ from __future__ import annotations
 import dataclasses
 import multiprocessing
 import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -261,3 +263,29 @@ def test_a_worker_ends_before_its_next_request_once_its_parent_is_gone() -> None
 
 def test_outside_of_a_worker_there_is_nobody_to_outlive() -> None:
     assert _interrupts.orphan_guard(specs.Interruption()) is None
+
+
+LOST = """
+import os, signal, time, types, weakref
+from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _left
+_left.tell(types.SimpleNamespace(display=print))
+class Queue: pass
+def finalize(_reference):
+    os.kill(os.getpid(), signal.{stop})
+    time.sleep(0.01)
+queue = Queue()
+kept = weakref.ref(queue, finalize)
+del queue
+time.sleep(5.0)
+print("went on")
+"""
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda stop: stop.name)
+def test_a_signal_in_a_finalizer_ends_the_process_too(stop: signal.Signals) -> None:
+    """Python only prints what is raised there; Ansible's workers have queues with finalizers."""
+    command = [sys.executable, "-c", LOST.format(stop=stop.name)]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert found.returncode == (-stop if stop == signal.SIGINT else 128 + stop)
+    assert "went on" not in found.stdout
+    assert "ignored" not in found.stderr
