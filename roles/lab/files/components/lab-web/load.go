@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -46,12 +47,18 @@ func load(arguments []string) error {
 	timeout := flags.Duration("timeout", 2*time.Second, "of a request")
 	patience := flags.Duration("await", 0, "how long to wait at most until each target has answered; then it begins")
 	tied := flags.Bool("tied", false, "end with standard input, too")
+	forget := flags.Bool("forget", false, "first drop what this network namespace, which is the lab's own, knows of connections")
 	if err := flags.Parse(arguments); err != nil {
 		return err
 	}
 	given, err := readOrders(*config)
 	if err != nil {
 		return err
+	}
+	if *forget {
+		if err := forgetConnections(); err != nil {
+			return fmt.Errorf("the tracked connections cannot be dropped: %w", err)
+		}
 	}
 	ctx, stop := lifetime(*length, *tied)
 	defer stop()
@@ -77,6 +84,32 @@ func load(arguments []string) error {
 	ended := drive(ctx, all, *timeout)
 	<-told
 	return write(*output, judged(began, ended, all))
+}
+
+// forgetConnections empties the connection tracking of this network namespace. What an earlier load asked of a pod that was
+// gone leads there for two minutes, and so would a connection of this one from the same port.
+func forgetConnections() error {
+	socket, err := syscall.Socket(syscall.AF_NETLINK, syscall.SOCK_RAW|syscall.SOCK_CLOEXEC, syscall.NETLINK_NETFILTER)
+	if err != nil {
+		return err
+	}
+	defer syscall.Close(socket)
+	const deleteTracked = 1<<8 | 2 // NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_DELETE; without a tuple all of them
+	message := make([]byte, syscall.NLMSG_HDRLEN+4)
+	binary.NativeEndian.PutUint32(message, uint32(len(message)))
+	binary.NativeEndian.PutUint16(message[4:], deleteTracked)
+	binary.NativeEndian.PutUint16(message[6:], syscall.NLM_F_REQUEST|syscall.NLM_F_ACK)
+	if err := syscall.Sendto(socket, message, 0, &syscall.SockaddrNetlink{Family: syscall.AF_NETLINK}); err != nil {
+		return err
+	}
+	answer := make([]byte, 4096)
+	if _, _, err := syscall.Recvfrom(socket, answer, 0); err != nil {
+		return err
+	}
+	if status := int32(binary.NativeEndian.Uint32(answer[syscall.NLMSG_HDRLEN:])); status != 0 {
+		return syscall.Errno(-status)
+	}
+	return nil
 }
 
 // lifetime ends at SIGTERM, after a duration if that is not 0, and, if it is tied, when standard input ends: then whoever
