@@ -143,22 +143,23 @@ def span(seen: Seen, nodes: list[str]) -> float:
 
 
 @pytest.mark.whole
+@pytest.mark.parametrize("method", ["replace", "surge"])
 @pytest.mark.parametrize("made", CLUSTERS, ids=lambda made: made.__name__)
 def test_a_run_takes_as_long_as_its_plan_says(
-    arena: Arena, play: Player, watching: Watch, made: Callable[[Arena], Made]
+    arena: Arena, play: Player, watching: Watch, made: Callable[[Arena], Made], method: str
 ) -> None:
     wanted = made(arena)
     arena.settle(within=120)
     with watching() as seen:
-        run = play("maintain", within=400, maintain_method="surge", **wanted)
+        run = play("maintain", within=400, maintain_method=method, **wanted)
     assert run.ok, run.text
     seen.all_held()
     plan = run.of("maintenance_plan")[0]
     foreseen, (least, most) = plan["estimate_seconds"], plan["estimate_range"]
     took = span(seen, list(wanted["maintain_nodes"]))
     print(
-        f"{made.__name__}: {foreseen} s foreseen of {least} to {most}, {took:.1f} s taken ({took / foreseen:.2f}): "
-        f"{plan['wave_parts']}"
+        f"{made.__name__}, {method}: {foreseen} s foreseen of {least} to {most}, {took:.1f} s taken "
+        f"({took / foreseen:.2f}): {plan['wave_parts']}"
     )
     assert least * (1 - WITHIN) <= took <= most * (1 + WITHIN)
     assert abs(took / foreseen - 1) <= WITHIN or made in UNKNOWN

@@ -259,6 +259,23 @@ def test_the_parts_of_a_wave() -> None:
 
 
 @pytest.mark.parametrize(
+    ("found", "wait", "seconds"),
+    [
+        pytest.param(web(1, **WHOLE), 0.0, 10 + 2 + TURN + 29, id="it serves for two seconds"),
+        pytest.param(web(1, spec={"minReadySeconds": 12}, **WHOLE), 0.0, 10 + 12 + TURN + 29, id="or for longer"),
+        pytest.param(web(1, **WHOLE), 15.0, 10 + 2 + TURN + 15 + 29, id="load balancers drop the old one"),
+        pytest.param(web(4, here=4, **WHOLE), 0.0, 4 * (10 + 2 + TURN) + 29, id="one of four at a time"),
+        pytest.param(web(8, here=8, **WHOLE), 0.0, 4 * (10 + 2 + TURN) + 29, id="two of eight at a time"),
+    ],
+)
+def test_a_replaced_pod_waits_for_others_to_serve(found: Snapshot, wait: float, seconds: float) -> None:
+    plans = [replace(plan, route="replace") for plan in planned(found)]
+    choices = Choices(load_balancer_wait=wait)
+    [wave] = wave_times.wave_times(found, plans, [("n1",)], settle=60.0, choices=choices)
+    assert wave.parts.seconds == pytest.approx(STEPS + seconds)
+
+
+@pytest.mark.parametrize(
     ("found", "seconds"),
     [
         pytest.param(web(1), 10 + 2 + SOON, id="a swap: it starts, settles, and the old one ends"),

@@ -29,6 +29,8 @@ Bound = t.Literal["least", "expected", "most"]
 """Which of the times that a pod may take to end."""
 TURN = 0.3
 """Seconds until the budget's status shows that a successor is Ready, and the next eviction is accepted."""
+SERVING = 2.0
+"""Seconds for which others have to be enough before a pod that was replaced may end, unless it is minReadySeconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +122,9 @@ class Times:
         return t.cast("float", getattr(self._stops[key], self._bound))
 
     def replaced(self, plan: pod_plan.PodPlan) -> float:
-        """Of a successor that has to serve before the pod ends, and for how long the pod is out of its Services."""
-        return self.start(plan).available + plan.manner.balanced(self._balanced)
+        """Of a successor until it has served, and for how long the pod is out of its Services before it may end."""
+        start = self.start(plan)
+        return start.ready + max(SERVING, start.available - start.ready) + plan.manner.balanced(self._balanced) + TURN
 
     def job(self, plan: pod_plan.PodPlan) -> float:
         """Both, one after the other, as by a PodMigrationJob."""
@@ -132,8 +135,8 @@ class Times:
         if plan.pod.finished:
             return None
         if plan.route in ("swap", "replace"):
-            starts = self.start(plan).available if plan.route == "swap" else self.replaced(plan)
-            return starts + settle + self.stop(plan)
+            starts = self.start(plan).available + settle if plan.route == "swap" else self.replaced(plan)
+            return starts + self.stop(plan)
         if plan.route == "job":
             return self.job(plan)
         return self.step(plan).lasts if plan.route == "evict" else None

@@ -24,6 +24,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.replace import released
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.timing import queues
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
     act,
     aside,
@@ -36,7 +37,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drai
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import (
     surge_lease,
     surge_machine,
-    swaps,
 )
 
 WITHIN = 600.0
@@ -210,7 +210,7 @@ class Replacing:
             self.ctx.note(phases.What.RELEASED, text, node=pod.node, namespace=pod.namespace, name=pod.name)
         why = released.lacks(snapshot, pod, mark, leaving)
         deployment = snapshot.workload(mark.deployment)
-        least = max(swaps.SETTLE, (deployment.spec.get("minReadySeconds") or 0) if deployment else 0)
+        least = max(queues.SERVING, (deployment.spec.get("minReadySeconds") or 0) if deployment else 0)
         state.serving = None if why else state.serving if state.serving is not None else now
         owner, enough = mark.owner(pod.namespace), state.serving is not None and now - state.serving >= least
         settles = "" if enough else f"other pods of {owner} to serve for {least:g} s"
