@@ -18,6 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import forecast, world
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import newcomers
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import devices, migrate
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import volumes as local
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards, protect, swap
@@ -135,6 +136,19 @@ def planned_waves(nodes: int) -> int:
 
 def test_a_plan_goes_through_the_pods_a_few_times_however_many_waves_there_are() -> None:
     assert planned_waves(20) == planned_waves(60) <= PASSES
+
+
+class Wave(frozenset[str]):
+    """Nodes that are not searched for each pod."""
+
+    def __contains__(self, name: object) -> bool:
+        raise AssertionError(name)
+
+
+def test_no_wave_is_searched_for_each_pod_that_is_replaced() -> None:
+    names = ("n1", "n2")
+    plans = [replace(plan, route="replace") for plan in migrate.routes(cluster(20, 1), names, Choices())]
+    assert newcomers.findings(cluster(20, 1), plans, [Wave({name}) for name in names], ()) == []
 
 
 def test_the_pods_of_a_budget_are_counted_once_however_many_of_them_leave(monkeypatch: pytest.MonkeyPatch) -> None:

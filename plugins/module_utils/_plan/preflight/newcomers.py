@@ -33,10 +33,10 @@ def findings(
     up = {surge.uid for surge in surge_records.surges_in(snapshot)}
     first = [p for p in plans if p.route in ("swap", "replace") and p.workload and p.workload.uid not in up]
     found = _terminating([p for p in plans if p.route in ("swap", "replace") or p.guarded], terminating)
-    for wave in waves:
+    for _wave, beside in pod_plan.by_wave(first, waves):
         leaving: dict[str, list[pod_plan.PodPlan]] = {}
-        for plan in first:
-            if plan.pod.node in wave and plan.workload:
+        for plan in beside:
+            if plan.workload:
                 leaving.setdefault(plan.workload.uid, []).append(plan)
         moves = [(w, group) for uid, group in leaving.items() if (w := snapshot.workload(uid))]
         found += _quotas(snapshot, moves)

@@ -132,7 +132,7 @@ def judged(snapshot: snapshots.Snapshot, wanted: Wanted, drafted: Draft) -> Plan
     # Nodes that stay out are out together, whatever their waves are.
     apart = not (wanted.evacuates or wanted.choices.node_autoscaler)
     shape = drafted.shape.sharing(shares.nowhere(snapshot, plans, seen.placed) if apart else ())
-    if (formed := shape.formed()).waves != drafted.shape.formed().waves:
+    if shape != drafted.shape and (formed := shape.formed()).waves != drafted.waves:
         seen = _shaped(plans, shape, formed, foresee)
     drafted = replace(drafted, waves=seen.formed.waves, waits=seen.formed.waits)
     asked = preflight.Asked(

@@ -267,7 +267,8 @@ def _gather(
         return nodes
     found: dict[str, list[t.Any]] = {"nodes": list(nodes.nodes.values())}
     found.update(observe.lists(ctx.cluster, ("pods", "budgets", "leases")))
-    here = [pod for pod in found["pods"] if pod.node in present]
+    leaving = frozenset(present)
+    here = [pod for pod in found["pods"] if pod.node in leaving]
     more = observe.owners_of(here)
     if set(more) - {"daemon_sets"}:
         more.append("autoscalers")
