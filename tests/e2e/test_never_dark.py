@@ -10,8 +10,10 @@ import contextlib
 from collections.abc import Iterator
 
 import pytest
+from support import shapes
 from support.arena import Arena
 from support.plays import Player
+from support.waiting import until
 from support.watching import Watch
 from witness.log import Json
 
@@ -70,12 +72,45 @@ def meshed(arena: Arena) -> Iterator[None]:
         arena.api.delete(f"{group}/mutatingadmissionpolicies/{name}")
 
 
+TAKERS = {"jobbed": "Job", "counted": "ReplicationController"}
+"""Apps whose pods something else selects, too."""
+
+
+def selecting(arena: Arena, app: str) -> None:
+    """What takes the app's pods as soon as nobody controls them, and ends them, as it wants none."""
+    made = shapes.template(arena.name, app, "0s", "0s", {"restartPolicy": "Never"}, None)
+    if TAKERS[app] == "Job":
+        spec = {"suspend": True, "manualSelector": True, "selector": {"matchLabels": {"app": app}}, "template": made}
+        arena.api.create(arena.path("Job"), {"metadata": {"name": app}, "spec": spec})
+        return
+    made["spec"].pop("restartPolicy")
+    path = f"/api/v1/namespaces/{arena.namespace}/replicationcontrollers"
+    spec = {"replicas": 0, "selector": {"app": app}, "template": made}
+    arena.api.create(path, {"metadata": {"name": app}, "spec": spec})
+
+
+def taken_by(arena: Arena, app: str) -> str:
+    """The kind of what takes a pod of the app that somebody lets go, and ends it."""
+    name = arena.pods(app)[0]["metadata"]["name"]
+    kept = {"labels": {"pod-template-hash": None}, "finalizers": ["lab.kubeops.io/kept"]}
+    arena.patch("Pod", name, {"metadata": kept})
+
+    def seen() -> Json:
+        return arena.api.get(arena.path("Pod", name))["metadata"]
+
+    until(lambda: seen().get("deletionTimestamp"), 30, f"{name} is ended")
+    return " ".join(owner["kind"] for owner in seen()["ownerReferences"] if owner.get("controller"))
+
+
 def test_pods_that_are_replaced_first_are_never_short(arena: Arena, play: Player, watching: Watch) -> None:
     """Whatever the budget says, without another count, in any number, and whatever is added to new pods."""
     here, _unused = arena.nodes(2)
     with arena.placing(here):
         web = arena.deployment("web", start="2s", budget={"minAvailable": 1})
         api = arena.deployment("api", 3, start="2s", budget={"maxUnavailable": 0})
+        for app in TAKERS:
+            selecting(arena, app)
+            arena.deployment(app, 2, budget={"maxUnavailable": 1})
     with meshed(arena), watching() as seen:
         run = play("maintain", maintain_nodes=[here], maintain_method="replace")
         assert run.ok, run.text
@@ -84,11 +119,17 @@ def test_pods_that_are_replaced_first_are_never_short(arena: Arena, play: Player
     assert all(pod["spec"]["initContainers"][0]["name"] == "proxy" for pod in arena.pods("web") + arena.pods("api"))
     assert (seen.least_serving(web), seen.least_serving(api)) == (1, 3)
     assert (len(seen.new_pods(web)), len(seen.new_pods(api))) == (1, 3)
-    assert len(seen.evictions()) == 4
-    assert [request.code for request in seen.writes if request.evicts] == [201] * 4, "each at the first try"
+    asked = [one.code for one in seen.writes if one.evicts and one.name.startswith(("web-", "api-"))]
+    assert asked == [201] * 4, "each at the first try"
     assert (seen.counts(web), seen.counts(api), seen.guards()) == ([1], [3], [])
-    pods = [pod for pod in run.node(here, "node_drain")["pods"] if pod["outcome"] != "daemonset"]
-    assert {(pod["route"], pod["outcome"]) for pod in pods} == {("replace", "replaced")}
+    drained = run.node(here, "node_drain")["pods"]
+    moved = {(pod["route"], pod["outcome"]) for pod in drained if pod["name"].startswith(("web-", "api-"))}
+    assert moved == {("replace", "replaced")}
+    planned = {pod["name"].split("-")[0]: pod for pod in run.of("maintenance_plan")[0]["pods"]}
+    for app, kind in TAKERS.items():
+        assert planned[app]["route"] == "evict"
+        assert f"{kind} {arena.name}/{app}" in planned[app]["reason"]
+    assert {app: taken_by(arena, app) for app in TAKERS} == TAKERS
 
 
 @pytest.mark.whole
@@ -279,9 +320,9 @@ def test_a_plan_reads_only_and_tells_every_route(arena: Arena, play: Player, wat
         arena.deployment("web")
         arena.deployment("several", 3)
         arena.statefulset("db")
-        for name in ("fixed", "owned", "free"):
+        for name, replicas in (("fixed", 2), ("owned", 1), ("free", 2)):
             notes = {"maintenance.kubeops.io/method": "replace"}
-            arena.deployment(name, 2, service=False, notes=notes, budget={"maxUnavailable": 1})
+            arena.deployment(name, replicas, service=False, notes=notes, budget={"maxUnavailable": 1})
     arena.job("import", here)
     hooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
     arena.api.create(hooks, unanswered(arena.name))
@@ -301,7 +342,11 @@ def test_a_plan_reads_only_and_tells_every_route(arena: Arena, play: Player, wat
     warned = [line for line in run.text.splitlines() if line.startswith("warning: ")]
     assert len(warned) == len(set(warned)) == 3, "said once"
     routes = {pod["name"].split("-")[0]: pod["route"] for pod in run.of("maintenance_plan")[-1]["pods"]}
-    others = {"free": "replace", "fixed": "evict", "owned": "evict"}
+    others = {"free": "replace", "fixed": "evict", "owned": "refuse"}
     assert routes == {"web": "swap", "several": "evict", "db": "refuse", "import": "wait", **others}
     assert arena.name in run.finding("stateful_single")["object"]
+    assert run.finding("not_replaced")["object"] == f"Deployment {arena.name}/owned"
+    advised = [change["command"] for one in run.of("maintenance_plan")[-1]["advice"] for change in one["changes"]]
+    surge = f"kubectl annotate --overwrite deployment owned -n {arena.name} maintenance.kubeops.io/method=surge"
+    assert surge in advised
     seen.all_held()

@@ -11,6 +11,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.advice.advice import OBJECTS, advice
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import world
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import planning
@@ -65,6 +66,32 @@ def changed(found: Told) -> list[tuple[str, str]]:
 
 def test_a_feasible_plan_needs_no_advice() -> None:
     assert advised(snapshot(web(1), nodes=nodes())) == []
+
+
+@pytest.mark.parametrize("method", [None, "replace"])
+def test_a_single_pod_that_may_not_be_let_go_is_helped_by_a_surge_without_an_interruption(method: str | None) -> None:
+    """As its owner or a policy in the server refuses that; the command is one to paste, and so is the way back."""
+    notes: Raw = {names.METHOD: method} if method else {}
+
+    def shop(annotations: Raw) -> Snapshot:
+        top = web(1)
+        top["deployments"][0]["metadata"]["annotations"] = annotations
+        top["pods"][0]["metadata"]["labels"] = {"app": "web", names.HASH: "5d8f"}
+        return snapshot(top, nodes=nodes())
+
+    refused = {"uid-Deployment-web": "Nobody touches labels."}
+    asked = wanted(choices={"method": "replace"}, unreplaced=refused)
+    (told,) = advice(shop(notes), asked, planned(shop(notes), asked))
+    assert told.codes == ("not_replaced",)
+    assert [change.code for change in told.changes] == ["choose_method", "allow_interruption", "set_option"]
+    surge = told.changes[0]
+    assert surge.command == f"kubectl annotate --overwrite deployment web -n shop {names.METHOD}=surge"
+    assert surge.back == f"kubectl annotate --overwrite deployment web -n shop {names.METHOD}" + (
+        f"={method}" if method else "-"
+    )
+    found = planned(shop({names.METHOD: "surge"}), asked)
+    assert [one.route for one in found.draft.plans] == ["swap"]
+    assert not [finding for finding in found.findings if finding.severity == "blocker"]
 
 
 def test_a_budget_that_allows_nothing_is_helped_by_a_replica_by_its_rule_or_by_a_swap() -> None:

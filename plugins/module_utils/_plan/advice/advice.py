@@ -16,7 +16,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import planning
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import held, migrate
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import held, migrate, replacing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards
 
 CROWDED = ("no_room", "preempts", "last_schedulable_node", "quota_forbids_surge")
@@ -79,7 +79,7 @@ def _refused(
         given: dict[str, t.Any] = {name: value for name, value, _text in (_option(code) for code, _uid in found)}
         choices = replace(choices, **given)
         uids = {uid for _code, uid in left}
-        left = _kept(migrate.routes(snapshot, nodes, choices, now=wanted.now, only=uids))
+        left = _kept(migrate.routes(snapshot, nodes, choices, now=wanted.now, only=uids, unreplaced=wanted.unreplaced))
     return list(found.values()), set(left)
 
 
@@ -120,8 +120,12 @@ def _advice(
 
 
 def _consents(snapshot: snapshots.Snapshot, plans: t.Collection[pod_plan.PodPlan]) -> list[changes.Change]:
-    workloads = ((snapshot.workload_of(one.pod), one.pod) for one in list(plans)[:OBJECTS])
-    return [changes.allow_interruption((workload or pod).ref) for workload, pod in workloads]
+    found: list[changes.Change] = []
+    for one in list(plans)[:OBJECTS]:
+        workload = snapshot.workload_of(one.pod)
+        found += [changes.choose_surge(workload)] if workload and one.code == replacing.NOT_REPLACED else []
+        found.append(changes.allow_interruption((workload or one.pod).ref))
+    return found
 
 
 def _budgets(snapshot: snapshots.Snapshot, plan: pod_plan.PodPlan) -> list[changes.Change]:

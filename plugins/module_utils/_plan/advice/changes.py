@@ -75,6 +75,15 @@ def allow_interruption(ref: objects.Ref) -> Change:
     return Change.of("allow_interruption", ref, text, f"{annotate}=true", f"{annotate}-")
 
 
+def choose_surge(workload: objects.Workload) -> Change:
+    """Its owner chooses that it is surged, where its pods may not be let go."""
+    text = f"Surge {workload.ref} instead of replacing its pod first: that changes its replicas for a while."
+    before = workload.annotations.get(names.METHOD)
+    annotate = f"kubectl annotate --overwrite {_resource(workload.ref)} {workload.name} {_in(workload)} {names.METHOD}"
+    back = f"{annotate}={before}" if before else f"{annotate}-"
+    return Change.of("choose_method", workload.ref, text, f"{annotate}=surge", back)
+
+
 def add_replica(snapshot: snapshots.Snapshot, workload: objects.Workload) -> Change | None:
     """One more replica; ``None`` where it would be another member, or somebody else sets the count."""
     scaler, wanted = snapshot.autoscaler_of(workload), workload.replicas + 1

@@ -147,8 +147,8 @@ def _finding(who: str, group: t.Sequence[tuple[Trial, str]]) -> reasons.Finding:
     message = f"A dry run in {where} is refused ({trial.change.sentence}): {words.rstrip('.')}."
     remedy = "Comply with it, or ask its owner to let the maintenance pass."
     if trial.lets_go:
-        message = f"{message} Its pods leave in another way."
-        remedy = f"{remedy} Or choose that by the annotation {names.METHOD} of the workload."
+        message = f"{message} So its pods are not replaced first."
+        remedy = f"{remedy} Or choose another way by the annotation {names.METHOD} of the workload."
     nodes = tuple(dict.fromkeys(plan.pod.node for plan in plans))
     return reasons.Finding("webhook_refuses", message, remedy, "warning" if trial.lets_go else "blocker", who, nodes)
 

@@ -81,13 +81,13 @@ def _leaving(case: cases.Case, workload: objects.Workload) -> str:
 
 
 def _otherwise(case: cases.Case, plan: pod_plan.PodPlan, why: str) -> pod_plan.PodPlan:
-    """No replacement came to serve: a swap would wait for the same, and is not prepared."""
+    """No replacement comes to serve, or it may not be let go: a swap was not prepared, and may wait for the same."""
     if plan.route != "swap":
-        return replace(plan, reason=f"{plan.reason} Its replacement did not come to serve: {why}")
-    reason = f"Its replacement did not come to serve: {why}"
+        return replace(plan, reason=f"{plan.reason} It cannot be replaced first: {why}")
+    reason = f"It cannot be replaced first: {why}"
     if case.consent:
         return case.to("evict", "interruption_allowed", f"{reason} Its interruption was allowed.")
-    return case.to("refuse", NOT_REPLACED, reason, f"Remove what keeps it from serving, or {protect.ACCEPT}.")
+    return case.to("refuse", NOT_REPLACED, reason, f"Remove what prevents that, or {protect.ACCEPT}.")
 
 
 def let_go(case: cases.Case) -> pod_plan.PodPlan | None:
