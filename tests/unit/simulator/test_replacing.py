@@ -156,6 +156,26 @@ def test_where_it_is_unknown_who_would_take_them_they_keep_their_way(kind: str) 
         assert shop.writes(PODS.resource) == []
 
 
+def test_no_more_are_let_go_at_once_where_watches_lag_behind_answers() -> None:
+    """As on a busy machine: with two of four let go, the Deployment was no longer available."""
+    with Shop(4) as shop:
+        spread, most = shop.world.server._spread, [0]
+
+        def late(event: Event) -> None:
+            if event.resource == PODS.resource:
+                living = [pod for pod in shop.let_go() if ENDING not in pod["metadata"]]
+                most[0] = max(most[0], len(living))
+                shop.world.machine.after(0.5, lambda: spread(event), "lag")
+            else:
+                spread(event)
+
+        listeners = shop.world.store.listeners
+        listeners[listeners.index(spread)] = late
+        outcome = shop.run()
+        assert (outcome.ok, routes(outcome)) == (True, [("replace", "replaced")] * 4)
+        assert (most, shop.least) == ([1], 4)
+
+
 @pytest.mark.parametrize("kind", ["DaemonSet", "ReplicaSet"])
 def test_others_do_take_and_end_such_a_pod(kind: str) -> None:
     """As real controllers did; what the rule above is for."""

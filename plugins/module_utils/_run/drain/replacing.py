@@ -118,8 +118,10 @@ class Replacing:
                 self._follow(move, pod, mark, snapshot, leaving)
 
     def _let_go(self, move: pod_moves.Move, snapshot: snapshots.Snapshot) -> bool:
-        pod = snapshot.pod(move.pod.uid)
-        return self._writes.going(move.pod.uid) or (pod is not None and names.RELEASED in pod.labels)
+        """Whether its ReplicaSet may do without it, as far as is known: also where the watch does not show that yet."""
+        pod, state = snapshot.pod(move.pod.uid), self._known.get(move.pod.uid, _Replacement())
+        written = self._writes.going(move.pod.uid) or (pod is not None and state.behind(pod))
+        return written or (pod is not None and names.RELEASED in pod.labels)
 
     def _writing(self, move: pod_moves.Move, pod: objects.Pod) -> bool:
         """Whether a write of the pod is under way, or its watch has not shown it yet."""
