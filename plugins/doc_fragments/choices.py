@@ -133,12 +133,6 @@ options:
     choices: [surge, replace, evict]
     default: replace
     version_added: 1.0.0
-  swap_blocked:
-    description:
-      - Whether to swap Deployments of several replicas if their budget allows no eviction. A swap never violates
-        the budget.
-    type: bool
-    default: false
   reactive_budgets:
     description:
       - Label selectors of pods whose operator lifts their budget once the node is cordoned or an eviction is tried. The

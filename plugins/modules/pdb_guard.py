@@ -109,7 +109,6 @@ workloads:
         - V(not_guarded) - another budget covers pods of its selector, so it gets no guard.
         - V(ended) - none of its pods has to leave any more, or it is gone.
         - V(given_back) - its state before the surge is restored.
-        - V(given_back_in_part) - its surge continues for other nodes.
         - V(kept) - its surge is undone, except for what somebody else changed meanwhile.
         - V(interruption_allowed) - no second pod came to serve; as it may be interrupted, its pod is evicted.
         - V(unguarded) - its guard was removed.

@@ -114,26 +114,9 @@ def test_a_budget_that_allows_nothing_stops_before_any_write(
     assert "web" in told
     assert key in told
     assert str(value) in told
-    assert "swap_blocked" in told
+    assert "maintain_method=replace" in told
     assert seen.writes == []
     seen.all_held()
-
-
-@pytest.mark.parametrize("rule", sampling.first(1, [{"maxUnavailable": 0}, {"minAvailable": "100%"}]))
-def test_swap_blocked_moves_it_without_ever_going_under_its_budget(
-    arena: Arena, play: Player, watching: Watch, rule: dict[str, int | str]
-) -> None:
-    here, there, _unused = arena.nodes(3)
-    web = arena.deployment("web", 3, on=[here, here, there], start="1s", budget=rule)
-    with watching() as seen:
-        run = play("maintain", maintain_nodes=[here], maintain_method="surge", maintain_swap_blocked=True)
-        assert run.ok, run.text
-        arena.settle()
-    seen.all_held()
-    assert seen.least_ready(web) == 3
-    assert len(seen.new_pods(web)) == 2
-    assert seen.counts(web)[-1] == 3
-    assert seen.evictions() == []
 
 
 @pytest.mark.whole

@@ -219,27 +219,6 @@ def test_a_quota_counts_what_the_whole_pod_requests(arena: Arena, play: Player, 
 
 
 @pytest.mark.whole
-def test_a_pod_that_is_not_ready_elsewhere_never_costs_the_one_that_is(
-    arena: Arena, play: Player, watching: Watch
-) -> None:
-    here, there, _unused = arena.nodes(3)
-    pair = arena.deployment("pair", 2, on=[here, there], budget={"maxUnavailable": 0})
-    arena.settle()
-    (sick,) = arena.pods("pair", on=there)
-    arena.patch("Pod", sick["metadata"]["name"], {"metadata": {"annotations": {"lab.kubeops.io/ready": "never"}}})
-    until(lambda: pair.read()["status"].get("readyReplicas") == 1, 30, "one of the pair is not ready")
-    with watching() as seen:
-        run = play(
-            "maintain", maintain_nodes=[here], maintain_method="surge", maintain_swap_blocked=True, maintain_timeout=15
-        )
-    assert not run.ok
-    assert "pair" in run.text
-    assert seen.least_ready(pair) == 1
-    assert seen.dark_seconds(pair) == 0
-    seen.all_held(resumable=True)
-
-
-@pytest.mark.whole
 def test_a_pod_that_tolerates_everything_is_moved_at_most_once(arena: Arena, play: Player, watching: Watch) -> None:
     (here,) = arena.nodes(1)
     tough = arena.deployment("tough", 2, pod={"tolerations": [{"operator": "Exists"}]})

@@ -26,7 +26,6 @@ CONSENTS = {
     "maintain_delete_emptydir_data": True,
     "maintain_allow_interruption": True,
     "maintain_force": True,
-    "maintain_swap_blocked": True,
 }
 """All that a plan of real charts asks for; what it then still calls a blocker, nobody can consent to."""
 LONG = 900.0

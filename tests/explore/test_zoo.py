@@ -135,8 +135,8 @@ class Dark:
 @pytest.mark.parametrize("seed", range(RUNS))
 def test_real_charts_are_as_before_and_what_goes_dark_was_named(seed: int) -> None:
     dice = random.Random(seed)
-    swaps, method = dice.random() < 0.5, dice.choice(pod_rules.METHODS)
-    choices = Choices(delete_emptydir_data=True, force=True, allow_interruption=True, swap_blocked=swaps, method=method)
+    method = dice.choice(pod_rules.METHODS)
+    choices = Choices(delete_emptydir_data=True, force=True, allow_interruption=True, method=method)
     with World.of(begun()) as world:
         me, serial = world.process("me"), dice.randint(1, 3)
         plan = me.run(lambda ctx: make_plan(ctx, PlanOptions(nodes=NODES, choices=choices)))

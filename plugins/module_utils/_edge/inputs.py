@@ -52,7 +52,6 @@ POLICY = (
     "allow_interruption",
     "node_autoscaler",
     "method",
-    "swap_blocked",
     "reactive_budgets",
     "operator_budget_wait",
     "load_balancer_wait",
@@ -67,7 +66,7 @@ FORECAST = (
 )
 POLICIES: t.Mapping[str, tuple[str, ...]] = {
     "plan": (*POLICY, *FORECAST),
-    "guard": ("method", "swap_blocked", "allow_interruption", "node_autoscaler", "rules", "reactive_budgets", "settle"),
+    "guard": ("method", "allow_interruption", "node_autoscaler", "rules", "reactive_budgets", "settle"),
     "drain": (*POLICY, "alarm_after"),
 }
 """What every call of a run is told that plans how pods are moved, prepares that, or does it."""
@@ -267,7 +266,6 @@ VARIABLES: t.Mapping[str, Variable] = {
     "allow_interruption": Variable(_truth, False),
     "node_autoscaler": Variable(_truth, False),
     "method": Variable(_one_of(*pod_rules.METHODS), "replace"),
-    "swap_blocked": Variable(_truth, False),
     "reactive_budgets": Variable(_selectors, ()),
     "operator_budget_wait": Variable(_seconds, 600),
     "load_balancer_wait": Variable(_seconds, 0),

@@ -46,7 +46,6 @@ NODES: Params = {
 }
 BUDGETS: Params = {
     "method": {"type": "str", "choices": ["surge", "replace", "evict"], "default": "replace"},
-    "swap_blocked": {"type": "bool", "default": False},
     "reactive_budgets": {"type": "list", "elements": "str"},
 }
 RULES: Params = {"rules": {"type": "list", "elements": "dict"}}

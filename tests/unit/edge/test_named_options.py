@@ -58,7 +58,7 @@ def test_an_option_is_told_as_playbooks_and_modules_take_it() -> None:
 
 
 def test_remedies_name_options() -> None:
-    assert {"force", "allow_interruption", "delete_emptydir_data", "fenced", "swap_blocked"} <= set(NAMED)
+    assert {"force", "allow_interruption", "delete_emptydir_data", "fenced", "method"} <= set(NAMED)
 
 
 @pytest.mark.parametrize("name", NAMED)

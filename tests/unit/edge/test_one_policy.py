@@ -31,7 +31,6 @@ GIVEN: dict[str, Any] = {
     "allow_interruption": True,
     "node_autoscaler": True,
     "method": "surge",
-    "swap_blocked": True,
     "reactive_budgets": ["app=web", "tier in (a, b)"],
     "operator_budget_wait": 660,
     "load_balancer_wait": 12,

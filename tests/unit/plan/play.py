@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 import pytest
 
@@ -40,7 +41,8 @@ class Hand:
 
 
 def wanted(world: World, *nodes: str) -> Surge:
-    plans = world.plans(*nodes, swap_blocked=True)
+    """The surge of a pod that is Ready; of several replicas as if others had been wanted since it began."""
+    plans = [replace(plan, route="swap") for plan in world.plans(*nodes) if plan.pod.ready]
     found = swap.surges(world.snapshot(), plans, run="r1", by="me@here", since=NOW)
     assert len(found) == 1
     return found[0]

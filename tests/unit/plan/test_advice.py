@@ -94,23 +94,16 @@ def test_a_single_pod_that_may_not_be_let_go_is_helped_by_a_surge_without_an_int
     assert not [finding for finding in found.findings if finding.severity == "blocker"]
 
 
-def test_a_budget_that_allows_nothing_is_helped_by_a_replica_by_its_rule_or_by_a_swap() -> None:
+def test_a_budget_that_allows_nothing_is_helped_by_a_replica_or_by_its_rule() -> None:
     seen = snapshot(web(2), nodes=nodes(), budgets=[budget("web", 0, healthy=2, desired=2)])
-    changes = [("add_replica", "web"), ("relax_budget", "web"), ("set_option", "swap_blocked")]
+    changes = [("add_replica", "web"), ("relax_budget", "web")]
     assert advised(seen) == [(["budget_allows_nothing"], changes)]
 
 
 @pytest.mark.parametrize("rule", [NEVER, {"minAvailable": "100%"}])
 def test_a_replica_does_not_help_where_the_rule_never_allows_any(rule: Raw) -> None:
     seen = snapshot(web(2), nodes=nodes(), budgets=[budget("web", 0, healthy=2, desired=2, rule=rule)])
-    assert changed(advised(seen)) == [("relax_budget", "web"), ("set_option", "swap_blocked")]
-
-
-def test_a_swap_is_not_advised_where_there_can_be_none() -> None:
-    top = {"stateful_sets": [workload("StatefulSet", "db", 2)]}
-    pods = [pod(f"db-{n}", f"n{n + 1}", owned("StatefulSet", "db"), labels={"app": "db"}) for n in range(2)]
-    seen = snapshot(top, {"pods": pods}, nodes=nodes(), budgets=[over("db")])
-    assert changed(advised(seen)) == [("relax_budget", "db")]
+    assert changed(advised(seen)) == [("relax_budget", "web")]
 
 
 def test_a_single_pod_that_cannot_be_swapped_may_be_interrupted() -> None:
@@ -136,12 +129,6 @@ def test_what_only_options_remove_is_told_to_the_last() -> None:
     lost = pod("bare", volumes=[{"name": "x", "emptyDir": {}}])
     found = advised(snapshot({"pods": [lost]}, nodes=nodes()))
     assert changed(found) == [("set_option", "force"), ("set_option", "delete_emptydir_data")]
-
-
-def test_an_option_that_is_set_already_is_not_advised() -> None:
-    seen = snapshot(web(2), nodes=nodes(), budgets=[budget("web", 0, healthy=2, desired=2)])
-    found = advised(seen, choices={"swap_blocked": True})
-    assert ("set_option", "swap_blocked") not in changed(found)
 
 
 def test_one_of_two_budgets_is_deleted_and_first_the_looser_one() -> None:

@@ -393,12 +393,6 @@ def test_a_limit_range_that_a_newcomer_would_break() -> None:
     assert coded(found) == [("blocker", "limit_range_forbids_surge")]
 
 
-def test_a_pod_elsewhere_that_is_not_ready_stands_against_a_swap() -> None:
-    pods = [pod("web-0", owner=WEB), pod("web-1", "n2", WEB, ready=False)]
-    found = snapshot(deployment("web", 2), pods=pods, budgets=[budget("b", 0, **NEVER)])
-    assert coded(findings(found, swap_blocked=True)) == [("blocker", "not_ready_elsewhere")]
-
-
 @pytest.mark.parametrize(("replicas", "blocked"), [(1, True), (3, True)])
 def test_neither_newcomer_nor_guard_in_a_namespace_that_goes(replicas: int, blocked: bool) -> None:
     found = findings(web(replicas), terminating=frozenset({"shop"}))

@@ -26,7 +26,6 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.play import (
     NOW,
     Hand,
-    finish,
     prepare,
     recorded,
     undo_all,
@@ -83,7 +82,7 @@ def test_a_rollout_that_began_meanwhile_ends_before_the_count_is_lowered() -> No
 
 
 def raised_world(on: t.Sequence[str] = ("n1",)) -> World:
-    world = World(on).block()
+    world = World(on)
     prepare(world, Hand(world), "n1")
     return world
 
@@ -132,7 +131,7 @@ def test_waiting_for_the_endpoints_of_every_service_and_family() -> None:
 
 
 def test_a_pod_that_will_be_evicted_holds_up_the_lowering_and_not_the_raising() -> None:
-    world = World(["n1", "n1", "n9"]).block()
+    world = World(["n1", "n1", "n9"])
     world.sim.controller(serving.Budgets).stop()
     world.set_ready("web-0", False)
     surge = wanted(world, "n1")
@@ -223,7 +222,7 @@ def test_what_stands_in_the_way(event: t.Callable[[World, Listed], None], code: 
 
 
 def test_the_record_survives_its_lease() -> None:
-    world = World(["n1", "n2"], rule={"maxUnavailable": 0})
+    world = World(["n1"], rule={"maxUnavailable": 0})
     surge = wanted(world, *WAVE)
     world.apply(surge.writing("r1/x", NOW))
     found = recorded(world)
@@ -259,19 +258,3 @@ def test_surges_are_found_by_node_and_as_orphans() -> None:
     world.sim.delete(kinds.NODES, "n1")
     world.sim.apply(manifests.node("n1"))
     assert orphaned(world.snapshot(), recorded(world))
-
-
-def test_a_surge_of_two_nodes_goes_on_for_the_one_that_stays() -> None:
-    world = World(["n1", "n2"]).block()
-    prepare(world, Hand(world), *WAVE)
-    surge = recorded(world)
-    smaller = swap.shrunk(world.snapshot(), surge, ["n1"])
-    assert list(smaller.nodes) == ["n1"]
-    assert len(smaller.leaving) == 1
-    hand = Hand(world)
-    hand.do(swap.shrinking(world.snapshot(), surge, smaller))
-    hand.do([surge.with_record_of(smaller).renewing("r1/x", NOW)])
-    finish(world, hand)
-    assert "web-0" in world.ended
-    assert len(world.pods) == 2
-    assert world.kept() == world.at_first

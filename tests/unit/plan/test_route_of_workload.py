@@ -164,20 +164,6 @@ RWO: t.Any = {
             id="three, minAvailable 3",
         ),
         pytest.param(
-            web(3, budgets=[budget("b", 0, **NEVER)]),
-            Choices(swap_blocked=True),
-            "swap",
-            "swap_blocked",
-            id="three, never, swap_blocked",
-        ),
-        pytest.param(
-            web(3, pod_changes={"volumes": mounts("data")}, budgets=[budget("b", 0, **NEVER)], **RWO),
-            Choices(swap_blocked=True),
-            "refuse",
-            "budget_allows_nothing",
-            id="three, never, and no swap either",
-        ),
-        pytest.param(
             web(3, budgets=[budget("b", 1), budget("c", 1)]), Choices(), "refuse", "two_budgets", id="two budgets"
         ),
         pytest.param(
@@ -242,7 +228,6 @@ DB = owned("StatefulSet", "web")
         (1, Choices(), "refuse", "stateful_single"),
         (1, Choices(allow_interruption=True), "evict", "interruption_allowed"),
         (3, Choices(), "evict", "guarded"),
-        (3, Choices(swap_blocked=True), "evict", "guarded"),
     ],
 )
 def test_pods_of_a_stateful_set(replicas: int, choices: Choices, route: str, code: str) -> None:
@@ -281,7 +266,7 @@ def surged(leaving: tuple[str, ...], prior: int) -> Raw:
     [
         pytest.param(web(2), ("web-0",), 1, "swap", "single_replica", id="prepared, one replica"),
         pytest.param(web(2), ("gone",), 1, "swap", "single_replica", id="prepared for another pod"),
-        pytest.param(web(4), ("web-0",), 3, "swap", "swap_blocked", id="prepared, three replicas"),
+        pytest.param(web(4), ("web-0",), 3, "swap", "single_replica", id="prepared, three replicas"),
         pytest.param(web(4), ("gone",), 3, "evict", "guarded", id="three replicas, prepared for another pod"),
         pytest.param(
             web(2, pod_changes={"ready": False}), ("web-0",), 1, "evict", "not_ready", id="prepared, not ready any more"
@@ -319,20 +304,19 @@ def test_a_budget_that_allows_nothing_is_named_with_its_rule_and_the_remedies() 
     plan = only(web(3, budgets=[budget("b", 0, **NEVER)]))
     assert "PodDisruptionBudget shop/b" in plan.reason
     assert "maxUnavailable: 0" in plan.reason
-    assert "swap_blocked" in plan.remedy
     assert [str(ref) for ref in plan.budgets] == ["PodDisruptionBudget shop/b"]
 
 
-@pytest.mark.parametrize(("stateful", "offered"), [(False, True), (True, False)])
-def test_a_swap_is_offered_only_where_it_is_possible(stateful: bool, offered: bool) -> None:
+@pytest.mark.parametrize(
+    ("kind", "method", "offered"),
+    [("Deployment", "surge", True), ("Deployment", "evict", False), ("StatefulSet", "surge", False)],
+)
+def test_a_replacement_is_offered_only_where_it_may_be_possible(kind: str, method: str, offered: bool) -> None:
     laid = [budget("b", 0, **NEVER)]
-    if stateful:
-        pods = [pod(f"web-{n}", f"n{n + 1}", owned("StatefulSet", "web")) for n in range(3)]
-        found = snapshot({"stateful_sets": [workload("StatefulSet", "web", 3)]}, pods=pods, budgets=laid)
-    else:
-        found = web(3, budgets=laid)
-    plan = only(found)
+    found = web(3, budgets=laid)
+    if kind == "StatefulSet":
+        pods = [pod(f"web-{n}", f"n{n + 1}", owned(kind, "web")) for n in range(3)]
+        found = snapshot({"stateful_sets": [workload(kind, "web", 3)]}, pods=pods, budgets=laid)
+    plan = only(found, Choices(method=method))
     assert (plan.route, plan.code) == ("refuse", "budget_allows_nothing")
-    assert ("swap_blocked: true" in plan.remedy) is offered
-    assert only(found, Choices(swap_blocked=True)).route == ("swap" if offered else "refuse")
-    assert "swap_blocked" not in only(found, Choices(swap_blocked=True)).remedy
+    assert ("method: replace" in plan.remedy) is offered

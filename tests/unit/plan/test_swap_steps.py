@@ -61,13 +61,13 @@ def planned(found: Snapshot) -> list[PodPlan]:
 
 
 def test_one_surge_for_each_workload_that_is_still_there() -> None:
-    found = world(3, pod("a", owner=WEB), pod("b", owner=WEB, annotations={names.DELETION_COST: "7"}))
+    found = world(3, pod("a", owner=WEB, annotations={names.DELETION_COST: "7"}), pod("b", owner=WEB))
     plans = planned(found)
     gone = replace(plans[0], workload=replace(found.workloads[0].ref, uid="uid-gone"))
     evicted = replace(plans[0], route="evict")
     (surge,) = swap.surges(found, [gone, evicted, *plans], run="r1", by="ann", since=BEGUN)
-    assert (surge.prior_replicas, surge.target, surge.nodes) == (3, 5, {"n1": "uid-n1"})
-    assert surge.leaving == {"uid-a": Leaver("a", None), "uid-b": Leaver("b", "7")}
+    assert (surge.prior_replicas, surge.target, surge.nodes) == (3, 4, {"n1": "uid-n1"})
+    assert surge.leaving == {"uid-a": Leaver("a", "7")}
 
 
 @pytest.mark.parametrize(
@@ -279,18 +279,6 @@ def test_the_orphans_of_a_workload_that_is_gone_get_their_cost_back() -> None:
     gone = snapshot(pods=[pod("old", annotations=LOWEST), pod("new", annotations=LOWEST)])
     (change,) = swap.giving_back(gone, SURGE).changes
     assert (change.target.name, change.after) == ("old", {})
-
-
-def test_a_surge_shrinks_to_the_nodes_that_still_leave() -> None:
-    two = replace(
-        SURGE,
-        nodes={"n1": "uid-n1", "n2": "uid-n2"},
-        leaving={name: Leaver(name, None) for name in ("uid-old", "uid-new", "uid-ended")},
-    )
-    there = [pod("old", owner=WEB, annotations=LOWEST), pod("new", "n2", WEB, annotations=LOWEST)]
-    smaller = swap.shrunk(world(2, *there), two, ["n1"])
-    assert (set(smaller.nodes), set(smaller.leaving), smaller.target) == ({"n1"}, {"uid-old", "uid-ended"}, 2)
-    assert made(swap.shrinking(world(2, *there), two, smaller)) == [("patch", "new")]
 
 
 @pytest.mark.parametrize(

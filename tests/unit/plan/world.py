@@ -169,14 +169,6 @@ class World:
         """New pods find a place and never run."""
         self.kubelets.start_seconds = 10.0**6
 
-    def block(self) -> World:
-        """A budget that allows nothing: two and more replicas are swapped only then."""
-        if not self.raws("budgets"):
-            self.sim.apply(manifests.budget("web", minAvailable=len(self.pods)))
-            self.act()
-            self.at_first = self.kept()
-        return self
-
     def _hear(self, event: Event) -> None:
         if event.resource != kinds.PODS.resource:
             return

@@ -68,7 +68,7 @@ class Play(Caller):
         self.surging = Surging(self.ctx, me, 2.0, self.plan, self.fence, ["n1"], [self.case])
 
     def plan(self, seen: Snapshot) -> dict[str, Surge]:
-        plans = migrate.routes(seen, ["n1"], Choices(method="surge", swap_blocked=True))
+        plans = migrate.routes(seen, ["n1"], Choices(method="surge"))
         run = self.ctx.run.id if self.ctx.run else ""
         found = swap.surges(seen, plans, run=run, by="me@here", since=self.ctx.clock.server())
         return {surge.uid: surge for surge in found}

@@ -83,11 +83,6 @@ RECOVER = "Once that is over, run recover -e recover_state=undone."
             id="nor all of it",
         ),
         pytest.param({"state": "undone", **LATE}, "not_given_back", "It was late.", ["Look."], id="it failed"),
-        pytest.param(
-            {"state": "undone", "outcome": WorkloadOutcome.GIVEN_BACK_IN_PART, "message": "for n2"},
-            *("given_back_in_part", "for n2", []),
-            id="in part",
-        ),
     ],
 )
 def test_a_surge_that_was_to_be_undone(changes: Raw, outcome: str, message: str, findings: list[str]) -> None:

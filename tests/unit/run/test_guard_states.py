@@ -19,8 +19,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import guard as guard_edge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import cordon
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.node_steps import CordonOptions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard import GuardOptions, guard
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.guarded import (
     ME,
@@ -30,7 +28,6 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.run.guarded import 
     uid,
 )
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.left_out import defaults
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Saved, World
 
 LEASES = kinds.LEASES.resource
@@ -280,55 +277,3 @@ def test_what_served_a_node_that_is_gone_is_given_back_too(protected: Saved) -> 
         assert outcomes(result) == {b: "given_back"}
         assert {"a", "b"} <= workloads(result).keys()
         assert not [name for _ns, name in world.store.of(LEASES) if name.startswith(names.SURGE_PREFIX)]
-
-
-# -- a surge for two nodes -----------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def shared() -> Saved:
-    """Deployment `web` has a pod on n1 and one on n2, and a budget that allows nothing; both leave by one surge."""
-    objects = [manifests.node("n1"), manifests.node("n2"), manifests.deployment("web", 2)]
-    with World([*objects, manifests.budget("web", minAvailable=2)]) as world:
-        world.apply(*(manifests.node(name) for name in ("n8", "n9")))
-        first = world.process("first")
-        assert not first.run(lambda ctx: cordon(ctx, CordonOptions("cordoned", ("n1", "n2"))), ME).failed
-        assert not called(world, nodes=("n1", "n2"), swap_blocked=True)[0].failed
-        world.machine.run_for(70.0)
-        return world.saved()
-
-
-def record(world: World, node: str, change: t.Callable[[str], str | None]) -> None:
-    """The record of a node is another one."""
-    text = world.get(kinds.NODES, node)["metadata"]["annotations"][names.RECORD]
-    world.patch(kinds.NODES, node, {"metadata": {"annotations": {names.RECORD: change(text)}}})
-
-
-@pytest.mark.parametrize(
-    ("what", "outcome"),
-    [
-        pytest.param(lambda world: None, "given_back_in_part", id="the other node needs it"),
-        pytest.param(
-            lambda world: record(world, "n2", lambda text: "{"), "given_back_in_part", id="nobody can read who needs it"
-        ),
-        pytest.param(
-            lambda world: record(world, "n2", lambda text: text.replace('"run":"r1"', '"run":"r9"')),
-            "given_back",
-            id="the other node is another run's",
-        ),
-        pytest.param(lambda world: record(world, "n2", lambda text: None), "given_back", id="it is in service"),
-        pytest.param(lambda world: world.delete(kinds.NODES, "n2"), "given_back", id="it is gone"),
-    ],
-)
-@pytest.mark.parametrize("check", [True, False])
-def test_a_surge_goes_on_for_the_nodes_that_still_need_it(
-    shared: Saved, check: bool, what: t.Callable[[World], object], outcome: str
-) -> None:
-    with World.of(shared) as world:
-        what(world)
-        result, ctx = called(world, "absent", ("n1",), check=check)
-        assert workloads(result) == {"web": outcome}
-        assert (writes(world) == []) is check
-        forgets = [change.sentence for change in ctx.changes if change.sentence.startswith("Forget")]
-        assert len(forgets) == (outcome == "given_back")
-        assert outcomes(result) == {"n1": "given_back"}

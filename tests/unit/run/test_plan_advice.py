@@ -46,12 +46,12 @@ def test_what_would_unblock_a_plan_is_told_and_unblocks_it(build: Build) -> None
     found = build(2, manifests.budget("web", minAvailable=2))
     result = plan(found, choices=SURGE)
     assert not result.data["feasible"]
-    assert changed(result) == [("add_replica", "web"), ("relax_budget", "web"), ("set_option", "swap_blocked")]
+    assert changed(result) == [("add_replica", "web"), ("relax_budget", "web")]
     found.patch(kinds.DEPLOYMENTS, "web", {"spec": {"replicas": 3}})
     found.settle()
     assert plan(found, choices=SURGE).data["feasible"]
     found.patch(kinds.DEPLOYMENTS, "web", {"spec": {"replicas": 2}})
-    assert plan(found, choices=replace(SURGE, swap_blocked=True)).data["feasible"]
+    assert plan(found, choices=replace(SURGE, method="replace")).data["feasible"]
     found.patch(kinds.BUDGETS, "web", {"spec": {"minAvailable": None, "maxUnavailable": 1}})
     found.settle()
     assert plan(found, choices=SURGE).data["feasible"]

@@ -292,42 +292,20 @@ def test_the_clock_of_the_machine_does_not_tell_how_old_a_lease_is(
 # -- what the writer of both halves does with it -------------------------------------------------------
 
 
-@pytest.fixture
-def both() -> World:
-    """Pods on n1 and n2 leave by one surge."""
-    world = World(["n1", "n2"]).block()
-    play = Play(world)
-    play.surging.planner = lambda seen: {world.uid: wanted(world, "n1", "n2")}
-    play.rounds()
-    return world
-
-
-def test_the_pods_of_a_lost_node_stay_before_the_record_forgets_them(both: World) -> None:
-    one = Caller(both, "r1/n1")
-    writer = surge_writer.SurgeWriter(one.ctx, "r1/n1", one.fence)
-    tracked = surge_writer.Tracked(surge=surge_writer.without(recorded(both), ["n1"]), claimed=True, fewer=True)
-    assert (list(tracked.held.nodes), surge_writer.strays(both.snapshot(), tracked.held)) == (["n2"], True)
-    assert not one.me.run(lambda _ctx: writer.let_go(tracked, both.snapshot()))
-    assert (tracked.waiting, tracked.fewer) == ("the watch to show the changes to Deployment shop/web", True)
-    assert (list(recorded(both).nodes), len(recorded(both).leaving)) == (["n2"], 2)
-    assert (names.DELETION_COST in both.annotations("web-0"), one.me.told) == (False, [])
-    assert one.me.run(lambda _ctx: writer.let_go(tracked, both.snapshot()))
-    assert (tracked.fewer, len(tracked.held.leaving), len(recorded(both).leaving)) == (False, 1, 1)
-    assert not surge_writer.strays(both.snapshot(), tracked.held)
-    assert [(event.message, event.node) for event in one.me.told] == [("surge continued for n2", "n2")]
-
-
 @pytest.mark.parametrize(
-    ("count", "lowered", "prior"), [(4, False, None), (2, False, None), (4, True, 4), (5, False, 5)]
+    ("count", "lowered", "prior"), [(2, False, None), (1, False, None), (2, True, 2), (3, False, 3)]
 )
-def test_a_surge_begins_anew_on_somebody_elses_count(both: World, count: int, lowered: bool, prior: int | None) -> None:
-    """Two replicas and their count of four are ours; once it was lowered only the two are."""
-    one = Caller(both, "r1/n1")
+def test_a_surge_begins_anew_on_somebody_elses_count(
+    world: World, count: int, lowered: bool, prior: int | None
+) -> None:
+    """One replica and our count of two are ours; once it was lowered only the one is."""
+    Play(world).rounds()
+    one = Caller(world, "r1/n1")
     writer = surge_writer.SurgeWriter(one.ctx, "r1/n1", one.fence)
-    tracked = surge_writer.Tracked(surge=recorded(both), claimed=True, serving_since=1.0)
-    both.scale(count)
-    assert one.me.run(lambda _ctx: writer.rebase(tracked, both.snapshot(), lowered=lowered)) is (prior is not None)
-    assert (recorded(both).prior_replicas, recorded(both).target) == (prior or 2, (prior or 2) + 2)
+    tracked = surge_writer.Tracked(surge=recorded(world), claimed=True, serving_since=1.0)
+    world.scale(count)
+    assert one.me.run(lambda _ctx: writer.rebase(tracked, world.snapshot(), lowered=lowered)) is (prior is not None)
+    assert (recorded(world).prior_replicas, recorded(world).target) == (prior or 1, (prior or 1) + 1)
     assert tracked.serving_since == (None if prior else 1.0)
     assert [event.message for event in one.me.told] == (
         [f"scaled to {prior} replicas by somebody else: surge continued from there"] if prior else []

@@ -14,7 +14,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import reasons
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import swap
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_machine import Surging
-from ansible_collections.kubeops.node_maintenance.tests.unit.plan.play import recorded, wanted
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.play import recorded
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.world import World
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.halves import Play
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
@@ -43,12 +43,18 @@ def test_the_record_comes_first_and_says_what_is_raised(world: World) -> None:
     assert told == [("raised", "scaled from 1 to 2: the extra pod replaces the one being moved")]
 
 
-def test_the_extra_pods_are_counted(world: World) -> None:
-    world = World(["n1", "n1", "n9"]).block()
+def test_a_workload_that_is_not_at_rest_has_a_pod_too_many_and_is_not_surged_yet() -> None:
+    world = World(["n1", "n1"])
     play = Play(world)
+    world.scale(1)
     play.step()
-    message = "scaled from 3 to 5: the 2 extra pods replace those being moved"
-    assert [event.message for event in play.me.told] == [message]
+    assert (play.case.state, play.writes) == ("plan", [])
+    assert play.case.waiting
+    world.act(2.0)
+    play.step()
+    assert (recorded(world).prior_replicas, recorded(world).target, len(recorded(world).leaving)) == (1, 2, 1)
+    assert play.rounds().outcome == "raised"
+    assert len(world.ended) == 1
 
 
 @pytest.mark.parametrize(("settle", "seconds"), [(0.0, 1.0), (2.0, 3.0), (3.0, 4.0)])
@@ -122,32 +128,6 @@ def test_a_surge_of_the_same_run_goes_on_where_it_fits(world: World, run: str, l
     assert play.case.state == state
     assert (play.case.claimed, play.case.again) == (True, leaves_more)
     assert play.case.held.stage == ("ready" if leaves_more else "raising")
-
-
-@pytest.mark.parametrize(
-    ("lost", "named", "fewer"),
-    [
-        pytest.param((), ("n1", "n2"), False, id="all are ours"),
-        pytest.param(("n1",), ("n1", "n2"), True, id="one was lost"),
-        pytest.param((), ("n2",), True, id="an earlier call had lost one and was killed"),
-    ],
-)
-def test_a_surge_that_is_taken_lets_the_pods_of_lost_nodes_go(
-    lost: tuple[str, ...], named: tuple[str, ...], fewer: bool
-) -> None:
-    world = World(["n1", "n2"]).block()
-    first = Play(world, "r1/n0")
-    first.surging.planner = lambda seen: {world.uid: wanted(world, "n1", "n2")}
-    first.rounds()
-    found = recorded(world)
-    smaller = replace(found, nodes={name: uid for name, uid in found.nodes.items() if name in named})
-    world.apply(smaller.renewing("r1/n0", "2026-01-01T00:00:30.000Z"))
-    play = Play(world)
-    play.surging.planner = lambda seen: {world.uid: recorded(world)}
-    play.surging._lost.update(lost)
-    play.step()
-    assert (play.case.state, play.case.fewer) == ("raise", fewer)
-    assert list(play.case.held.nodes) == (["n2"] if fewer else ["n1", "n2"])
 
 
 def test_a_workload_that_nothing_leaves_any_more_needs_no_surge(world: World) -> None:

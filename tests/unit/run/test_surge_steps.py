@@ -9,9 +9,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import WorkloadOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import swap
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import BadSurgeError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import LostLockError
@@ -147,24 +145,18 @@ def test_a_refused_undo_stays_recorded_and_a_refused_surge_is_undone(world: Worl
     assert ("recover" in play.case.remedy) == (state == "undo")
 
 
-@pytest.mark.parametrize(
-    ("surge", "nodes", "lost", "outcome", "left"),
-    [
-        (False, ("n1", "n2"), "n1", None, ("n2",)),
-        (False, ("n1",), "n1", "adopted_by", ()),
-        (True, ("n1", "n2"), "n2", None, ("n1",)),
-        (True, ("n1", "n2"), "n1", "adopted_by", ("n2",)),
-    ],
-)
-def test_a_lost_node_is_lost_alone(
-    world: World, surge: bool, nodes: tuple[str, ...], lost: str, outcome: str | None, left: tuple[str, ...]
+def test_a_node_that_is_lost_ends_its_surge_and_nothing_is_undone(
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The surge serves n1 alone."""
     play = Play(world, state="wait")
-    play.case.nodes = nodes
-    play.case.surge = wanted(world, "n1") if surge else None
-    play.surging._lose(play.case, LostLockError(lost, "by r2"))
-    assert (play.case.outcome, play.case.nodes, play.case.fewer) == (outcome, left, surge)
+    play.case.surge, play.case.claimed = wanted(world, "n1"), True
+
+    def lost(*_given: object) -> None:
+        raise LostLockError("n1", "by r2")
+
+    monkeypatch.setattr(play.surging, "_step", lost)
+    play.step()
+    assert (play.case.outcome, play.case.state, play.writes) == ("adopted_by", "undone", [])
 
 
 # -- the way back --------------------------------------------------------------------------------------
@@ -208,24 +200,6 @@ def test_what_somebody_else_set_is_kept_and_told_once(world: World) -> None:
     kept = "somebody else set Deployment shop/web to 5 replicas; left as is"
     assert case.kept == (kept,)
     assert [(event.what, event.message) for event in back.me.told][1:] == [("kept", kept)]
-
-
-def test_a_surge_that_other_nodes_need_is_given_back_in_part() -> None:
-    world = World(["n1", "n2"]).block()
-    both = Play(world)
-    both.surging.planner = lambda seen: {world.uid: wanted(world, "n1", "n2")}
-    both.rounds()
-    surge = recorded(world)
-    part = Play(world, state="undo")
-    part.case.surge, part.case.shrunk = surge, swap.shrunk(world.snapshot(), surge, {"n2"})
-    part.step()
-    assert (part.case.state, part.case.waiting) == ("undo", "the watch to show the changes to Deployment shop/web")
-    assert list(recorded(world).nodes) == ["n1", "n2"], "it is forgotten last"
-    case = part.rounds()
-    assert (case.outcome, case.message) == ("given_back_in_part", "surge continued for n2")
-    assert (list(recorded(world).nodes), len(recorded(world).leaving), world.replicas) == (["n2"], 1, 4)
-    assert names.DELETION_COST not in world.annotations("web-0")
-    assert names.DELETION_COST in world.annotations("web-1")
 
 
 def test_a_lost_answer_is_no_failure_of_an_undo(world: World) -> None:

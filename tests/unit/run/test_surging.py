@@ -187,8 +187,8 @@ def test_the_leaving_pod_ends_and_nothing_is_left(world: World) -> None:
 
 
 def test_nothing_is_lowered_while_another_pod_is_not_ready() -> None:
-    world = World(["n1", "n9", "n9"]).block()
-    Play(world).rounds()
+    world = World(["n1", "n9", "n9"])
+    prepare(world, Hand(world), "n1")
     world.set_ready("web-2", False)
     end = End(world)
     swaps = end.rounds(10)

@@ -147,10 +147,9 @@ def test_a_workload_that_is_scaled_up_while_its_surge_comes_up_keeps_its_new_cou
     assert not world.leases
 
 
-@pytest.mark.parametrize("count", [2, 4, 5])
+@pytest.mark.parametrize("count", [2, 3, 5])
 @pytest.mark.parametrize("after", range(4))
-def test_a_count_that_is_set_during_the_second_half_is_kept(count: int, after: int) -> None:
-    world = World(["n1", "n9", "n9"]).block()
+def test_a_count_that_is_set_during_the_second_half_is_kept(world: World, count: int, after: int) -> None:
     Play(world).rounds()
     end = End(world)
     end.rounds(after)
@@ -160,8 +159,8 @@ def test_a_count_that_is_set_during_the_second_half_is_kept(count: int, after: i
     assert "web-0" in world.ended
     assert not world.leases
     # What is as we made it cannot be told from what we made.
-    assert world.replicas == (3 if count == 4 and not after else count)
-    assert world.least_ready >= 2
+    assert world.replicas == (1 if count == 2 and not after else count)
+    assert world.least_ready >= 1
 
 
 @pytest.mark.parametrize("after", range(4))

@@ -274,7 +274,6 @@ class _Playbook:
         options = GuardOptions(
             "present",
             tuple(nodes),
-            swap_blocked=given.choices.swap_blocked,
             allow_interruption=given.choices.allow_interruption,
             node_autoscaler=given.choices.node_autoscaler,
             method=given.choices.method,

@@ -125,7 +125,6 @@ class WorkloadOutcome(Outcome):
     NOT_GUARDED = "not_guarded", "another budget covers pods of its selector, so it gets no guard"
     ENDED = "ended", "none of its pods has to leave any more, or it is gone"
     GIVEN_BACK = "given_back", "its state before the surge is restored"
-    GIVEN_BACK_IN_PART = "given_back_in_part", "its surge continues for other nodes"
     KEPT = "kept", "its surge is undone, except for what somebody else changed meanwhile"
     INTERRUPTION_ALLOWED = (
         "interruption_allowed",

@@ -40,7 +40,6 @@ class Choices:
     ignore_daemonsets: bool = True
     disable_eviction: bool = False
     allow_interruption: bool = False
-    swap_blocked: bool = False
     method: str = "surge"
     load_balancer_wait: float = 0.0
     node_autoscaler: bool = False

@@ -27,7 +27,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swa
 FIRST, NOT_REPLACED = "replaced_first", "not_replaced"
 INSTEAD = frozenset(
     {
-        *("single_replica", "replicas", "guarded", "swap_blocked", "budget_allows_nothing", "interruption_allowed"),
+        *("single_replica", "replicas", "guarded", "budget_allows_nothing", "interruption_allowed"),
         *("autoscaler_owned", "rollout_in_progress"),
     }
 )

@@ -31,7 +31,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rou
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import protect
 
-SWAP = f"set {option.options(swap_blocked=True)}"
+REPLACE = f"let its pods be replaced first: {option.options(method='replace')}"
 JOB_FINALIZER = "batch.kubernetes.io/job-tracking"
 KRUISE = "apps.kruise.io"
 """The group of Kruise's DaemonSets, whose controller works as that of Kubernetes does."""
@@ -308,8 +308,7 @@ def _prepared(case: cases.Case) -> pod_plan.PodPlan | None:
         if case.consent:
             return _evictable(case, "interruption_allowed", f"{why} Its interruption was allowed.")
         return case.to("refuse", "surge_reverted", why, f"Remove what keeps it from serving, or {protect.ACCEPT}.")
-    code = "single_replica" if case.replicas == 1 else "swap_blocked"
-    return _swap(case, code, "The surge of its workload is prepared: it is deleted once a new pod serves.")
+    return _swap(case, "single_replica", "The surge of its workload is prepared: it is deleted once a new pod serves.")
 
 
 def _swap(case: cases.Case, code: str, why: str) -> pod_plan.PodPlan:
@@ -407,18 +406,10 @@ def _several(case: cases.Case) -> pod_plan.PodPlan | None:
         why = f"{count} and no budget: they are evicted one at a time, under a guard of ours."
         return replace(case.to("evict", "guarded", why), guarded=True)
     plan = _evictable(case, "replicas", f"{count}; it is evicted when its budget allows it.")
-    if plan.code not in ("budget_allows_nothing", "operator_budget"):
-        return plan
-    refusal = _no_swap(case, case.workload) if case.workload else None
-    if refusal is None and case.choices.swap_blocked:
-        why = f"{plan.reason} With swap_blocked a new pod serves before it is deleted."
-        return case.to("swap", "swap_blocked", why)
-    if refusal is None and plan.code == "budget_allows_nothing":
-        remedy = f"{plan.remedy} Or swap its pods, of which a new one then serves first: {SWAP}."
-        return replace(plan, remedy=remedy)
-    if refusal is None or plan.code == "operator_budget":
-        return plan
-    return replace(plan, reason=f"{plan.reason} A swap is not possible: {refusal.message}")
+    replaceable = case.workload and case.workload.kind == "Deployment" and case.method == "surge"
+    if plan.code == "budget_allows_nothing" and replaceable:
+        return replace(plan, remedy=f"{plan.remedy} Or {REPLACE}.")
+    return plan
 
 
 RULES: tuple[t.Callable[[cases.Case], pod_plan.PodPlan | None], ...] = (

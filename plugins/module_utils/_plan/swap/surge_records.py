@@ -50,9 +50,9 @@ class Leaver:
 
 @dataclass(frozen=True, slots=True)
 class Surge:
-    """One workload that runs more pods for a while, so that those on leaving nodes can be deleted.
+    """One workload that runs one more pod for a while, so that the one on a leaving node can be deleted.
 
-    ``nodes`` maps the leaving nodes to their UIDs, ``leaving`` is by pod UID. ``run`` is a run's id without its
+    ``nodes`` maps that node to its UID, ``leaving`` is by the pod's UID. ``run`` is a run's id without its
     nonce; ``holder`` is ``<run>/<nonce>`` from the lease. ``stage`` ``ready``: the new pods have served for the
     settle time; ``reverted``: somebody reset the count, and the leaving pods may be interrupted instead. The fields
     that are not compared are the lease's and empty before it is written.

@@ -52,17 +52,19 @@ def surges(
     by: str,
     since: str,
 ) -> tuple[surge_records.Surge, ...]:
-    """One surge for each workload with pods that leave by swap, on however many of the nodes."""
-    leaving: dict[str, list[objects.Pod]] = {}
+    """One surge for each workload with a pod that leaves by swap.
+
+    It is the only one, once the workload is at rest (``restless``).
+    """
+    leaving: dict[str, objects.Pod] = {}
     for plan in plans:
         if plan.route == "swap" and plan.workload is not None:
-            leaving.setdefault(plan.workload.uid, []).append(plan.pod)
+            leaving.setdefault(plan.workload.uid, plan.pod)
     found = []
-    for uid, pods in leaving.items():
-        workload = snapshot.workload(uid)
+    for uid, pod in leaving.items():
+        workload, node = snapshot.workload(uid), snapshot.nodes.get(pod.node)
         if workload is None:
             continue
-        nodes = {name: node.uid for name in sorted({pod.node for pod in pods}) if (node := snapshot.nodes.get(name))}
         surge = surge_records.Surge(
             api_version=workload.api_version,
             kind=workload.kind,
@@ -70,9 +72,9 @@ def surges(
             name=workload.name,
             uid=uid,
             prior_replicas=workload.replicas,
-            target=workload.replicas + len(pods),
-            nodes=nodes,
-            leaving={pod.uid: surge_records.Leaver(pod.name, pod.annotations.get(names.DELETION_COST)) for pod in pods},
+            target=workload.replicas + 1,
+            nodes={node.name: node.uid} if node else {},
+            leaving={pod.uid: surge_records.Leaver(pod.name, pod.annotations.get(names.DELETION_COST))},
             run=run,
             by=by,
             since=since,
@@ -265,16 +267,16 @@ def rebased(
 ) -> surge_records.Surge | None:
     """The surge on top of the replicas that somebody else set meanwhile; ``None`` if they are as before or ours.
 
-    Their count is the wanted one from now on, and the leaving pods are added to it again. ``lowered``: we have
+    Their count is the wanted one from now on, and one more for the leaving pod. ``lowered``: we have
     restored the count already.
     """
-    workload, leaving = snapshot.workload(surge.uid), alive(snapshot, surge)
-    if workload is None or not leaving or workload.replicas == 0:
+    workload = snapshot.workload(surge.uid)
+    if workload is None or not alive(snapshot, surge) or workload.replicas == 0:
         return None
     ours = (surge.prior_replicas,) if lowered else (surge.prior_replicas, surge.target)
     if workload.replicas in ours:
         return None
-    return replace(surge, prior_replicas=workload.replicas, target=workload.replicas + len(leaving), stage="raising")
+    return replace(surge, prior_replicas=workload.replicas, target=workload.replicas + 1, stage="raising")
 
 
 def lowering(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> tuple[api_changes.Change, ...]:
@@ -304,8 +306,7 @@ def giving_back(snapshot: snapshots.Snapshot, surge: surge_records.Surge, *, low
     if workload.replicas == surge.target and not lowered:
         if workload.observed and (why := protect.rollout(snapshot, workload)):
             return Undo(waiting=why)
-        extra = surge.target - surge.prior_replicas
-        newest = sorted((p for p in pods if p.uid not in surge.leaving), key=lambda p: (p.created, p.name))[-extra:]
+        newest = sorted((p for p in pods if p.uid not in surge.leaving), key=lambda p: (p.created, p.name))[-1:]
         ending = [p for p in newest if p.created >= surge.created]
         changes = _lowest(ending) + _costs_back([p for p in pods if p not in ending], surge, workload)
         changes.append(surge_changes.scale(workload, surge.prior_replicas))
@@ -316,24 +317,6 @@ def giving_back(snapshot: snapshots.Snapshot, surge: surge_records.Surge, *, low
     costs = _costs_back(pods, surge, workload)
     waiting = settled(snapshot, surge) if costs else ""
     return Undo(() if waiting else tuple(costs), waiting, kept)
-
-
-def shrunk(snapshot: snapshots.Snapshot, surge: surge_records.Surge, nodes: t.Collection[str]) -> surge_records.Surge:
-    """The surge reduced to these nodes; its target stays, since the end of the swap lowers it as a whole."""
-    gone = {uid for uid in surge.leaving if (pod := snapshot.pod(uid)) and pod.node not in nodes}
-    return replace(
-        surge,
-        nodes={name: uid for name, uid in surge.nodes.items() if name in nodes},
-        leaving={uid: leaver for uid, leaver in surge.leaving.items() if uid not in gone},
-    )
-
-
-def shrinking(
-    snapshot: snapshots.Snapshot, surge: surge_records.Surge, smaller: surge_records.Surge
-) -> tuple[api_changes.Change, ...]:
-    """Restore the costs of the pods that no longer leave; the record is written after that."""
-    stay = [pod for pod in alive(snapshot, surge) if pod.uid not in smaller.leaving]
-    return tuple(_costs_back(stay, surge, snapshot.workload(surge.uid)))
 
 
 def whole_undo(

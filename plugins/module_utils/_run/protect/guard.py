@@ -61,7 +61,6 @@ class GuardOptions:
     state: t.Literal["present", "absent"]
     nodes: tuple[str, ...]
     surge: bool = True
-    swap_blocked: bool = False
     allow_interruption: bool = False
     node_autoscaler: bool = False
     method: str = "surge"
@@ -78,7 +77,6 @@ class GuardOptions:
         """
         return pod_plan.Choices(
             delete_emptydir_data=True,
-            swap_blocked=self.swap_blocked,
             method=self.method,
             reactive_budgets=self.reactive_budgets,
             rules=self.rules,
@@ -292,7 +290,7 @@ def _absent(work: guard_call.GuardCall) -> None:
         for budget in budgets:
             work.show_unguarded(budget, guards.nodes_of(budget))
         for surge in surges:
-            _predict_absent(work, surge, nodes)
+            _predict_absent(work, surge)
         releases.give_back(work, let_go)
     elif surges or budgets or let_go:
         try:
@@ -313,43 +311,16 @@ def _absent(work: guard_call.GuardCall) -> None:
         site.message = f"Nothing protects the pods on node {name} any more."
 
 
-def _needs(node: objects.Node, surge: surge_records.Surge) -> bool:
-    """Whether the node's record is of the surge's run."""
-    try:
-        record = node_records.record_of(node)
-    except node_records.BadRecordError:
-        # Nobody may guess what it meant.
-        return True
-    return record is not None and record.run == surge.run
-
-
-def _shrunk(
-    work: guard_call.GuardCall, surge: surge_records.Surge, nodes: t.Collection[str]
-) -> surge_records.Surge | None:
-    """What is left of the surge where other nodes than these still need it, else ``None``."""
-    others = (work.snapshot.nodes.get(name) for name in surge.nodes if name not in nodes)
-    staying = frozenset(node.name for node in others if node and _needs(node, surge))
-    shrunk = swap.shrunk(work.snapshot, surge, staying)
-    return shrunk if staying and shrunk.leaving else None
-
-
-def _predict_absent(work: guard_call.GuardCall, surge: surge_records.Surge, nodes: t.Collection[str]) -> None:
-    outcome, kept = outcomes.WorkloadOutcome.GIVEN_BACK, tuple[str, ...]()
-    if shrunk := _shrunk(work, surge, nodes):
-        outcome, changes = outcomes.WorkloadOutcome.GIVEN_BACK_IN_PART, swap.shrinking(work.snapshot, surge, shrunk)
-    else:
-        changes, kept = swap.whole_undo(work.snapshot, surge)
+def _predict_absent(work: guard_call.GuardCall, surge: surge_records.Surge) -> None:
+    changes, kept = swap.whole_undo(work.snapshot, surge)
     for change in changes:
         work.ctx.changed(change)
-    work.show_surge(surge, outcome, "; ".join(kept))
+    work.show_surge(surge, outcomes.WorkloadOutcome.GIVEN_BACK, "; ".join(kept))
 
 
 def _give_back(work: guard_call.GuardCall, nodes: frozenset[str], surges: list[surge_records.Surge]) -> None:
     ctx, me = work.ctx, work.identity(sorted(nodes))
-    cases = [
-        surge_machine.WorkloadSurge(one.workload, tuple(one.nodes), "undo", surge=one, shrunk=_shrunk(work, one, nodes))
-        for one in surges
-    ]
+    cases = [surge_machine.WorkloadSurge(one.workload, tuple(one.nodes), "undo", surge=one) for one in surges]
     for budget in guards.serving(work.snapshot, nodes):
         _remove_guard(work, budget, nodes)
     if not cases:

@@ -50,16 +50,15 @@ Planner = t.Callable[[snapshots.Snapshot], t.Mapping[str, surge_records.Surge]]
 class WorkloadSurge(surge_writer.Tracked):
     """One workload of a call of ``pdb_guard``.
 
-    ``again``: its present surge only blocks the wanted one, which is planned once this one is undone. ``shrunk``:
-    what the surge becomes where some of its nodes still need it. ``forgotten`` is the UID of the lease that was
-    deleted last, ``foreign`` the resourceVersion of another run's lease and ``foreign_since`` when it was seen first.
+    ``again``: its present surge only blocks the wanted one, which is planned once this one is undone. ``forgotten``
+    is the UID of the lease that was deleted last, ``foreign`` the resourceVersion of another run's lease and
+    ``foreign_since`` when it was seen first.
     """
 
     workload: objects.Ref
     nodes: tuple[str, ...]
     state: State
     again: bool = False
-    shrunk: surge_records.Surge | None = None
     forgotten: str = ""
     foreign: str = ""
     foreign_since: float = 0.0
@@ -144,11 +143,10 @@ class Surging:
     node_autoscaler: bool = False
 
     def __post_init__(self) -> None:
-        self._lost = set[str]()
         self._writer = surge_writer.SurgeWriter(self.ctx, str(self.me), self.fence)
         leaving = frozenset(self.leaving)
         allowed, grows = self.allow_interruption, self.node_autoscaler
-        self._raising = _Raising(self.ctx, self.me, self.settle, leaving, self._writer, self._lost, allowed, grows)
+        self._raising = _Raising(self.ctx, self.me, self.settle, leaving, self._writer, allowed, grows)
 
     @property
     def done(self) -> bool:
@@ -186,7 +184,7 @@ class Surging:
         try:
             self._step(case, look)
         except node_locks.LostLockError as lost:
-            self._lose(case, lost)
+            case.end(self.ctx, outcomes.WorkloadOutcome.ADOPTED_BY, lost.reason.message, lost.reason.remedy)
         except surge_lease.LostSurgeError as error:
             remedy = "Look at the other run: it continues the surge."
             case.end(self.ctx, outcomes.WorkloadOutcome.ADOPTED_BY, str(error), remedy)
@@ -212,8 +210,6 @@ class Surging:
                 case.end(self.ctx, ended, waited, "Look at what it waited for, then run again.", undo=True)
 
     def _step(self, case: WorkloadSurge, look: Look) -> None:
-        if case.fewer and case.state in ("raise", "wait") and not self._writer.let_go(case, look.snapshot):
-            return
         match case.state:
             case "plan" | "held":
                 self._raising.plan(case, look)
@@ -225,22 +221,12 @@ class Surging:
                 self._undo(case, look.snapshot)
 
     def _undo(self, case: WorkloadSurge, snapshot: snapshots.Snapshot) -> None:
-        """One step on the way back, of the whole surge or of what some nodes need no more."""
+        """One step on the way back."""
         surge = case.held
-        if not case.claimed or case.fewer:
-            # What is given back as a whole gives the pods of a lost node their costs back, too.
+        if not case.claimed:
             case.surge = surge = self._writer.leases.hold(surge)
-            case.claimed, case.fewer = True, False
+            case.claimed = True
         if self._writer.behind(snapshot.workload(surge.uid)):
-            return
-        if case.shrunk:
-            if changes := swap.shrinking(snapshot, surge, case.shrunk):
-                self._writer.do(surge, changes)
-                case.waiting = surge_writer.unseen(surge)
-                return
-            self._writer.leases.hold(surge.with_record_of(case.shrunk))
-            case.state, case.outcome, case.waiting = "undone", outcomes.WorkloadOutcome.GIVEN_BACK_IN_PART, ""
-            case.message = f"surge continued for {', '.join(sorted(case.shrunk.nodes))}"
             return
         undo = swap.giving_back(snapshot, surge)
         case.kept = tuple(dict.fromkeys((*case.kept, *undo.kept)))
@@ -266,15 +252,6 @@ class Surging:
                 case.state, case.outcome = "undone", case.outcome or outcomes.WorkloadOutcome.GIVEN_BACK
                 case.message = case.message or surge_writer.RESTORED
 
-    def _lose(self, case: WorkloadSurge, lost: node_locks.LostLockError) -> None:
-        """Go on for the other nodes that the surge serves."""
-        self._lost.add(lost.node)
-        case.nodes = tuple(node for node in case.nodes if node not in self._lost)
-        if case.surge:
-            case.surge, case.fewer = surge_writer.without(case.surge, self._lost), True
-        if not (case.surge.nodes if case.surge else case.nodes):
-            case.end(self.ctx, outcomes.WorkloadOutcome.ADOPTED_BY, lost.reason.message, lost.reason.remedy)
-
     def _refused(self, case: WorkloadSurge, error: errors.ClusterError, snapshot: snapshots.Snapshot) -> None:
         """A change that the server refuses for good ends the surge; one of an undo stays recorded."""
         if case.state == "undo":
@@ -290,14 +267,13 @@ class Surging:
 
 @dataclass
 class _Raising:
-    """The way of a workload from its plan to a surge that serves; ``lost`` are nodes that others took over."""
+    """The way of a workload from its plan to a surge that serves."""
 
     _ctx: context.Context
     _me: context.Run
     _settle: float
     _leaving: frozenset[str]
     _writer: surge_writer.SurgeWriter
-    _lost: t.AbstractSet[str]
     _allow_interruption: bool
     _node_autoscaler: bool
 
@@ -319,8 +295,8 @@ class _Raising:
 
     def _begin(self, case: WorkloadSurge, look: Look) -> None:
         wanted = look.wanted.get(case.workload.uid)
-        if wanted is None and (why := swap.restless(look.snapshot, case.workload.uid)):
-            # What is still moving is refused for now; an undo of a moment ago looks like that, too.
+        if why := swap.restless(look.snapshot, case.workload.uid):
+            # What is still moving is refused for now, or has a pod too many; so has an undo of a moment ago.
             case.state, case.waiting = "plan", why
             return
         if wanted is None:
@@ -345,8 +321,7 @@ class _Raising:
     def _take(self, case: WorkloadSurge, found: surge_records.Surge, look: Look) -> None:
         """Go on with our own run's surge where it fits, else undo it and plan anew."""
         try:
-            case.fewer = not self._lost.isdisjoint(found.nodes) or surge_writer.strays(look.snapshot, found)
-            surge = self._writer.leases.hold(surge_writer.without(found, self._lost))
+            surge = self._writer.leases.hold(found)
         except surge_lease.LostSurgeError:
             # It was not silent after all, or ended at this moment.
             case.state, case.waiting = "held", f"a fresh view of the surge of {found.workload}"
@@ -373,9 +348,9 @@ class _Raising:
             return
         case.state = "wait"
         if any(change.verb == "scale" for change in changes):
-            extra = surge.target - surge.prior_replicas
-            replaces = "the extra pod replaces the one" if extra == 1 else f"the {extra} extra pods replace those"
-            message = f"scaled from {surge.prior_replicas} to {surge.target}: {replaces} being moved"
+            message = (
+                f"scaled from {surge.prior_replicas} to {surge.target}: the extra pod replaces the one being moved"
+            )
             case.tell(self._ctx, phases.What.RAISED, message)
 
     def wait(self, case: WorkloadSurge, look: Look) -> None:

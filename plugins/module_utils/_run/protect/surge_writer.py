@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     api_changes,
@@ -26,13 +26,11 @@ RESTORED = "restored to its state before the surge"
 class Tracked:
     """What both halves of a swap know of one surge.
 
-    ``claimed``: its lease carries our name. ``fewer``: it lost one of its nodes, which is not recorded yet.
-    ``serving_since`` is of the context's monotonic clock.
+    ``claimed``: its lease carries our name. ``serving_since`` is of the context's monotonic clock.
     """
 
     surge: surge_records.Surge | None = None
     claimed: bool = False
-    fewer: bool = False
     serving_since: float | None = None
     waiting: str = ""
 
@@ -71,23 +69,6 @@ class SurgeWriter:
         """Whether this view of the workload is older than our last write to it."""
         return workload is not None and self._writer.behind(workload.ref, workload.resource_version)
 
-    def let_go(self, one: Tracked, snapshot: snapshots.Snapshot) -> bool:
-        """Let the pods of lost nodes stay: whether that is done, and the view shows it.
-
-        First the record names fewer nodes, then those pods get their own costs back, and last the record forgets
-        them: cut short anywhere, the costs are still known.
-        """
-        held = self.leases.hold(one.held)
-        smaller = swap.shrunk(snapshot, held, held.nodes)
-        if changes := swap.shrinking(snapshot, held, smaller):
-            self.do(held, changes)
-            one.waiting = unseen(held)
-            return False
-        one.surge, one.fewer = self.leases.hold(held.with_record_of(smaller)), False
-        nodes = sorted(smaller.nodes)
-        tell(self._ctx, phases.What.NOTE, f"surge continued for {', '.join(nodes)}", smaller.workload, nodes)
-        return True
-
     def rebase(self, one: Tracked, snapshot: snapshots.Snapshot, *, lowered: bool = False) -> bool:
         """Whether somebody else set the count, so that the surge begins anew on theirs."""
         other = swap.rebased(snapshot, one.held, lowered=lowered)
@@ -117,13 +98,3 @@ def tell(ctx: context.Context, what: phases.What, message: str, ref: objects.Ref
 def unseen(surge: surge_records.Surge) -> str:
     """What is waited for after a write that the view does not show yet."""
     return f"the watch to show the changes to {surge.workload}"
-
-
-def without(surge: surge_records.Surge, nodes: t.Collection[str]) -> surge_records.Surge:
-    """The surge as it serves all of its nodes but these; nothing is written yet."""
-    return replace(surge, nodes={name: uid for name, uid in surge.nodes.items() if name not in nodes})
-
-
-def strays(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> bool:
-    """Whether pods are to leave nodes that the surge serves no more: who let them go was cut short."""
-    return len(swap.shrunk(snapshot, surge, surge.nodes).leaving) < len(surge.leaving)

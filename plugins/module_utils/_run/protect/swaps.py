@@ -36,10 +36,11 @@ LASTING = (surge_lease.LostSurgeError, context.StopRun, surge_records.BadSurgeEr
 
 @dataclass
 class _Swap(surge_writer.Tracked):
-    """One surge on its way to the end."""
+    """One surge on its way to the end; ``lost``: its node is not ours to empty any more."""
 
     state: t.Literal["open", "lowered", "done", "failed"] = "open"
     raising: bool = False
+    lost: bool = False
 
     @property
     def over(self) -> bool:
@@ -80,7 +81,7 @@ class Swaps:
 
     def done_with(self, node: str) -> bool:
         """Whether no surge serves the node any more."""
-        return all(one.state == "done" for one in self._swaps.values() if node in one.held.nodes)
+        return all(one.state == "done" for one in self._of(node))
 
     def step(self, snapshot: snapshots.Snapshot, held: t.Container[str] = ()) -> None:
         """Do what can be done now for every swap; one that is refused for good fails alone.
@@ -93,9 +94,7 @@ class Swaps:
             self._hold(one)
             if one.state == "open" and one.held.uid in held:
                 return
-            one.fewer = one.fewer or surge_writer.strays(snapshot, one.held)
-            if not one.fewer or self._writer.let_go(one, snapshot):
-                self._step(one, snapshot, endpoints)
+            self._step(one, snapshot, endpoints)
 
         self._each(work)
 
@@ -110,7 +109,7 @@ class Swaps:
             try:
                 work(one)
             except node_locks.LostLockError as lost:
-                self._lose(one, lost.node, str(lost))
+                self._lose(one, str(lost))
             except writing.PASSING as error:
                 one.waiting = str(error)
             except LASTING as error:
@@ -119,17 +118,17 @@ class Swaps:
         surge_writer.at_once(self.ctx, [one for one in self._swaps.values() if not one.over], try_)
 
     def lose(self, node: str, why: str) -> None:
-        """The node is not ours to empty any more: its pods stay, and its surges go on for their other nodes."""
-        for one in self._swaps.values():
-            if node in one.held.nodes and not one.over:
-                self._lose(one, node, why)
+        """The node is not ours to empty any more: its pods stay."""
+        for one in self._of(node):
+            if not one.over:
+                self._lose(one, why)
 
     def close(self) -> None:
         self._writer.leases.close()
 
     def failed_for(self, node: str) -> str:
         """Why a surge that serves the node could not be ended, empty where none failed."""
-        found = (self.failures.get(uid) for uid, one in self._swaps.items() if node in one.held.nodes)
+        found = (self.failures.get(one.held.uid) for one in self._of(node))
         return "; ".join(why for why in found if why)
 
     def predict(self, snapshot: snapshots.Snapshot) -> None:
@@ -142,10 +141,12 @@ class Swaps:
         if not one.claimed:
             one.surge, one.claimed = self._writer.leases.go_on(one.held), True
 
-    def _lose(self, one: _Swap, node: str, why: str) -> None:
-        one.surge, one.fewer = surge_writer.without(one.held, [node]), True
-        if not one.surge.nodes:
-            self._fail(one, why)
+    def _of(self, node: str) -> list[_Swap]:
+        return [one for one in self._swaps.values() if node in one.held.nodes and not one.lost]
+
+    def _lose(self, one: _Swap, why: str) -> None:
+        one.lost = True
+        self._fail(one, why)
 
     def _step(self, one: _Swap, snapshot: snapshots.Snapshot, endpoints: serving.Endpoints) -> None:
         workload = snapshot.workload(one.held.uid)
