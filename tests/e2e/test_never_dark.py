@@ -96,7 +96,8 @@ def taken_by(arena: Arena, app: str) -> str:
     arena.patch("Pod", name, {"metadata": kept})
 
     def seen() -> Json:
-        return arena.api.get(arena.path("Pod", name))["metadata"]
+        metadata: Json = arena.api.get(arena.path("Pod", name))["metadata"]
+        return metadata
 
     until(lambda: seen().get("deletionTimestamp"), 30, f"{name} is ended")
     return " ".join(owner["kind"] for owner in seen()["ownerReferences"] if owner.get("controller"))
