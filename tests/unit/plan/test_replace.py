@@ -220,7 +220,7 @@ def test_of_jobs_those_take_it_that_run_and_have_a_selector_of_their_own(
 def test_what_may_not_be_listed_could_take_it() -> None:
     plan = only(web(3).with_fields({"refused": ("jobs",)}), REPLACE)
     assert plan.route == "evict"
-    assert "jobs may not be listed" in plan.reason
+    assert "may not list jobs" in plan.reason
 
 
 def test_a_clone_set_takes_no_pod_of_a_deployment() -> None:

@@ -49,7 +49,7 @@ def refusal(snapshot: snapshots.Snapshot, pod: objects.Pod, workload: objects.Wo
     if snapshot.refused:
         kinds = ", ".join(snapshot.refused)
         return reasons.Reason(
-            CODE, f"It is unknown what selects it: {kinds} may not be listed.", f"Allow to list {kinds}."
+            CODE, f"It is unknown what selects it: the account may not list {kinds}.", f"Allow to list {kinds}."
         )
     needed = next(_needing(snapshot, pod, workload), "")
     if needed:
