@@ -327,9 +327,9 @@ def explore(session: nox.Session) -> None:
 
 @nox.session
 def mutants(session: nox.Session) -> None:
-    """How many random mutants of `_plan` and `_run` the unit tests notice, on two copies of the checkout.
+    """How many random mutants of rules and loops the unit tests notice, on two copies of the checkout.
 
-    `SAMPLE` mutants of each (100), drawn by `SEED` (1), of one folder or file with `WING` (`_run/drain`).
+    `SAMPLE` mutants of each (100), drawn by `SEED` (1), of one folder or file with `WING` (`drain`).
     """
     environment(session)
     with step(session, "environment"):

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.check import schema_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schemas import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.check import schema_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.schemas import (
     LABEL_SELECTOR,
     Field,
     Plugin,

@@ -90,10 +90,10 @@ def planned(url: str, size: int, asked: argparse.Namespace) -> dict[str, Any]:
 def measured(asked: argparse.Namespace, url: str) -> dict[str, Any]:
     """The costs of one plan; the time of lists is that of reading, parsing and keeping them."""
     # Only here: the process that starts the others needs none of it.
-    from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import client, connection
-    from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import pod_plan
-    from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
-    from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan import plan
+    from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import run_context
+    from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import client, connection
+    from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import run_plan
+    from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
 
     size = asked.sizes[0]
     count = asked.nodes or size
@@ -111,13 +111,13 @@ def measured(asked: argparse.Namespace, url: str) -> dict[str, Any]:
     client.Cluster.items = timed  # type: ignore[method-assign]
     cluster = connection.connect(connection.ConnectionOptions(host=url, api_key="none"), user_agent="bench")
     nodes = tuple(f"node-{number:05}" for number in range(count))
-    choices = pod_plan.Choices(backend="eviction", method="replace")
-    options = plan.PlanOptions(nodes=nodes, choices=choices, max_parallel=PARALLEL)
+    choices = drain_policy.Choices(backend="eviction", method="replace")
+    options = run_plan.PlanOptions(nodes=nodes, choices=choices, max_parallel=PARALLEL)
     profile = cProfile.Profile() if asked.profile else None
     began = time.process_time()
     if profile:
         profile.enable()
-    result = plan.make_plan(context.Context(cluster), options).shaped()
+    result = run_plan.make_plan(run_context.Context(cluster), options).shaped()
     if profile:
         profile.disable()
     total = time.process_time() - began

@@ -68,13 +68,13 @@ def called(url: str, call: str, count: int) -> dict[str, Any]:
 def measured(url: str, call: str, count: int) -> dict[str, Any]:
     """The costs of one call, by ``numbers`` in the order of the columns and by what was ``sent``."""
     # Only here: the process that starts the others needs none of it.
-    from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import connection, exchange
-    from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import pod_plan
-    from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
-    from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import drain
-    from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import cordon, node_steps
-    from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan import plan
-    from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import guard
+    from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import run_context
+    from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import run_drain
+    from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import connection, exchange
+    from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import run_cordon, run_node_steps
+    from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import run_plan
+    from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
+    from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_guard
 
     sent: collections.Counter[str] = collections.Counter()
     read = {"objects": 0, "bytes": 0}
@@ -92,23 +92,23 @@ def measured(url: str, call: str, count: int) -> dict[str, Any]:
 
     exchange.Exchange.whole, exchange.Exchange.opened = counted, noted  # type: ignore[method-assign]
     cluster = connection.connect(connection.ConnectionOptions(host=url, api_key="none"), user_agent="bench")
-    ctx = context.Context(cluster, run=context.Run.parse(RUN))
+    ctx = run_context.Context(cluster, run=run_context.Run.parse(RUN))
     nodes = tuple(f"node-{number:05}" for number in range(count))
-    choices = pod_plan.Choices(backend="eviction", allow_interruption=True, delete_emptydir_data=True)
+    choices = drain_policy.Choices(backend="eviction", allow_interruption=True, delete_emptydir_data=True)
     began = time.process_time()
     match call:
         case "cordon" | "returning" | "uncordon":
             state: Any = {"cordon": "cordoned", "uncordon": "uncordoned"}.get(call, call)
-            result = cordon.cordon(ctx, node_steps.CordonOptions(state, nodes))
+            result = run_cordon.cordon(ctx, run_node_steps.CordonOptions(state, nodes))
         case "protect" | "unprotect":
             state = "present" if call == "protect" else "absent"
-            result = guard.guard(ctx, guard.GuardOptions(state, nodes, surge=False))
+            result = run_guard.guard(ctx, run_guard.GuardOptions(state, nodes, surge=False))
         case "drain":
-            result = drain.drain(ctx, drain.DrainOptions(nodes, choices, timeout=600))
+            result = run_drain.drain(ctx, run_drain.DrainOptions(nodes, choices, timeout=600))
         case _:
             gates = ("ready", "daemonsets")
-            options = plan.PlanOptions(nodes=nodes, choices=choices, gates=gates, wait=True, stable=0.0)
-            result = plan.make_plan(ctx, options)
+            options = run_plan.PlanOptions(nodes=nodes, choices=choices, gates=gates, wait=True, stable=0.0)
+            result = run_plan.make_plan(ctx, options)
     spent = time.process_time() - began
     assert not result.failed, result.message
     peak = machine.own_peak()

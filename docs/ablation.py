@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / ".build/collections"))
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.access import roles  # noqa: E402
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import roles  # noqa: E402
 
 GUIDE = ROOT / "docs/docsite/rst/guide_rights.rst"
 PROOF = ROOT / "docs/ablation.json"

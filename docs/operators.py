@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import operators
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import operators
 
 GUIDE = Path(__file__).resolve().parent / "docsite/rst/guide_cluster.rst"
 BEGIN, END = ".. The operators: python docs/operators.py writes them.\n", ".. End of the operators.\n"

@@ -18,12 +18,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / ".build/collections"))
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.access import (  # noqa: E402
-    accounts,
-    fence_manifests,
-    policies,
-    roles,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import accounts, policies, roles  # noqa: E402
 
 FILES = ROOT / "playbooks/files"
 GUIDE = ROOT / "docs/docsite/rst/guide_rights.rst"
@@ -63,7 +58,7 @@ def objects() -> dict[str, list[Mapping[str, Any]]]:
         "rights.yml": [accounts.NAMESPACE, *(role.manifest for role in roles.ROLES)],
         "operator.yml": [*operator.service_accounts(), *operator.bindings()],
         "policies.yml": policies.bounding(operator),
-        "fence.yml": list(fence_manifests.FENCE),
+        "fence.yml": list(policies.FENCE),
     }
 
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How many random mutants of `_plan` and `_run` the unit tests notice: `make mutants SAMPLE=20 SEED=7 WING=_run/drain`.
+"""How many random mutants of rules and loops the unit tests notice: `make mutants SAMPLE=20 SEED=7 WING=drain`.
 
 cosmic-ray finds the places, applies one mutant at a time and runs pytest on it. From here come the sample, a function
 of the seed, and the choice of the tests: those that run the mutated line, known from one run of all under coverage.
@@ -35,7 +35,7 @@ from cosmic_ray.work_item import MutationSpec, TestOutcome, WorkerOutcome, WorkR
 from coverage import CoverageData
 
 UTILS = Path("plugins/module_utils")
-LAYERS = ("_plan", "_run")
+LAYERS = ("rules", "run")
 ENOUGH = 0.9
 
 TURNED = ("Eq_NotEq", "NotEq_Eq", "Lt_GtE", "GtE_Lt", "Gt_LtE", "LtE_Gt", "Is_IsNot", "IsNot_Is")
@@ -78,7 +78,7 @@ class Mutant:
 
     @property
     def where(self) -> str:
-        """As _run/base/locking.py:17."""
+        """As state/run_locks.py:17."""
         return f"{self.spec.module_path.relative_to(UTILS)}:{self.spec.start_pos[0]}"
 
 
@@ -87,7 +87,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make mutants", description=__doc__)
     parser.add_argument("--sample", type=int, default=100, help="so many mutants of each layer")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--wing", default="", help="a folder or a file below plugins/module_utils: _run/drain")
+    parser.add_argument("--wing", default="", help="a folder or a file below plugins/module_utils: drain")
     parser.add_argument("copies", type=Path, nargs="+", help="copies of the checkout, one for each process")
     return parser.parse_args([word for word in sys.argv[1:] if not (word.startswith("--") and word.endswith("="))])
 

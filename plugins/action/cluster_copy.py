@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import copies
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal import arguments
 from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _in_process
 
 
 class ActionModule(_in_process.InProcess):
-    spec = copies.SPEC
+    spec = arguments.SPEC

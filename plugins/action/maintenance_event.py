@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import announce
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import arguments_event
 from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _in_process
 
 
 class ActionModule(_in_process.InProcess):
-    spec = announce.SPEC
+    spec = arguments_event.SPEC

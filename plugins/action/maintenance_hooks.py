@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import node_hooks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import arguments_hooks
 from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _in_process
 
 
 class ActionModule(_in_process.InProcess):
-    spec = node_hooks.SPEC
+    spec = arguments_hooks.SPEC

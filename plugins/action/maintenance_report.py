@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import report
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import arguments
 from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _in_process
 
 
 class ActionModule(_in_process.InProcess):
-    spec = report.SPEC
+    spec = arguments.SPEC
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Write the report and show its summary with line breaks."""

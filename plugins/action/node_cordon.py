@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import arguments_cordon
 from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _in_process
 
 
 class ActionModule(_in_process.InProcess):
-    spec = cordon.SPEC
+    spec = arguments_cordon.SPEC

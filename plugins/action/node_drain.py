@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import arguments
 from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _in_process
 
 
 class ActionModule(_in_process.InProcess):
-    spec = drain.SPEC
+    spec = arguments.SPEC

@@ -71,14 +71,18 @@ import typing as t
 from ansible import constants, context
 from ansible.plugins.callback.default import CallbackModule as Default
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import details
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.screen import bars, kinds, waits, words
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import details
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks import (
+    screen_bars,
+    screen_waits,
+    screen_words,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _foot, _progress
 
 HOME = str(pathlib.Path(__file__).parents[2])
 LONG = frozenset({"pause", "reboot", "wait_for_connection"})
 """Actions of our own tasks that take long and say nothing."""
-REPORT = f"{kinds.COLLECTION}.maintenance_report"
+REPORT = f"{screen_words.COLLECTION}.maintenance_report"
 CONTROLLERS = "_maintain_controllers"
 
 
@@ -92,8 +96,8 @@ class CallbackModule(Default):
     def __init__(self) -> None:
         super().__init__()
         utf8 = (getattr(sys.stdout, "encoding", "") or "").lower().startswith("utf")
-        self._bars = bars.Bars(blocks=utf8)
-        self._waits = waits.Waits()
+        self._bars = screen_bars.Bars(blocks=utf8)
+        self._waits = screen_waits.Waits()
         self._live = False
         self._foot: _foot.Foot | None = None
         self._said: list[str] = []
@@ -119,7 +123,7 @@ class CallbackModule(Default):
 
     def v2_playbook_on_play_start(self, play: t.Any) -> None:
         self._headed = None
-        if self._all or not kinds.own(play.get_path(), HOME):
+        if self._all or not screen_words.own(play.get_path(), HOME):
             super().v2_playbook_on_play_start(play)
             self._theirs = True
         else:
@@ -152,16 +156,16 @@ class CallbackModule(Default):
         self._said = []
         if not self._all:
             self._follow_build(task)
-        self._starting = not self._all and self._kind(task) is not kinds.Kind.THEIRS
+        self._starting = not self._all and self._kind(task) is not screen_words.Kind.THEIRS
         super()._task_start(task, prefix)
         self._starting = False
-        if not self._all and (task.resolved_action, self._kind(task)) == (REPORT, kinds.Kind.ENGINE):
+        if not self._all and (task.resolved_action, self._kind(task)) == (REPORT, screen_words.Kind.ENGINE):
             self._say([""])
 
     def _print_task_banner(self, task: t.Any) -> None:
         if self._starting:
             return
-        if self._all or self._kind(task) is kinds.Kind.THEIRS:
+        if self._all or self._kind(task) is screen_words.Kind.THEIRS:
             super()._print_task_banner(task)
         else:
             self._say([f"{task.name or task.action}:"])
@@ -173,10 +177,10 @@ class CallbackModule(Default):
             return
         if not self._live:
             self._waits.begin(task.name or task.action, time.monotonic())
-        if not kinds.own(task.get_path() or "", HOME):
+        if not screen_words.own(task.get_path() or "", HOME):
             return
         self._head(host)
-        if kinds.short(task.action) in LONG:
+        if screen_words.short(task.action) in LONG:
             self._bars.wait(host.get_name(), task.name, time.monotonic())
 
     def v2_runner_on_ok(self, result: t.Any) -> None:
@@ -185,20 +189,20 @@ class CallbackModule(Default):
         if self._all:
             super().v2_runner_on_ok(result)
             return
-        if kind is kinds.Kind.THEIRS and not debug:
+        if kind is screen_words.Kind.THEIRS and not debug:
             super().v2_runner_on_ok(result)
             if not task.loop:
-                self._say(words.output_lines(answer, self.get_option("output_lines")))
+                self._say(screen_words.output_lines(answer, self.get_option("output_lines")))
         else:
             self._handle_warnings(answer)
             self._news(kind, result, debug)
-        if task.resolved_action and task.resolved_action.startswith(f"{kinds.COLLECTION}."):
+        if task.resolved_action and task.resolved_action.startswith(f"{screen_words.COLLECTION}."):
             self._answered(answer)
 
     def v2_runner_item_on_ok(self, result: t.Any) -> None:
         task, answer = _task(result), _answer(result)
         debug = _debugs(task, answer)
-        if self._all or (self._kind(task) is kinds.Kind.THEIRS and not debug):
+        if self._all or (self._kind(task) is screen_words.Kind.THEIRS and not debug):
             super().v2_runner_item_on_ok(result)
             return
         self._handle_warnings(answer)
@@ -206,17 +210,17 @@ class CallbackModule(Default):
             self._message(result)
 
     def v2_runner_on_skipped(self, result: t.Any) -> None:
-        if self._all or self._kind(_task(result)) is kinds.Kind.THEIRS:
+        if self._all or self._kind(_task(result)) is screen_words.Kind.THEIRS:
             super().v2_runner_on_skipped(result)
         else:
             self._handle_warnings(_answer(result))
 
     def v2_runner_item_on_skipped(self, result: t.Any) -> None:
-        if self._all or self._kind(_task(result)) is kinds.Kind.THEIRS:
+        if self._all or self._kind(_task(result)) is screen_words.Kind.THEIRS:
             super().v2_runner_item_on_skipped(result)
 
     def v2_runner_retry(self, result: t.Any) -> None:
-        if self._all or self._kind(_task(result)) is kinds.Kind.THEIRS:
+        if self._all or self._kind(_task(result)) is screen_words.Kind.THEIRS:
             super().v2_runner_retry(result)
 
     def v2_runner_on_failed(self, result: t.Any, ignore_errors: bool = False) -> None:
@@ -255,54 +259,56 @@ class CallbackModule(Default):
         for line in lines:
             self._display.display(line, color=color, stderr=stderr)
 
-    def _kind(self, task: t.Any) -> kinds.Kind:
-        return kinds.kind(task.resolved_action or task.action, task.get_path() or "", HOME)
+    def _kind(self, task: t.Any) -> screen_words.Kind:
+        return screen_words.kind(task.resolved_action or task.action, task.get_path() or "", HOME)
 
-    def _news(self, kind: kinds.Kind, result: t.Any, debug: bool) -> None:
+    def _news(self, kind: screen_words.Kind, result: t.Any, debug: bool) -> None:
         """A task that went well and is ours, or only a message."""
         task, answer = _task(result), _answer(result)
         if debug:
             if not task.loop:
                 self._message(result)
-        elif kind is kinds.Kind.OURS and answer.get("changed"):
+        elif kind is screen_words.Kind.OURS and answer.get("changed"):
             host = self.host_label(result)
             self._say([task.name if host == "localhost" else f"{host}  {task.name}"])
 
     def _message(self, result: t.Any) -> None:
-        ours = self._kind(_task(result)) is not kinds.Kind.THEIRS
+        ours = self._kind(_task(result)) is not screen_words.Kind.THEIRS
         place = "" if ours else f"[{self.host_label(result)}] "
         shown = self._shown if ours else ()
-        self._say(f"{place}{line}" for line in words.message_lines(_answer(result)) if line not in shown)
+        self._say(f"{place}{line}" for line in screen_words.message_lines(_answer(result)) if line not in shown)
 
     def _answered(self, answer: t.Mapping[str, t.Any]) -> None:
         """A module of ours has answered."""
         answer = details.whole(answer)
         if "resumable" in answer:
             self._before, self._index = (answer["resumable"] or {}).get("waves_done", 0), 0
-        if words.planned(answer):
-            self._bars.forecasts.update(words.forecasts(answer))
+        if screen_words.planned(answer):
+            self._bars.forecasts.update(screen_words.forecasts(answer))
             # The playbook `plan` says some of it once more, for those who have another callback.
-            self._shown = words.plan_lines(answer, self._before + self._index + 1)
+            self._shown = screen_words.plan_lines(answer, self._before + self._index + 1)
             self._say(["", *self._shown, ""])
         shown = "\n".join(self._said)
-        self._say((line for message, line in words.troubles(answer) if message not in shown), constants.COLOR_ERROR)
+        self._say(
+            (line for message, line in screen_words.troubles(answer) if message not in shown), constants.COLOR_ERROR
+        )
 
     def _failed(self, how: str, result: t.Any, item: str = "") -> None:
         task, answer = _task(result), _answer(result)
         self._clear()
-        if self._kind(task) is kinds.Kind.THEIRS and self._last_task_banner != task._uuid:
+        if self._kind(task) is screen_words.Kind.THEIRS and self._last_task_banner != task._uuid:
             self._print_task_banner(task)
         self._handle_warnings(answer)
         stderr = self.get_option("display_failed_stderr")
         color = constants.COLOR_ERROR if how == "failed" else constants.COLOR_UNREACHABLE
         self._say([f"{how}: [{self.host_label(result)}]{item} {task.name or task.action}".rstrip()], color, stderr)
-        if self._kind(task) is kinds.Kind.OURS and kinds.short(task.action) in ("fail", "assert"):
-            self._say((f"  {line}" for line in words.message_lines(answer)), color, stderr)
+        if self._kind(task) is screen_words.Kind.OURS and screen_words.short(task.action) in ("fail", "assert"):
+            self._say((f"  {line}" for line in screen_words.message_lines(answer)), color, stderr)
             return
         action, path = task.resolved_action or task.action, task.get_path() or ""
         most = self.get_option("output_lines")
-        self._say(words.failure_lines(answer, action=action, path=path, most=most), color, stderr)
-        self._say((line for _message, line in words.troubles(answer)), color, stderr)
+        self._say(screen_words.failure_lines(answer, action=action, path=path, most=most), color, stderr)
+        self._say((line for _message, line in screen_words.troubles(answer)), color, stderr)
 
     def _head(self, host: t.Any) -> None:
         """The heading of a wave, when the first task on its controller host starts."""
@@ -323,7 +329,7 @@ class CallbackModule(Default):
         if self._live:
             return self._bars.see(line.event, time.monotonic())
         self._waits.see(line.event, time.monotonic())
-        return waits.waits(line.event)
+        return screen_waits.waits(line.event)
 
     def _due(self) -> list[str]:
         return self._waits.due(time.monotonic(), datetime.datetime.now(datetime.UTC).isoformat())
@@ -341,7 +347,7 @@ class CallbackModule(Default):
 
     def _follow_build(self, task: t.Any) -> None:
         """A build of the lab is a series of short tasks; the first of another file ends it."""
-        if found := bars.BUILDING.fullmatch(task.name or ""):
+        if found := screen_bars.BUILDING.fullmatch(task.name or ""):
             if not self._building:
                 self._building = (found["what"], time.monotonic())
             usually, which = float(found["usually"]), f"{found['number']} of {found['of']}"
@@ -364,4 +370,4 @@ def _answer(result: t.Any) -> dict[str, t.Any]:
 
 
 def _debugs(task: t.Any, answer: t.Mapping[str, t.Any]) -> bool:
-    return kinds.short(task.action) == "debug" and ("msg" in answer or "results" in answer)
+    return screen_words.short(task.action) == "debug" and ("msg" in answer or "results" in answer)

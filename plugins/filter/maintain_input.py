@@ -10,7 +10,7 @@ import typing as t
 from ansible.parsing.dataloader import DataLoader
 from ansible.utils import vars as ansible_vars
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import inputs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks import inputs
 from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _task_files
 
 DOCUMENTATION = r"""

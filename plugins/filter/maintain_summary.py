@@ -6,19 +6,14 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary import (
-    announced,
-    back,
-    failed_task,
-    hooked,
-    lines,
-    reach,
-    reboot,
-    rehearsed,
-    run,
-    start,
-    wave,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks import (
+    summary_hosts,
+    summary_lines,
+    summary_return,
+    summary_run,
+    summary_wave,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal import arguments_summary
 from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _command_line
 
 DOCUMENTATION = r"""
@@ -64,28 +59,28 @@ _value:
 
 SUMMARIES: dict[str, t.Callable[..., dict[str, t.Any]]] = {
     "cut": _command_line.cut,
-    "plan": lines.plan,
-    "traces": lines.traces,
-    "reach": reach.reach,
-    "reboot": reboot.reboot,
-    "choice": reboot.choice,
-    "start": start.start,
-    "wave": wave.wave,
-    "through": wave.through,
-    "broken": wave.broken,
-    "came": wave.came,
-    "run": run.run,
-    "soak": run.soak,
-    "release": back.release,
-    "recovery": back.recovery,
-    "hooks": hooked.hooked,
-    "task_files": hooked.task_files,
-    "failed_task": failed_task.failed_task,
-    "announced": announced.announced,
-    "rehearsal_input": rehearsed.rehearsal_input,
-    "rehearsal_run": rehearsed.rehearsal_run,
-    "rehearsal": rehearsed.rehearsal,
-    "comparison": rehearsed.comparison,
+    "plan": summary_lines.plan,
+    "traces": summary_lines.traces,
+    "reach": summary_hosts.reach,
+    "reboot": summary_hosts.reboot,
+    "choice": summary_hosts.choice,
+    "start": summary_run.start,
+    "wave": summary_wave.wave,
+    "through": summary_wave.through,
+    "broken": summary_wave.broken,
+    "came": summary_wave.came,
+    "run": summary_run.run,
+    "soak": summary_run.soak,
+    "release": summary_return.release,
+    "recovery": summary_return.recovery,
+    "hooks": summary_wave.hooked,
+    "task_files": summary_wave.task_files,
+    "failed_task": summary_hosts.failed_task,
+    "announced": summary_lines.announced,
+    "rehearsal_input": arguments_summary.rehearsal_input,
+    "rehearsal_run": arguments_summary.rehearsal_run,
+    "rehearsal": arguments_summary.rehearsal,
+    "comparison": arguments_summary.comparison,
 }
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import policies
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import arguments_conversion
 
 DOCUMENTATION = r"""
 name: to_koordinator
@@ -73,4 +73,4 @@ _value:
 
 class FilterModule:
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        return {"to_koordinator": policies.to_koordinator}
+        return {"to_koordinator": arguments_conversion.to_koordinator}

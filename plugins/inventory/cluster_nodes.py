@@ -110,7 +110,8 @@ import typing as t
 from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import cluster_nodes, errors, options
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import connection_options, option_values
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import arguments_inventory
 
 try:
     # Since ansible-core 2.19 only what is marked as trusted is a template.
@@ -129,20 +130,20 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def verify_file(self, path: str) -> bool:
         """Whether the file may be of this plugin, by its name."""
-        return bool(super().verify_file(path)) and path.endswith(cluster_nodes.SUFFIXES)
+        return bool(super().verify_file(path)) and path.endswith(arguments_inventory.SUFFIXES)
 
     def parse(self, inventory: t.Any, loader: t.Any, path: str, cache: bool = True) -> None:
         """Ansible's entry point."""
         super().parse(inventory, loader, path, cache)
         given = self._read_config_data(path)
         try:
-            cluster_nodes.refuse_unknown(given, self._known())
+            arguments_inventory.refuse_unknown(given, self._known())
             found = self._found()
-            wanted = cluster_nodes.wanted(found)
+            wanted = arguments_inventory.wanted(found)
             nodes = self._nodes(found, path, cache)
-        except (errors.BadOption, cluster_nodes.NotReadError) as error:
+        except (option_values.BadOption, arguments_inventory.NotReadError) as error:
             raise AnsibleParserError(str(error)) from None
-        for host in cluster_nodes.hosts(nodes, wanted):
+        for host in arguments_inventory.hosts(nodes, wanted):
             self._add(host, found)
 
     def _known(self) -> set[str]:
@@ -154,18 +155,18 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         """The options' values; those of the connection may be templates, such as a look-up of a token."""
         found = {name: self.get_option(name) for name in self.option_definitions}
         self.templar.available_variables = self._vars
-        return {**found, **{name: self.templar.template(found[name]) for name in options.CONNECTION}}
+        return {**found, **{name: self.templar.template(found[name]) for name in connection_options.CONNECTION}}
 
     def _nodes(self, found: t.Mapping[str, t.Any], path: str, cache: bool) -> list[dict[str, t.Any]]:
         """The nodes, from the cache if the user wants one; ``cache`` is false if Ansible is to refresh it."""
         if not found["cache"]:
-            return cluster_nodes.read(found, os.environ)
-        key = self.get_cache_key(f"{path} {cluster_nodes.source(found, os.environ)}")
+            return arguments_inventory.read(found, os.environ)
+        key = self.get_cache_key(f"{path} {arguments_inventory.source(found, os.environ)}")
         if not cache or key not in self._cache:
-            self._cache[key] = cluster_nodes.read(found, os.environ)
+            self._cache[key] = arguments_inventory.read(found, os.environ)
         return t.cast("list[dict[str, t.Any]]", self._cache[key])
 
-    def _add(self, host: cluster_nodes.Host, found: t.Mapping[str, t.Any]) -> None:
+    def _add(self, host: arguments_inventory.Host, found: t.Mapping[str, t.Any]) -> None:
         if host.fault:
             self.display.warning(host.fault)
         self.inventory.add_host(host.name)

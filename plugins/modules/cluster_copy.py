@@ -102,11 +102,12 @@ timeline: {description: All progress messages., returned: always, type: list, el
 findings: {description: Why the call failed as a whole., returned: after such a failure, type: list, elements: dict}
 """
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import copies, module
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal import arguments
 
 
 def main() -> None:
-    module.run_module(copies.SPEC)
+    specs.run_module(arguments.SPEC)
 
 
 if __name__ == "__main__":

@@ -387,11 +387,12 @@ cluster:
 timeline: {description: All progress messages., returned: always, type: list, elements: dict}
 """
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import descheduler, module
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import arguments
 
 
 def main() -> None:
-    module.run_module(descheduler.SPEC)
+    specs.run_module(arguments.SPEC)
 
 
 if __name__ == "__main__":

@@ -227,11 +227,12 @@ cluster:
 timeline: {description: All progress messages., returned: always, type: list, elements: dict}
 """
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import access, module
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import arguments
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import specs
 
 
 def main() -> None:
-    module.run_module(access.SPEC)
+    specs.run_module(arguments.SPEC)
 
 
 if __name__ == "__main__":

@@ -158,11 +158,12 @@ timeline: {description: All progress messages., returned: always, type: list, el
 findings: {description: Why the call failed as a whole., returned: after such a failure, type: list, elements: dict}
 """
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import announce, module
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import arguments_event
 
 
 def main() -> None:
-    module.run_module(announce.SPEC)
+    specs.run_module(arguments_event.SPEC)
 
 
 if __name__ == "__main__":

@@ -104,11 +104,12 @@ timeline: {description: All progress messages., returned: always, type: list, el
 findings: {description: Why the call failed as a whole., returned: after such a failure, type: list, elements: dict}
 """
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import module, node_hooks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import arguments_hooks
 
 
 def main() -> None:
-    module.run_module(node_hooks.SPEC)
+    specs.run_module(arguments_hooks.SPEC)
 
 
 if __name__ == "__main__":

@@ -492,11 +492,12 @@ cluster:
 timeline: {description: All progress messages., returned: always, type: list, elements: dict}
 """
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import module, plan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import arguments
 
 
 def main() -> None:
-    module.run_module(plan.SPEC)
+    specs.run_module(arguments.SPEC)
 
 
 if __name__ == "__main__":

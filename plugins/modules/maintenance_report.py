@@ -90,11 +90,12 @@ verdict: {description: "The overall result, as a code.", returned: success, type
 failed_nodes: {description: The nodes that failed., returned: success, type: list, elements: str}
 """
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import module, report
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import arguments
 
 
 def main() -> None:
-    module.run_module(report.SPEC)
+    specs.run_module(arguments.SPEC)
 
 
 if __name__ == "__main__":

@@ -290,11 +290,12 @@ findings:
   elements: dict
 """
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import drain, module
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import arguments
 
 
 def main() -> None:
-    module.run_module(drain.SPEC)
+    specs.run_module(arguments.SPEC)
 
 
 if __name__ == "__main__":

@@ -219,11 +219,12 @@ findings:
   elements: dict
 """
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import module, taint
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import arguments_taint
 
 
 def main() -> None:
-    module.run_module(taint.SPEC)
+    specs.run_module(arguments_taint.SPEC)
 
 
 if __name__ == "__main__":

@@ -180,11 +180,12 @@ cluster:
 timeline: {description: All progress messages., returned: always, type: list, elements: dict}
 """
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import guard, module
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import arguments
 
 
 def main() -> None:
-    module.run_module(guard.SPEC)
+    specs.run_module(arguments.SPEC)
 
 
 if __name__ == "__main__":

@@ -325,11 +325,12 @@ findings:
   elements: dict
 """
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import jobs, module
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import arguments
 
 
 def main() -> None:
-    module.run_module(jobs.SPEC)
+    specs.run_module(arguments.SPEC)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,8 @@ from ansible.module_utils.errors import UnsupportedError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import details, left, specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import details, specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.runs import arguments_left
 from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _interrupts, _left, _output, _progress
 
 COLLECTION = "kubeops.node_maintenance"
@@ -122,7 +123,7 @@ class InProcess(ActionBase):
     ) -> None:
         """Keep what the call changed for the case that the playbook does not get to its end."""
         if not self._task.check_mode:
-            _left.keep(left.note(self.spec.name, arguments, environment, ran, let_go=let_go))
+            _left.keep(arguments_left.note(self.spec.name, arguments, environment, ran, let_go=let_go))
 
     def _worded(self, error: Exception) -> str:
         text = str(error)

@@ -16,7 +16,7 @@ import signal
 import threading
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import specs
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 WITHIN = 10

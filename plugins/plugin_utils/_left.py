@@ -25,7 +25,7 @@ import typing as t
 
 from ansible import constants
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import left
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.runs import arguments_left
 from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _interrupts
 
 PREFIX = "kubeops-note-"
@@ -40,13 +40,14 @@ SOON = 0.01
 # Python that is about to end starts no threads, so this is a process of its own.
 LETS_GO = """
 import json, os, sys
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import specs, state
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.runs import arguments as state
 given = json.load(sys.stdin)
 specs.run_call(state.SPEC, {**given, "state": "ended", "failed": True}, specs.Call(environ=dict(os.environ)))
 """
 
 
-def keep(noted: left.Note | None) -> None:
+def keep(noted: arguments_left.Note | None) -> None:
     """Keep the note of a call for the main process."""
     if noted is None or multiprocessing.parent_process() is None:
         return
@@ -111,7 +112,7 @@ class _End:
         for worker in multiprocessing.active_children():
             worker.join(max(0.0, self._latest - time.monotonic()))
             worker.kill()
-        for one in left.of(_notes()):
+        for one in arguments_left.of(_notes()):
             for line in one.lines():
                 self._display.display(line, stderr=True)
             if not one.let_go and one.target is not None:
@@ -133,7 +134,7 @@ def _raise_again(lost: t.Any) -> None:
     signal.setitimer(signal.ITIMER_REAL, SOON)
 
 
-def _notes() -> t.Iterator[left.Note]:
+def _notes() -> t.Iterator[arguments_left.Note]:
     for path in sorted(pathlib.Path(constants.DEFAULT_LOCAL_TMP).glob(f"{PREFIX}*")):
         with contextlib.suppress(OSError, ValueError):
             yield json.loads(path.read_text(encoding="utf-8"))

@@ -11,7 +11,7 @@ import typing as t
 
 from ansible.module_utils.parsing.convert_bool import boolean
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import specs
 
 VARIABLE = "kubeops_progress"
 ENVIRONMENT = "KUBEOPS_PROGRESS"

@@ -24,8 +24,8 @@ from support.watching import Watch
 from witness.invariants import Foreign
 from witness.log import Json
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import access
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.access import roles
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import arguments as access
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import roles
 
 STEPS = "read,locks,runs,nodes,conditions,evict,guard,surge,hooks,announce,kubelets,delete-pods"
 

@@ -19,13 +19,10 @@ from support.lab import Lab
 from support.rights import AGENT
 from support.waiting import until
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Cluster
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.connection import (
-    ConnectionOptions,
-    connect,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.watch import Reflector
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.client import Cluster
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.connection import ConnectionOptions, connect
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.watch import Reflector
 
 POLICIES = kinds.Kind(
     "admissionregistration.k8s.io",

@@ -13,10 +13,7 @@ from support.forecasts import budgets
 from support.lab import Lab
 from support.rights import AGENT
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.connection import (
-    ConnectionOptions,
-    connect,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.connection import ConnectionOptions, connect
 
 COUNT = int(os.environ.get("FORECASTS") or 10)
 AT_ONCE = 100

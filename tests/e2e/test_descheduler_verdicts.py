@@ -26,11 +26,11 @@ from support.verdicts.cases import Case, Flavor, cases, chosen, ends, judged, sh
 from support.verdicts.decoded import decoded
 from support.verdicts.real import Judge, Verdict
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.yaml_text import read
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.check import errors, schema_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.conversion import convert
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.running import compare
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schemas import Schema
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.arguments_yaml import read
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.check import errors, schema_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.conversion import convert
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.running import compare
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.schemas import Schema
 from ansible_collections.kubeops.node_maintenance.tests.unit.descheduler import differences
 
 AT_ONCE = 2

@@ -25,7 +25,7 @@ from support.processes import descendants, kill_tree
 from support.waiting import until
 from witness.log import Json
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.names import NAMESPACE
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.names import NAMESPACE
 
 pytestmark = pytest.mark.whole
 

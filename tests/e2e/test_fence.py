@@ -24,20 +24,17 @@ from witness.api import ApiError
 from witness.kinds import OWN_NAMESPACE
 from witness.log import Json
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Cluster
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.connection import (
-    ConnectionOptions,
-    connect,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.replace import released
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import request_for
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Run
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.locking import Locks
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.server_fence import by_the_fence
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.api_changes import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Context, Run
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_requests import request_for
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import released
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.client import Cluster
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.connection import ConnectionOptions, connect
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_lock_policy import by_the_fence
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_locks import Locks
 
 AGAIN = 120.0
 """Seconds for a run that first has to see that the lease of a frozen one is not renewed."""

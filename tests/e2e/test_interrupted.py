@@ -19,7 +19,7 @@ from support.watching import Watch
 from witness.kinds import OWN_NAMESPACE
 from witness.log import Json
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import commands
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import commands
 
 EACH = [
     ("between", "SIGTERM"),

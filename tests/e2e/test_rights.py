@@ -28,7 +28,10 @@ from support.watching import Watch
 from witness import audit
 from witness.log import Json
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import cordon, drain, guard, specs, taint
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import arguments as drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import arguments_cordon, arguments_taint
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import arguments as guard
 
 COMMAND = re.compile(
     r"kubectl (?:-n \S+ )?create (?:cluster)?rolebinding \S+ --clusterrole=kubeops-node-maintenance-(\S+) "
@@ -128,10 +131,10 @@ def test_a_plan_tells_the_commands_that_grant_what_it_lacks(
 
 
 ALONE: dict[str, tuple[specs.ModuleSpec, Json, set[str]]] = {
-    "node_cordon": (cordon.SPEC, {"state": "cordoned"}, {"create leases.coordination.k8s.io", "patch nodes"}),
+    "node_cordon": (arguments_cordon.SPEC, {"state": "cordoned"}, {"create leases.coordination.k8s.io", "patch nodes"}),
     "pdb_guard": (guard.SPEC, {}, {"create poddisruptionbudgets.policy in namespace", "patch deployments.apps/scale"}),
     "node_drain": (drain.SPEC, {}, {"create pods/eviction in namespace", "patch nodes", "patch pods in namespace"}),
-    "node_taint": (taint.SPEC, {"taints": ["a=b:NoSchedule"]}, {"patch nodes"}),
+    "node_taint": (arguments_taint.SPEC, {"taints": ["a=b:NoSchedule"]}, {"patch nodes"}),
 }
 """A module, what it is asked for, and what it lacks that it would come to later, or in other namespaces."""
 

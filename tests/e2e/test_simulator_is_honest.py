@@ -15,10 +15,7 @@ from support.arena import Arena, arena_name
 from support.lab import Lab
 from support.rights import AGENT
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.connection import (
-    ConnectionOptions,
-    connect,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.connection import ConnectionOptions, connect
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.behaviours.every import BEHAVIOURS, RECORDED
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.behaviours.here import Here, plain
 

@@ -26,9 +26,9 @@ from support.waiting import until
 from witness.api import STRATEGIC_PATCH, Api
 from witness.log import Json
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import node_taints
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.calls import perform
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.taint import TaintOptions, taint
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible.calls import perform
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import node_taints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_taint import TaintOptions, taint
 
 ROUNDS = 100
 PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")

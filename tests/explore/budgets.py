@@ -9,8 +9,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.evictions import is_ready
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Event, Key, Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.wire import Sent

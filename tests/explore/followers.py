@@ -12,8 +12,8 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.evictions import is_ready
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Event, Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World

@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Run
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.locking import Locks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, run_requests
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.api_changes import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Run
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_locks import Locks
 from ansible_collections.kubeops.node_maintenance.tests.explore import scenes
 from ansible_collections.kubeops.node_maintenance.tests.explore.judge import Judge, Violation, holder_of
 from ansible_collections.kubeops.node_maintenance.tests.explore.points import (
@@ -172,12 +171,12 @@ def without_version(kind: str, verb: str) -> Out:
     """Writes of this kind and verb carry no resourceVersion."""
 
     def out(patch: pytest.MonkeyPatch) -> None:
-        real = act.request_for
+        real = run_requests.request_for
 
         def request_for(change: Change) -> verbs.Request:
             mine = (change.target.kind, change.verb) == (kind, verb)
             return real(replace(change, resource_version="") if mine else change)
 
-        patch.setattr(act, "request_for", request_for)
+        patch.setattr(run_requests, "request_for", request_for)
 
     return out

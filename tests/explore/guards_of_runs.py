@@ -12,23 +12,22 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clocks import Stopwatch
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Budget, Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import standing
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import swap
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import locking
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.heartbeats import HeldLease
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import LostLockError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import closing, replaced
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.evict import Evictor
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import others
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan.plan import PlanOptions, make_plan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs import recovery, runs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs.state import StateOptions, state
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Budget, Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import run_outcome, run_replacement_wait
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_evictor import Evictor
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.clocks import Stopwatch
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import ownership, run_external_controllers
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning.run_plan import PlanOptions, make_plan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.runs import run_recovery, run_runs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.runs.arguments import StateOptions, state
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import run_locks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.node_records import Record
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_heartbeats import HeldLease
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_node_lock import LostLockError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import steps
 from ansible_collections.kubeops.node_maintenance.tests.explore import scenes, stories
 from ansible_collections.kubeops.node_maintenance.tests.explore.guards import (
     NAMESPACE,
@@ -294,13 +293,13 @@ def stamped_when_read(patch: pytest.MonkeyPatch) -> None:
 
 def forgetful(patch: pytest.MonkeyPatch) -> None:
     """What lives is not looked at when runs are forgotten."""
-    memories = recovery._memories
-    patch.setattr(recovery, "_memories", lambda ctx, ids, held, alive, done: memories(ctx, ids, held, (), done))
+    memories = run_recovery._memories
+    patch.setattr(run_recovery, "_memories", lambda ctx, ids, held, alive, done: memories(ctx, ids, held, (), done))
 
 
 def unconditional(patch: pytest.MonkeyPatch) -> None:
-    forget = runs.forget
-    patch.setattr(runs, "forget", lambda ctx, run_id, version="": forget(ctx, run_id))
+    forget = run_runs.forget
+    patch.setattr(run_runs, "forget", lambda ctx, run_id, version="": forget(ctx, run_id))
 
 
 def observed_at_once(patch: pytest.MonkeyPatch) -> None:
@@ -323,14 +322,16 @@ GUARDS = (
     Guard("resourceVersion of lock deletions", without_version("Lease", "delete"), late_deletion),
     Guard(
         "the list before a node is called drained",
-        replaced_by(closing.Closing, "_listed", lambda self, site: frozenset()),
+        replaced_by(run_outcome.Closing, "_listed", lambda self, site: frozenset()),
         silent_watch,
     ),
-    Guard("settled before a surge is lowered", replaced_by(swap, "settled", lambda *args: ""), lagging_controller),
-    Guard("renewal at the gates", replaced_by(locking.Locks, "take_recorded", lambda self, records: {}), at_the_gates),
+    Guard("settled before a surge is lowered", replaced_by(steps, "settled", lambda *args: ""), lagging_controller),
+    Guard(
+        "renewal at the gates", replaced_by(run_locks.Locks, "take_recorded", lambda self, records: {}), at_the_gates
+    ),
     Guard(
         "the watch of the node itself",
-        replaced_by(standing, "fallen", lambda *args: None),
+        replaced_by(ownership, "fallen", lambda *args: None),
         orders_of("a drain and a person", 30),
     ),
     Guard("our own count of who serves", replaced_by(Evictor, "_short", lambda *args: None), guard_is_gone),
@@ -339,12 +340,12 @@ GUARDS = (
     Guard("guards are counted for before they count", observed_at_once, slow_budgets),
     Guard(
         "what has to follow stands in the record",
-        replaced_by(replaced.Replacements, "resume", lambda self, *args: None),
+        replaced_by(run_replacement_wait.Replacements, "resume", lambda self, *args: None),
         faulty(is_eviction, Fault("killed after"), "waits"),
     ),
     Guard(
         "a node is forgotten when what waited for it runs",
-        replaced_by(others, "await_workloads", lambda ctx, waiting: {name: [] for name in waiting}),
+        replaced_by(run_external_controllers, "await_workloads", lambda ctx, waiting: {name: [] for name in waiting}),
         faulty(is_eviction, Fault("lost"), "waits"),
     ),
 )

@@ -14,11 +14,9 @@ import json
 import re
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import (
-    diff_of,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.api_changes import diff_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.verbs import Request
 from ansible_collections.kubeops.node_maintenance.tests.explore import scenes
 from ansible_collections.kubeops.node_maintenance.tests.explore.judge import Violation, holder_of
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Stuck

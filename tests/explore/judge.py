@@ -18,8 +18,8 @@ import typing as t
 from collections import Counter
 from dataclasses import dataclass, field
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.tests.explore import promises
 from ansible_collections.kubeops.node_maintenance.tests.explore.budgets import Budgets
 from ansible_collections.kubeops.node_maintenance.tests.explore.people import PERSON

@@ -10,8 +10,8 @@ import functools
 import json
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.tests.explore import invariants, people, stories
 from ansible_collections.kubeops.node_maintenance.tests.explore.judge import Judge, Violation, ours, record
 from ansible_collections.kubeops.node_maintenance.tests.explore.states import difference

@@ -10,10 +10,10 @@ import functools
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.lock_leases import WORKING
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import holders
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.verbs import Request
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import run_leases
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.lock_leases import WORKING
 from ansible_collections.kubeops.node_maintenance.tests.explore import followers, invariants, scenes
 from ansible_collections.kubeops.node_maintenance.tests.explore.judge import NODES, Judge, Violation, holder_of, record
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
@@ -248,5 +248,5 @@ def out(world: World) -> str:
     records = (record(raw) for raw in world.store.of(NODES).values())
     by_record = (str(found["run"]) for found in records if found and found["step"] == "out")
     leases = world.store.of(kinds.LEASES.resource).values()
-    by_lock = (holder_of(lease).partition("/")[0] for lease in leases if holders.of_tasks(lease))
+    by_lock = (holder_of(lease).partition("/")[0] for lease in leases if run_leases.of_tasks(lease))
     return next(by_record, "") or next(by_lock, "")

@@ -11,15 +11,11 @@ import json
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
-    hooks,
-    names,
-    pod_rules,
-    pod_selectors,
-    selectors,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, pod_selectors, selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import pod_rules
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import applications, koordinator, manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import nodes as on_nodes
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import EVERY, Fault
@@ -255,10 +251,12 @@ def crowd() -> Scene:
     return Scene("crowd", objects, {}, given)
 
 
-def _hook(hook: hooks.Hook, selector: str, action: hooks.Action = "http") -> hooks.Rule:
-    http = hooks.Http("http://{node}.example/maintenance") if action == "http" else None
+def _hook(
+    hook: hook_definitions.Hook, selector: str, action: hook_definitions.Action = "http"
+) -> hook_definitions.Rule:
+    http = hook_definitions.Http("http://{node}.example/maintenance") if action == "http" else None
     selects = pod_selectors.PodSelector(selectors.parse(selector))
-    return hooks.Rule(hook, f"{hook} {selector}", action, 60.0, selects, http=http)
+    return hook_definitions.Rule(hook, f"{hook} {selector}", action, 60.0, selects, http=http)
 
 
 def participants() -> Scene:

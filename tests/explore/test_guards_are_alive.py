@@ -13,23 +13,22 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Cluster
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import swap
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
-    heartbeats,
-    lock_watch,
-    stored_runs,
-    writing,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import run_reconcile
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.client import Cluster
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import run_node_steps
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
+    run_heartbeats,
+    run_node_lock,
+    run_stored,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.keeping import Keeper
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.locking import Locks
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_lease_renewer import Keeper
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_locks import Locks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_node_lock import (
     LostLockError,
     NodeLock,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import node_steps
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import guard_call
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_guard_call, steps
 from ansible_collections.kubeops.node_maintenance.tests.explore import guards_of_runs, scenes, stories
 from ansible_collections.kubeops.node_maintenance.tests.explore.guards import (
     SCENE,
@@ -199,7 +198,7 @@ def renewed_late(patch: pytest.MonkeyPatch) -> None:
 
 def never_ended(patch: pytest.MonkeyPatch) -> None:
     """A lease is taken without an end of the heartbeat that it names."""
-    patch.setattr(heartbeats, "end", lambda *args: True)
+    patch.setattr(run_heartbeats, "end", lambda *args: True)
 
 
 class _Never(Exception):
@@ -222,28 +221,30 @@ GUARDS = (
     Guard("resourceVersion of lock patches", without_version("Lease", "patch"), late_taker),
     Guard(
         "only the lease that was watched",
-        replaced_by(lock_watch, "_unchanged", lambda seen: lambda lease: True),
+        replaced_by(run_node_lock, "_unchanged", lambda seen: lambda lease: True),
         late_taker,
     ),
     Guard("the end of the heartbeat before the taking", never_ended, thawed_holder),
     Guard("renewal while others are waited for", renewed_late, waiting_for_others),
     Guard(
         "read again after a lost answer",
-        replaced_by(writing, "errors", WITHOUT_UNKNOWN),
+        replaced_by(run_reconcile, "errors", WITHOUT_UNKNOWN),
         faulty(is_node_patch, Fault("lost")),
     ),
-    Guard("what is out is not taken over", replaced_by(node_steps, "_may_adopt", lambda *args: True), tasks_at_work),
+    Guard(
+        "what is out is not taken over", replaced_by(run_node_steps, "_may_adopt", lambda *args: True), tasks_at_work
+    ),
     Guard(
         "the record after the lock",
-        replaced_by(guard_call.GuardCall, "_look_again", lambda self: None),
+        replaced_by(run_guard_call.GuardCall, "_look_again", lambda self: None),
         cut_off(is_renewal, Fault("frozen", 600.0)),
     ),
     Guard(
         "what is kept of the run after the lock",
-        replaced_by(stored_runs, "not_to_do", lambda *args: {}),
+        replaced_by(run_stored, "not_to_do", lambda *args: {}),
         stood_still(takes_lock),
     ),
-    Guard("deletion costs before raising", replaced_by(swap, "_costs", lambda *args: []), undisturbed),
+    Guard("deletion costs before raising", replaced_by(steps, "_costs", lambda *args: []), undisturbed),
 )
 
 

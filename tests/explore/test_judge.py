@@ -11,11 +11,11 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.phases import What
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.api_changes import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.phases import What
 from ansible_collections.kubeops.node_maintenance.tests.explore import invariants, people, scenes
 from ansible_collections.kubeops.node_maintenance.tests.explore.judge import CONTROL_PLANE, Judge, Violation, record
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, serving

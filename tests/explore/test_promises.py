@@ -12,9 +12,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.hook_calls import NoAnswerError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks.run_hook_calls import NoAnswerError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds, verbs
 from ansible_collections.kubeops.node_maintenance.tests.explore import scenes
 from ansible_collections.kubeops.node_maintenance.tests.explore.judge import Judge
 from ansible_collections.kubeops.node_maintenance.tests.explore.test_judge import said, sends, stored, taken_out

@@ -10,6 +10,7 @@ variable hides such a module. The rooms and their arrows are explained in docs/d
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.util
 import sys
 import types
@@ -21,23 +22,21 @@ import pytest
 HERE = Path(__file__).parents[2]
 OURS = "ansible_collections.kubeops.node_maintenance."
 UTILS = "plugins/module_utils/"
-CONNECTION = f"{UTILS}_cluster/connection.py"
+CONNECTION = f"{UTILS}kube/connection.py"
 
-# room -> the rooms it may import from, besides itself
-ROOMS = {
-    "_plan": set[str](),
-    "_cluster": set[str](),
-    "_run": {"_plan", "_cluster"},
-    "_edge": {"_plan", "_run"},
-    "plugin_utils": {"_edge"},
-    "modules": {"_edge"},
-    "action": {"_edge", "plugin_utils"},
-    "callback": {"_edge", "plugin_utils"},
-    "inventory": {"_edge", "plugin_utils"},
-    "filter": {"_edge", "plugin_utils"},
+# Folders of plugins outside module_utils -> the kinds of module_utils and the folders that they may import.
+FOLDERS = {
+    "plugin_utils": {"arguments"},
+    "modules": {"arguments"},
+    "action": {"arguments", "plugin_utils"},
+    "callback": {"arguments", "plugin_utils"},
+    "inventory": {"arguments", "plugin_utils"},
+    "filter": {"arguments", "plugin_utils"},
     "doc_fragments": set[str](),
 }
-# `_plan` is pure: it may not wait, roll dice, look at the machine or talk to anybody.
+# A kind of file in module_utils -> the kinds that it may import; which packages is in the guide's table.
+KINDS = {"rules": {"rules"}, "run": {"rules", "run"}, "arguments": {"rules", "run", "arguments"}}
+# Rules are pure: they may not wait, roll dice, look at the machine or talk to anybody.
 IMPURE = {
     *(
         "asyncio",
@@ -49,13 +48,16 @@ IMPURE = {
         "pathlib",
         "random",
         "secrets",
+        "select",
+        "shutil",
     ),
-    *("secrets", "select", "shutil", "signal", "socket", "ssl", "subprocess", "tempfile"),
-    *("threading", "time", "urllib", "uuid"),
+    *("signal", "socket", "ssl", "subprocess", "tempfile", "threading", "time", "urllib", "uuid"),
 }
-# room -> what it may import of Ansible; the others may import none of it.
+PAGE = "plugins/module_utils/report/page.py"
+"""Draws the report with Jinja, which comes with ansible-core."""
+# What each may import of Ansible; the others may import none of it.
 ANSIBLE = {
-    "_edge": ("ansible.module_utils",),
+    "arguments": ("ansible.module_utils",),
     "modules": ("ansible.module_utils.basic",),
     "plugin_utils": ("ansible",),
     "action": ("ansible",),
@@ -79,11 +81,13 @@ def imports(source: str) -> Iterator[tuple[int, str]]:
 
 
 def room_of(dotted: str) -> str:
-    """The room that a name of ours is in: plugins.module_utils._plan.x -> _plan; or ""."""
+    """The kind of a file of module_utils, or the folder of plugins that a name of ours is in; or ""."""
     parts = dotted.removeprefix(OURS).split(".")
     if parts[0] != "plugins":
         return ""
-    return (parts[2:3] if parts[1:2] == ["module_utils"] else parts[1:2] or [""])[0]
+    if parts[1:2] == ["module_utils"]:
+        return packages().part_of("/".join(parts[2:]))[1] if len(parts) > 3 else ""
+    return (parts[1:2] or [""])[0]
 
 
 def inside(name: str, package: str) -> bool:
@@ -104,8 +108,8 @@ def fault(path: str, name: str) -> str | None:
         return "imports are absolute: AnsiballZ and readers follow them better"
     if inside(name, OURS[:-1]):
         target = room_of(name)
-        if target != room and target not in ROOMS.get(room, set()):
-            return f"{room} does not import from {target or 'outside the rooms'}"
+        if target != room and target not in {**FOLDERS, **KINDS}.get(room, set()):
+            return f"{room} does not import {target or 'a whole package'}"
         if not (HERE / f"{name.removeprefix(OURS).replace('.', '/')}.py").is_file():
             return "import the module, so that the name shows where it comes from and a test replaces it in one place"
     elif top == "ansible":
@@ -115,10 +119,10 @@ def fault(path: str, name: str) -> str | None:
             return "only plugin_utils and action know Ansible's Display"
     elif top == "kubernetes" and path != CONNECTION:
         return f"only {CONNECTION} imports the kubernetes package"
-    elif room == "_plan" and (top in IMPURE or top not in sys.stdlib_module_names):
-        return "_plan is pure: no clock, no I/O, no third party"
+    elif room == "rules" and (top in IMPURE or (top not in sys.stdlib_module_names and path != PAGE)):
+        return "rules are pure: no clock, no I/O, no third party"
     elif path.startswith("plugins/modules/") and top != "__future__":
-        return "a module is documentation, arguments and a short main: it imports only _edge"
+        return "a module is documentation, arguments and a short main: it imports only what Ansible passes"
     return None
 
 
@@ -183,15 +187,22 @@ def test_a_variable_that_hides_a_module_is_caught(line: str) -> None:
     assert hidden(f"import names\n{line}") == []
 
 
-def test_the_plan_reads_no_clock_and_no_file() -> None:
-    found = {path.name: clocks_and_files(path.read_text()) for path in HERE.glob(f"{UTILS}_plan/**/*.py")}
+def test_rules_read_no_clock_and_no_file() -> None:
+    found = {path.name: clocks_and_files(path.read_text()) for path in rules()}
     assert {name: calls for name, calls in found.items() if calls} == {}
     assert clocks_and_files("datetime.now(UTC); open('x')") == ["now", "open"]
 
 
-def house() -> types.ModuleType:
-    """The script that draws the wings."""
-    spec = importlib.util.spec_from_file_location("house", HERE / "docs/house.py")
+def rules() -> list[Path]:
+    """The files of module_utils that are pure."""
+    utils = HERE / UTILS
+    return [path for path in utils.rglob("*.py") if packages().part_of(str(path.relative_to(utils)))[1] == "rules"]
+
+
+@functools.cache
+def packages() -> types.ModuleType:
+    """The script that writes the table of packages."""
+    spec = importlib.util.spec_from_file_location("packages", HERE / "docs/packages.py")
     assert spec is not None
     assert spec.loader is not None
     made = importlib.util.module_from_spec(spec)
@@ -199,65 +210,63 @@ def house() -> types.ModuleType:
     return made
 
 
-def test_the_wings_stand_as_the_guide_draws_them() -> None:
-    draws = house()
-    assert draws.drawing().strip() == draws.drawn(draws.GUIDE.read_text()), "python docs/house.py draws them anew"
-    assert draws.PICTURE.read_text() == draws.picture(), "python docs/house.py draws it anew"
+def test_the_packages_are_as_the_guide_shows_them() -> None:
+    script = packages()
+    assert script.table().strip() == script.shown(script.GUIDE.read_text()), "python docs/packages.py writes them anew"
 
 
-def test_an_arrow_back_between_wings_is_caught() -> None:
-    draws = house()
-    assert draws.floors({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == {"c": 1, "b": 2, "a": 3}
-    with pytest.raises(draws.ArrowBackError, match="a, b"):
-        draws.floors({"a": {"b"}, "b": {"a"}, "c": set()})
+def test_a_circle_of_packages_is_caught() -> None:
+    script = packages()
+    one, two, low = ("a", "run"), ("b", "run"), ("c", "rules")
+    assert script.levels({one: {two, low}, two: {low}, low: set()}) == {low: 1, two: 2, one: 3}
+    with pytest.raises(script.CircleError, match="a run, b run"):
+        script.levels({one: {two}, two: {one}, low: set()})
 
 
 def test_every_file_under_plugins_is_in_a_known_room() -> None:
     files = [str(path.relative_to(HERE)) for path in HERE.glob("plugins/**/*.py")]
     assert files, "no plugins found: is the path of the collection still right?"
     rooms = {path: room_of(OURS + path.replace("/", ".")) for path in files}
-    assert {path: room for path, room in rooms.items() if room not in ROOMS} == {}
+    assert {path: room for path, room in rooms.items() if room not in {**FOLDERS, **KINDS}} == {}
 
 
 def test_plugins_are_namespace_packages() -> None:
     assert list(HERE.glob("plugins/**/__init__.py")) == []
 
 
-FROM_PLAN = f"from {OURS}plugins.module_utils._plan.model import snapshots"
-A_NAME = f"from {OURS}plugins.module_utils._plan.model.snapshots import Snapshot"
-FROM_RUN = f"from {OURS}plugins.module_utils._run.drain import drain"
-FROM_CLUSTER = f"from {OURS}plugins.module_utils._cluster import client"
-FROM_EDGE = f"from {OURS}plugins.module_utils._edge import specs"
+FROM_PLAN = f"from {OURS}plugins.module_utils.cluster import snapshots"
+A_NAME = f"from {OURS}plugins.module_utils.cluster.snapshots import Snapshot"
+FROM_RUN = f"from {OURS}plugins.module_utils.drain import run_drain"
+FROM_CLUSTER = f"from {OURS}plugins.module_utils.kube import client"
+FROM_EDGE = f"from {OURS}plugins.module_utils.ansible import specs"
 
 
 @pytest.mark.parametrize(
     ("path", "line"),
     [
-        (f"{UTILS}_plan/preflight/waves.py", FROM_CLUSTER),
-        (f"{UTILS}_plan/preflight/waves.py", FROM_RUN),
-        (f"{UTILS}_plan/preflight/waves.py", A_NAME),
-        (f"{UTILS}_plan/preflight/waves.py", "import time"),
-        (f"{UTILS}_plan/preflight/waves.py", "from threading import Lock"),
-        (f"{UTILS}_plan/preflight/waves.py", "import os.path"),
-        (f"{UTILS}_plan/preflight/waves.py", "def f():\n    import random"),
-        (f"{UTILS}_plan/preflight/waves.py", "import yaml"),
-        (f"{UTILS}_plan/preflight/waves.py", "from ansible.module_utils.basic import AnsibleModule"),
-        (f"{UTILS}_plan/preflight/waves.py", "from .snapshots import Pod"),
-        (f"{UTILS}_plan/preflight/waves.py", f"import {OURS}plugins.module_utils._cluster.client"),
-        (f"{UTILS}_plan/preflight/waves.py", f"from {OURS}plugins.module_utils import _cluster"),
-        (f"{UTILS}_plan/preflight/waves.py", f"from {OURS}tests.unit import anything"),
-        (f"{UTILS}_cluster/client.py", FROM_PLAN),
-        (f"{UTILS}_cluster/client.py", "import kubernetes"),
+        (f"{UTILS}planning/waves.py", FROM_CLUSTER),
+        (f"{UTILS}planning/waves.py", FROM_RUN),
+        (f"{UTILS}planning/waves.py", A_NAME),
+        (f"{UTILS}planning/waves.py", "import time"),
+        (f"{UTILS}planning/waves.py", "from threading import Lock"),
+        (f"{UTILS}planning/waves.py", "import os.path"),
+        (f"{UTILS}planning/waves.py", "def f():\n    import random"),
+        (f"{UTILS}planning/waves.py", "import yaml"),
+        (f"{UTILS}planning/waves.py", "from ansible.module_utils.basic import AnsibleModule"),
+        (f"{UTILS}planning/waves.py", "from .snapshots import Pod"),
+        (f"{UTILS}planning/waves.py", f"import {OURS}plugins.module_utils.kube.client"),
+        (f"{UTILS}planning/waves.py", f"from {OURS}plugins.module_utils import kube"),
+        (f"{UTILS}planning/waves.py", f"from {OURS}tests.unit import anything"),
+        (f"{UTILS}kube/client.py", "import kubernetes"),
         (
-            f"{UTILS}_cluster/client.py",
+            f"{UTILS}kube/client.py",
             "try:\n    from kubernetes import client\nfinally: 0",
         ),
-        (f"{UTILS}_run/drain/drain.py", FROM_EDGE),
-        (f"{UTILS}_run/drain/drain.py", "from ansible.utils.display import Display"),
-        (f"{UTILS}_edge/spec.py", FROM_CLUSTER),
-        (f"{UTILS}_edge/spec.py", "from ansible.utils.display import Display"),
+        (f"{UTILS}drain/run_drain.py", FROM_EDGE),
+        (f"{UTILS}drain/run_drain.py", "from ansible.utils.display import Display"),
+        (f"{UTILS}ansible/specs.py", "from ansible.utils.display import Display"),
         ("plugins/modules/node_drain.py", FROM_RUN),
-        ("plugins/modules/node_drain.py", f"from {OURS}plugins.module_utils._edge.drain import SPEC"),
+        ("plugins/modules/node_drain.py", f"from {OURS}plugins.module_utils.drain.arguments import SPEC"),
         ("plugins/modules/node_drain.py", "import json"),
         ("plugins/action/node_drain.py", FROM_RUN),
         ("plugins/action/node_drain.py", f"from {OURS}plugins.plugin_utils._in_process import InProcess"),
@@ -273,13 +282,13 @@ def test_a_wrong_import_is_caught(path: str, line: str) -> None:
 @pytest.mark.parametrize(
     ("path", "line"),
     [
-        (f"{UTILS}_plan/preflight/waves.py", FROM_PLAN),
-        (f"{UTILS}_plan/preflight/waves.py", "import json, re, datetime, dataclasses"),
-        (f"{UTILS}_plan/preflight/waves.py", f"from {OURS}plugins.module_utils._plan.model import names"),
+        (f"{UTILS}planning/waves.py", FROM_PLAN),
+        (f"{UTILS}planning/waves.py", "import json, re, datetime, dataclasses"),
+        (f"{UTILS}planning/waves.py", f"from {OURS}plugins.module_utils.cluster import names"),
         (CONNECTION, "import kubernetes.client"),
-        (f"{UTILS}_run/drain/drain.py", FROM_CLUSTER),
-        (f"{UTILS}_edge/spec.py", FROM_PLAN),
-        (f"{UTILS}_edge/spec.py", "from ansible.module_utils.basic import AnsibleModule"),
+        (f"{UTILS}drain/run_drain.py", FROM_CLUSTER),
+        (f"{UTILS}ansible/specs.py", FROM_PLAN),
+        (f"{UTILS}ansible/specs.py", "from ansible.module_utils.basic import AnsibleModule"),
         ("plugins/modules/node_drain.py", FROM_EDGE),
         ("plugins/modules/node_drain.py", "from ansible.module_utils.basic import AnsibleModule"),
         ("plugins/plugin_utils/_base.py", "from ansible.utils.display import Display"),

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Functions have at most 60 lines, and classes 200, but for those that the architecture guide gives reasons for."""
+"""Functions have at most 60 lines, and classes 215, but for those that the architecture guide gives reasons for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 ROOT = pathlib.Path(__file__).parents[2]
 REASON = re.compile(r"^``(\w+)`` \(``(?:plugins/)?([\w/]+\.py)``\)\n   \S", re.MULTILINE)
 LINES_OF_A_FUNCTION = 60
-LINES_OF_A_CLASS = 200
+LINES_OF_A_CLASS = 215
 
 
 def of_type(*types: type[ast.stmt]) -> Iterator[tuple[str, str, int]]:

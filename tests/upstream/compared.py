@@ -10,25 +10,16 @@ import copy
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import check
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import pod_specs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.parsers import PARSERS
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import (
-    affinity,
-    filters,
-    node_rules,
-    preemption,
-    room,
-    spread,
-    storage,
-    world,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import devices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.migrate import routes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import pod_specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.index_keys import PARSERS
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import check
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import devices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.dispositions import routes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import filters, forecast, storage, world
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import answers, evictions, manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 from ansible_collections.kubeops.node_maintenance.tests.upstream.tapped import Record
@@ -64,19 +55,19 @@ def _refused(record: Record) -> bool:
     place = around.places[record["places"][0]["node"]["metadata"]["name"]]
     match record["kind"]:
         case "NodeUnschedulable":
-            return node_rules.reason(guest, place) == node_rules.CLOSED
+            return filters.node_reason(guest, place) == filters.CLOSED
         case "TaintToleration":
-            return node_rules.reason(guest, place) == node_rules.TAINTED
+            return filters.node_reason(guest, place) == filters.TAINTED
         case "NodeAffinity":
-            return not node_rules.matches(guest, place.node)
+            return not filters.matches(guest, place.node)
         case "NodePorts":
-            return room.ports_taken(guest, place)
+            return world.ports_taken(guest, place)
         case "NodeResourcesFit":
-            return bool(room.short(guest, place))
+            return bool(world.short(guest, place))
         case "PodTopologySpread":
-            return bool(spread.reason(spread.constraints(around, guest), place))
+            return bool(filters.spread_reason(filters.constraints(around, guest), place))
         case "InterPodAffinity":
-            return bool(affinity.reason(affinity.company(around, guest), place))
+            return bool(filters.affinity_reason(filters.company(around, guest), place))
     look = filters.Filters(around).look(guest)
     found = storage.reasons(look.filters.storage, guest, look.needs, place)
     return bool(look.refusal or {*found} & {*VOLUMES[record["kind"]]})
@@ -92,7 +83,7 @@ def preempted(record: Record) -> tuple[Victims, Victims]:
     around = world.World(snapshot)
     guest = world.Guest.successor(Pod.of(_named(record["pod"], "guest")), {})
     place = around.places[record["places"][0]["node"]["metadata"]["name"]]
-    found = preemption.on_node(filters.Filters(around), guest, place, preemption.by_namespace(snapshot))
+    found = forecast.on_node(filters.Filters(around), guest, place, forecast.by_namespace(snapshot))
     known = {other.name: (other.priority, other.since) for other in place.guests.values()}
     theirs = sorted(known[name] for name in record["victims"])
     mine = sorted(known[victim.name] for victim in found.victims) if found else []
@@ -104,7 +95,7 @@ def picked(record: Record) -> tuple[bool, bool]:
     costs = {}
     for node, victims in record["found"].items():
         pods = [world.Guest.of(Pod.of(_named(pod, "victim"))) for pod in victims["Pods"]]
-        costs[node] = preemption.Eviction("", tuple(pods), victims.get("NumPDBViolations", 0)).cost
+        costs[node] = forecast.Eviction("", tuple(pods), victims.get("NumPDBViolations", 0)).cost
     return True, costs[record["chosen"]] == min(costs.values())
 
 

@@ -10,14 +10,12 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import client, connection
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.screen import words
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary import lines
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import pod_plan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import world
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import build, text
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan import plan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import run_context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import client, connection
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import run_plan, world
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks import screen_words, summary_lines
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import build, text
 from bench import synthetic, synthetic_server
 
 COLUMNS, ROWS = 120, 80
@@ -45,9 +43,9 @@ def test_blockers_cost_a_plan_nothing_more_and_fit_on_a_screen(
 
     monkeypatch.setattr(world.World, "__init__", counted)
     nodes = tuple(synthetic.node_name(number) for number in range(40))
-    choices = pod_plan.Choices(backend="eviction")
-    options = plan.PlanOptions(nodes=nodes, choices=choices, max_parallel=2)
-    result = plan.make_plan(context.Context(cluster), options).shaped()
+    choices = drain_policy.Choices(backend="eviction")
+    options = run_plan.PlanOptions(nodes=nodes, choices=choices, max_parallel=2)
+    result = run_plan.make_plan(run_context.Context(cluster), options).shaped()
     blockers = [one for one in result["findings"] if one["severity"] == "blocker"]
     assert [(one["code"], len(one["objects"])) for one in blockers] == [
         ("budget_allows_nothing", synthetic.BLOCKERS),
@@ -55,9 +53,9 @@ def test_blockers_cost_a_plan_nothing_more_and_fit_on_a_screen(
     ]
     assert [one["codes"] for one in result["advice"]] == [[one["code"]] for one in blockers]
     assert len(made) <= 2, "it is placed once, and once more if its waves change by it"
-    told = lines.plan({"plan": result})
+    told = summary_lines.plan({"plan": result})
     shown = [
-        *words.plan_lines(result),
+        *screen_words.plan_lines(result),
         *told["lines"],
         *text.summary_text(build.build_report([result])).splitlines(),
         *told["says"],

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.connection import (
-    ConnectionOptions,
-    connect,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.connection import ConnectionOptions, connect
 from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.api import Api
 
 NODES = verbs.list_page(kinds.NODES)

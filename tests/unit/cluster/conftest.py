@@ -10,11 +10,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Cluster
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.connection import (
-    ConnectionOptions,
-    connect,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.client import Cluster
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.connection import ConnectionOptions, connect
 from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.api import Api
 from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.proxy import Proxy
 

@@ -14,14 +14,11 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, exchange, kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Cluster
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clocks import Clock
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.connection import (
-    ConnectionOptions,
-    connect,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.retry import Backoff
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, exchange, kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.client import Cluster
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.clocks import Clock
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.connection import ConnectionOptions, connect
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.retry import Backoff
 from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.api import (
     BEFORE,
     INSIDE,

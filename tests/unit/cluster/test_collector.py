@@ -13,8 +13,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import collector, errors, kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Cluster
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import collector, errors, kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.client import Cluster
 from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.api import Api
 
 

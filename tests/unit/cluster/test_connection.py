@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.connection import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.connection import (
     LIBRARY_ERROR,
     ConnectionOptions,
     connect,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.endpoints import bypassed
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.transports import bypassed
 from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.api import CERTS, Api
 from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.asking import NODES, Serve, ask, asked
 from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.kubeconfigs import (

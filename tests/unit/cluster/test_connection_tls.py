@@ -15,11 +15,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.connection import (
-    ConnectionOptions,
-    connect,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.connection import ConnectionOptions, connect
 from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.api import CERTS
 from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.asking import Serve, ask, asked
 from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.kubeconfigs import (

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
     clocks,
     credentials,
     errors,
@@ -26,11 +26,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster 
     kinds,
     verbs,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Cluster
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.connection import (
-    ConnectionOptions,
-    connect,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.client import Cluster
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.connection import ConnectionOptions, connect
 from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.api import Api, event, eventually, pod
 from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.kubeconfigs import config, plugin, written
 

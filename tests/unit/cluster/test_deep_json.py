@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import client, exchange, kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import client, exchange, kinds, verbs
 
 DEEP = '{"a":[' * 50_000 + "1" + "]}" * 50_000
 TEXT = st.text(alphabet='a"\\[]{}\u00e9', max_size=6)

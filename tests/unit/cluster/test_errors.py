@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError, from_answer
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.errors import ClusterError, from_answer
 from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.api import RECORDED
 
 EXPECTED = {

@@ -17,11 +17,8 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import connection, errors, kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.connection import (
-    ConnectionOptions,
-    connect,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import connection, errors, kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.connection import ConnectionOptions, connect
 from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.api import CERTS, Api
 
 CANARY = "s3cr3t-canary"

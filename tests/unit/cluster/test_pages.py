@@ -10,8 +10,8 @@ import gc
 import json
 from typing import Any
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Cluster
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.client import Cluster
 from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.api import Api, Call
 
 PAGES, SIZE = 5, 4

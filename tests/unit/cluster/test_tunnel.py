@@ -15,12 +15,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.connection import (
-    ConnectionOptions,
-    connect,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.connection import ConnectionOptions, connect
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.errors import (
     Forbidden,
     ServerError,
     Unreachable,

@@ -13,13 +13,17 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds, verbs, watch
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Cluster
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.connection import (
-    ConnectionOptions,
-    connect,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
+    errors,
+    kinds,
+    verbs,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.watch import Reflector
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
+    watch as watch_module,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.client import Cluster
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.connection import ConnectionOptions, connect
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.watch import Reflector
 from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.api import (
     INSIDE,
     RECORDED,
@@ -243,7 +247,7 @@ def test_a_watch_outlives_a_server_that_has_not_read_the_roles_yet(api: Api, wat
 def test_a_permission_taken_away_later_is_noticed(
     api: Api, watching: Watching, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "REFUSED_SECONDS", 0.5)
+    monkeypatch.setattr(watch_module, "REFUSED_SECONDS", 0.5)
     known = RECORDED["forbidden_list"]
     expect_list(api, pod("a"))
     expect_watch(api, "10", hold=False, cut=INSIDE)

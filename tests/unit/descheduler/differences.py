@@ -14,9 +14,8 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import sigs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.rules import Fault
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schemas import Real, Schema
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import sigs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.schemas import Fault, Real, Schema
 
 
 @dataclass(frozen=True, slots=True)

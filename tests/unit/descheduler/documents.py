@@ -13,8 +13,8 @@ import typing as t
 
 import yaml
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.check import check, schema_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.rules import Fault
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.check import check, schema_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.schemas import Fault
 
 Raw = dict[str, t.Any]
 

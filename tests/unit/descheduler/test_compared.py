@@ -10,8 +10,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import running
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.check import schema_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import running
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.check import schema_of
 
 Raw = dict[str, t.Any]
 SCHEMA = schema_of("koordinator")

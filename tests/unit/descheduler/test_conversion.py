@@ -13,15 +13,8 @@ import yaml
 from support.verdicts.cases import chosen, judged, whole
 
 from ansible_collections.kubeops.node_maintenance.plugins.filter.to_koordinator import FilterModule
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.check import (
-    check,
-    errors,
-    schema_of,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.conversion import (
-    Converted,
-    convert,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.check import check, errors, schema_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.conversion import Converted, convert
 from ansible_collections.kubeops.node_maintenance.tests.unit.descheduler.documents import GONE, Raw, changed, sigs
 
 VERSIONS = ("1.7.0", "1.8.0")

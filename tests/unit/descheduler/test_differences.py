@@ -9,8 +9,8 @@ from __future__ import annotations
 import pytest
 from support.verdicts.cases import Flavor, cases, handmade, judged, whole
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.yaml_text import read
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.check import errors, schema_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.arguments_yaml import read
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.check import errors, schema_of
 from ansible_collections.kubeops.node_maintenance.tests.unit.descheduler import differences
 from ansible_collections.kubeops.node_maintenance.tests.unit.descheduler.rules import RULES
 

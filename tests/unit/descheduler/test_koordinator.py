@@ -8,16 +8,12 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import (
-    evictors,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
+    cross_field_checks,
     schemas,
     values,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.check import (
-    check,
-    errors,
-    schema_of,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.check import check, errors, schema_of
 from ansible_collections.kubeops.node_maintenance.tests.unit.descheduler.documents import (
     GONE,
     Raw,
@@ -419,7 +415,7 @@ def test_nothing_that_yaml_can_hold_breaks_the_check() -> None:
     ],
 )
 def test_the_sizes_of_workloads_that_are_never_moved_are_told(limit: object, sizes: str) -> None:
-    told = [fault.message for fault in evictors._refused(limit, "x")]
+    told = [fault.message for fault in cross_field_checks._refused(limit, "x")]
     assert [sizes in message for message in told] == ([True] if sizes else [])
 
 

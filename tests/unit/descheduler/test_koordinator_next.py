@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.check import errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.check import errors
 from ansible_collections.kubeops.node_maintenance.tests.unit.descheduler.documents import GONE, Raw, found
 
 PROFILE = "profiles[0]"

@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import places, rollout
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import installation, rollout
 
 Raw = dict[str, t.Any]
 NEW, OLD = "sha256-new", "sha256-old"
@@ -246,7 +246,7 @@ def test_flags_have_their_value_in_the_word_or_in_the_next(
 ) -> None:
     made = deployment()
     made["spec"]["template"]["spec"] = {"containers": [{"command": command, "args": args}]}
-    assert places.flags(made) == flags
+    assert installation.flags(made) == flags
 
 
 @pytest.mark.parametrize(
@@ -259,12 +259,14 @@ def test_flags_have_their_value_in_the_word_or_in_the_next(
     ],
 )
 def test_a_workload_that_is_not_there_is_told_from_those_that_are(found: list[str], words: str) -> None:
-    assert words in places.unknown_name(places.PLACES["koordinator"], found, "Deployments")
+    assert words in installation.unknown_name(installation.PLACES["koordinator"], found, "Deployments")
 
 
 @pytest.mark.parametrize("count", [20, 21])
 def test_twenty_names_are_listed_at_most(count: int) -> None:
-    told = places.unknown_name(places.PLACES["koordinator"], [f"web{n:02}" for n in range(count)], "Deployments")
+    told = installation.unknown_name(
+        installation.PLACES["koordinator"], [f"web{n:02}" for n in range(count)], "Deployments"
+    )
     assert told.count("web") == 20
 
 

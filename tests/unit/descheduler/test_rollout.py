@@ -11,13 +11,13 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import places, rollout
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.journaling import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import installation, rollout
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.installation import Place
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.rollback_record import (
     BadJournalError,
     Journal,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.places import Place
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
 
 Raw = dict[str, t.Any]
 PLACE = Place("kube-system", "descheduler", "policy", "policy.yaml")
@@ -59,7 +59,7 @@ def test_a_digest_is_of_the_meaning() -> None:
     ],
 )
 def test_what_the_pods_do_not_mount_is_not_written(volumes: list[Raw], said: str) -> None:
-    found = places.unread(workload(*volumes), PLACE)
+    found = installation.unread(workload(*volumes), PLACE)
     assert said in found
     assert bool(found) == bool(said)
 
@@ -75,7 +75,7 @@ def test_what_the_pods_do_not_mount_is_not_written(volumes: list[Raw], said: str
     ],
 )
 def test_the_lease_of_sigs_is_in_its_flags(args: tuple[str, ...], lease: tuple[str, str] | None) -> None:
-    assert held(places.election({}, workload(args=args), "sigs")) == lease
+    assert held(installation.election({}, workload(args=args), "sigs")) == lease
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_the_lease_of_sigs_is_in_its_flags(args: tuple[str, ...], lease: tuple[s
     ],
 )
 def test_the_lease_of_koordinator_is_in_its_configuration(config: Raw, lease: tuple[str, str] | None) -> None:
-    assert held(places.election(config, workload(), "koordinator")) == lease
+    assert held(installation.election(config, workload(), "koordinator")) == lease
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_the_lease_of_koordinator_is_in_its_configuration(config: Raw, lease: tu
     [({}, 10251), ({"healthzBindAddress": "127.0.0.1:9999"}, 9999), ({"healthzBindAddress": "127.0.0.1"}, 10251)],
 )
 def test_the_port_of_configz(config: Raw, port: int) -> None:
-    assert places.port_of(config) == port
+    assert installation.port_of(config) == port
 
 
 @pytest.mark.parametrize(

@@ -17,14 +17,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.check import check, schema_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.running import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.check import check, schema_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.running import (
     Comparison,
     compare,
     document,
     logged,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import limits
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import limits
 
 TOLD = Path(__file__).parent / "told"
 SCHEMA = schema_of("koordinator")

@@ -10,12 +10,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.check import (
-    check,
-    errors,
-    schema_of,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.rules import Fault
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.check import check, errors, schema_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.schemas import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.descheduler.documents import (
     GONE,
     Raw,

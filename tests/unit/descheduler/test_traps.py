@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.check import check, schema_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.check import check, schema_of
 from ansible_collections.kubeops.node_maintenance.tests.unit.descheduler.documents import (
     GONE,
     Raw,

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import schemas, values
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.check import schema_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import schemas, values
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.check import schema_of
 
 SCHEMA = schema_of("koordinator")
 

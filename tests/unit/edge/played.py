@@ -28,8 +28,8 @@ ESCAPE = re.compile(r"\x1b\[(\d*)(?:;\d+)*([A-Za-z])")
 # process, too, so what is shown of a wait after seconds may be shown at once.
 TELLER = """
 import dataclasses, os, time
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import specs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.screen import waits
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks import screen_waits as waits
 from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _foot, _in_process, _left
 
 if "TELL_QUICKLY" in os.environ:

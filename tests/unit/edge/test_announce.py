@@ -11,16 +11,15 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import (
-    announce,
-    announce_input,
-    drain,
-    errors,
-    inputs,
-    specs,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import option_values, specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import arguments
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks import inputs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks.summary_lines import announced
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import (
+    announcement,
+    arguments_announcements,
+    arguments_event,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary.announced import announced
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import announcement
 
 HOOK = "https://chat.example/hooks/s3cret"
 MONDAY_NOON = 1_700_481_600.0
@@ -69,7 +68,7 @@ def test_the_input_has_the_moments_at_which_somebody_is_told() -> None:
     assert given()["announce_on"] == []
     assert given(events=True)["announce_on"] == list(announcement.MOMENTS)
     assert given(webhook=HOOK, on="ended failed")["announce_on"] == ["ended", "failed"]
-    assert announce_input.MOMENTS == announcement.MOMENTS
+    assert arguments_announcements.MOMENTS == announcement.MOMENTS
 
 
 def test_a_survey_sends_headers_as_json() -> None:
@@ -119,7 +118,7 @@ def test_the_time_is_the_next_window_in_which_the_first_wave_fits() -> None:
     ],
 )
 def test_the_module_refuses_bad_options_and_shows_nothing_secret(option: dict[str, Any], said: str) -> None:
-    result = specs.run_call(announce.SPEC, {"moment": "planned", **option}, specs.Call())
+    result = specs.run_call(arguments_event.SPEC, {"moment": "planned", **option}, specs.Call())
     assert result["failed"]
     assert said in result["msg"]
     assert "s3cret" not in json.dumps(result)
@@ -135,7 +134,7 @@ def test_whoever_is_told_of_the_moments_is_told_that_a_drain_is_blocked() -> Non
 @pytest.mark.parametrize(("after", "seconds"), [("10m", 600.0), ("0", float("inf"))])
 def test_a_drain_knows_when_and_whom_to_tell(after: str, seconds: float) -> None:
     options = {"alarm_after": after, "announce": {"events": True, "webhook": {"url": HOOK}}}
-    params = drain.SPEC.prepare(drain.SPEC.converted({"nodes": ["n1"], **options}), {})
+    params = arguments.SPEC.prepare(arguments.SPEC.converted({"nodes": ["n1"], **options}), {})
     assert params["alarm_after"] == seconds
     told = params["announce"].args[0]
     assert (told.moment, told.events, told.webhook.http.url) == ("blocked", True, HOOK)
@@ -143,6 +142,6 @@ def test_a_drain_knows_when_and_whom_to_tell(after: str, seconds: float) -> None
 
 @pytest.mark.parametrize("webhook", [{"url": "s3cret"}, {"url": HOOK, "headers": {"X": "a\nb s3cret"}}])
 def test_a_drain_refuses_a_webhook_without_showing_it(webhook: dict[str, Any]) -> None:
-    with pytest.raises(errors.BadOption) as refused:
-        drain.SPEC.prepare(drain.SPEC.converted({"nodes": ["n1"], "announce": {"webhook": webhook}}), {})
+    with pytest.raises(option_values.BadOption) as refused:
+        arguments.SPEC.prepare(arguments.SPEC.converted({"nodes": ["n1"], "announce": {"webhook": webhook}}), {})
     assert "s3cret" not in str(refused.value)

@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import inputs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks import inputs
 from ansible_collections.kubeops.node_maintenance.tests.unit.edge import test_examples as documented
 from ansible_collections.kubeops.node_maintenance.tests.unit.edge.test_playbooks import REPOSITORY, TREE
 

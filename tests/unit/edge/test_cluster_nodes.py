@@ -18,10 +18,10 @@ import yaml
 
 import ansible_collections.kubeops.node_maintenance as collection
 from ansible_collections.kubeops.node_maintenance.plugins.inventory import cluster_nodes as plugin
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import cluster_nodes, errors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import inventory_hosts
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import option_values
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import arguments_inventory, inventory_hosts
 from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.api import Api, Call
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import node
 
@@ -99,9 +99,9 @@ def serve(api: Api, nodes: list[t.Any], **query: str) -> None:
 
 def test_five_thousand_nodes_take_one_request_a_page(api: Api) -> None:
     serve(api, [node(f"node-{number:04}") for number in range(5000)])
-    found = cluster_nodes.read({"host": api.url, "api_key": TOKEN}, {})
+    found = arguments_inventory.read({"host": api.url, "api_key": TOKEN}, {})
     assert [(call.method, call.query.get("limit")) for call in api.calls] == [("GET", "250")] * 20
-    assert [host.name for host in cluster_nodes.hosts(found, inventory_hosts.Wanted())][::4999] == [
+    assert [host.name for host in arguments_inventory.hosts(found, inventory_hosts.Wanted())][::4999] == [
         "node-0000",
         "node-4999",
     ]
@@ -203,7 +203,7 @@ def test_the_documentation_has_the_choices_and_defaults_of_the_code() -> None:
     assert tuple(documented["address_types"]["default"]) == default.address_types
     assert tuple(documented["group_by"]["choices"]) == inventory_hosts.GROUPINGS
     assert tuple(documented["group_by"]["default"]) == default.group_by
-    assert cluster_nodes.SPEC.options.keys() <= documented.keys()
+    assert arguments_inventory.SPEC.options.keys() <= documented.keys()
 
 
 def test_the_example_is_a_configuration_file() -> None:
@@ -211,7 +211,7 @@ def test_the_example_is_a_configuration_file() -> None:
     documented = yaml.safe_load(plugin.DOCUMENTATION)["options"]
     own = {name: example.pop(name) for name in documented if name in example}
     assert own.pop("plugin") == plugin.InventoryModule.NAME
-    chosen = cluster_nodes.wanted({**{name: one.get("default") for name, one in documented.items()}, **own})
+    chosen = arguments_inventory.wanted({**{name: one.get("default") for name, one in documented.items()}, **own})
     assert chosen.maintain_every == 30 * 86400
-    with pytest.raises(errors.BadOption, match=r"'keyed_group' cannot be used. Expected: keyed_groups."):
-        cluster_nodes.refuse_unknown(["keyed_group"], {"keyed_groups"})
+    with pytest.raises(option_values.BadOption, match=r"'keyed_group' cannot be used. Expected: keyed_groups."):
+        arguments_inventory.refuse_unknown(["keyed_group"], {"keyed_groups"})

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import options
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.errors import BadOption
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import connection_options
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible.option_values import BadOption
 
 ENVIRON = {
     "K8S_AUTH_HOST": "https://from-environment",
@@ -23,7 +23,7 @@ ENVIRON = {
 
 
 def connection(environ: dict[str, str] | None = None, **params: Any) -> dict[str, Any]:
-    return options.connection(params, environ if environ is not None else ENVIRON)
+    return connection_options.connection(params, environ if environ is not None else ENVIRON)
 
 
 def test_the_environment_is_read_in_its_final_types(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +74,7 @@ def test_secrets_are_found_wherever_they_come_from() -> None:
         "clusters": [{"cluster": {"server": "https://shown"}}],
     }
     params = {"kubeconfig": kubeconfig, "password": "task-password", "run": "ab12/the-nonce"}
-    assert options.secrets(params, ENVIRON) == {
+    assert connection_options.secrets(params, ENVIRON) == {
         "inline-token",
         "inline-key",
         "task-password",
@@ -85,4 +85,4 @@ def test_secrets_are_found_wherever_they_come_from() -> None:
 
 
 def test_the_id_of_a_run_is_no_secret() -> None:
-    assert options.secrets({"run": "ab12"}, {}) == set()
+    assert connection_options.secrets({"run": "ab12"}, {}) == set()

@@ -11,10 +11,10 @@ import typing as t
 import pytest
 import yaml
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import inputs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.descheduler import SPEC
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.errors import BadOption
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.specs import Call, run_call
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible.option_values import BadOption
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible.specs import Call, run_call
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.arguments import SPEC
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks import inputs
 
 CONFIG = """\
 # A comment that stays.

@@ -10,8 +10,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import details, drain, guard, plan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary import wave
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import details
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import arguments as drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import arguments as plan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks import summary_wave
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import arguments as guard
 
 MOST = 50_000
 """Bytes of the result of a plan of 100 nodes and 2,000 pods, and of all results of a wave of 10 nodes."""
@@ -111,7 +114,7 @@ def test_the_results_of_a_wave_are_small_and_the_report_gets_all_of_them(tmp_pat
     again, known = planned(10, 200), ("cordon", "protect", "migrate", "returning", "verify", "guards", "uncordon")
     results = {"again": again, **{call: answered(10, 200 if call == "migrate" else 0, call) for call in known}}
     briefs = {call: details.apart(result, str(tmp_path)) for call, result in results.items()}
-    kept = wave.came(
+    kept = summary_wave.came(
         briefs,
         nodes=[name(number) for number in range(10)],
         has_work=False,

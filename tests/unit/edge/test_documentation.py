@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import module as entry
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.specs import ModuleSpec
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import specs as entry
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible.specs import ModuleSpec
 
 MODULES = (
     "cluster_copy",

@@ -22,7 +22,7 @@ import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.parsing.splitter import parse_kv
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import inputs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks import inputs
 from ansible_collections.kubeops.node_maintenance.tests.unit.edge.test_documentation import MODULES, PLUGINS, spec_of
 from ansible_collections.kubeops.node_maintenance.tests.unit.edge.test_playbooks import REPOSITORY, TREE, play
 

@@ -14,11 +14,14 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import drain, errors, hooks, specs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import hooks as model
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import node_records, pod_plan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.hook_calls import NoAnswerError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import option_values, specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import arguments as drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import arguments as hooks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions as model
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks.run_hook_calls import NoAnswerError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import node_records
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 
 URL = {"url": "http://{ip}:8080/drain?token=s3cret"}
@@ -29,16 +32,16 @@ def rules(value: t.Any, hook: model.Hook = "before_pod") -> tuple[model.Rule, ..
 
 
 def fault(value: t.Any, hook: model.Hook = "before_pod") -> str:
-    with pytest.raises(errors.BadOption) as caught:
+    with pytest.raises(option_values.BadOption) as caught:
         rules(value, hook)
     return str(caught.value)
 
 
-def plan(**more: t.Any) -> pod_plan.PodPlan:
+def plan(**more: t.Any) -> drain_policy.PodPlan:
     raw = objects.pod("db-0", owner=objects.owned("ReplicaSet", "db-1"), **more)
     raw["metadata"]["labels"] = {"app": "db"}
     (found,) = objects.snapshot(pods=[raw]).pods
-    return pod_plan.PodPlan(found, "evict", "", "", Ref("Deployment", "db", found.namespace))
+    return drain_policy.PodPlan(found, "evict", "", "", Ref("Deployment", "db", found.namespace))
 
 
 @pytest.mark.parametrize(
@@ -117,7 +120,7 @@ def test_all_that_a_rule_says_has_to_match(rule: dict[str, t.Any], matches: bool
 def test_only_a_pod_that_runs_and_is_moved_is_asked(more: dict[str, t.Any], asked: bool) -> None:
     found = rules([{"pods": "app=db", "annotation": True}])
     assert bool(model.before(found, plan(**more))) == asked
-    assert not model.before(found, pod_plan.PodPlan(plan().pod, "wait", "", "", None))
+    assert not model.before(found, drain_policy.PodPlan(plan().pod, "wait", "", "", None))
 
 
 def test_an_edited_rule_is_another_one_but_its_name_deadline_and_headers_may_change() -> None:

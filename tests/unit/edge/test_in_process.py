@@ -20,8 +20,8 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.playbook.task import Task
 from ansible.template import Templar
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import details, specs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.specs import Call, Event, ModuleSpec
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import details, specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible.specs import Call, Event, ModuleSpec
 from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _in_process, _interrupts
 from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils._in_process import (
     InProcess,

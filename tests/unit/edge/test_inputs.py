@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.inputs import PREFIX, VARIABLES, read
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks.inputs import PREFIX, VARIABLES, read
 
 
 def given(**variables: Any) -> dict[str, Any]:

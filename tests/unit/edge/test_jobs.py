@@ -10,8 +10,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.jobs import SPEC
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.specs import Call, run_call
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible.specs import Call, run_call
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.arguments import SPEC
 
 Raw = dict[str, t.Any]
 

@@ -14,17 +14,14 @@ import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import (
-    cordon,
-    drain,
-    guard,
-    kubernetes_core,
-    taint,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import kubernetes_core
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import arguments as drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import arguments_cordon, arguments_taint
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import arguments as guard
 from ansible_collections.kubeops.node_maintenance.tests.unit.edge.test_playbooks import ASKED, REPOSITORY, play
 
 OURS = "kubeops.node_maintenance."
-SPECS = {spec.name: spec for spec in (cordon.SPEC, drain.SPEC, guard.SPEC, taint.SPEC)}
+SPECS = {spec.name: spec for spec in (arguments_cordon.SPEC, drain.SPEC, guard.SPEC, arguments_taint.SPEC)}
 GUIDE = REPOSITORY / "docs/docsite/rst/guide_kubernetes_core.rst"
 Arguments = dict[str, Any]
 
@@ -148,7 +145,7 @@ def test_an_option_of_k8s_drain(option: str, given: Arguments, instead: list[Arg
 @pytest.mark.parametrize(("option", "given", "instead"), TAINT)
 def test_an_option_of_k8s_taint(option: str, given: Arguments, instead: str) -> None:
     arguments = {"name": "worker-1", "taints": TAINTS, **given}
-    message = taint.SPEC.foreign(arguments)
+    message = arguments_taint.SPEC.foreign(arguments)
     assert message.endswith(instead)
     assert bool(message) is bool(instead)
     if message:
@@ -184,9 +181,9 @@ def test_all_options_of_a_task_are_told_at_once_without_a_secret() -> None:
     assert "canary" not in message
 
 
-@pytest.mark.parametrize("state", [*cordon.SPEC.options["state"]["choices"], "gone", ["drain"]])
+@pytest.mark.parametrize("state", [*arguments_cordon.SPEC.options["state"]["choices"], "gone", ["drain"]])
 def test_another_state_is_not_theirs(state: object) -> None:
-    assert cordon.SPEC.foreign({"nodes": ["worker-1"], "state": state}) == ""
+    assert arguments_cordon.SPEC.foreign({"nodes": ["worker-1"], "state": state}) == ""
     assert drain.SPEC.foreign({"nodes": ["worker-1"], "state": state}) == ""
 
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import masking
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import masking
 
 SECRETS = {"s3cret", "s3cret-and-longer"}
 TEXT = st.text(alphabet="s3cret-x", max_size=12)

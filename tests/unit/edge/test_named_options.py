@@ -12,16 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import drain, plan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.inputs import PREFIX, VARIABLES
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.option import options
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import arguments as drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.reasons import options
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import arguments as plan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks.inputs import PREFIX, VARIABLES
 
 HERE = Path(__file__).parents[3]
 TREES = {
     path: ast.parse(path.read_text(encoding="utf-8"))
-    for layer in ("_plan", "_run")
-    for path in sorted((HERE / "plugins/module_utils" / layer).rglob("*.py"))
-    if path.name != "option.py"
+    for path in sorted((HERE / "plugins/module_utils").rglob("*.py"))
+    if path.parent.name not in ("ansible", "playbooks")
+    and not path.name.startswith("arguments")
+    and path.name != "reasons.py"
 }
 SPECS = (drain.SPEC.argument_spec, plan.SPEC.argument_spec)
 NAMED = sorted(
@@ -29,7 +31,7 @@ NAMED = sorted(
         keyword.arg
         for tree in TREES.values()
         for call in ast.walk(tree)
-        if isinstance(call, ast.Call) and ast.unparse(call.func) == "option.options"
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "reasons.options"
         for keyword in call.keywords
         if keyword.arg
     }

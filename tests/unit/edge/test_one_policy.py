@@ -13,7 +13,11 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import drain, guard, inputs, plan, specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import arguments as drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import arguments as plan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks import inputs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import arguments as guard
 from ansible_collections.kubeops.node_maintenance.tests.unit.edge import test_wave_fact as canned
 
 MODULES: dict[str, specs.ModuleSpec] = {spec.name: spec for spec in (plan.SPEC, guard.SPEC, drain.SPEC)}

@@ -14,31 +14,28 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import (
-    access,
-    announce,
-    cordon,
-    descheduler,
-    drain,
-    guard,
-    inputs,
-    plan,
-    specs,
-    taint,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import arguments as access
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import arguments as descheduler
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import arguments as drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import arguments_cordon, arguments_taint
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import arguments as plan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks import inputs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import arguments_event
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import arguments as guard
 
 HERE = Path(__file__).parents[3]
 DOCS = runpy.run_path(str(HERE / "docs/roles.py"))
 BEHIND: dict[str, specs.ModuleSpec] = {
     "access": access.SPEC,
-    "announce": announce.SPEC,
-    "cordon": cordon.SPEC,
+    "announce": arguments_event.SPEC,
+    "cordon": arguments_cordon.SPEC,
     "descheduler": descheduler.SPEC,
     "migrate": drain.SPEC,
     "preflight": plan.SPEC,
     "protect": guard.SPEC,
-    "taint": taint.SPEC,
-    "uncordon": cordon.SPEC,
+    "taint": arguments_taint.SPEC,
+    "uncordon": arguments_cordon.SPEC,
     "verify": plan.SPEC,
 }
 """Each role's module."""

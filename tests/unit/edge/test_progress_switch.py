@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import specs
 from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _progress
 
 EVENT = specs.Event("2026-11-21T10:30:48.123Z", "n1", "cordoned", "cordoned", phase="cordoned")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import outcomes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes
 from ansible_collections.kubeops.node_maintenance.tests.unit.edge import test_playbooks as playbooks
 
 CAUSE = "Node worker-1 is held by another run."

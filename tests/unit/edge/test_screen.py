@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import commands
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import commands
 from ansible_collections.kubeops.node_maintenance.tests.unit.edge.played import (
     EVENTS,
     Terminal,

@@ -12,8 +12,12 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.screen import bars, kinds, waits, words
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import drain, node_drains
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import run_drain, run_node_drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks import (
+    screen_bars,
+    screen_waits,
+    screen_words,
+)
 
 HOME = Path(__file__).parents[3]
 
@@ -37,33 +41,33 @@ PLAN: dict[str, Any] = {
 
 def test_the_waves_of_a_plan_are_numbered_from_where_the_run_stands() -> None:
     plan = {"waves": [["a", "b"], ["c"]], "wave_ranges": [[1, 1], [2, 2]], "pods": [], "findings": []}
-    rows = [line.split()[:2] for line in words.plan_lines(plan, 4)[1:]]
+    rows = [line.split()[:2] for line in screen_words.plan_lines(plan, 4)[1:]]
     assert rows == [["4", "a"], ["b", "none"], ["5", "c"]]
 
 
 def test_the_plan_is_a_table_with_its_warnings() -> None:
-    assert words.plan_lines(PLAN) == [
+    assert screen_words.plan_lines(PLAN) == [
         "wave  node  pods                       forecast",
         "   1  n1    1 swap, 2 evict, 1 stay  14 to 45 s",
         "   2  n2    1 blocked, 1 finished    2 min 05 s",
         "      n3    none",
         "warning: It is odd. Wait.",
     ]
-    assert words.forecasts(PLAN) == {"n1": 45.0, "n2": 125.0, "n3": 125.0}
+    assert screen_words.forecasts(PLAN) == {"n1": 45.0, "n2": 125.0, "n3": 125.0}
 
 
 def test_a_long_plan_is_cut() -> None:
     many = {**PLAN, "waves": [[f"n{number}" for number in range(30)]], "wave_ranges": [[1, 1]], "findings": []}
-    lines = words.plan_lines(many)
-    assert len(lines) == 1 + words.ROWS_OF_MANY + 1
+    lines = screen_words.plan_lines(many)
+    assert len(lines) == 1 + screen_words.ROWS_OF_MANY + 1
     assert lines[-1] == "… and 25 more nodes"
-    few = {**many, "waves": [many["waves"][0][: words.ROWS]]}
-    assert len(words.plan_lines(few)) == 1 + words.ROWS
+    few = {**many, "waves": [many["waves"][0][: screen_words.ROWS]]}
+    assert len(screen_words.plan_lines(few)) == 1 + screen_words.ROWS
 
 
 def test_what_gates_return_is_no_plan() -> None:
-    assert not words.planned({"nodes": [], "feasible": True})
-    assert words.planned(PLAN)
+    assert not screen_words.planned({"nodes": [], "feasible": True})
+    assert screen_words.planned(PLAN)
 
 
 def told(message: str, what: str = "progress", phase: str = "draining", node: str = "n1") -> dict[str, str]:
@@ -71,10 +75,10 @@ def told(message: str, what: str = "progress", phase: str = "draining", node: st
 
 
 def test_a_bar_counts_what_a_drain_tells() -> None:
-    site = node_drains.NodeDrain("n1")
-    foot = bars.Bars()
+    site = run_node_drain.NodeDrain("n1")
+    foot = screen_bars.Bars()
     foot.forecasts["n1"] = 45.0
-    assert foot.see(told(drain._words(site, ["a swap"], [])), 100.0)
+    assert foot.see(told(run_drain._words(site, ["a swap"], [])), 100.0)
     [line] = foot.lines(104.0, 200)
     assert line == f"n1  {'░' * 20}  0 of 0 pods gone  4 s of about 45 s  waiting: a swap"
 
@@ -89,18 +93,18 @@ def test_a_bar_counts_what_a_drain_tells() -> None:
     ],
 )
 def test_only_what_has_two_numbers_is_a_bar(message: str, counted: tuple[int, int, str] | None) -> None:
-    assert bars.counted(message) == counted
-    foot = bars.Bars()
+    assert screen_bars.counted(message) == counted
+    foot = screen_bars.Bars()
     assert foot.see(told(message), 0.0)
     assert ("░" in foot.lines(0.0, 100)[0] or "█" in foot.lines(0.0, 100)[0]) is (counted is not None)
 
 
 def test_bars_are_in_line_clipped_and_counted() -> None:
-    foot = bars.Bars(blocks=False)
+    foot = screen_bars.Bars(blocks=False)
     for number in range(10):
         foot.see(told("1 of 2 pods left, 1 ending", node=f"node-{number * 5}"), 0.0)
     lines = foot.lines(75.0, 75)
-    assert len(lines) == bars.SHOWN + 1
+    assert len(lines) == screen_bars.SHOWN + 1
     assert lines[0] == "node-0   #####-----  1 of 2 pods gone  1 min 15 s  1 ending"
     assert lines[-1] == "and 2 more"
     foot.see(told("drained", "drained", "drained", "node-0"), 80.0)
@@ -110,7 +114,7 @@ def test_bars_are_in_line_clipped_and_counted() -> None:
 
 
 def test_what_has_no_number_waits_without_a_bar() -> None:
-    foot = bars.Bars()
+    foot = screen_bars.Bars()
     assert foot.see(told("waiting: Pod a/b is not ready", "waiting"), 0.0)
     assert foot.lines(3.0, 100) == ["n1  3 s  waiting: Pod a/b is not ready"]
     assert foot.see(told("1 of 2 pods left, 1 ending"), 5.0)
@@ -128,7 +132,7 @@ def test_what_has_no_number_waits_without_a_bar() -> None:
     ],
 )
 def test_in_few_columns_what_is_waited_for_comes_first(width: int, line: str) -> None:
-    foot = bars.Bars()
+    foot = screen_bars.Bars()
     foot.forecasts["n1"] = 30.0
     foot.see(told("1 of 2 pods left; budget web allows none"), 5.0)
     assert foot.lines(6.0, width) == [line]
@@ -137,7 +141,7 @@ def test_in_few_columns_what_is_waited_for_comes_first(width: int, line: str) ->
 AT = "2026-11-21T10:30:48.123Z"
 
 
-def told_in(held: waits.Waits, events: dict[int, dict[str, str]], seconds: int) -> dict[int, list[str]]:
+def told_in(held: screen_waits.Waits, events: dict[int, dict[str, str]], seconds: int) -> dict[int, list[str]]:
     """What is told in which second."""
     found = {}
     for second in range(seconds):
@@ -150,18 +154,18 @@ def told_in(held: waits.Waits, events: dict[int, dict[str, str]], seconds: int) 
 
 def test_without_bars_a_wait_is_told_again_and_again_until_it_is_over() -> None:
     events = {0: told("the same", "waiting"), 70: told("drained", "drained", "drained")}
-    lines = told_in(waits.Waits(), events, 200)
+    lines = told_in(screen_waits.Waits(), events, 200)
     assert list(lines) == [10, 24, 38, 52, 66]
     assert lines[66] == ["10:30:48  n1  the same (for 1 min 06 s)"]
 
 
 def test_a_wait_that_changes_is_told_with_what_it_is_about_now() -> None:
     events = {second: told(f"reason {second}", "waiting") for second in range(25)}
-    lines = told_in(waits.Waits(), events, 25)
+    lines = told_in(screen_waits.Waits(), events, 25)
     assert [lines[second][0].partition(" (")[0] for second in lines] == [
         f"10:30:48  n1  reason {second}" for second in (10, 20)
     ]
-    cleared = waits.Waits()
+    cleared = screen_waits.Waits()
     cleared.see(events[0], 0.0)
     cleared.clear()
     assert told_in(cleared, {}, 100) == {}
@@ -169,17 +173,17 @@ def test_a_wait_that_changes_is_told_with_what_it_is_about_now() -> None:
 
 @pytest.mark.parametrize(("verb", "what"), [("evicted", "evicted"), ("replacing", "released")])
 def test_pods_that_leave_end_no_wait_of_their_node(verb: str, what: str) -> None:
-    lines = told_in(waits.Waits(), {0: told("held"), 9: told(f"{verb} shop/web-0", what)}, 12)
+    lines = told_in(screen_waits.Waits(), {0: told("held"), 9: told(f"{verb} shop/web-0", what)}, 12)
     assert list(lines) == [10]
 
 
 def test_a_wait_of_nothing_ends_with_the_next_event() -> None:
     events = {0: told("for others to react", "waiting", node=""), 5: told("cordoned", "cordoned", "cordoned")}
-    assert told_in(waits.Waits(), events, 60) == {}
+    assert told_in(screen_waits.Waits(), events, 60) == {}
 
 
 def test_a_task_that_tells_nothing_is_named_and_only_then() -> None:
-    held = waits.Waits()
+    held = screen_waits.Waits()
     held.begin("Drain the nodes", 0.0)
     lines = told_in(held, {12: told("held"), 60: told("drained", "drained", "drained")}, 72)
     silent = ["10:30:48  Drain the nodes (for 10 s)"]
@@ -187,17 +191,17 @@ def test_a_task_that_tells_nothing_is_named_and_only_then() -> None:
 
 
 def test_many_waits_are_counted() -> None:
-    held = waits.Waits()
-    for number in range(waits.SHOWN + 3):
+    held = screen_waits.Waits()
+    for number in range(screen_waits.SHOWN + 3):
         held.see(told("held", node=f"n{number}"), 0.0)
     lines = held.due(10.0, AT)
-    assert (len(lines), lines[-1]) == (waits.SHOWN + 1, "and 3 more waits")
+    assert (len(lines), lines[-1]) == (screen_waits.SHOWN + 1, "and 3 more waits")
 
 
 def test_a_terminal_takes_nothing_of_a_bar_as_a_command() -> None:
-    assert bars.clipped("a\x1b[2J\nb", 20) == "a [2J b"
-    assert bars.clipped("节点x", 4) == "节点"
-    assert bars.clipped("节点x", 3) == "节"
+    assert screen_bars.clipped("a\x1b[2J\nb", 20) == "a [2J b"
+    assert screen_bars.clipped("节点x", 4) == "节点"
+    assert screen_bars.clipped("节点x", 3) == "节"
 
 
 def test_the_name_of_the_labs_waiting_task_is_read() -> None:
@@ -206,7 +210,7 @@ def test_the_name_of_the_labs_waiting_task_is_read() -> None:
     assert [
         word for word in ("Building ", "', '", "' of '", "': '", "' s, usually '", "' s'") if word not in template
     ] == []
-    found = bars.BUILDING.fullmatch("Building kubernetes, 1 of 3: 45 s, usually 600 s")
+    found = screen_bars.BUILDING.fullmatch("Building kubernetes, 1 of 3: 45 s, usually 600 s")
     assert found is not None
     assert found.groupdict() == {"what": "kubernetes", "number": "1", "of": "3", "usually": "600"}
 
@@ -214,24 +218,24 @@ def test_the_name_of_the_labs_waiting_task_is_read() -> None:
 @pytest.mark.parametrize(
     ("action", "path", "kind"),
     [
-        ("ansible.builtin.set_fact", "/home/mira/patch.yml:3", kinds.Kind.SILENT),
-        ("ansible.legacy.include_tasks", f"{HOME}/playbooks/maintain.yml:3", kinds.Kind.SILENT),
-        ("ansible.builtin.command", "/home/mira/patch.yml:3", kinds.Kind.THEIRS),
-        ("kubeops.node_maintenance.node_drain", "/home/mira/patch.yml:3", kinds.Kind.THEIRS),
-        ("kubeops.node_maintenance.node_drain", f"{HOME}/roles/migrate/tasks/main.yml:2", kinds.Kind.ENGINE),
-        ("ansible.builtin.reboot", f"{HOME}/playbooks/tasks/work.yml:22", kinds.Kind.OURS),
-        ("ansible.builtin.command", f"{HOME}/playbooks/tasks/demo_work.yml:3", kinds.Kind.THEIRS),
-        ("ansible.builtin.command", f"{HOME}/my_patch.yml:3", kinds.Kind.THEIRS),
-        ("community.general.set_fact", "", kinds.Kind.THEIRS),
+        ("ansible.builtin.set_fact", "/home/mira/patch.yml:3", screen_words.Kind.SILENT),
+        ("ansible.legacy.include_tasks", f"{HOME}/playbooks/maintain.yml:3", screen_words.Kind.SILENT),
+        ("ansible.builtin.command", "/home/mira/patch.yml:3", screen_words.Kind.THEIRS),
+        ("kubeops.node_maintenance.node_drain", "/home/mira/patch.yml:3", screen_words.Kind.THEIRS),
+        ("kubeops.node_maintenance.node_drain", f"{HOME}/roles/migrate/tasks/main.yml:2", screen_words.Kind.ENGINE),
+        ("ansible.builtin.reboot", f"{HOME}/playbooks/tasks/work.yml:22", screen_words.Kind.OURS),
+        ("ansible.builtin.command", f"{HOME}/playbooks/tasks/demo_work.yml:3", screen_words.Kind.THEIRS),
+        ("ansible.builtin.command", f"{HOME}/my_patch.yml:3", screen_words.Kind.THEIRS),
+        ("community.general.set_fact", "", screen_words.Kind.THEIRS),
     ],
 )
-def test_the_kind_of_a_task(action: str, path: str, kind: kinds.Kind) -> None:
-    assert kinds.kind(action, path, str(HOME)) is kind
+def test_the_kind_of_a_task(action: str, path: str, kind: screen_words.Kind) -> None:
+    assert screen_words.kind(action, path, str(HOME)) is kind
 
 
 def test_a_failure_has_its_cause() -> None:
     result = {"msg": "first\nsecond", "rc": 3, "stderr": "1\n2\n3\n", "stdout": "", "module_stderr": "Traceback"}
-    assert words.failure_lines(result, action="x.y.z", path="/p.yml:7", most=2) == [
+    assert screen_words.failure_lines(result, action="x.y.z", path="/p.yml:7", most=2) == [
         "  first",
         "  second",
         "  module  x.y.z, return code 3",
@@ -244,17 +248,17 @@ def test_a_failure_has_its_cause() -> None:
 
 
 def test_what_is_censored_stays_so() -> None:
-    assert words.message_lines({"censored": "hidden", "msg": "canary"}) == ["hidden"]
+    assert screen_words.message_lines({"censored": "hidden", "msg": "canary"}) == ["hidden"]
 
 
 def test_the_last_lines_of_an_output_are_shown() -> None:
-    assert words.output_lines({"stdout": "a\nb\nc", "stderr": " ", "stdout_lines": []}, 1) == [
+    assert screen_words.output_lines({"stdout": "a\nb\nc", "stderr": " ", "stdout_lines": []}, 1) == [
         "    … 2 lines before, see -v",
         "    c",
     ]
-    assert words.output_lines({"stdout": "a"}, 0) == ["    … 1 line before, see -v"]
+    assert screen_words.output_lines({"stdout": "a"}, 0) == ["    … 1 line before, see -v"]
 
 
 def test_nodes_that_failed_are_named() -> None:
     nodes = [{"name": "n1", "failed": True, "outcome": "held", "message": "by b."}, {"name": "n2", "failed": False}]
-    assert words.troubles({"nodes": nodes}) == [("by b.", "n1  held: by b.")]
+    assert screen_words.troubles({"nodes": nodes}) == [("by b.", "n1  held: by b.")]

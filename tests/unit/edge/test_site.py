@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import durations, inputs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import option_values
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks import inputs
 from ansible_collections.kubeops.node_maintenance.tests.unit.edge.test_playbooks import REPOSITORY
 
 RST = REPOSITORY / "docs/docsite/rst"
@@ -107,7 +108,7 @@ def as_written(default: str, unset: Any) -> Any:
     if isinstance(unset, bool):
         return default == "true"
     if isinstance(unset, int):
-        return durations.seconds("", default)
+        return option_values.seconds("", default)
     if isinstance(unset, (list, tuple)):
         return [word.strip() for word in default.split(",")]
     return default

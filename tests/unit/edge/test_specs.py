@@ -10,10 +10,8 @@ from typing import Any
 import pytest
 from ansible.module_utils import basic
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import connection
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clocks import Clock
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import module
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.specs import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import calls, specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible.specs import (
     Call,
     ClusterModuleSpec,
     Event,
@@ -21,11 +19,16 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.spe
     plain,
     run_call,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import CordonOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import calls
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.api_changes import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import (
+    Context,
+    Result,
+    StopRun,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import connection
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.clocks import Clock
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.outcomes import CordonOutcome
 
 Engine = Callable[[Context, dict[str, Any]], Result]
 
@@ -187,7 +190,7 @@ def test_a_kubeconfig_given_as_a_dictionary_is_not_logged(
 ) -> None:
     lines: list[str] = []
     others: list[object] = []
-    made = object.__new__(module.Module)
+    made = object.__new__(specs.Module)
     made.params = {"kubeconfig": kubeconfig}
     monkeypatch.setattr(basic.AnsibleModule, "log", lambda _self, text: lines.append(text))
     monkeypatch.setattr(basic.AnsibleModule, "_log_invocation", lambda self: others.append(self))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import commands
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import commands
 from ansible_collections.kubeops.node_maintenance.tests.unit.edge.summed import (
     BLOCKER,
     SUMMED,

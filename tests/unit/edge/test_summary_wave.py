@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary.hooked import hooked as hooks
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary.hooked import task_files
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary.wave import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks.summary_wave import (
     broken,
     came,
+    task_files,
     through,
     wave,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks.summary_wave import hooked as hooks
 
 BLOCKER = {"code": "room", "severity": "blocker", "message": "There is no room.", "remedy": "", "object": "Node b"}
 BACK = "ansible-playbook kubeops.node_maintenance.release -e maintain_nodes="

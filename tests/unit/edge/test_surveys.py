@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import inputs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks import inputs
 
 HERE = Path(__file__).parents[3]
 

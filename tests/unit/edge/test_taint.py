@@ -9,9 +9,9 @@ import typing as t
 import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.specs import Call, run_call
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.taint import SPEC
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import node_taints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible.specs import Call, run_call
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import node_taints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.arguments_taint import SPEC
 
 
 def desired(taints: object, state: str = "present") -> list[str]:

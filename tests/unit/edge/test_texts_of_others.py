@@ -20,11 +20,17 @@ import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.kubeops.node_maintenance.plugins.filter import maintain_summary
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import connection, kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import announce, hooks, specs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.report_page import files
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.screen import bars, waits, words
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, printable
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import arguments
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import connection, kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import printable
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks import (
+    screen_bars,
+    screen_waits,
+    screen_words,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import arguments_event, run_files
 from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _progress
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor, World
@@ -163,7 +169,7 @@ def said() -> t.Iterator[tuple[World, Actor, list[Said]]]:
     with World(objects(), settle=False) as world, pytest.MonkeyPatch.context() as patch:
         me = world.process("me")
         patch.setattr(connection, "connect", lambda *_options, **_more: me.cluster())
-        base = "ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge."
+        base = "ansible_collections.kubeops.node_maintenance.plugins.module_utils."
         yield world, me, [called(me, importlib.import_module(base + name).SPEC, given) for name, given in CALLS]
 
 
@@ -215,11 +221,11 @@ def vars_of(event: specs.Event) -> list[str]:
 def test_the_screen(said: Everything) -> None:
     _world, _me, found = said
     plan = found[0].result
-    assert harmless(words.plan_lines(plan), parts=2)
+    assert harmless(screen_words.plan_lines(plan), parts=2)
     for each in found:
-        shown = words.failure_lines(each.result, action="a", path="/p:1", most=20)
-        assert harmless([*shown, *(line for pair in words.troubles(each.result) for line in pair)])
-        foot, held = bars.Bars(), waits.Waits()
+        shown = screen_words.failure_lines(each.result, action="a", path="/p:1", most=20)
+        assert harmless([*shown, *(line for pair in screen_words.troubles(each.result) for line in pair)])
+        foot, held = screen_bars.Bars(), screen_waits.Waits()
         for event in each.events:
             line = _progress.Line.of(event)
             foot.see(line.event, 0.0)
@@ -242,7 +248,7 @@ def test_the_messages_of_the_playbooks(said: Everything) -> None:
 def test_report_webhook_calendar_and_events(said: Everything, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world, me, found = said
     results = [each.result for each in found]
-    written = files.write_report(results, str(tmp_path), check=False)
+    written = run_files.write_report(results, str(tmp_path), check=False)
     assert harmless(written["summary"].split("\n"), parts=2)
     assert all(line.isprintable() for line in (tmp_path / "report.html").read_text(encoding="utf-8").split("\n"))
     assert harmless(texts(json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))))
@@ -252,7 +258,7 @@ def test_report_webhook_calendar_and_events(said: Everything, tmp_path: Path, mo
         sent.append(body)
         return 200
 
-    monkeypatch.setattr(hooks, "send", send)
+    monkeypatch.setattr(arguments, "send", send)
     for run, shape in (("r1/aa", "json"), ("r2/aa", "slack")):
         webhook = {"url": "https://chat.example.com/x", "format": shape}
         given = {
@@ -265,7 +271,7 @@ def test_report_webhook_calendar_and_events(said: Everything, tmp_path: Path, mo
         }
         more = {"webhook": webhook, "calendar": str(tmp_path / "entry.ics")}
         assert harmless(
-            texts(called(me, announce.SPEC, given | more).result, apart=["diff", "invocation", "announcement"])
+            texts(called(me, arguments_event.SPEC, given | more).result, apart=["diff", "invocation", "announcement"])
         )
     assert all(line.isprintable() for body in sent for text in texts(body) for line in text.split("\n"))
     assert len(sent) == 2

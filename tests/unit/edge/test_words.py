@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import durations, lists
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.errors import BadOption
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import option_values
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible.option_values import BadOption
 
 
 @pytest.mark.parametrize(
@@ -27,13 +27,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.err
     ],
 )
 def test_a_duration_is_read(given: object, seconds: float | None) -> None:
-    assert durations.seconds("timeout", given) == seconds
+    assert option_values.seconds("timeout", given) == seconds
 
 
 @pytest.mark.parametrize("given", [True, False, "5x", "m", "1.5h", 1.5, "-1", "30m1h", "10 m", "٣", [], {"s": 1}])
 def test_anything_else_is_named_with_what_would_be_right(given: object) -> None:
     with pytest.raises(BadOption) as caught:
-        durations.seconds("timeout", given)
+        option_values.seconds("timeout", given)
     for part in ("timeout", repr(given), '"90s"'):
         assert part in str(caught.value)
 
@@ -53,4 +53,4 @@ def test_anything_else_is_named_with_what_would_be_right(given: object) -> None:
     ],
 )
 def test_names_are_read_from_lists_and_texts(given: object, names: tuple[str, ...]) -> None:
-    assert lists.names(given) == names
+    assert option_values.names(given) == names

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.yaml_text import read
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.check import check, schema_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.arguments_yaml import read
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.check import check, schema_of
 from ansible_collections.kubeops.node_maintenance.tests.unit.descheduler.documents import KOORD, SIGS
 
 KOORDINATOR, OTHER = schema_of("koordinator"), schema_of("sigs")

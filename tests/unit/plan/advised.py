@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import planning
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import drafts
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw, deployment, node, owned, pod
 
 ROOM: Raw = {"cpu": "4", "memory": "8Gi", "pods": "10"}
@@ -36,6 +36,6 @@ def web(replicas: int, *, cpu: str = "100m", on: t.Sequence[str] = ("n1", "n2", 
     return {**made, "pods": pods}
 
 
-def wanted(*names: str, **more: t.Any) -> planning.Wanted:
+def wanted(*names: str, **more: t.Any) -> drafts.Wanted:
     choices = Choices(**more.pop("choices", {}))
-    return planning.Wanted(names or ("n1",), choices, now="2026-01-02T00:00:00Z", **more)
+    return drafts.Wanted(names or ("n1",), choices, now="2026-01-02T00:00:00Z", **more)

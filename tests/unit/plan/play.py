@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.serving import Endpoints
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import swap
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import Surge, surges_in
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.api_changes import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.serving import Endpoints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.surge_records import Surge, surges_in
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import steps
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.world import World
 
 NOW = "2026-01-01T00:00:00.000Z"
@@ -43,7 +43,7 @@ class Hand:
 def wanted(world: World, *nodes: str) -> Surge:
     """The surge of a pod that is Ready; of several replicas as if others had been wanted since it began."""
     plans = [replace(plan, route="swap") for plan in world.plans(*nodes) if plan.pod.ready]
-    found = swap.surges(world.snapshot(), plans, run="r1", by="me@here", since=NOW)
+    found = steps.surges(world.snapshot(), plans, run="r1", by="me@here", since=NOW)
     assert len(found) == 1
     return found[0]
 
@@ -59,10 +59,10 @@ def prepare(world: World, hand: Hand, *nodes: str) -> None:
         hand.do([wanted(world, *nodes).writing("r1/x", NOW)])
     for _round in range(ROUNDS):
         surge, seen = recorded(world), world.snapshot()
-        hand.do(swap.raising(seen, surge))
+        hand.do(steps.raising(seen, surge))
         world.act()
         seen = world.snapshot()
-        if not swap.waiting_for(seen, surge, Endpoints(seen), nodes):
+        if not steps.waiting_for(seen, surge, Endpoints(seen), nodes):
             return
     pytest.fail("the newcomers never served")
 
@@ -73,12 +73,12 @@ def finish(world: World, hand: Hand) -> None:
         if not world.leases:
             return
         surge, seen = recorded(world), world.snapshot()
-        if swap.alive(seen, surge) or swap.raised(seen, surge):
+        if steps.alive(seen, surge) or steps.raised(seen, surge):
             endpoints = Endpoints(seen)
-            if not swap.waiting_for(seen, surge, endpoints, tuple(surge.nodes), lowering=True):
-                hand.do(swap.lowering(seen, surge))
+            if not steps.waiting_for(seen, surge, endpoints, tuple(surge.nodes), lowering=True):
+                hand.do(steps.lowering(seen, surge))
         else:
-            undo = swap.giving_back(seen, surge, lowered=True)
+            undo = steps.giving_back(seen, surge, lowered=True)
             hand.do(undo.changes)
             if not undo.changes and not undo.waiting:
                 hand.do([surge.forgetting()])
@@ -93,7 +93,7 @@ def undo_all(world: World, hand: Hand) -> tuple[str, ...]:
         if not world.leases:
             return kept
         surge = recorded(world)
-        undo = swap.giving_back(world.snapshot(), surge)
+        undo = steps.giving_back(world.snapshot(), surge)
         kept = tuple(dict.fromkeys((*kept, *undo.kept)))
         hand.do(undo.changes)
         if not undo.changes and not undo.waiting:

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import admission
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Finding
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import admitting
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import admission
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.reasons import Finding
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import preflight
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
     budget,
@@ -95,7 +95,7 @@ def told(
         **(kinds or {}),
     )
     seen = replace(seen, webhooks=tuple(hooks(**changes)))
-    return admitting.findings(seen, planned(seen, ("n1", "n2"), allow_interruption=True), waves)
+    return preflight.webhook_findings(seen, planned(seen, ("n1", "n2"), allow_interruption=True), waves)
 
 
 def test_a_webhook_without_an_endpoint_lets_no_successor_be_created() -> None:

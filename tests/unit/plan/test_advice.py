@@ -10,12 +10,11 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.advice.advice import OBJECTS, advice
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import world
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import planning
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import cases, migrate
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names as names_module
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import dispositions, pod_facts
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import drafts, world
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning.advice import OBJECTS, advice
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.advised import ROOM, nodes, roomy, wanted, web
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
@@ -49,8 +48,8 @@ def over(name: str, **more: t.Any) -> Raw:
     return budget(name, 0, healthy=1, rule=NEVER, selector={"matchLabels": {"app": name}}, **more)
 
 
-def planned(seen: Snapshot, asked: planning.Wanted) -> planning.Plan:
-    return planning.judged(seen, asked, planning.draft(seen, asked))
+def planned(seen: Snapshot, asked: drafts.Wanted) -> drafts.Plan:
+    return drafts.judged(seen, asked, drafts.draft(seen, asked))
 
 
 def advised(seen: Snapshot, *names: str, **more: t.Any) -> Told:
@@ -71,12 +70,12 @@ def test_a_feasible_plan_needs_no_advice() -> None:
 @pytest.mark.parametrize("method", [None, "replace"])
 def test_a_single_pod_that_may_not_be_let_go_is_helped_by_a_surge_without_an_interruption(method: str | None) -> None:
     """As its owner or a policy in the server refuses that; the command is one to paste, and so is the way back."""
-    notes: Raw = {names.METHOD: method} if method else {}
+    notes: Raw = {names_module.METHOD: method} if method else {}
 
     def shop(annotations: Raw) -> Snapshot:
         top = web(1)
         top["deployments"][0]["metadata"]["annotations"] = annotations
-        top["pods"][0]["metadata"]["labels"] = {"app": "web", names.HASH: "5d8f"}
+        top["pods"][0]["metadata"]["labels"] = {"app": "web", names_module.HASH: "5d8f"}
         return snapshot(top, nodes=nodes())
 
     refused = {"uid-Deployment-web": "Nobody touches labels."}
@@ -85,11 +84,11 @@ def test_a_single_pod_that_may_not_be_let_go_is_helped_by_a_surge_without_an_int
     assert told.codes == ("not_replaced",)
     assert [change.code for change in told.changes] == ["choose_method", "allow_interruption", "set_option"]
     surge = told.changes[0]
-    assert surge.command == f"kubectl annotate --overwrite deployment web -n shop {names.METHOD}=surge"
-    assert surge.back == f"kubectl annotate --overwrite deployment web -n shop {names.METHOD}" + (
+    assert surge.command == f"kubectl annotate --overwrite deployment web -n shop {names_module.METHOD}=surge"
+    assert surge.back == f"kubectl annotate --overwrite deployment web -n shop {names_module.METHOD}" + (
         f"={method}" if method else "-"
     )
-    found = planned(shop({names.METHOD: "surge"}), asked)
+    found = planned(shop({names_module.METHOD: "surge"}), asked)
     assert [one.route for one in found.draft.plans] == ["swap"]
     assert not [finding for finding in found.findings if finding.severity == "blocker"]
 
@@ -171,17 +170,17 @@ def test_advice_looks_again_at_refused_pods_alone(monkeypatch: pytest.MonkeyPatc
     asked = wanted()
     plan = planned(seen, asked)
     looked: list[str] = []
-    routed = migrate._plan
+    routed = dispositions._plan
 
-    def counted(case: cases.Case) -> t.Any:
+    def counted(case: pod_facts.Case) -> t.Any:
         looked.append(case.pod.name)
         return routed(case)
 
     def never(*_args: t.Any, **_more: t.Any) -> t.Any:
         raise AssertionError("it was planned again")
 
-    monkeypatch.setattr(migrate, "_plan", counted)
-    for place, name in ((planning, "draft"), (planning, "judged"), (world, "World")):
+    monkeypatch.setattr(dispositions, "_plan", counted)
+    for place, name in ((drafts, "draft"), (drafts, "judged"), (world, "World")):
         monkeypatch.setattr(place, name, never)
     assert len(advice(seen, asked, plan)) == 2
     assert {name for name in looked if not name.startswith("db")} == set()

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.advice import changes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import advice
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.advised import nodes, roomy, web
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
@@ -47,7 +47,7 @@ def patched(command: str) -> Raw:
 
 def test_a_budget_is_kept_before_it_is_deleted() -> None:
     mine, other = shop("n1", budgets=[budget("web", 0), budget("other", 1)]).budgets
-    change = changes.delete_budget(mine, other)
+    change = advice.delete_budget(mine, other)
     assert change.command == "kubectl get pdb web -n shop -o yaml > web.yaml && kubectl delete pdb web -n shop"
     assert change.back == "kubectl apply -f web.yaml"
 
@@ -56,7 +56,7 @@ def test_a_budget_is_kept_before_it_is_deleted() -> None:
 def test_a_budget_of_a_workload_gets_one_disruption(rule: Raw) -> None:
     mine = budget("web", 0, healthy=3, desired=3, rule=rule, expected=3)
     seen = shop("n1", "n2", "n3", budgets=[mine, budget("other", 0, selector=OTHERS)])
-    change = changes.relax_budget(seen, seen.budgets[0])
+    change = advice.relax_budget(seen, seen.budgets[0])
     assert (patched(change.command), patched(change.back)) == ({"maxUnavailable": 1}, rule)
     assert (change.kind, change.namespace, change.name) == ("PodDisruptionBudget", "shop", "web")
 
@@ -66,7 +66,7 @@ def test_a_budget_of_bare_pods_gets_a_lower_minimum() -> None:
     done = pod("x-3", "n1", labels={"app": "x"}, phase="Succeeded")
     over = budget("x", 0, healthy=2, desired=2, selector={"matchLabels": {"app": "x"}})
     seen = shop(pods=[*bare, done], budgets=[over])
-    change = changes.relax_budget(seen, replace(seen.budgets[0], expected=0))
+    change = advice.relax_budget(seen, replace(seen.budgets[0], expected=0))
     assert (patched(change.command), patched(change.back)) == ({"minAvailable": 1}, {"minAvailable": 2})
 
 
@@ -75,20 +75,20 @@ def test_a_budget_that_cannot_be_counted_gets_a_number_instead() -> None:
     done = pod("report", "n2", owned("Job", "report", "batch/v1"), phase="Succeeded", ready=False)
     laid = budgeting.read(every.RECORDED["a_budget_over_the_pod_of_a_job"][0])
     seen = shop("n1", "n2", "n3", pods=[done], budgets=[laid])
-    assert patched(changes.relax_budget(seen, seen.budgets[0]).command) == {"minAvailable": 2}
+    assert patched(advice.relax_budget(seen, seen.budgets[0]).command) == {"minAvailable": 2}
 
 
 def test_a_consent_is_an_annotation() -> None:
     seen = shop("n1")
     top = next(one for one in seen.workloads if one.kind == "Deployment" and one.name == "web")
-    change = changes.allow_interruption(top.ref)
+    change = advice.allow_interruption(top.ref)
     assert change.command == f"kubectl annotate deployment web -n shop {names.ALLOW_INTERRUPTION}=true"
     assert change.back == f"kubectl annotate deployment web -n shop {names.ALLOW_INTERRUPTION}-"
 
 
-def added(seen: snapshots.Snapshot, kind: str = "Deployment") -> changes.Change | None:
+def added(seen: snapshots.Snapshot, kind: str = "Deployment") -> advice.Change | None:
     top = next(one for one in seen.workloads if one.kind == kind and one.name == "web")
-    return changes.add_replica(seen, top)
+    return advice.add_replica(seen, top)
 
 
 def test_one_more_replica_and_the_number_before() -> None:
@@ -122,14 +122,14 @@ def test_no_replica_is_advised_for_a_stateful_set() -> None:
 
 
 def test_a_node_is_uncordoned_and_cordoned_again() -> None:
-    change = changes.uncordon(shop(nodes=[roomy("n1", unschedulable=True)]).nodes["n1"])
+    change = advice.uncordon(shop(nodes=[roomy("n1", unschedulable=True)]).nodes["n1"])
     assert (change.command, change.back) == ("kubectl uncordon n1", "kubectl cordon n1")
 
 
 def test_options_of_the_call_as_the_playbook_takes_them() -> None:
-    assert changes.set_option("force", True, "Move it.").command == "-e maintain_force=true"
-    assert changes.set_option("fallback", "eviction", "").command == "-e maintain_fallback=eviction"
-    assert changes.set_option("serial", 1, "").command == "-e maintain_serial=1"
+    assert advice.set_option("force", True, "Move it.").command == "-e maintain_force=true"
+    assert advice.set_option("fallback", "eviction", "").command == "-e maintain_fallback=eviction"
+    assert advice.set_option("serial", 1, "").command == "-e maintain_serial=1"
 
 
 @pytest.mark.parametrize(
@@ -137,4 +137,4 @@ def test_options_of_the_call_as_the_playbook_takes_them() -> None:
 )
 def test_kubectl_is_told_the_group_where_a_kind_may_be_of_several(version: str, said: str) -> None:
     seen = shop("n1")
-    assert changes._resource(replace(seen.workloads[0].ref, kind="Rollout", api_version=version)) == said
+    assert advice._resource(replace(seen.workloads[0].ref, kind="Rollout", api_version=version)) == said

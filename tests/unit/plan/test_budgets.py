@@ -10,8 +10,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import budgets, operators
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Budget
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import budgets, operators
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Budget
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
     budget,

@@ -10,18 +10,17 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import forecast
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import capacity, planning, waves
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import drafts, forecast, waves
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.advised import ROOM, nodes, roomy, wanted, web
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import owned, pod, snapshot
 
 FOUR = ("n1", "n2", "n3", "n4")
 
 
-def planned(seen: Snapshot, *names: str, most: int = 4, **more: t.Any) -> planning.Plan:
+def planned(seen: Snapshot, *names: str, most: int = 4, **more: t.Any) -> drafts.Plan:
     asked = wanted(*names, max_parallel=most, **more)
-    return planning.judged(seen, asked, planning.draft(seen, asked))
+    return drafts.judged(seen, asked, drafts.draft(seen, asked))
 
 
 def full(spare: int) -> Snapshot:
@@ -74,10 +73,10 @@ def test_a_pod_that_fits_nowhere_anyway_changes_no_wave() -> None:
     assert [uid for uid, one in plan.placed.items() if not one.fits] == ["uid-lost"]
 
 
-def foreseeing(room: int, together: tuple[str, ...] = ()) -> tuple[capacity.Foreseen, int]:
+def foreseeing(room: int, together: tuple[str, ...] = ()) -> tuple[waves.Foreseen, int]:
     """Four nodes with a pod each, of which `room` fit at a time; and how many forecasts it took."""
     seen, asked = full(0), 0
-    plans = planning.draft(seen, wanted(*FOUR)).plans
+    plans = drafts.draft(seen, wanted(*FOUR)).plans
     todo = [seen.nodes[name] for name in FOUR]
     gangs = [together] if together else []
 
@@ -90,7 +89,7 @@ def foreseeing(room: int, together: tuple[str, ...] = ()) -> tuple[capacity.Fore
         size = {name: len(wave) for wave in some for name in wave}
         return {plan.pod.uid: forecast.Forecast(fits=size[plan.pod.node] <= room) for plan in plans}
 
-    found = capacity.Shaping(plans, gangs, form, foresee).shaped(form(()))
+    found = waves.Shaping(plans, gangs, form, foresee).shaped(form(()))
     return found, asked
 
 

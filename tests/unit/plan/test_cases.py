@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, node_taints, selectors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record, Step
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.cases import Case, RoutingContext
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, node_taints, selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.pod_facts import Case, RoutingContext
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.node_records import Record, Step
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
     budget,

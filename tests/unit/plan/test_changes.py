@@ -8,12 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
-    api_changes,
-    objects,
-    option,
-    reasons,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import api_changes, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import pod, snapshot
 
 WEB, DB = objects.Ref("Deployment", "web", "shop"), objects.Ref("Deployment", "db", "shop")
@@ -65,7 +61,7 @@ def test_a_pod_is_evicted_unless_it_is_to_be_deleted(delete: bool, verb: str, wo
 def test_options_are_told_for_playbooks_and_for_modules(
     values: dict[str, bool | str | tuple[str, ...]], outside: str, inside: str
 ) -> None:
-    assert option.options(**values) == f"{outside} (in a module {inside})"
+    assert reasons.options(**values) == f"{outside} (in a module {inside})"
 
 
 def test_a_finding_about_a_node_blocks_unless_it_says_otherwise() -> None:

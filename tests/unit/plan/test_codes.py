@@ -13,43 +13,44 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import outcomes, pod_plan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.replace import released
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import (
-    dead,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import (
     devices,
-    replacing,
-    tolerant,
+    dispositions,
+    released,
+    replacement,
+    unreachable,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
 
 HERE = Path(__file__).parents[3]
 UTILS = HERE / "plugins/module_utils"
 GUIDE = (HERE / "docs/docsite/rst/guide_plan.rst").read_text()
 SAYING = (
-    "_plan/routes/dead.py",
-    "_plan/routes/devices.py",
-    "_plan/routes/eviction_requests.py",
-    "_plan/routes/held.py",
-    "_plan/routes/machines.py",
-    "_plan/routes/rules.py",
-    "_plan/swap/protect.py",
-    "_plan/preflight/newcomers.py",
-    "_plan/nodes/verify.py",
-    "_plan/placement/findings.py",
-    "_plan/preflight/neighbours.py",
-    "_plan/preflight/admitting.py",
-    "_plan/preflight/limits.py",
-    "_plan/preflight/members.py",
-    "_plan/preflight/preflight.py",
-    "_plan/preflight/gang_findings.py",
-    "_plan/preflight/permissions.py",
-    "_plan/preflight/planning.py",
-    "_plan/preflight/stayers.py",
-    "_plan/preflight/trials.py",
-    "_run/plan/plan.py",
-    "_run/jobs/koordinator.py",
-    "_run/jobs/installed.py",
-    "_plan/jobs/installations.py",
+    "drain/unreachable.py",
+    "drain/devices.py",
+    "drain/eviction_requests.py",
+    "drain/other_runs.py",
+    "drain/disposition_rules.py",
+    "drain/disposition_rules.py",
+    "surge/eligibility.py",
+    "planning/newcomers.py",
+    "nodes/gate_checks.py",
+    "planning/forecast_findings.py",
+    "planning/neighbours.py",
+    "planning/preflight.py",
+    "planning/wave_times.py",
+    "planning/service_findings.py",
+    "planning/preflight.py",
+    "planning/neighbours.py",
+    "access/permissions.py",
+    "planning/drafts.py",
+    "planning/service_findings.py",
+    "planning/run_trials.py",
+    "planning/run_plan.py",
+    "koordinator/run_installed.py",
+    "koordinator/run_installed.py",
+    "koordinator/installations.py",
 )
 # calls that name a code -> the argument that is the code
 NAMING = {"to": 1, "_swap": 1, "_evictable": 1, "Finding": 0, "Reason": 0, "_finding": 0, "_blocker": 0, "of_node": 1}
@@ -79,11 +80,11 @@ def test_every_code_is_documented_and_no_other() -> None:
         "unhealthy_blocked",
         "operator_budget",
         "bad_surge",
-        tolerant.TOLERATES,
-        dead.FENCED,
+        dispositions.TOLERATES,
+        unreachable.FENCED,
         devices.NOWHERE,
-        replacing.FIRST,
-        replacing.NOT_REPLACED,
+        replacement.FIRST,
+        replacement.NOT_REPLACED,
         released.CODE,
         "no_job",
     }
@@ -91,7 +92,7 @@ def test_every_code_is_documented_and_no_other() -> None:
 
 
 def test_what_has_to_be_asked_for_is_off() -> None:
-    default = pod_plan.Choices()
+    default = drain_policy.Choices()
     on = [field.name for field in dataclasses.fields(default) if getattr(default, field.name) is True]
     assert on == ["ignore_daemonsets"]
     assert default.operator_budget_wait == 600
@@ -99,8 +100,8 @@ def test_what_has_to_be_asked_for_is_off() -> None:
 
 PAGES = HERE / "docs/docsite/rst"
 ELSEWHERE = {
-    # Codes of these wings are told by their own modules, and documented there.
-    "jobs": [
+    # Codes of these packages are told by their own modules, and documented there.
+    "koordinator": [
         "docs/docsite/rst/koordinator_jobs.rst",
         "docs/docsite/rst/guide_troubleshooting.rst",
         "plugins/modules/pod_migration_job.py",
@@ -114,13 +115,13 @@ UNSHOWN = {"eviction_policy", "mode", "object_limiter", "workload_gone"}
 
 
 def told_by(wing: str) -> set[str]:
-    """Every code that the sources of a wing in both layers hand to a reason as a word."""
-    files = [file for layer in ("_plan", "_run") for file in (UTILS / layer / wing).glob("*.py")]
+    """Every code that the sources of a package hand to a reason as a word."""
+    files = [file for file in (UTILS / wing).glob("*.py") if not file.name.startswith("arguments")]
     return said((str(file.relative_to(UTILS)) for file in files), {**NAMING, "StopRun": 0})
 
 
 def wings() -> set[str]:
-    return {path.name for layer in ("_plan", "_run") for path in (UTILS / layer).iterdir() if path.is_dir()}
+    return {path.name for path in UTILS.iterdir() if path.is_dir()} - {"ansible", "playbooks"}
 
 
 def test_the_page_of_all_codes_has_every_code_of_a_finding() -> None:

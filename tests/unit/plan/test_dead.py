@@ -10,12 +10,12 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Pod
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan, Route
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import cordon
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Node, Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import unreachable
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import PodPlan, Route
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.node_records import Record
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
     claim,
@@ -37,9 +37,9 @@ AWAY = node("n1", conditions={"Ready": "Unknown"}, taints=[SOFT, LOST])
 WEB = {"web": owned("ReplicaSet", "web")}
 
 
-def fate(made: Raw, *more: dict[str, list[Raw]], here: Raw | None = None) -> dead.Fate | None:
+def fate(made: Raw, *more: dict[str, list[Raw]], here: Raw | None = None) -> unreachable.Fate | None:
     world = snapshot(*more, nodes=[here or AWAY, node("n2")], pods=[made])
-    return dead.fate(world, world.pods[0], NOW)
+    return unreachable.fate(world, world.pods[0], NOW)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def lease(renewed: str, seconds: int = 40) -> Raw:
 
 @pytest.mark.parametrize(("ready", "speaks"), [("True", "Ready is True"), ("False", "Ready is False"), ("Unknown", "")])
 def test_what_speaks_for_a_living_kubelet(ready: str, speaks: str) -> None:
-    found = dead.alive(Node.of(node("n1", conditions={"Ready": ready})))
+    found = unreachable.alive(Node.of(node("n1", conditions={"Ready": ready})))
     assert (speaks in found) if speaks else not found
 
 
@@ -132,7 +132,9 @@ def test_what_speaks_for_a_living_kubelet(ready: str, speaks: str) -> None:
 def test_the_route_of_a_pod_on_a_fenced_node(
     route: Route, code: str, tolerations: list[Raw], becomes: tuple[str, str]
 ) -> None:
-    plan = dead.fenced(PodPlan(Pod.of(pod("a", tolerations=tolerations)), route, code, "why", None, guarded=True))
+    plan = unreachable.fenced(
+        PodPlan(Pod.of(pod("a", tolerations=tolerations)), route, code, "why", None, guarded=True)
+    )
     assert (plan.route, plan.code) == becomes
     assert plan.route != "wait" or not plan.guarded
 
@@ -147,7 +149,7 @@ def test_one_finding_says_what_becomes_of_the_node() -> None:
     more = {**deployment("web", 2), "stateful_sets": [workload("StatefulSet", "db", 1)]}
     world = snapshot(nodes=[AWAY, node("n2")], pods=pods, leases=[lease("2026-01-01T03:07:00Z")], **more)
     plans = [PodPlan(found, "evict", "not_ready", "", None) for found in world.pods]
-    (finding,) = dead.findings(world, plans, ["n1", "n2", "n3"], (), NOW)
+    (finding,) = unreachable.findings(world, plans, ["n1", "n2", "n3"], (), NOW)
     assert (finding.code, finding.severity, finding.nodes) == ("node_lost", "warning", ("n1",))
     for words in (
         "last renewed at 2026-01-01T03:07:00Z",
@@ -160,13 +162,13 @@ def test_one_finding_says_what_becomes_of_the_node() -> None:
     ):
         assert words in finding.message
     assert "maintain_fenced=n1" in finding.remedy
-    (finding,) = dead.findings(world, plans, ["n1"], ["n1"], NOW)
+    (finding,) = unreachable.findings(world, plans, ["n1"], ["n1"], NOW)
     assert "You vouch" in finding.remedy
 
 
 def test_a_living_node_is_not_evacuated_as_dead() -> None:
     world = snapshot(nodes=[node("n1"), node("n2")])
-    (finding,) = dead.findings(world, (), ["n1", "n2"], ["n1"], NOW)
+    (finding,) = unreachable.findings(world, (), ["n1", "n2"], ["n1"], NOW)
     assert (finding.code, finding.severity, finding.nodes) == ("not_dead", "blocker", ("n1",))
     assert "Ready is True" in finding.message
 
@@ -178,16 +180,16 @@ RECORD = Record(
 
 def test_the_taint_is_in_the_record_until_it_is_lifted() -> None:
     here = Node.of(AWAY)
-    held, change = cordon.hold_with(here, RECORD, dead.OUT_OF_SERVICE)
+    held, change = cordon.hold_with(here, RECORD, unreachable.OUT_OF_SERVICE)
     assert change is not None
     assert change.body is not None
     assert change.resource_version == here.resource_version
-    assert held.added == (dead.OUT_OF_SERVICE,)
-    assert change.body["spec"]["taints"] == [SOFT, LOST, dead.OUT_OF_SERVICE]
+    assert held.added == (unreachable.OUT_OF_SERVICE,)
+    assert change.body["spec"]["taints"] == [SOFT, LOST, unreachable.OUT_OF_SERVICE]
     assert change.body["metadata"]["annotations"][names.RECORD] == held.dump()
-    tainted = replace(here, taints=(*here.taints, dead.OUT_OF_SERVICE), annotations={names.RECORD: held.dump()})
-    assert cordon.hold_with(tainted, held, dead.OUT_OF_SERVICE) == (held, None)
-    freed, back = cordon.let_go_of(tainted, held, dead.OUT_OF_SERVICE)
+    tainted = replace(here, taints=(*here.taints, unreachable.OUT_OF_SERVICE), annotations={names.RECORD: held.dump()})
+    assert cordon.hold_with(tainted, held, unreachable.OUT_OF_SERVICE) == (held, None)
+    freed, back = cordon.let_go_of(tainted, held, unreachable.OUT_OF_SERVICE)
     assert freed == RECORD
     assert back is not None
     assert back.body is not None
@@ -195,14 +197,14 @@ def test_the_taint_is_in_the_record_until_it_is_lifted() -> None:
     given = cordon.give_back(tainted, held)[0]
     assert given is not None
     assert given.body is not None
-    assert dead.OUT_OF_SERVICE not in given.body["spec"]["taints"]
+    assert unreachable.OUT_OF_SERVICE not in given.body["spec"]["taints"]
 
 
 def test_a_taint_of_somebody_else_is_theirs() -> None:
-    theirs = {**dead.OUT_OF_SERVICE, "value": "medik8s"}
+    theirs = {**unreachable.OUT_OF_SERVICE, "value": "medik8s"}
     here = Node.of(node("n1", taints=[theirs]))
-    assert cordon.hold_with(here, RECORD, dead.OUT_OF_SERVICE) == (RECORD, None)
-    assert cordon.let_go_of(here, RECORD, dead.OUT_OF_SERVICE) == (RECORD, None)
+    assert cordon.hold_with(here, RECORD, unreachable.OUT_OF_SERVICE) == (RECORD, None)
+    assert cordon.let_go_of(here, RECORD, unreachable.OUT_OF_SERVICE) == (RECORD, None)
 
 
 @pytest.mark.parametrize(
@@ -219,9 +221,11 @@ def test_a_taint_of_somebody_else_is_theirs() -> None:
 def test_a_node_evacuated_as_dead_stays_out_until_its_kubelet_responds(
     ready: str, recorded: bool, tainted: bool, stays: bool
 ) -> None:
-    added = (SOFT, dead.OUT_OF_SERVICE) if recorded else (SOFT,)
-    taints = [LOST, dead.OUT_OF_SERVICE] if tainted else [LOST]
-    why = dead.stays_out(Node.of(node("n1", conditions={"Ready": ready}, taints=taints)), replace(RECORD, added=added))
+    added = (SOFT, unreachable.OUT_OF_SERVICE) if recorded else (SOFT,)
+    taints = [LOST, unreachable.OUT_OF_SERVICE] if tainted else [LOST]
+    why = unreachable.stays_out(
+        Node.of(node("n1", conditions={"Ready": ready}, taints=taints)), replace(RECORD, added=added)
+    )
     assert (f"Ready is {ready}" in why) if stays else not why
 
 
@@ -237,7 +241,7 @@ def test_a_node_evacuated_as_dead_stays_out_until_its_kubelet_responds(
 )
 def test_the_time_left_ends_with_the_toleration(now: str, seconds: int) -> None:
     world = snapshot(nodes=[AWAY], pods=[pod("a", tolerations=[WAIT])])
-    found = dead.fate(world, world.pods[0], now)
+    found = unreachable.fate(world, world.pods[0], now)
     assert found is not None
     assert (found.told_at, found.in_seconds) == ("2026-01-01T03:13:00Z", seconds)
 
@@ -261,22 +265,22 @@ def test_the_time_left_ends_with_the_toleration(now: str, seconds: int) -> None:
 def test_the_pods_of_a_lost_node_are_counted_by_what_becomes_of_them(pods: list[Raw], words: str) -> None:
     world = snapshot(nodes=[AWAY], pods=pods)
     plans = [PodPlan(found, "evict", "not_ready", "", None) for found in world.pods]
-    (finding,) = dead.findings(world, plans, ["n1"], (), NOW)
+    (finding,) = unreachable.findings(world, plans, ["n1"], (), NOW)
     assert words in finding.message
 
 
 def test_a_node_that_is_not_there_hides_no_other() -> None:
     world = snapshot(nodes=[AWAY])
-    assert [found.nodes for found in dead.findings(world, (), ["n9", "n1"], (), NOW)] == [("n1",)]
+    assert [found.nodes for found in unreachable.findings(world, (), ["n9", "n1"], (), NOW)] == [("n1",)]
 
 
 def test_the_silence_of_a_node_is_told_as_far_as_it_is_known() -> None:
     here = Node.of(AWAY)
-    assert dead.since(here) == ""
-    assert dead.since(replace(here, ready_since="2026-01-01T03:07:40Z")) == " since 2026-01-01T03:07:40Z"
-    assert "renewed at 2026-01-01T03:07:00Z" in dead.since(here, lease("2026-01-01T03:07:00Z"))
-    assert dead.beat(None) == ("", "", "")
-    assert dead.beat(lease("2026-01-01T03:07:00Z")) == ("u", "n1", "2026-01-01T03:07:00Z")
+    assert unreachable.since(here) == ""
+    assert unreachable.since(replace(here, ready_since="2026-01-01T03:07:40Z")) == " since 2026-01-01T03:07:40Z"
+    assert "renewed at 2026-01-01T03:07:00Z" in unreachable.since(here, lease("2026-01-01T03:07:00Z"))
+    assert unreachable.beat(None) == ("", "", "")
+    assert unreachable.beat(lease("2026-01-01T03:07:00Z")) == ("u", "n1", "2026-01-01T03:07:00Z")
 
 
 @pytest.mark.parametrize(
@@ -301,10 +305,10 @@ def test_attached_are_the_volumes_of_the_pods_claims_on_its_own_node() -> None:
     claims = [claim(name, f"pv-{name}") for name in "abc"]
     volumes = [*mounts("b"), *mounts("a"), *mounts("c"), *mounts("missing")]
     world = snapshot(pods=[pod("p", volumes=volumes)], claims=claims, attachments=attachments)
-    assert dead.attached(world, world.pods[0]) == ("pv-a", "pv-b")
+    assert unreachable.attached(world, world.pods[0]) == ("pv-a", "pv-b")
 
 
 @pytest.mark.parametrize(("annotations", "code"), [({names.MIRROR: "x"}, "skip"), ({}, "wait")])
 def test_a_static_pod_stays_on_a_fenced_node(annotations: dict[str, str], code: str) -> None:
     plan = PodPlan(Pod.of(pod("a", annotations=annotations)), "skip", "mirror", "", None)
-    assert dead.fenced(plan).route == code
+    assert unreachable.fenced(plan).route == code

@@ -17,21 +17,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import journaling, places
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import object_limiter
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
     decoding,
-    hooks,
     names,
-    node_records,
     objects,
     quantities,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import flips
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rehearsal import slim
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import earlier
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.runs import state
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards, surge_records
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import installation, rollback_record
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import object_limiter
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import condition_events
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal import field_filter
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import earlier
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
+    guard_budgets,
+    node_records,
+    stored_objects,
+    surge_records,
+)
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects as made
 
 DEEP = "[" * 100_000
@@ -65,7 +68,7 @@ def test_json_within_the_bounds_is_read(value: t.Any) -> None:
 def of_budget(text: str) -> t.Any:
     raw = made.budget(names.guard_name("u"), 1)
     raw["metadata"]["annotations"] = {names.SERVES_NODES: text}
-    return guards.nodes_of(objects.Budget.of(raw))
+    return guard_budgets.nodes_of(objects.Budget.of(raw))
 
 
 def of_node(text: str) -> t.Any:
@@ -76,7 +79,9 @@ def of_node(text: str) -> t.Any:
 
 
 def of_copied_node(text: str) -> t.Any:
-    return slim._node("nodes", made.node("n1", annotations={names.RECORD: text}))["spec"]["unschedulable"] or None
+    return (
+        field_filter._node("nodes", made.node("n1", annotations={names.RECORD: text}))["spec"]["unschedulable"] or None
+    )
 
 
 def of_surge(text: str) -> t.Any:
@@ -91,7 +96,7 @@ def of_run(key: str) -> t.Callable[[str], t.Any]:
     def read(text: str) -> t.Any:
         raw = {"metadata": {"name": "run-r1"}, "data": {"fingerprint": "f", key: text}}
         try:
-            run = state.stored_run(raw)
+            run = stored_objects.stored_run(raw)
             return (run.given or run.plan or run.finished or run.so_far != earlier.NOTHING) if run else None
         except node_records.BadRecordError:
             return None
@@ -105,18 +110,18 @@ def of_pod(text: str) -> t.Any:
 
 
 def of_account(text: str) -> t.Any:
-    return flips.Account.read({"data": {"told": text}}).told or None
+    return condition_events.Account.read({"data": {"told": text}}).told or None
 
 
 def of_journal(text: str) -> t.Any:
     try:
-        journal = journaling.Journal.of({"metadata": {"name": "x"}, "data": {"journal": text}})
-    except journaling.BadJournalError:
+        journal = rollback_record.Journal.of({"metadata": {"name": "x"}, "data": {"journal": text}})
+    except rollback_record.BadJournalError:
         return None
     return journal.sentence, journal.after(journal, foreign=False).ended(None), journal.to_config_map()
 
 
-HOOK = hooks.Rule("after_pod", "r", "annotation")
+HOOK = hook_definitions.Rule("after_pod", "r", "annotation")
 
 
 def of_hooks(text: str) -> t.Any:
@@ -124,7 +129,7 @@ def of_hooks(text: str) -> t.Any:
     record = of_node(json.dumps(RECORD)[:-1] + f', "hooks": {text}}}')
     if record is None:
         return None
-    return hooks.left((HOOK,), "n1", record), hooks.planned(record), record.dump()
+    return hook_definitions.left((HOOK,), "n1", record), hook_definitions.planned(record), record.dump()
 
 
 READERS: t.Sequence[t.Callable[[str], t.Any]] = (
@@ -163,7 +168,7 @@ RECORD: dict[str, t.Any] = {
 JOURNAL = {
     "v": 1,
     "flavor": "koordinator",
-    "place": {f.name: "x" for f in fields(places.Place)},
+    "place": {f.name: "x" for f in fields(installation.Place)},
     "kind": "Deployment",
     "uid": "u",
     "config": None,
@@ -230,7 +235,11 @@ def test_a_field_of_a_deschedulers_state_has_its_type_or_the_state_is_refused(ke
 
 
 @settings(deadline=None, derandomize=True, max_examples=100)
-@given(st.sampled_from(("state", "rule", "action", "namespace", "name", "owner")), JSON, st.sampled_from(hooks.HOOKS))
+@given(
+    st.sampled_from(("state", "rule", "action", "namespace", "name", "owner")),
+    JSON,
+    st.sampled_from(hook_definitions.HOOKS),
+)
 def test_a_hook_in_a_record_is_read_or_the_record_is_refused(field_: str, value: t.Any, hook: str) -> None:
     entry = {"state": "begun", "action": "annotation", field_: value}
     read = of_hooks(json.dumps({f"{HOOK.key}/u": entry, f"{hook}/x": {"state": "due"}}))

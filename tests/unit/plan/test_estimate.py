@@ -16,16 +16,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.estimate import limiter_seconds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, start_times
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import objects, start_times
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.feed import limiter_seconds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import preflight, queues, wave_times
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.migration_controller import (
     Controller,
     Limiter,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import preflight
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.timing import queues, wave_times
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
     budget,

@@ -10,9 +10,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import preflight
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import eviction_requests
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import eviction_requests
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import preflight
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.routed import NOW, planned, web
 

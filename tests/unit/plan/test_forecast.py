@@ -10,11 +10,12 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, pod_plan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.parsers import PARSERS
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import findings, forecast
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import devices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.index_keys import PARSERS
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import devices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import forecast, forecast_findings
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
 
 Raw = dict[str, t.Any]
 WEB = objects.Ref("Deployment", "web", "shop")
@@ -33,11 +34,11 @@ def pod(name: str, on: str, cpu: str = "1500m", **spec: t.Any) -> Raw:
 
 
 def made(
-    nodes: list[Raw], pods: list[Raw], waves: list[tuple[str, ...]], route: pod_plan.Route = "evict", **more: t.Any
-) -> tuple[list[pod_plan.PodPlan], dict[str, forecast.Forecast]]:
+    nodes: list[Raw], pods: list[Raw], waves: list[tuple[str, ...]], route: drain_policy.Route = "evict", **more: t.Any
+) -> tuple[list[drain_policy.PodPlan], dict[str, forecast.Forecast]]:
     found = {"nodes": [PARSERS["nodes"](raw) for raw in nodes], "pods": [PARSERS["pods"](raw) for raw in pods]}
     snapshot = Snapshot.of(found)
-    plans = [pod_plan.PodPlan(each, route, "", "", WEB) for each in snapshot.pods if each.node]
+    plans = [drain_policy.PodPlan(each, route, "", "", WEB) for each in snapshot.pods if each.node]
     return plans, forecast.forecasts(snapshot, plans, waves, **more)
 
 
@@ -65,9 +66,9 @@ def test_a_pod_that_has_finished_has_no_successor_and_takes_no_room_for_one(phas
 
 
 @pytest.mark.parametrize("route", ["evict", "job"])
-def test_what_fits_nowhere_is_warned_of(route: pod_plan.Route) -> None:
+def test_what_fits_nowhere_is_warned_of(route: drain_policy.Route) -> None:
     plans, found = made([node("n1"), node("n2", "1")], [pod("a", "n1")], [("n1",)], route)
-    (finding,) = findings.findings(SNAPSHOT, plans, found, [("n1",)])
+    (finding,) = forecast_findings.findings(SNAPSHOT, plans, found, [("n1",)])
     assert (finding.code, finding.severity, finding.object) == ("fits_nowhere", "warning", str(WEB))
     assert "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable." in finding.message
     assert "Add a node" in finding.remedy
@@ -86,11 +87,11 @@ def test_a_swap_without_room_for_a_second_pod_is_a_blocker_until_its_interruptio
 ) -> None:
     plans, found = made([node("n1"), node("n2", "1")], [pod("a", "n1")], [("n1",)], "swap")
     plans = [dataclasses.replace(plan, interruption=interruption) for plan in plans]
-    (finding,) = findings.findings(SNAPSHOT, plans, found, [("n1",)])
+    (finding,) = forecast_findings.findings(SNAPSHOT, plans, found, [("n1",)])
     assert (finding.code, finding.severity, finding.object) == (code, severity, str(WEB))
     assert "0/2 nodes are available: 1 Insufficient cpu" in finding.message
     assert ("allow_interruption: true" in finding.remedy) is offered
-    (grown,) = findings.findings(SNAPSHOT, plans, found, ())
+    (grown,) = forecast_findings.findings(SNAPSHOT, plans, found, ())
     assert grown.severity == "warning", "a node autoscaler makes room"
 
 
@@ -98,23 +99,23 @@ def test_a_swap_without_room_for_a_second_pod_is_a_blocker_until_its_interruptio
 def test_that_a_volume_is_of_the_node_is_not_told_twice(code: str, told: int) -> None:
     plans, found = made([node("n1"), node("n2", "1")], [pod("a", "n1")], [("n1",)])
     plans = [dataclasses.replace(plan, code=code) for plan in plans]
-    assert len(findings.findings(SNAPSHOT, plans, found, [("n1",)])) == told
+    assert len(forecast_findings.findings(SNAPSHOT, plans, found, [("n1",)])) == told
 
 
 def test_no_swap_preempts_others() -> None:
     pods = [pod("a", "n1", priority=9), pod("low", "n2")]
     plans, found = made([node("n1"), node("n2")], pods, [("n1",)], "swap")
-    (finding,) = findings.findings(SNAPSHOT, plans, found, [("n1",)])
+    (finding,) = forecast_findings.findings(SNAPSHOT, plans, found, [("n1",)])
     assert (finding.code, finding.severity) == ("preempts", "blocker")
     plans = [dataclasses.replace(plan, interruption="allowed") for plan in plans]
-    (finding,) = findings.findings(SNAPSHOT, plans, found, [("n1",)])
+    (finding,) = forecast_findings.findings(SNAPSHOT, plans, found, [("n1",)])
     assert (finding.code, finding.severity) == ("preempts", "warning")
 
 
 def test_a_swap_for_which_others_leave_no_room_says_so() -> None:
     plans, found = made([node("n1"), node("n2")], [pod("a", "n1"), pod("b", "n1")], [("n1",)], "swap")
     assert [found[name].first for name in ("a", "b")] == [False, True]
-    (finding,) = findings.findings(SNAPSHOT, plans, found, [("n1",)])
+    (finding,) = forecast_findings.findings(SNAPSHOT, plans, found, [("n1",)])
     assert "after the pods that are placed before it" in finding.message
 
 
@@ -122,8 +123,8 @@ def test_a_swap_has_its_room_before_pods_that_are_evicted() -> None:
     """As in the run, where the successors of swaps are Ready before the first eviction."""
     found = {"nodes": [PARSERS["nodes"](node(name)) for name in ("n1", "n2")]}
     snapshot = Snapshot.of({**found, "pods": [PARSERS["pods"](pod(name, "n1")) for name in "ab"]})
-    routes: tuple[pod_plan.Route, ...] = ("evict", "swap")
-    plans = [pod_plan.PodPlan(each, route, "", "", WEB) for each, route in zip(snapshot.pods, routes, strict=True)]
+    routes: tuple[drain_policy.Route, ...] = ("evict", "swap")
+    plans = [drain_policy.PodPlan(each, route, "", "", WEB) for each, route in zip(snapshot.pods, routes, strict=True)]
     placed = forecast.forecasts(snapshot, plans, [("n1",)])
     assert {uid: one.fits for uid, one in placed.items()} == {"a": False, "b": True}
 
@@ -140,11 +141,11 @@ def test_an_evicted_pod_is_gone_when_its_successor_comes_and_a_swapped_one_is_no
 
 
 @pytest.mark.parametrize(("route", "told"), [("evict", 1), ("swap", 1), ("job", 0)])
-def test_a_scheduler_of_which_nothing_is_known_is_named_once(route: pod_plan.Route, told: int) -> None:
+def test_a_scheduler_of_which_nothing_is_known_is_named_once(route: drain_policy.Route, told: int) -> None:
     pods = [pod(name, "n1", "100m", schedulerName="mine") for name in "ab"] + [pod("c", "n1", "100m")]
     plans, found = made([node("n1"), node("n2")], pods, [("n1",)], route)
     assert [found[name].fits for name in "abc"] == [None, None, True]
-    given = findings.findings(SNAPSHOT, plans, found, [("n1",)])
+    given = forecast_findings.findings(SNAPSHOT, plans, found, [("n1",)])
     assert [(one.code, one.severity, one.object) for one in given] == [
         ("unknown_scheduler", "warning", "Scheduler mine")
     ] * told
@@ -165,7 +166,7 @@ def test_what_a_device_class_serves_is_not_called_insufficient(asked: str, spec:
     raw["spec"]["containers"][0]["resources"]["requests"] = {asked: "9"}
     listed = {"nodes": [PARSERS["nodes"](node(name)) for name in ("n1", "n2")], "pods": [PARSERS["pods"](raw)]}
     snapshot = Snapshot.of({**listed, "device_classes": [{"metadata": {"name": "gpu"}, "spec": spec}]})
-    plans = [pod_plan.PodPlan(snapshot.pods[0], "evict", "", "", WEB)]
+    plans = [drain_policy.PodPlan(snapshot.pods[0], "evict", "", "", WEB)]
     one = forecast.forecasts(snapshot, plans, [("n1",)])["a"]
     assert one.fits is fits
     assert (asked in one.text) == (asked != "cpu") or fits is False
@@ -206,9 +207,9 @@ def test_the_rules_that_keep_a_pod_off_the_other_nodes_are_named(spec: Raw, labe
             one["spec"]["taints"] = [{"key": "special", "value": "true", "effect": effect}]
     listed = {"nodes": [PARSERS["nodes"](raw) for raw in nodes], "pods": [PARSERS["pods"](pod("a", "n1", **spec))]}
     snapshot = Snapshot.of(listed)
-    plans = [pod_plan.PodPlan(snapshot.pods[0], "evict", "", "", WEB)]
+    plans = [drain_policy.PodPlan(snapshot.pods[0], "evict", "", "", WEB)]
     found = forecast.forecasts(snapshot, plans, [("n1",)])
-    (finding,) = findings.findings(snapshot, plans, found, [("n1",)])
+    (finding,) = forecast_findings.findings(snapshot, plans, found, [("n1",)])
     assert named in finding.message
 
 
@@ -220,7 +221,7 @@ def near(app: str) -> Raw:
 @pytest.mark.parametrize("route", ["evict", "swap"])
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
 def test_a_pod_that_belongs_beside_another_of_its_wave_is_placed_after_it(
-    route: pod_plan.Route, order: tuple[int, ...]
+    route: drain_policy.Route, order: tuple[int, ...]
 ) -> None:
     """The scheduler tries a refused pod again whenever another one is placed."""
     pods = [pod("a", "n1", "100m", **near("b")), pod("b", "n1", "100m", **near("c")), pod("c", "n1", "100m")]
@@ -238,8 +239,8 @@ def test_a_swap_does_not_come_after_the_pods_that_are_evicted_later() -> None:
     raws[1]["metadata"]["labels"]["app"] = "b"
     listed = {"nodes": [PARSERS["nodes"](node(name)) for name in ("n1", "n2")]}
     snapshot = Snapshot.of({**listed, "pods": [PARSERS["pods"](raw) for raw in raws]})
-    routes: tuple[pod_plan.Route, ...] = ("swap", "evict")
-    plans = [pod_plan.PodPlan(each, route, "", "", WEB) for each, route in zip(snapshot.pods, routes, strict=True)]
+    routes: tuple[drain_policy.Route, ...] = ("swap", "evict")
+    plans = [drain_policy.PodPlan(each, route, "", "", WEB) for each, route in zip(snapshot.pods, routes, strict=True)]
     placed = forecast.forecasts(snapshot, plans, [("n1",)])
     assert {uid: one.fits for uid, one in placed.items()} == {"a": False, "b": True}
     plans[0] = dataclasses.replace(plans[0], interruption="allowed")
@@ -252,7 +253,7 @@ def test_whom_it_preempts_and_who_starves() -> None:
     plans, found = made([node("n1"), node("n2")], pods, [("n1",)])
     assert (found["a"].fits, found["a"].target) == (True, "n2")
     assert found["a"].victims == found["a"].starved == ("Pod shop/low",)
-    assert [finding.code for finding in findings.findings(SNAPSHOT, plans, found, [("n1",)])] == ["preempts"]
+    assert [finding.code for finding in forecast_findings.findings(SNAPSHOT, plans, found, [("n1",)])] == ["preempts"]
 
 
 @pytest.mark.parametrize(
@@ -268,7 +269,7 @@ def test_what_is_not_forecast_says_so(spec: Raw, text: str) -> None:
     assert found["a"].fits is None
     assert text in found["a"].text
     told = ["unknown_scheduler"] if found["a"].scheduler else []
-    assert [one.code for one in findings.findings(SNAPSHOT, plans, found, [("n1",)])] == told
+    assert [one.code for one in forecast_findings.findings(SNAPSHOT, plans, found, [("n1",)])] == told
 
 
 def test_a_scheduler_that_nobody_runs() -> None:
@@ -285,7 +286,7 @@ def test_a_scheduler_that_nobody_runs() -> None:
     owned["metadata"]["ownerReferences"] = [{"kind": "Deployment", "name": "web", "uid": "w", "controller": True}]
     kinds = {"nodes": nodes, "pods": [owned, gated, waiting], "deployments": [template]}
     snapshot = Snapshot.of({kind: [PARSERS[kind](raw) for raw in raws] for kind, raws in kinds.items()})
-    plans = [pod_plan.PodPlan(snapshot.pods[0], "evict", "", "", WEB)]
+    plans = [drain_policy.PodPlan(snapshot.pods[0], "evict", "", "", WEB)]
     one = forecast.forecasts(snapshot, plans, [("n1",)])["a"]
     assert (one.fits, one.text) == (False, "No scheduler serves the name mine: none has looked at Pod shop/b yet.")
 
@@ -301,18 +302,18 @@ def test_a_scheduler_that_nobody_runs() -> None:
 def test_pods_of_one_workload_that_fit_nowhere_are_one_finding(count: int, told: str) -> None:
     pods = [pod(f"p{number}", "n1", cpu="100m", nodeSelector={"host": "n1"}) for number in range(count)]
     plans, found = made([node("n1"), node("n2")], pods, [("n1",)])
-    (finding,) = findings.findings(SNAPSHOT, plans, found, [("n1",)])
+    (finding,) = forecast_findings.findings(SNAPSHOT, plans, found, [("n1",)])
     assert f"{WEB}, on n1 {told}" in finding.message
     assert finding.remedy.startswith("Change the rule that keeps it off")
 
 
 def test_whom_a_pod_preempts_is_told_before_where_it_fits() -> None:
     base = forecast.Forecast(True, "n2")
-    assert findings.described(base) == ""
+    assert forecast_findings.described(base) == ""
     fits = dataclasses.replace(base, victims=("Pod shop/a",))
-    assert findings.described(fits) == "It fits on n2 only if the scheduler preempts Pod shop/a."
+    assert forecast_findings.described(fits) == "It fits on n2 only if the scheduler preempts Pod shop/a."
     starved = dataclasses.replace(fits, victims=("Pod shop/a", "Pod shop/b"), starved=("Pod shop/b",))
-    assert findings.described(starved).endswith(
+    assert forecast_findings.described(starved).endswith(
         "preempts Pod shop/a, Pod shop/b, of which Pod shop/b fit nowhere else."
     )
 
@@ -345,7 +346,7 @@ def test_whether_a_driver_has_storage_left_is_not_known(spec: Raw, provisioner: 
     kinds = {"nodes": [node("n1"), node("n2")], "pods": [pod("a", "n1", volumes=[scratch])]}
     found = {kind: [PARSERS[kind](raw) for raw in raws] for kind, raws in kinds.items()}
     snapshot = Snapshot.of({**found, "storage_classes": [made_of]})
-    plans = [pod_plan.PodPlan(snapshot.pods[0], "evict", "", "", WEB)]
+    plans = [drain_policy.PodPlan(snapshot.pods[0], "evict", "", "", WEB)]
     one = forecast.forecasts(snapshot, plans, [("n1",)])["a"]
     assert (one.fits, one.target) == (fits, "n2" if fits else None)
     assert ("storage left" in one.text) is (fits is None)

@@ -10,10 +10,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import gangs, objects
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.names import ALLOW_INTERRUPTION
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import gang_findings, waves
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import gangs, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.names import ALLOW_INTERRUPTION
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import neighbours, waves
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
     node,
@@ -157,9 +157,9 @@ def test_a_job_is_still_waited_for() -> None:
     found = snapshot(pods=pods)
     plans = planned(found, ("n1", "n2"))
     assert {plan.route for plan in plans} == {"wait"}
-    (told,) = gang_findings.findings(found, plans, (("n1",), ("n2",)))
+    (told,) = neighbours.gang_findings(found, plans, (("n1",), ("n2",)))
     assert (told.severity, told.object, told.nodes) == ("info", "JobSet shop/train", ("n1", "n2"))
-    assert gang_findings.together(found, plans) == []
+    assert neighbours.together(found, plans) == []
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_a_job_is_still_waited_for() -> None:
 def test_a_finding_names_the_gang_with_its_size_and_all_its_nodes(consent: bool, severity: str, said: str) -> None:
     found = snapshot(trained(KOORDINATOR))
     plans = planned(found, ("n1", "n2"), allow_interruption=consent)
-    (told,) = gang_findings.findings(found, plans, (("n1", "n2"),))
+    (told,) = neighbours.gang_findings(found, plans, (("n1", "n2"),))
     assert (told.code, told.severity, told.object) == ("gang", severity, "Gang shop/train")
     assert told.message.startswith("Gang shop/train (3 pods on n1, n2, n3) is a gang")
     assert told.message.endswith(said)
@@ -202,5 +202,5 @@ def test_the_nodes_of_a_gang_share_a_wave(
 def test_where_a_zone_would_lose_too_much_the_finding_says_how_often_it_is_interrupted() -> None:
     found = snapshot(trained(KOORDINATOR))
     plans = planned(found, ("n1", "n2"), allow_interruption=True)
-    (told,) = gang_findings.findings(found, plans, (("n1",), ("n2",)))
+    (told,) = neighbours.gang_findings(found, plans, (("n1",), ("n2",)))
     assert "in 2 waves because of max_per_zone, so it is interrupted 2 times" in told.message

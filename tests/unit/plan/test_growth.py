@@ -13,17 +13,21 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import budgets
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import forecast, world
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import newcomers
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import devices, migrate
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import volumes as local
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards, protect, swap
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import Surge
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.timing import wave_times
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import budgets
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import devices, dispositions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import devices as local
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import (
+    forecast,
+    newcomers,
+    wave_times,
+    world,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import guard_budgets
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.surge_records import Surge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import eligibility, steps
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
     budget,
@@ -81,31 +85,31 @@ def looked_at(seen: Snapshot) -> dict[str, int]:
 
 
 def surges(seen: Snapshot) -> tuple[Surge, ...]:
-    return swap.surges(seen, migrate.routes(seen, ["n1"], Choices()), run="r", by="me", since="now")
+    return steps.surges(seen, dispositions.routes(seen, ["n1"], Choices()), run="r", by="me", since="now")
 
 
 def all_rollouts(seen: Snapshot) -> None:
-    assert not any(protect.rollout(seen, w) for w in seen.workloads if w.kind == "Deployment")
+    assert not any(eligibility.rollout(seen, w) for w in seen.workloads if w.kind == "Deployment")
 
 
 def all_refusals(seen: Snapshot) -> None:
-    assert not any(protect.refusal(seen, w) for w in seen.workloads if w.kind == "Deployment")
+    assert not any(eligibility.refusal(seen, w) for w in seen.workloads if w.kind == "Deployment")
 
 
 def all_blocked(seen: Snapshot) -> None:
     for surge in surges(seen):
-        assert swap.blocked(seen, replace(surge, target=1), ["n1"]) is None
+        assert steps.blocked(seen, replace(surge, target=1), ["n1"]) is None
 
 
 def all_given_back(seen: Snapshot) -> None:
     for surge in surges(seen):
-        swap.giving_back(seen, surge)
-        swap.giving_back(seen, replace(surge, uid="gone"))
+        steps.giving_back(seen, surge)
+        steps.giving_back(seen, replace(surge, uid="gone"))
 
 
 def all_guards(seen: Snapshot) -> None:
-    guarded = migrate.routes(seen, ["n1"], Choices())
-    assert len(guards.guards(seen, guarded)) == len(seen.workloads) // 2
+    guarded = dispositions.routes(seen, ["n1"], Choices())
+    assert len(guard_budgets.guards(seen, guarded)) == len(seen.workloads) // 2
 
 
 @pytest.mark.parametrize(
@@ -125,7 +129,7 @@ def planned_waves(nodes: int) -> int:
     names = [f"n{number:03}" for number in range(nodes)]
     web = {**deployment("web", nodes), "pods": [pod(f"w-{name}", name, owned("ReplicaSet", "web")) for name in names]}
     seen = snapshot({"nodes": [node(name) for name in names]}, web)
-    plans = counted(migrate.routes(seen, names, Choices()))
+    plans = counted(dispositions.routes(seen, names, Choices()))
     waves = [(name,) for name in names]
     assert len(wave_times.wave_times(seen, plans, waves)) == nodes
     assert len(forecast.forecasts(seen, plans, waves)) == nodes
@@ -146,7 +150,7 @@ class Wave(frozenset[str]):
 
 def test_no_wave_is_searched_for_each_pod_that_is_replaced() -> None:
     names = ("n1", "n2")
-    plans = [replace(plan, route="replace") for plan in migrate.routes(cluster(20, 1), names, Choices())]
+    plans = [replace(plan, route="replace") for plan in dispositions.routes(cluster(20, 1), names, Choices())]
     assert newcomers.findings(cluster(20, 1), plans, [Wave({name}) for name in names], ()) == []
 
 
@@ -176,7 +180,7 @@ def test_volumes_and_daemon_sets_are_looked_up_and_not_searched_for() -> None:
     found = snapshot({"nodes": [node("n1")], "pods": raws, "claims": [claim]})
     volumes = counted([{"metadata": {"name": name}, "spec": {}} for name in names])
     found = replace(found, **t.cast("t.Any", {"daemon_sets": counted(sets), "volumes": volumes}))
-    assert len(migrate.routes(found, ["n1"], Choices())) == 40
+    assert len(dispositions.routes(found, ["n1"], Choices())) == 40
     assert not any(local.bound_here(found, each) for each in found.pods)
     looked = {kind: getattr(found, kind).looked[0] // 40 for kind in ("daemon_sets", "volumes")}
     assert looked == {"daemon_sets": 1, "volumes": 1}

@@ -12,9 +12,9 @@ from dataclasses import replace
 import hypothesis
 from hypothesis import strategies as st
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import indexes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import SCALED, Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import indexes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import SCALED, Snapshot
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import budget, deployment, node, owned, pod
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import snapshot as made
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.routed import WEB

@@ -12,8 +12,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, node_records, objects
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import inventory_hosts
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import inventory_hosts
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import node_records
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import node
 
 NOW = datetime.datetime(2026, 11, 24, 12, tzinfo=datetime.UTC)

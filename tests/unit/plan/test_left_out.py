@@ -10,9 +10,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Finding
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import planning
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.reasons import Finding
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import drafts
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.advised import nodes, wanted, web
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw, owned, pod, snapshot, workload
 
@@ -27,9 +27,9 @@ def single(*on: str) -> dict[str, list[Raw]]:
     }
 
 
-def fitting(seen: Snapshot, *names: str, **more: t.Any) -> tuple[planning.Plan, tuple[Finding, ...]]:
+def fitting(seen: Snapshot, *names: str, **more: t.Any) -> tuple[drafts.Plan, tuple[Finding, ...]]:
     asked = wanted(*names, **more)
-    return planning.fitting(seen, asked, planning.judged(seen, asked, planning.draft(seen, asked)))
+    return drafts.fitting(seen, asked, drafts.judged(seen, asked, drafts.draft(seen, asked)))
 
 
 @pytest.mark.parametrize("blocked", [(), ("n2",), ("n1", "n3"), ALL])

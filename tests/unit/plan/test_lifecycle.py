@@ -14,11 +14,11 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import diff_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record, record_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import cordon, lifecycle
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.api_changes import diff_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Node
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import cordon, node_conditions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.node_records import Record, record_of
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import merged
 
 Raw = dict[str, t.Any]
@@ -42,7 +42,7 @@ READY = {
     "message": "kubelet is posting ready status",
 }
 OVER = {"type": "Drained", "status": "False", "lastTransitionTime": "2025-12-01T00:00:00Z", "reason": "Back", "x": 1}
-PHASES: tuple[lifecycle.Phase, ...] = t.get_args(lifecycle.Phase)
+PHASES: tuple[node_conditions.Phase, ...] = t.get_args(node_conditions.Phase)
 
 
 def node(*conditions: Raw) -> Raw:
@@ -58,11 +58,11 @@ def taken(raw: Raw) -> Record:
     return record
 
 
-def at(raw: Raw, record: Record, phase: lifecycle.Phase) -> Raw:
+def at(raw: Raw, record: Record, phase: node_conditions.Phase) -> Raw:
     """The node after the phase, as the API server makes it; what is there already is not written again."""
-    change = lifecycle.change(raw, record, phase, NOW)
+    change = node_conditions.change(raw, record, phase, NOW)
     after: Raw = merged(raw, change.body) if change else raw
-    assert lifecycle.change(after, record, phase, NOW) is None
+    assert node_conditions.change(after, record, phase, NOW) is None
     return after
 
 
@@ -71,7 +71,7 @@ def true(raw: Raw) -> list[str]:
     return sorted(found, key=names.LIFECYCLE.index)
 
 
-WAY: list[tuple[lifecycle.Phase, list[str]]] = [
+WAY: list[tuple[node_conditions.Phase, list[str]]] = [
     ("cordoned", ["MaintenancePlanned"]),
     ("draining", ["MaintenancePlanned", "DrainInProgress"]),
     ("cordoned", ["MaintenancePlanned", "DrainInProgress"]),
@@ -98,12 +98,12 @@ def test_the_conditions_follow_the_steps() -> None:
 def test_a_condition_says_who_and_why_and_since_when() -> None:
     raw = node()
     record = taken(raw)
-    change = lifecycle.change(raw, record, "cordoned", NOW)
+    change = node_conditions.change(raw, record, "cordoned", NOW)
     assert change is not None
     assert (change.verb, change.resource_version) == ("status", "7")
     assert change.sentence == "Set MaintenancePlanned of node a"
     assert change.body == {"status": {"conditions": [READY, {"type": "MaintenancePlanned", **OURS}]}}
-    bare = lifecycle.change(raw, replace(record, reason=""), "cordoned", NOW)
+    bare = node_conditions.change(raw, replace(record, reason=""), "cordoned", NOW)
     assert bare is not None
     assert (bare.body or {})["status"]["conditions"][1]["message"] == "Run r1 of tina"
 
@@ -111,7 +111,7 @@ def test_a_condition_says_who_and_why_and_since_when() -> None:
 def test_the_diff_shows_these_conditions_apart_from_the_rest_of_the_node() -> None:
     raw = node()
     record, cordoned = cordon.take_out(Node.of(raw), DRAFT, taint=True, conditions=True)
-    shown = lifecycle.change(raw, record, "cordoned", NOW)
+    shown = node_conditions.change(raw, record, "cordoned", NOW)
     assert shown is not None
     first, second = diff_of([cordoned, shown])
     assert first["before_header"] == second["before_header"] == "Node a"
@@ -124,7 +124,7 @@ def test_a_change_says_what_it_sets_and_clears() -> None:
     drained = at(at(raw, record, "cordoned"), record, "drained")
     sentences = []
     for phase in ("out", "back"):
-        change = lifecycle.change(drained, record, phase, NOW)
+        change = node_conditions.change(drained, record, phase, NOW)
         sentences.append(change.sentence if change else "")
     assert sentences == [
         "Set MaintenanceInProgress and clear MaintenancePlanned of node a",
@@ -133,7 +133,7 @@ def test_a_change_says_what_it_sets_and_clears() -> None:
 
 
 @pytest.mark.parametrize("phases", list(itertools.permutations(PHASES[:4], 3)))
-def test_after_any_steps_the_list_is_as_it_was_byte_for_byte(phases: tuple[lifecycle.Phase, ...]) -> None:
+def test_after_any_steps_the_list_is_as_it_was_byte_for_byte(phases: tuple[node_conditions.Phase, ...]) -> None:
     """Conditions that were there keep their place, and fields that nobody here knows."""
     before = node(OVER, {"type": "GPU", "status": "True"}, {"type": "MaintenancePlanned", "status": "Unknown"})
     record, raw = taken(before), copy.deepcopy(before)
@@ -145,7 +145,7 @@ def test_after_any_steps_the_list_is_as_it_was_byte_for_byte(phases: tuple[lifec
 
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("kind", names.LIFECYCLE)
-def test_what_somebody_else_has_set_is_neither_overwritten_nor_cleared(kind: str, phase: lifecycle.Phase) -> None:
+def test_what_somebody_else_has_set_is_neither_overwritten_nor_cleared(kind: str, phase: node_conditions.Phase) -> None:
     theirs = {"type": kind, "status": "True", "reason": "Firmware", "message": "theirs"}
     before = node(theirs)
     record = taken(before)
@@ -189,7 +189,7 @@ def test_a_heartbeat_of_what_was_there_before_makes_it_nobody_else_s() -> None:
 def test_without_the_option_no_condition_is_ours() -> None:
     record, _change = cordon.take_out(Node.of(node()), DRAFT, taint=True)
     assert "conditions" not in json.loads(record.dump())
-    assert [lifecycle.change(node(), record, phase, NOW) for phase in PHASES] == [None] * len(PHASES)
+    assert [node_conditions.change(node(), record, phase, NOW) for phase in PHASES] == [None] * len(PHASES)
 
 
 def test_a_condition_of_ours_that_a_record_has_left_is_cleared_at_the_end() -> None:
@@ -226,4 +226,4 @@ PLANNED = {"type": "MaintenancePlanned", **OURS}
 )
 def test_a_notice_counts_from_when_it_was_given(conditions: list[Raw], changes: Raw, now: str, left: float) -> None:
     record = replace(taken(node()), **changes)
-    assert lifecycle.notice_left(Node.of(node(*conditions)), record, 600.0, now) == left
+    assert node_conditions.notice_left(Node.of(node(*conditions)), record, 600.0, now) == left

@@ -10,14 +10,13 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import wave_times
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.migration_controller import (
     Controller,
     Limiter,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import limits
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.timing import wave_times
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.routed import planned, web
 
 WAVES = [("n1",), ("n2",)]
@@ -25,7 +24,7 @@ WAVES = [("n1",), ("n2",)]
 
 def found(seen: Snapshot, timeout: float | None) -> list[tuple[str, tuple[str, ...]]]:
     times = wave_times.wave_times(seen, planned(seen, ("n1", "n2")), WAVES)
-    told = limits.findings(WAVES, times, timeout)
+    told = wave_times.findings(WAVES, times, timeout)
     assert {(one.code, one.severity) for one in told} <= {("timeout_too_short", "warning")}
     return [(one.object, one.nodes) for one in told]
 
@@ -56,6 +55,6 @@ def test_a_drain_by_jobs_that_their_limiter_slows_down_is_told() -> None:
     plans = [replace(plan, route="job") for plan in planned(seen)]
     slow = Controller(object_limiters={"workload": Limiter(400.0, 1, burst=1)}, max_migrating_per_node=0)
     times = wave_times.wave_times(seen, plans, [("n1",)], choices=Choices(controller=slow, backend="koordinator"))
-    [one] = limits.findings([("n1",)], times, 100.0)
+    [one] = wave_times.findings([("n1",)], times, 100.0)
     assert one.object == "node_drain"
     assert "maintain_timeout=31m" in one.remedy

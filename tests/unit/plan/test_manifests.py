@@ -11,7 +11,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.access import fence_manifests, installing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import accounts, policies
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw
 
 ROLE: Raw = {
@@ -50,7 +50,7 @@ def found(**changes: t.Any) -> Raw:
     ],
 )
 def test_an_object_is_made_as_its_manifest_wants_it(there: Raw | None, verb: str, body: Raw | None) -> None:
-    change = installing.present(ROLE, there)
+    change = accounts.present(ROLE, there)
     assert (change.verb if change else "") == verb
     assert (change.body if change else None) == body
     assert change is None or change.resource_version == ("7" if verb == "patch" else "")
@@ -60,14 +60,14 @@ def test_an_object_is_made_as_its_manifest_wants_it(there: Raw | None, verb: str
     ("there", "deleted"), [(None, False), (found(), True), (found(metadata={"deletionTimestamp": "x"}), False)]
 )
 def test_an_object_is_deleted_in_the_version_that_was_read(there: Raw | None, deleted: bool) -> None:
-    change = installing.absent(ROLE, there)
+    change = accounts.absent(ROLE, there)
     assert (change is not None) is deleted
     assert change is None or (change.verb, change.resource_version) == ("delete", "7")
 
 
 def test_the_kind_of_the_fence_is_made_before_its_object_and_is_served_and_stored() -> None:
-    assert [raw["kind"] for raw in fence_manifests.FENCE] == [
+    assert [raw["kind"] for raw in policies.FENCE] == [
         *("CustomResourceDefinition", "NodeFence", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
     ]
-    (version,) = fence_manifests.DEFINITION["spec"]["versions"]
+    (version,) = policies.DEFINITION["spec"]["versions"]
     assert (version["served"], version["storage"]) == (True, True)

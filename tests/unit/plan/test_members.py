@@ -10,8 +10,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import members, preflight
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import preflight, service_findings
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw, owned, pod, snapshot, workload
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.routed import planned
 
@@ -32,7 +32,7 @@ def told(*slices: Raw, kind: str = "StatefulSet", replicas: int = 3, **choices: 
     pods = [pod(f"db-{n}", f"n{n + 1}", owner) for n in range(replicas)]
     tops = {"StatefulSet": "stateful_sets", "ReplicaSet": "replica_sets"}
     seen = snapshot({tops[kind]: [workload(kind, "db", replicas)]}, pods=pods, slices=list(slices))
-    return members.findings(seen, planned(seen, ("n1",), **choices))
+    return service_findings.member_findings(seen, planned(seen, ("n1",), **choices))
 
 
 def test_a_service_of_one_member_is_named() -> None:

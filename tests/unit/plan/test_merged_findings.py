@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import reasons
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import planning
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import drafts
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.advised import nodes, wanted, web
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import owned, pod, snapshot, workload
 
@@ -66,7 +66,7 @@ def test_workloads_with_the_same_reason_and_remedy_are_one() -> None:
     ]
     asked = wanted(*on)
     seen = snapshot(*parts, web(2), nodes=nodes(*on, "n4"))
-    plan = planning.judged(seen, asked, planning.draft(seen, asked))
+    plan = drafts.judged(seen, asked, drafts.draft(seen, asked))
     blockers = [one for one in plan.findings if one.severity == "blocker"]
     assert [one.nodes for one in blockers] == [("n1",), ("n2",), ("n3",), ("n1",)]
     (one,) = reasons.merged(blockers)

@@ -16,8 +16,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import neighbours
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import neighbours
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw, node, snapshot
 
 NOW = "2026-01-02T00:00:00Z"

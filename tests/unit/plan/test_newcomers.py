@@ -11,12 +11,12 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Finding
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import newcomers
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import swap
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.reasons import Finding
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import newcomers
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import steps
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw, deployment, owned, pod, snapshot
 
 WAVES = (("n1",), ("n2",))
@@ -78,7 +78,7 @@ def test_the_second_pod_of_one_that_was_resized_counts_as_its_template() -> None
 
 def test_a_surge_that_is_raised_already_is_not_checked_again() -> None:
     found = snapshot(deployment("web", 1), pods=[of("web", "n1")], quotas=[quota(0)])
-    (surge,) = swap.surges(found, swaps(found), run="r1", by="ann", since="")
+    (surge,) = steps.surges(found, swaps(found), run="r1", by="ann", since="")
     lease = {"metadata": {"name": surge.lease.name, "annotations": {names.SURGE: surge.dump()}}, "spec": {}}
     assert findings(found)
     assert not findings(replace(found, leases=(lease,)))

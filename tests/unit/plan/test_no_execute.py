@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import no_execute
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, no_execute
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Pod
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw, owned, pod
 
 A: Raw = {"key": "a", "value": "1", "effect": "NoExecute"}

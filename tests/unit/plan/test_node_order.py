@@ -13,14 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Pod
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan, Route
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight.node_order import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Node, Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning.waves import (
     ORDERS,
+    Limits,
     Order,
+    formed,
     ordered,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight.waves import Limits, formed
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import PodPlan, Route
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import node, pod
 
 ZONE = "topology.kubernetes.io/zone"

@@ -11,12 +11,13 @@ import math
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import schemas
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import causes, check, migration_jobs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import budgets, hooks
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import preemption
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rehearsal import hashing
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import announcement, icalendar, read
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import budgets
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import schemas
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import causes, migration_jobs, typed
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import forecast
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal import hashing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import announcement, read
 
 MAX_INT32 = int("7fffffff", 16)
 
@@ -27,13 +28,13 @@ MAX_INT32 = int("7fffffff", 16)
         pytest.param(causes.NEVER_EVICT, MAX_INT32, id="Koordinator apis/extension: an eviction cost of math.MaxInt32"),
         pytest.param(causes.SYSTEM_CRITICAL, 2 * 10**9, id="Kubernetes scheduling: SystemCriticalPriority"),
         pytest.param(schemas.HIGHEST_PRIORITY, 2 * 10**9, id="descheduler: SystemCriticalPriority"),
-        pytest.param(preemption.EACH, MAX_INT32 + 1, id="kube-scheduler pickOneNodeForPreemption: MaxInt32 + 1"),
+        pytest.param(forecast.EACH, MAX_INT32 + 1, id="kube-scheduler pickOneNodeForPreemption: MaxInt32 + 1"),
         pytest.param(budgets.MAX_DISRUPTED, 2000, id="Kubernetes eviction.go: MaxDisruptedPodSize"),
         pytest.param(migration_jobs.KEPT_WITHOUT_TTL, 30 * 60.0, id="Koordinator: 30 minutes without a ttl"),
         pytest.param((announcement.NOTE, announcement.INSTANCE), (1024, 128), id="Kubernetes events validation"),
         pytest.param(hashing.LONGEST, 63, id="Kubernetes: the longest value of a label"),
-        pytest.param(icalendar.OCTETS, 75, id="RFC 5545, 3.1"),
-        pytest.param(check.SHORTEST_TTL, 1.0, id="Koordinator counts whole seconds"),
+        pytest.param(announcement.OCTETS, 75, id="RFC 5545, 3.1"),
+        pytest.param(typed.SHORTEST_TTL, 1.0, id="Koordinator counts whole seconds"),
     ],
 )
 def test_a_number_is_the_one_of_its_source(ours: object, theirs: object) -> None:
@@ -42,7 +43,7 @@ def test_a_number_is_the_one_of_its_source(ours: object, theirs: object) -> None
 
 def test_a_call_is_repeated_where_the_answer_says_not_yet() -> None:
     """Accepted, Request Timeout, Conflict, Too Early, Too Many Requests, and what a server or gateway answers then."""
-    assert sorted(hooks.REPEATED) == [202, 408, 409, 425, 429, *(500, 502, 503, 504)]
+    assert sorted(hook_definitions.REPEATED) == [202, 408, 409, 425, 429, *(500, 502, 503, 504)]
 
 
 @pytest.mark.parametrize("field", [schemas.INT32, schemas.INT64])

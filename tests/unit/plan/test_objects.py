@@ -11,7 +11,7 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw, owned
 
 BARE: Raw = {"metadata": {"name": "x"}}

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import outcomes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import Outcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import model
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead, tolerant
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import dispositions, unreachable
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.outcomes import Outcome
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import model
 
 HERE = Path(__file__).parents[3]
 UTILS = HERE / "plugins/module_utils"
@@ -125,15 +125,15 @@ def calls(file: str, name: str) -> t.Iterator[list[ast.expr]]:
 
 
 def test_every_pod_that_is_skipped_has_an_outcome_of_that_name() -> None:
-    told = [[ast.unparse(arg) for arg in args[:2]] for args in calls("_plan/routes/rules.py", "to")]
+    told = [[ast.unparse(arg) for arg in args[:2]] for args in calls("drain/disposition_rules.py", "to")]
     codes = {ast.literal_eval(code) for route, code in told if route == "'skip'"}
     assert codes >= {"mirror", "not_selected"}
-    for code in codes | {tolerant.TOLERATES, dead.FENCED}:
+    for code in codes | {dispositions.TOLERATES, unreachable.FENCED}:
         assert not outcomes.PodOutcome(code).failed
 
 
 def test_whatever_blocks_a_surge_is_a_failure_of_its_workload() -> None:
-    codes = {ast.literal_eval(args[0]) for args in calls("_plan/swap/swap.py", "Reason")} - {"workload_gone"}
+    codes = {ast.literal_eval(args[0]) for args in calls("surge/steps.py", "Reason")} - {"workload_gone"}
     assert "surge_refused" in codes
     assert all(outcomes.WorkloadOutcome(code).failed for code in codes)
 
@@ -147,7 +147,7 @@ def test_playbooks_and_roles_ask_for_words_that_there_are() -> None:
 
 
 def test_a_summary_tells_every_word_of_its_own_list_and_asks_for_those_of_others() -> None:
-    texts = [path.read_text() for path in (UTILS / "_edge/summary").glob("*.py")]
+    texts = [path.read_text() for path in (UTILS / "playbooks").glob("*.py")]
     used = {found for text in texts for found in re.findall(r"outcomes\.(\w+)\.([A-Z_]+)", text)}
     told = {member for kind, member in used if kind == "PlaybookOutcome"}
     assert told == {member.name for member in outcomes.PlaybookOutcome}

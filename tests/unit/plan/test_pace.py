@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.timing.pace import Pace
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_workers import Pace
 
 
 def answered(pace: Pace, *seconds: float, now: float = 100.0) -> int:

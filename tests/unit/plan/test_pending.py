@@ -9,10 +9,12 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, node_records, pod_plan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import pending
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import planning
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import pending
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import drafts
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import node_records
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 
@@ -95,7 +97,7 @@ def test_what_its_budget_bears_is_borne(budgets: list[Raw], choices: dict[str, t
     snapshot = seen(*web(2), waiting("x"), budgets=budgets)
     found = lack(snapshot)
     assert found is not None
-    assert pending.bearable(snapshot, found, pod_plan.Choices(**choices)) is bearable
+    assert pending.bearable(snapshot, found, drain_policy.Choices(**choices)) is bearable
 
 
 @pytest.mark.parametrize(("consent", "bearable"), [({}, False), ({names.ALLOW_INTERRUPTION: "true"}, True)])
@@ -105,15 +107,15 @@ def test_that_nothing_serves_is_borne_with_consent_alone(consent: dict[str, str]
     snapshot = objects.snapshot(parts, pods=[waiting("x")], budgets=[objects.budget("web", 1, healthy=0, desired=0)])
     found = lack(snapshot, 1)
     assert found is not None
-    assert pending.bearable(snapshot, found, pod_plan.Choices()) is bearable
+    assert pending.bearable(snapshot, found, drain_policy.Choices()) is bearable
 
 
-def planned(snapshot: Snapshot, *nodes: str, most: int = 1, **more: t.Any) -> planning.Plan:
-    asked = planning.Wanted(nodes, max_parallel=most, now="2026-01-01T00:00:00Z", **more)
-    return planning.judged(snapshot, asked, planning.draft(snapshot, asked))
+def planned(snapshot: Snapshot, *nodes: str, most: int = 1, **more: t.Any) -> drafts.Plan:
+    asked = drafts.Wanted(nodes, max_parallel=most, now="2026-01-01T00:00:00Z", **more)
+    return drafts.judged(snapshot, asked, drafts.draft(snapshot, asked))
 
 
-def codes(plan: planning.Plan) -> list[tuple[str, str]]:
+def codes(plan: drafts.Plan) -> list[tuple[str, str]]:
     wanted = ("fits_nowhere", "no_room")
     return [(one.code, one.severity) for one in plan.findings if one.code in wanted]
 

@@ -12,14 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
-    hooks,
-    pod_selectors,
-    selectors,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight.permissions import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access.permissions import (
     Lack,
     Need,
     for_hooks,
@@ -27,6 +20,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pre
     needs,
     of_steps,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import pod_selectors, selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     budget,
     deployment,
@@ -247,7 +244,7 @@ def test_the_owners_of_what_is_moved_are_watched(kind: str, watched: str, not_wa
     ],
 )
 def test_only_a_handshake_writes_pods(action: t.Any, labels: str, asked: set[str]) -> None:
-    rule = hooks.Rule("before_pod", "x", action, selects=pod_selectors.PodSelector(selectors.parse(labels)))
+    rule = hook_definitions.Rule("before_pod", "x", action, selects=pod_selectors.PodSelector(selectors.parse(labels)))
     found = for_hooks(planned(web(3, pod_changes={"phase": "Running"})), [rule])
     assert {f"{need.words} in {', '.join(need.namespaces)}" for need in found} == asked
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import outcomes, phases
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Event
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Context, Event
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes, phases
 
 GUIDE = Path(__file__).parents[3] / "docs/docsite/rst/guide_report.rst"
 

@@ -9,16 +9,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import (
-    affinity,
-    demands,
-    forecast,
-    node_rules,
-    preemption,
-    room,
-    spread,
-    storage,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import filters, forecast, storage, world
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.placed import (
     ZONE,
     Raw,
@@ -64,50 +55,50 @@ PORT = [{"hostPort": 80, "containerPort": 80}]
 CLOSED, TAINTED = node("n1", closed=True), node("n1", taints=[{"key": "db", "effect": "NoSchedule"}])
 SMALL = node("n1", room={"cpu": "600m", "memory": "1Mi", "pods": "1"})
 CASES: list[tuple[str, list[Raw], Raw, dict[str, int]]] = [
-    ("cordon", [CLOSED], pod("p"), {node_rules.CLOSED: 1}),
-    ("taint", [TAINTED], pod("p"), {node_rules.TAINTED: 1}),
-    ("selector", [node("n1")], pod("p", nodeSelector={"disk": "ssd"}), {node_rules.NOT_SELECTED: 1}),
+    ("cordon", [CLOSED], pod("p"), {filters.CLOSED: 1}),
+    ("taint", [TAINTED], pod("p"), {filters.TAINTED: 1}),
+    ("selector", [node("n1")], pod("p", nodeSelector={"disk": "ssd"}), {filters.NOT_SELECTED: 1}),
     (
         "greater",
         [node("n1", labels={"size": "4"}), node("n2", labels={"size": "x"})],
         pod("p", **node_terms({"key": "size", "operator": "Gt", "values": ["4"]})),
-        {node_rules.NOT_SELECTED: 2},
+        {filters.NOT_SELECTED: 2},
     ),
     (
         "by name",
         [node("n1", closed=True), node("n2")],
         pod("p", **node_terms(fields=[named("n1")])),
-        {node_rules.CLOSED: 1, node_rules.NOT_NAMED: 1},
+        {filters.CLOSED: 1, filters.NOT_NAMED: 1},
     ),
-    ("port", [node("n1"), pod("o", "n1", ports=PORT)], pod("p", ports=PORT), {room.PORTS: 1}),
-    ("all that is short", [SMALL, pod("o", "n1")], pod("p"), {room.PODS: 1, "Insufficient cpu": 1}),
+    ("port", [node("n1"), pod("o", "n1", ports=PORT)], pod("p", ports=PORT), {world.PORTS: 1}),
+    ("all that is short", [SMALL, pod("o", "n1")], pod("p"), {world.PODS: 1, "Insufficient cpu": 1}),
     ("extended", [node("n1")], pod("p", overhead={"example.com/gpu": "1"}), {"Insufficient example.com/gpu": 1}),
     (
         "nobody near",
         [node("n1"), pod("o", "n1", "db")],
         pod("p", **terms("podAffinity", near("cache"))),
-        {affinity.NO_COMPANY: 1},
+        {filters.NO_COMPANY: 1},
     ),
     (
         "shunned",
         [node("n1"), pod("o", "n1", "db")],
         pod("p", **terms("podAntiAffinity", near("db"))),
-        {affinity.BAD_COMPANY: 1},
+        {filters.BAD_COMPANY: 1},
     ),
     (
         "unwelcome",
         [node("n1"), node("n2"), pod("o", "n2", **terms("podAntiAffinity", near("web")))],
         pod("p"),
-        {affinity.UNWELCOME: 2},
+        {filters.UNWELCOME: 2},
     ),
     (
         "uneven: a closed node's domain counts",
         [node("n1"), node("n2", "b", closed=True), pod("o", "n1")],
         pod("p", **evenly()),
-        {spread.UNEVEN: 1, node_rules.CLOSED: 1},
+        {filters.UNEVEN: 1, filters.CLOSED: 1},
     ),
-    ("domains", [node("n1"), pod("o", "n1")], pod("p", **evenly(minDomains=2)), {spread.UNEVEN: 1}),
-    ("no domain", [node("n1")], pod("p", **evenly("rack")), {spread.NO_LABEL: 1}),
+    ("domains", [node("n1"), pod("o", "n1")], pod("p", **evenly(minDomains=2)), {filters.UNEVEN: 1}),
+    ("no domain", [node("n1")], pod("p", **evenly("rack")), {filters.NO_LABEL: 1}),
 ]
 
 
@@ -247,7 +238,7 @@ def container(cpu: str, **more: t.Any) -> Raw:
     ids=["sum", "init", "sidecar", "whole pod", "resized", "its successor", "resize that cannot be"],
 )
 def test_requests(spec: Raw, running: bool, milli: int) -> None:
-    assert demands.requests(spec, running=running) == {"cpu": milli}
+    assert world.pod_requests(spec, running=running) == {"cpu": milli}
 
 
 @pytest.mark.parametrize("running", [True, False])
@@ -275,7 +266,7 @@ def test_requests(spec: Raw, running: bool, milli: int) -> None:
     ],
 )
 def test_what_a_pod_takes_of_each_resource(spec: Raw, found: dict[str, int], running: bool) -> None:
-    assert demands.requests(spec, running=running) == found
+    assert world.pod_requests(spec, running=running) == found
 
 
 @pytest.mark.parametrize(
@@ -290,11 +281,11 @@ def test_what_a_pod_takes_of_each_resource(spec: Raw, found: dict[str, int], run
     ids=["the largest", "a sidecar", "not an init container", "a whole pod", "a whole pod's that cannot be"],
 )
 def test_a_resize_counts_for_what_runs(spec: Raw, milli: int) -> None:
-    assert demands.requests(spec, running=True) == {"cpu": milli}
+    assert world.pod_requests(spec, running=True) == {"cpu": milli}
 
 
 def test_host_ports_are_of_containers_and_sidecars() -> None:
-    found = demands.ports(
+    found = world.ports(
         {
             "containers": [{"ports": [{"hostPort": 80, "hostIP": "10.0.0.1", "protocol": "UDP"}]}, {}],
             "initContainers": [{"ports": [{"hostPort": 1}]}, {"restartPolicy": "Always", "ports": [{"hostPort": 2}]}],
@@ -317,11 +308,11 @@ def test_preemption_takes_the_least_important_and_spares_whom_it_can() -> None:
         pod("mid", "n2", cpu="2", priority=5),
     ]
     asked = scheduler(node("n1"), node("n2"), *raws)
-    found = preemption.preempted(asked, guest(pod("p", cpu="1", priority=9)))
+    found = forecast.preempted(asked, guest(pod("p", cpu="1", priority=9)))
     assert found is not None
     assert (found.node, [victim.name for victim in found.victims]) == ("n1", ["low"])
-    assert preemption.preempted(asked, guest(pod("p", cpu="1", priority=9, preemptionPolicy="Never"))) is None
-    assert preemption.preempted(asked, guest(pod("p", cpu="1"))) is None
+    assert forecast.preempted(asked, guest(pod("p", cpu="1", priority=9, preemptionPolicy="Never"))) is None
+    assert forecast.preempted(asked, guest(pod("p", cpu="1"))) is None
     assert asked.around.places["n1"].used["cpu"] == 1900, "nothing has changed"
 
 
@@ -329,7 +320,7 @@ def test_preemption_takes_few_pods_rather_than_unimportant_ones() -> None:
     """Of the same highest priority: as the scheduler adds priorities up, the number of pods outweighs them."""
     two = [pod("a", "n2", cpu="1", priority=10), pod("b", "n2", cpu="1", priority=9)]
     three = [pod("c", "n1", cpu="1", priority=10), *(pod(name, "n1", priority=1) for name in ("d", "e"))]
-    found = preemption.preempted(scheduler(node("n1"), node("n2"), *two, *three), guest(pod("p", cpu="2", priority=99)))
+    found = forecast.preempted(scheduler(node("n1"), node("n2"), *two, *three), guest(pod("p", cpu="2", priority=99)))
     assert found is not None
     assert (found.node, [victim.name for victim in found.victims]) == ("n2", ["a", "b"])
 
@@ -343,11 +334,11 @@ def test_of_equally_important_pods_those_that_run_for_longer_are_kept() -> None:
         since(pod("a", "n1", cpu="1"), "2026-01-02T00:00:00Z"),
         since(pod("b", "n1", cpu="1"), "2026-01-01T00:00:00Z"),
     ]
-    found = preemption.preempted(scheduler(node("n1"), *raws), guest(pod("p", cpu="1", priority=9)))
+    found = forecast.preempted(scheduler(node("n1"), *raws), guest(pod("p", cpu="1", priority=9)))
     assert found is not None
     assert [victim.name for victim in found.victims] == ["a"]
     raws[1] = since(pod("b", "n1", cpu="1"), "")
-    found = preemption.preempted(scheduler(node("n1"), *raws), guest(pod("p", cpu="1", priority=9)))
+    found = forecast.preempted(scheduler(node("n1"), *raws), guest(pod("p", cpu="1", priority=9)))
     assert found is not None
     assert [victim.name for victim in found.victims] == ["b"], "it has not started yet"
 
@@ -365,7 +356,7 @@ def test_of_equal_nodes_the_one_whose_most_important_victim_started_last_is_take
         since(pod("c", "n2", cpu="1", priority=5), started(second)),
         since(pod("d", "n2", cpu="1"), started("1")),
     ]
-    found = preemption.preempted(scheduler(node("n1"), node("n2"), *raws), guest(pod("p", cpu="2", priority=9)))
+    found = forecast.preempted(scheduler(node("n1"), node("n2"), *raws), guest(pod("p", cpu="2", priority=9)))
     assert found is not None
     assert found.node == target
 
@@ -388,7 +379,7 @@ def covering(app: str, allowed: int, **disrupted: str) -> Raw:
 def test_preemption_spares_budgets_where_it_can(budget: Raw, target: str, victims: list[str]) -> None:
     raws = [pod("db-0", "n1", app="db", cpu="2"), pod("web-0", "n2", cpu="2", priority=5)]
     asked = scheduler(node("n1"), node("n2"), *raws, budgets=[budget])
-    found = preemption.preempted(asked, guest(pod("p", cpu="1", priority=9)))
+    found = forecast.preempted(asked, guest(pod("p", cpu="1", priority=9)))
     assert found is not None
     assert (found.node, [victim.name for victim in found.victims]) == (target, victims)
 
@@ -396,6 +387,6 @@ def test_preemption_spares_budgets_where_it_can(budget: Raw, target: str, victim
 def test_a_pod_whose_budget_is_spent_is_kept_before_a_more_important_one() -> None:
     raws = [pod("db-0", "n1", app="db", cpu="1"), pod("web-0", "n1", cpu="1", priority=5)]
     asked = scheduler(node("n1"), *raws, budgets=[covering("db", 0)])
-    found = preemption.preempted(asked, guest(pod("p", cpu="1", priority=9)))
+    found = forecast.preempted(asked, guest(pod("p", cpu="1", priority=9)))
     assert found is not None
     assert [victim.name for victim in found.victims] == ["web-0"]

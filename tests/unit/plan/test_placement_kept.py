@@ -11,8 +11,9 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, pod_plan, snapshots
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import filters, forecast, world
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import objects, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import filters, forecast, world
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
 
 Raw = dict[str, t.Any]
 NODES = [f"n{number}" for number in range(5)]
@@ -98,7 +99,7 @@ def rolled(count: int) -> filters.Filters:
     nodes = {f"n{number:04}": node(f"n{number:04}", "a") for number in range(count)}
     pods = tuple(pod(f"{name}-{which}", "web", name) for name in nodes for which in "ab")
     seen = snapshots.Snapshot(nodes=nodes, pods=pods)
-    plans = [pod_plan.PodPlan(each, "evict", "", "", WEB) for each in pods]
+    plans = [drain_policy.PodPlan(each, "evict", "", "", WEB) for each in pods]
     names = list(nodes)
     sequence = forecast.Sequence(seen)
     found = sequence.roll(plans, [names[i : i + 10] for i in range(0, count, 10)])
@@ -123,7 +124,7 @@ def test_a_forecast_that_takes_too_long_says_so_of_the_other_pods(monkeypatch: p
     nodes = {f"n{number}": node(f"n{number}", "a") for number in range(4)}
     pods = tuple(pod(f"p{number}", "web", "n0", **apart(matchLabels={"app": "web"})) for number in range(4))
     seen = snapshots.Snapshot(nodes=nodes, pods=(*pods, *(pod(f"q{name}", "web", name) for name in nodes)))
-    plans = [pod_plan.PodPlan(each, "evict", "", "", WEB) for each in pods]
+    plans = [drain_policy.PodPlan(each, "evict", "", "", WEB) for each in pods]
     found = [one.fits for one in forecast.forecasts(seen, plans, [("n0",)]).values()]
     assert found == [False, False, None, None]
     assert "too many pods fit nowhere" in forecast.forecasts(seen, plans, [("n0",)])["p3"].text

@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import spread
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import filters
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.placed import (
     HOST,
     ZONE,
@@ -85,14 +85,14 @@ def test_a_node_without_the_label_takes_none_and_is_no_domain() -> None:
 def test_labels_of_the_pod_narrow_the_selector(labels: Raw, keys: list[str] | None, expressions: object) -> None:
     new = pod("new")
     new["metadata"]["labels"].update(labels)
-    found = spread._selector(guest(new), {"labelSelector": WEB, "matchLabelKeys": keys})
+    found = filters._selector(guest(new), {"labelSelector": WEB, "matchLabelKeys": keys})
     assert found == (WEB if expressions is None else {**WEB, "matchExpressions": expressions})
-    assert spread._selector(guest(new), {"matchLabelKeys": ["v"]}) is None
+    assert filters._selector(guest(new), {"matchLabelKeys": ["v"]}) is None
 
 
 def test_labels_of_the_pod_come_after_the_expressions_of_the_selector() -> None:
     given = {"matchExpressions": [{"key": "app", "operator": "Exists"}]}
-    found = spread._selector(guest(pod("new")), {"labelSelector": given, "matchLabelKeys": ["app"]})
+    found = filters._selector(guest(pod("new")), {"labelSelector": given, "matchLabelKeys": ["app"]})
     assert found is not None
     assert [one["operator"] for one in found["matchExpressions"]] == ["Exists", "In"]
 

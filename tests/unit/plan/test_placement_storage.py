@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import storage
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import storage
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.placed import (
     HOST,
     ZONE,

@@ -8,7 +8,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, objects, pod_rules
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import pod_rules
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import pod
 
 POD = objects.Pod.of(pod("web-0", grace=30))

@@ -8,7 +8,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, pod_selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import objects, pod_selectors
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import owned, pod
 
 WEB = objects.Pod.of(pod("web-0", owner=owned("ReplicaSet", "web-5d4"), labels={"app": "web", "tier": "a"}))

@@ -10,8 +10,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import pod_specs, start_times
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Workload
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import pod_specs, start_times
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Pod, Workload
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 
 Raw = dict[str, t.Any]

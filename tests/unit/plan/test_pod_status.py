@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import pod_status, snapshots, unready
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import pod_status, snapshots, unready
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 
 Raw = dict[str, t.Any]

@@ -8,13 +8,13 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record, Step
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Finding
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import preflight
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import held
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import other_runs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.reasons import Finding
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import preflight
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.node_records import Record, Step
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     TOLERATES_ALL,
     Raw,
@@ -219,9 +219,9 @@ def test_nodes_of_other_runs(step: Step, leases: list[Raw], run: str, expected: 
 )
 def test_a_lease_holds_for_its_duration(changes: Raw, alive: bool) -> None:
     spec = {name: value for name, value in {**lease(FRESH)["spec"], **changes}.items() if value is not None}
-    assert held.alive({"spec": spec}, "2026-01-02T00:00:00Z") is alive
-    assert not held.alive({"spec": spec}, "")
-    assert not held.alive(None, "2026-01-02T00:00:00Z")
+    assert other_runs.alive({"spec": spec}, "2026-01-02T00:00:00Z") is alive
+    assert not other_runs.alive({"spec": spec}, "")
+    assert not other_runs.alive(None, "2026-01-02T00:00:00Z")
 
 
 @pytest.mark.parametrize(
@@ -238,10 +238,10 @@ def test_a_lease_with_a_heartbeat_holds_as_long_as_that(uid: str, renewed: str, 
     beat = {"metadata": {"name": name, "uid": uid}, "spec": said}
     spec = {"holderIdentity": "r1/n1", "leaseDurationSeconds": 86400, "renewTime": "2026-01-01T23:00:00Z"}
     lock = {"metadata": {"annotations": {names.HEARTBEAT: f"{name}/u1"}}, "spec": spec}
-    assert held.alive(lock, "2026-01-02T00:00:00Z", [beat]) is alive
-    assert not held.alive(lock, "2026-01-02T00:00:00Z")
+    assert other_runs.alive(lock, "2026-01-02T00:00:00Z", [beat]) is alive
+    assert not other_runs.alive(lock, "2026-01-02T00:00:00Z")
     spec["holderIdentity"] = "r2/n2"
-    assert held.alive(lock, "2026-01-02T00:00:00Z"), "what an earlier release took holds by itself"
+    assert other_runs.alive(lock, "2026-01-02T00:00:00Z"), "what an earlier release took holds by itself"
 
 
 def test_what_to_run_for_a_node_that_is_out() -> None:

@@ -11,15 +11,15 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.reasons import Finding
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import preflight
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices, PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.migration_controller import (
     Controller,
     Limiter,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices, PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Finding
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import preflight
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
     budget,

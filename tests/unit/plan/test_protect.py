@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import protect
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import eligibility
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
     claim,
@@ -25,7 +25,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import
 
 def refused(parts: dict[str, list[Raw]], kind: str = "Deployment", **kinds: t.Any) -> str:
     seen = snapshot(parts, **kinds)
-    found = protect.refusal(seen, next(w for w in seen.workloads if w.kind == kind))
+    found = eligibility.refusal(seen, next(w for w in seen.workloads if w.kind == kind))
     assert found is None or (found.message and found.remedy)
     return found.code if found else ""
 
@@ -103,7 +103,7 @@ def test_an_autoscaler_that_does_not_hold_one_more_pod(low: int, high: int, owne
         "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "minReplicas": low, "maxReplicas": high},
     }
     seen = snapshot(deployment("web", 1), autoscalers=[scaler])
-    found = protect.refusal(seen, next(w for w in seen.workloads if w.kind == "Deployment"))
+    found = eligibility.refusal(seen, next(w for w in seen.workloads if w.kind == "Deployment"))
     assert (found.code if found else "") == ("" if command == "" else "autoscaler_owned")
     if found:
         assert ("ScaledObject" in found.remedy) is (command is None)
@@ -203,6 +203,6 @@ def test_a_paused_deployment_is_swapped_with_its_old_template() -> None:
 
 
 def test_consent_is_given_by_the_option_of_that_name() -> None:
-    for words in (protect.ACCEPT, protect.AGREE):
+    for words in (eligibility.ACCEPT, eligibility.AGREE):
         assert "allow_interruption: true" in words
         assert "maintain_allow_interruption=true" in words

@@ -12,11 +12,11 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, objects
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices, PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.migrate import routes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.dispositions import routes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices, PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import guard_budgets
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
     budget,
@@ -52,8 +52,8 @@ def cluster_of_web() -> dict[str, list[Raw]]:
     return {**deployment("web", 2), "pods": pods}
 
 
-def wanted(seen: Snapshot, *nodes: str) -> tuple[guards.Guard, ...]:
-    return guards.guards(seen, routes(seen, nodes, Choices()))
+def wanted(seen: Snapshot, *nodes: str) -> tuple[guard_budgets.Guard, ...]:
+    return guard_budgets.guards(seen, routes(seen, nodes, Choices()))
 
 
 def test_a_guard_lets_one_pod_go_and_never_holds_a_broken_one() -> None:
@@ -134,17 +134,17 @@ def test_a_guard_of_another_node_is_shared(serves: dict[str, str]) -> None:
 
 def test_a_guard_made_by_another_run_meanwhile_is_widened() -> None:
     (one,) = wanted(cluster(), "n1")
-    again = guards.again(cluster(budgets=[laid({"n2": "uid-n2"})]), one).change
+    again = guard_budgets.again(cluster(budgets=[laid({"n2": "uid-n2"})]), one).change
     assert again is not None
     assert again.verb == "patch"
-    assert guards.again(cluster(budgets=[laid({"n1": "uid-n1"})]), one).change is None
+    assert guard_budgets.again(cluster(budgets=[laid({"n1": "uid-n1"})]), one).change is None
 
 
 def test_a_guard_that_somebody_removed_is_made_and_not_patched() -> None:
     (one,) = wanted(cluster(budgets=[laid({"n2": "uid-n2"})]), "n1")
     assert one.change is not None
     assert one.change.verb == "patch"
-    again = guards.again(cluster(), one).change
+    again = guard_budgets.again(cluster(), one).change
     assert again is not None
     assert again.verb == "create"
     assert json.loads(t.cast("Raw", again.body)["metadata"]["annotations"][names.SERVES_NODES]) == {"n1": "uid-n1"}
@@ -166,9 +166,9 @@ def test_the_last_node_takes_the_guard_away(
     serves: dict[str, str], nodes: list[str], verb: str, left: dict[str, str] | None
 ) -> None:
     seen = cluster(budgets=[laid(serves)])
-    changes = guards.unguards(seen, nodes)
+    changes = guard_budgets.unguards(seen, nodes)
     assert [change.verb for change in changes] == ([verb] if verb else [])
-    assert len(guards.serving(seen, nodes)) == len(changes)
+    assert len(guard_budgets.serving(seen, nodes)) == len(changes)
     if left is not None:
         text = t.cast("Raw", changes[0].body)["metadata"]["annotations"][names.SERVES_NODES]
         assert json.loads(text) == left
@@ -178,34 +178,34 @@ def test_budgets_of_others_are_never_touched() -> None:
     theirs = budget("kubeops-guardian", 1)
     theirs["metadata"]["labels"] = {names.MANAGED_BY_LABEL: names.MANAGED_BY}
     seen = cluster(budgets=[theirs, budget("plain", 1)])
-    assert guards.unguards(seen, ["n1"]) == ()
-    assert guards.yielding(seen) == ()
+    assert guard_budgets.unguards(seen, ["n1"]) == ()
+    assert guard_budgets.yielding(seen) == ()
 
 
 @pytest.mark.parametrize("text", ["", "no json", "[]", "7"])
 def test_a_guard_whose_nodes_cannot_be_read_serves_none(text: str) -> None:
     raw = laid({})
     raw["metadata"]["annotations"] = {names.SERVES_NODES: text}
-    (change,) = guards.unguards(cluster(budgets=[raw]), ["n1"])
+    (change,) = guard_budgets.unguards(cluster(budgets=[raw]), ["n1"])
     assert change.verb == "delete"
 
 
 def test_our_guard_goes_when_a_foreign_budget_comes() -> None:
-    (change,) = guards.yielding(cluster(budgets=[laid({"n1": "uid-n1"}), budget("theirs", 1)]))
+    (change,) = guard_budgets.yielding(cluster(budgets=[laid({"n1": "uid-n1"}), budget("theirs", 1)]))
     assert (change.verb, change.target.name) == ("delete", NAME)
     assert "theirs covers its pods now" in change.sentence
 
 
 def test_our_guard_stays_beside_a_budget_of_other_pods() -> None:
     other = budget("theirs", 1, selector={"matchLabels": {"app": "db"}})
-    assert guards.yielding(cluster(budgets=[laid({"n1": "uid-n1"}), other])) == ()
+    assert guard_budgets.yielding(cluster(budgets=[laid({"n1": "uid-n1"}), other])) == ()
 
 
 def test_a_node_with_the_same_name_is_another_one() -> None:
     replaced = [node("n1"), node("n2")]
     replaced[0]["metadata"]["uid"] = "new"
     seen = cluster(budgets=[laid({"n1": "uid-n1"})], nodes=replaced)
-    (change,) = guards.unguards(seen, ["n2"])
+    (change,) = guard_budgets.unguards(seen, ["n2"])
     assert change.verb == "delete"
 
 
@@ -213,7 +213,7 @@ def test_of_two_guards_over_the_same_pods_the_first_by_name_stays() -> None:
     overlapping = deployment("api", 2, selector={"matchLabels": {"app": "web"}})
     first, second = guard("Deployment", "api", 1), guard("Deployment", "web", 1)
     for laid_first in ([first, second], [second, first]):
-        (change,) = guards.yielding(snapshot({"budgets": laid_first}, overlapping, cluster_of_web()))
+        (change,) = guard_budgets.yielding(snapshot({"budgets": laid_first}, overlapping, cluster_of_web()))
         assert change.target.name == NAME
 
 
@@ -233,27 +233,27 @@ def test_a_budget_that_only_calls_itself_a_guard_is_one_like_any_other(what: str
     seen = cluster(budgets=[FORGED[what]])
     (forged,) = seen.budgets
     assert forged.ours
-    assert not guards.is_one(seen, forged)
+    assert not guard_budgets.is_one(seen, forged)
     (real,) = cluster(budgets=[laid({})]).budgets
-    assert guards.is_one(seen, real)
+    assert guard_budgets.is_one(seen, real)
     elsewhere = replace(real, namespace="another")
-    assert not guards.is_one(seen, elsewhere)
+    assert not guard_budgets.is_one(seen, elsewhere)
     if forged.covers(seen.pods[0]):
         (plan,) = routes(seen, ("n1",), Choices())
         assert [budget.name for budget in plan.budgets] == [forged.name]
         assert not plan.guarded
-    assert guards.yielding(seen) == ()
-    assert len(guards.unguards(seen, {"n1"})) == 1
+    assert guard_budgets.yielding(seen) == ()
+    assert len(guard_budgets.unguards(seen, {"n1"})) == 1
 
 
 @pytest.mark.parametrize(("replicas", "guarded"), [(1, 0), (2, 1), (3, 1)])
 def test_a_guard_needs_two_replicas(replicas: int, guarded: bool) -> None:
     seen = cluster(replicas)
     plans = [PodPlan(one, "evict", "guarded", "", seen.workloads[0].ref, guarded=True) for one in seen.pods_on(["n1"])]
-    assert len(guards.guards(seen, plans)) == guarded
-    assert guards.guards(seen, [replace(plan, guarded=False) for plan in plans]) == ()
+    assert len(guard_budgets.guards(seen, plans)) == guarded
+    assert guard_budgets.guards(seen, [replace(plan, guarded=False) for plan in plans]) == ()
     gone = [replace(plan, workload=replace(seen.workloads[0].ref, uid="gone")) for plan in plans]
-    assert len(guards.guards(seen, [*gone, *plans])) == guarded
+    assert len(guard_budgets.guards(seen, [*gone, *plans])) == guarded
 
 
 def test_finished_pods_are_under_no_guard() -> None:
@@ -263,7 +263,7 @@ def test_finished_pods_are_under_no_guard() -> None:
     seen = cluster(budgets=[theirs], more=[done])
     (guard,) = wanted(seen, "n1")
     assert guard.instead is None
-    assert guards.yielding(cluster(budgets=[laid({"n1": "uid-n1"}), theirs], more=[done])) == ()
+    assert guard_budgets.yielding(cluster(budgets=[laid({"n1": "uid-n1"}), theirs], more=[done])) == ()
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_a_guard_selects_what_only_its_workload_gives_its_pods(
     raw["spec"]["selector"] |= {"matchExpressions": expressions} if expressions else {}
     found = objects.Workload.of(raw)
     own = [{"key": label, "operator": "Exists"}] if label else []
-    wanted = guards._selector(found) or {}
+    wanted = guard_budgets._selector(found) or {}
     assert wanted["matchLabels"] == {"app": "web"}
     assert wanted.get("matchExpressions", []) == [*expressions, *own]
 
@@ -295,5 +295,5 @@ def test_a_guard_that_cannot_be_counted_is_removed(expressions: Raw) -> None:
     raw["spec"]["selector"] = {"matchLabels": {"app": "web"}, **expressions}
     told = {"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": "no scale"}
     raw["status"] = {"conditions": [told], "disruptionsAllowed": 0}
-    (change,) = guards.yielding(cluster(budgets=[raw]))
+    (change,) = guard_budgets.yielding(cluster(budgets=[raw]))
     assert (change.verb, change.target.name, change.resource_version) == ("delete", NAME, "1")

@@ -11,17 +11,17 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.serving import Endpoints
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import swap
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.serving import Endpoints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.surge_records import (
     BadSurgeError,
     Surge,
     orphaned,
     surges_for,
     surges_in,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import steps
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import owned, workload
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.play import (
     NOW,
@@ -42,7 +42,7 @@ def test_a_count_that_somebody_else_set_is_kept_and_reported() -> None:
     prepare(world, Hand(world), "n1")
     world.scale(5)
     world.act()
-    assert swap.lowering(world.snapshot(), recorded(world)) == ()
+    assert steps.lowering(world.snapshot(), recorded(world)) == ()
     kept = undo_all(world, Hand(world))
     assert world.replicas == 5
     assert kept == ("somebody else set Deployment shop/web to 5 replicas; left as is",)
@@ -54,10 +54,10 @@ def test_a_workload_that_is_gone_leaves_nothing_of_the_surge() -> None:
     surge = recorded(world)
     world.sim.delete(kinds.DEPLOYMENTS, "web")
     seen = world.snapshot(lambda listed: listed["replica_sets"].clear())
-    undo = swap.giving_back(seen, surge)
+    undo = steps.giving_back(seen, surge)
     assert {c.target.kind for c in undo.changes} == {"Pod"}
     assert not undo.waiting
-    blocked = swap.blocked(seen, surge, ["n1"])
+    blocked = steps.blocked(seen, surge, ["n1"])
     assert blocked is not None
     assert blocked.code == "workload_gone"
 
@@ -72,8 +72,8 @@ def test_a_rollout_that_began_meanwhile_ends_before_the_count_is_lowered() -> No
         listed["replica_sets"].append(workload("ReplicaSet", "web-2", 1, owner))
 
     seen = world.snapshot(began)
-    assert "ReplicaSets have replicas" in swap.waiting_for(seen, surge, Endpoints(seen), ["n1"], lowering=True)
-    undo = swap.giving_back(seen, surge)
+    assert "ReplicaSets have replicas" in steps.waiting_for(seen, surge, Endpoints(seen), ["n1"], lowering=True)
+    undo = steps.giving_back(seen, surge)
     assert undo.changes == ()
     assert "ReplicaSets have replicas" in undo.waiting
 
@@ -93,7 +93,7 @@ def nobody(listed: Listed) -> None:
 
 def why(world: World, *, lowering: bool = False, but: t.Callable[[Listed], None] = nobody) -> str:
     seen = world.snapshot(but)
-    return swap.waiting_for(seen, recorded(world), Endpoints(seen), ["n1"], lowering=lowering)
+    return steps.waiting_for(seen, recorded(world), Endpoints(seen), ["n1"], lowering=lowering)
 
 
 def test_waiting_names_what_is_missing() -> None:
@@ -126,7 +126,7 @@ def test_waiting_for_the_endpoints_of_every_service_and_family() -> None:
         "addressType": "IPv6",
         "endpoints": [{"targetRef": {"uid": old}}],
     }
-    found = swap.waiting_for(seen, recorded(world), Endpoints(replace(seen, slices=[*seen.slices, six])), ["n1"])
+    found = steps.waiting_for(seen, recorded(world), Endpoints(replace(seen, slices=[*seen.slices, six])), ["n1"])
     assert found.endswith("is not ready in Service shop/web (IPv6)")
 
 
@@ -136,7 +136,7 @@ def test_a_pod_that_will_be_evicted_holds_up_the_lowering_and_not_the_raising() 
     world.set_ready("web-0", False)
     surge = wanted(world, "n1")
     world.apply(surge.writing("r1/x", NOW))
-    for change in swap.raising(world.snapshot(), surge):
+    for change in steps.raising(world.snapshot(), surge):
         world.apply(change)
     world.act(5.0)
     assert [world.alias(leaver.name) for leaver in recorded(world).leaving.values()] == ["web-1"]
@@ -147,12 +147,12 @@ def test_a_pod_that_will_be_evicted_holds_up_the_lowering_and_not_the_raising() 
 def test_a_count_not_yet_brought_about_is_never_lowered_again() -> None:
     """Killed right after lowering: the controller has not acted, and the leaving pod still lives."""
     world = raised_world()
-    for change in swap.lowering(world.snapshot(), recorded(world)):
+    for change in steps.lowering(world.snapshot(), recorded(world)):
         world.apply(change)
     seen = world.snapshot()
-    assert swap.alive(seen, recorded(world))
+    assert steps.alive(seen, recorded(world))
     assert why(world, lowering=True)
-    assert swap.lowering(seen, recorded(world)) == ()
+    assert steps.lowering(seen, recorded(world)) == ()
 
 
 def found(listed: Listed, kind: str, name: str) -> t.Any:
@@ -213,7 +213,7 @@ def nothing(world: World, listed: Listed) -> None:
 )
 def test_what_stands_in_the_way(event: t.Callable[[World, Listed], None], code: str, words: str) -> None:
     world = raised_world()
-    blocked = swap.blocked(world.snapshot(lambda listed: event(world, listed)), recorded(world), ["n1"])
+    blocked = steps.blocked(world.snapshot(lambda listed: event(world, listed)), recorded(world), ["n1"])
     assert (blocked.code if blocked else "") == code
     assert blocked is None or (words in blocked.message and blocked.remedy)
 

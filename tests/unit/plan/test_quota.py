@@ -8,8 +8,8 @@ from fractions import Fraction
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import quantities
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import quota
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import quantities
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import quota
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw
 
 

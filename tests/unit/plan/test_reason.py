@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.rules import Fault
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.budgets import Verdict
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Finding, Reason
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.calls import stopped
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible.calls import stopped
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.budgets import Verdict
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.schemas import Fault
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.reasons import Finding, Reason
 
 SAID = ("It is full.", "Make room.")
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import reboots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import reboots
 
 
 @pytest.mark.parametrize(

@@ -12,21 +12,21 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    index_keys,
     names,
     objects,
-    parsers,
-    reasons,
     selectors,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.replace import (
-    conditions,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import (
+    dispositions,
     released,
+    replacement_conditions,
     unserved,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import migrate
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     TOLERATES_ALL,
     Raw,
@@ -108,7 +108,7 @@ def test_a_volume_that_one_node_attaches_at_a_time_keeps_its_pods(
     """In-line and generic ephemeral volumes are each pod's own."""
     claims = [claim("d", "pv", modes)] if modes else []
     seen = web(replicas, pods={"volumes": volumes}, claims=claims)
-    refusal = conditions.refusal(seen, seen.pods[0], seen.workload_of(seen.pods[0]))
+    refusal = replacement_conditions.refusal(seen, seen.pods[0], seen.workload_of(seen.pods[0]))
     assert (refusal.code if refusal else "") == ("" if may else "volume_single_node")
     assert (only(seen, REPLACE).route == "replace") is may
 
@@ -212,7 +212,7 @@ def test_of_jobs_those_take_it_that_run_and_have_a_selector_of_their_own(
 ) -> None:
     """The server gives every other one a selector by its UID; a suspended one ends what it takes."""
     raw = plain("other", {**spec, "selector": {"matchLabels": {"app": "web"}}})
-    job = parsers.PARSERS["selecting_jobs"]({**raw, "status": {"conditions": conditions_}})
+    job = index_keys.PARSERS["selecting_jobs"]({**raw, "status": {"conditions": conditions_}})
     seen = web(3).with_fields({"selecting_jobs": () if job is None else (job,)})
     assert (only(seen, REPLACE).route == "replace") is may
 
@@ -240,7 +240,7 @@ def test_argo_rollouts_takes_no_pod_of_a_deployment_that_has_the_same_labels() -
     assert only(seen, REPLACE).route == "replace"
     theirs = [pod(f"other-{i}", "n1", owned("ReplicaSet", "other"), labels=labels) for i in range(2)]
     alone = snapshot(pods=theirs, replica_sets=[below], rollouts=[rollout])
-    assert {plan.route for plan in migrate.routes(alone, ("n1",), REPLACE, now=NOW)} == {"evict"}
+    assert {plan.route for plan in dispositions.routes(alone, ("n1",), REPLACE, now=NOW)} == {"evict"}
 
 
 @pytest.mark.parametrize("pods", [{"ready": False}, {"tolerations": TOLERATES_ALL}])
@@ -278,7 +278,7 @@ def test_other_selectors_and_other_namespaces_are_no_reason() -> None:
 def test_without_a_replacement_it_leaves_as_it_would_have(replicas: int, consent: Raw, route: str) -> None:
     found = web(replicas, annotations=consent)
     given_up = {"uid-Deployment-web": "No node has room."}
-    (plan,) = migrate.routes(found, ("n1",), REPLACE, now=NOW, unreplaced=given_up)
+    (plan,) = dispositions.routes(found, ("n1",), REPLACE, now=NOW, unreplaced=given_up)
     assert plan.route == route
     assert "No node has room." in plan.reason
 

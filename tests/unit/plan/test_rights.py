@@ -16,19 +16,19 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.access import accounts, policies
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.access import roles as granted
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight.permissions import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import accounts, policies
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import roles as granted
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access.permissions import (
     READS,
     Need,
     for_events,
     needs,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.migrate import routes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import unreachable
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.dispositions import routes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
     deployment,
@@ -94,7 +94,7 @@ def everything_asked() -> set[Need]:
         found |= asked(cluster, lambda route: route)
         found |= asked(cluster, lambda route: "job" if route in ("evict", "swap") else route, fallback="eviction")
     found |= asked(guarded, lambda route: route, disable_eviction=True, force=True)
-    found |= asked(guarded, lambda route: route, code=dead.FENCED, locks=names.MEDIK8S_NAMESPACE)
+    found |= asked(guarded, lambda route: route, code=unreachable.FENCED, locks=names.MEDIK8S_NAMESPACE)
     for kind in ("Rollout", "CloneSet"):
         group = "argoproj.io/v1alpha1" if kind == "Rollout" else "apps.kruise.io/v1alpha1"
         others = tuple(replace(one, kind=kind, api_version=group) for one in alone.workloads)

@@ -11,7 +11,7 @@ from collections import Counter
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import room, world
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import world
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 
 ANY = "0.0.0.0"
@@ -38,14 +38,14 @@ def place(most_pods: int = 10, guests: int = 0, used: dict[str, int] | None = No
         pytest.param({"gpu": 1}, place(), ("Insufficient gpu",), id="one of what there is none of"),
         pytest.param({"cpu": 5, "gpu": 1}, place(cpu=4), ("Insufficient cpu", "Insufficient gpu"), id="all are named"),
         pytest.param({}, place(most_pods=2, guests=1), (), id="room for one pod"),
-        pytest.param({}, place(most_pods=2, guests=2), (room.PODS,), id="too many pods"),
-        pytest.param({"cpu": 1}, place(most_pods=1, guests=1), (room.PODS, "Insufficient cpu"), id="both"),
+        pytest.param({}, place(most_pods=2, guests=2), (world.PODS,), id="too many pods"),
+        pytest.param({"cpu": 1}, place(most_pods=1, guests=1), (world.PODS, "Insufficient cpu"), id="both"),
     ],
 )
 def test_every_resource_that_a_node_is_short_of_is_named(
     wants: dict[str, t.Any], here: world.Place, lacks: tuple[str, ...]
 ) -> None:
-    assert room.short(guest(**wants), here) == lacks
+    assert world.short(guest(**wants), here) == lacks
 
 
 @pytest.mark.parametrize(
@@ -65,9 +65,9 @@ def test_a_port_of_the_host_is_had_by_one_pod_for_each_address_and_protocol(
 ) -> None:
     here = place()
     here.ports = Counter({used: 1})
-    assert room.ports_taken(guest((("10.0.0.9", "TCP", 9), wants)), here) is taken
+    assert world.ports_taken(guest((("10.0.0.9", "TCP", 9), wants)), here) is taken
     here.ports[used] = 0
-    assert not room.ports_taken(guest((wants,)), here), "whoever had it has gone"
+    assert not world.ports_taken(guest((wants,)), here), "whoever had it has gone"
 
 
 @pytest.mark.parametrize(
@@ -82,4 +82,4 @@ def test_a_port_of_the_host_is_had_by_one_pod_for_each_address_and_protocol(
 def test_a_node_is_as_full_as_its_processors_and_memory_are(
     wants: dict[str, t.Any], here: world.Place, full: float
 ) -> None:
-    assert room.load(guest(**wants), here) == full
+    assert world.load(guest(**wants), here) == full

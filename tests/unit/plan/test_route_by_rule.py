@@ -10,9 +10,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, pod_rules
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import migrate
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import dispositions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import pod_rules
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     TOLERATES_ALL,
     Raw,
@@ -98,5 +99,5 @@ def test_pods_of_daemonsets_leave_where_asked_unless_they_would_come_back(
 def test_a_node_counts_as_drained_without_what_rules_leave() -> None:
     found = snapshot(deployment("web", 1), pods=[pod("web-0", owner=WEB), pod("shell")])
     kept = ruled({"owners": "Deployment/web", **SKIP}, {"owners": "Pod", **SKIP})
-    assert [p.name for p in migrate.left_to_move(found, {"n1"}, Choices())] == ["web-0", "shell"]
-    assert migrate.left_to_move(found, {"n1"}, kept) == ()
+    assert [p.name for p in dispositions.left_to_move(found, {"n1"}, Choices())] == ["web-0", "shell"]
+    assert dispositions.left_to_move(found, {"n1"}, kept) == ()

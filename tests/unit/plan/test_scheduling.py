@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import scheduling
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import node_affinity
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Node
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw, node
 
 HOST = Node.of(node("n1", labels={"zone": "a", "cores": "8"}))
@@ -59,12 +59,12 @@ def expression(key: str, operator: str, *values: str) -> Raw:
     ],
 )
 def test_a_pod_spec_selects_a_node(spec: Raw, selected: bool) -> None:
-    assert scheduling.selects(spec, HOST) == selected
+    assert node_affinity.selects(spec, HOST) == selected
 
 
 def test_one_term_of_a_node_selector_is_enough() -> None:
     terms = [{"matchExpressions": [expression("zone", "In", zone)]} for zone in ("b", "a")]
-    assert scheduling.node_matches({"nodeSelectorTerms": terms}, HOST)
-    assert not scheduling.node_matches({"nodeSelectorTerms": terms[:1]}, HOST)
-    assert not scheduling.node_matches({"nodeSelectorTerms": []}, HOST)
-    assert scheduling.node_matches(None, HOST)
+    assert node_affinity.node_matches({"nodeSelectorTerms": terms}, HOST)
+    assert not node_affinity.node_matches({"nodeSelectorTerms": terms[:1]}, HOST)
+    assert not node_affinity.node_matches({"nodeSelectorTerms": []}, HOST)
+    assert node_affinity.node_matches(None, HOST)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import planning
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import drafts
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
     budget,
@@ -24,8 +24,8 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import
 NAMES = ("n1", "n2", "n3")
 
 
-def drafted(found: Snapshot) -> planning.Draft:
-    return planning.draft(found, planning.Wanted(NAMES, Choices(allow_interruption=True), max_parallel=3))
+def drafted(found: Snapshot) -> drafts.Draft:
+    return drafts.draft(found, drafts.Wanted(NAMES, Choices(allow_interruption=True), max_parallel=3))
 
 
 @pytest.mark.parametrize("role", ["control-plane", "master", "etcd"])

@@ -11,7 +11,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import parsers, sharing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import index_keys, sharing
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw, deployment, node, owned, pod
 
 SHARED_OF_PODS = ("labels", "tolerations", "volumes", "requests", "placed", "owner", "namespace")
@@ -25,7 +25,7 @@ def big_pod(name: str) -> Raw:
 
 
 def parsed(kind: str, share: sharing.Shared, *raws: Raw) -> list[t.Any]:
-    return [parsers.parser(kind, share)(copy.deepcopy(raw)) for raw in raws]
+    return [index_keys.parser(kind, share)(copy.deepcopy(raw)) for raw in raws]
 
 
 def test_pods_of_a_workload_share_what_is_equal() -> None:
@@ -39,12 +39,12 @@ def test_pods_of_a_workload_share_what_is_equal() -> None:
     [
         ("pods", big_pod("a")),
         ("nodes", node("n1")),
-        *((kind, raw) for kind, raws in deployment("web", 2).items() for raw in raws if kind in parsers.PARSERS),
+        *((kind, raw) for kind, raws in deployment("web", 2).items() for raw in raws if kind in index_keys.PARSERS),
     ],
 )
 def test_what_is_shared_is_as_it_would_be_alone(kind: str, raw: Raw) -> None:
     (found,) = parsed(kind, sharing.Shared(), raw)
-    assert found == parsers.PARSERS[kind](copy.deepcopy(raw))
+    assert found == index_keys.PARSERS[kind](copy.deepcopy(raw))
 
 
 def workload(kind: str, image: str) -> Raw:

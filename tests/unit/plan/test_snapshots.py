@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import parsers, serving
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import index_keys, serving
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
     budget,
@@ -102,7 +102,7 @@ def endpoint(name: str, ready: bool | None = True) -> Raw:
 
 
 def piece(service: str, *endpoints: Raw, family: str = "IPv4") -> Raw:
-    labels = {parsers.SERVICE: service} if service else {}
+    labels = {index_keys.SERVICE: service} if service else {}
     return {
         "metadata": {"name": "x", "namespace": "shop", "labels": labels},
         "addressType": family,

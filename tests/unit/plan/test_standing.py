@@ -10,10 +10,11 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, node_taints, outcomes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import standing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, node_taints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Node
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import ownership
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.node_records import Record
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw, node
 
 OURS: Raw = {"key": names.TAINT_KEY, "value": "r1", "effect": "NoSchedule"}
@@ -45,12 +46,12 @@ def seen(record: Record | str = TAKEN, taints: tuple[Raw, ...] = (OURS, OTHER), 
     ],
 )
 def test_a_drain_stops_once_somebody_else_decides(found: Node | None, outcome: outcomes.DrainOutcome | None) -> None:
-    why = standing.fallen(found, TAKEN)
+    why = ownership.fallen(found, TAKEN)
     assert (why.outcome if why else None) == outcome
 
 
 def test_the_taint_is_named() -> None:
-    why = standing.fallen(seen(taints=()), TAKEN)
+    why = ownership.fallen(seen(taints=()), TAKEN)
     assert why is not None
     assert names.TAINT_KEY in why.message
     assert node_taints.in_words(OTHER) not in why.message

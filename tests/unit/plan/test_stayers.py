@@ -11,10 +11,11 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, pod_rules
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Finding
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import stayers
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.reasons import Finding
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import service_findings
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import pod_rules
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw, node, owned, pod, snapshot
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.routed import planned
 
@@ -36,7 +37,7 @@ def cluster(*slices: Raw, tolerations: t.Sequence[Raw] = (CORDON,), **changes: t
 
 
 def found(seen: Snapshot, *nodes: str, **choices: t.Any) -> list[Finding]:
-    return stayers.findings(seen, planned(seen, nodes or ("n1", "n2"), **choices))
+    return service_findings.findings(seen, planned(seen, nodes or ("n1", "n2"), **choices))
 
 
 def test_a_daemon_set_that_serves_from_its_nodes_is_named_once_with_what_would_help() -> None:

@@ -12,8 +12,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import pod_specs, stop_times
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.timing import queues, wave_times
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import pod_specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import queues, wave_times
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
     budget,
@@ -46,13 +46,13 @@ def unready(raw: Raw) -> Raw:
     return raw
 
 
-def stops(pods: list[Raw], **spec: t.Any) -> stop_times.StopTime:
+def stops(pods: list[Raw], **spec: t.Any) -> queues.StopTime:
     kind = {"stateful_sets": [workload("StatefulSet", "db", len(pods), **spec)]}
     found = snapshot(kind, pods=pods)
-    return stop_times.of(found, found.workloads[0], float(found.pods[0].grace_seconds))
+    return queues.of(found, found.workloads[0], float(found.pods[0].grace_seconds))
 
 
-UNKNOWN = stop_times.StopTime(2.0, 2.0, 30.0)
+UNKNOWN = queues.StopTime(2.0, 2.0, 30.0)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_what_a_hook_sleeps_is_the_least(hook: Raw, seconds: float) -> None:
         deployment("web", 2, template={"spec": {"containers": containers}}),
         pods=[pod("web-0", owner=WEB), pod("web-1", "n2", WEB)],
     )
-    assert queues.Times(found).stop(planned(found)[0]) == seconds + stop_times.SOON
+    assert queues.Times(found).stop(planned(found)[0]) == seconds + queues.SOON
 
 
 def test_a_rule_that_shortens_the_grace_period_shortens_the_end() -> None:

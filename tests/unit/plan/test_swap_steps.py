@@ -11,11 +11,11 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, serving
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_changes, swap
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import Leaver, Surge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, serving
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.surge_records import Leaver, Surge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import steps
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
     deployment,
@@ -65,7 +65,7 @@ def test_one_surge_for_each_workload_that_is_still_there() -> None:
     plans = planned(found)
     gone = replace(plans[0], workload=replace(found.workloads[0].ref, uid="uid-gone"))
     evicted = replace(plans[0], route="evict")
-    (surge,) = swap.surges(found, [gone, evicted, *plans], run="r1", by="ann", since=BEGUN)
+    (surge,) = steps.surges(found, [gone, evicted, *plans], run="r1", by="ann", since=BEGUN)
     assert (surge.prior_replicas, surge.target, surge.nodes) == (3, 4, {"n1": "uid-n1"})
     assert surge.leaving == {"uid-a": Leaver("a", "7")}
 
@@ -81,15 +81,15 @@ def test_one_surge_for_each_workload_that_is_still_there() -> None:
 )
 def test_raising_makes_what_is_missing(replicas: int, cost: dict[str, str], changes: list[tuple[str, str]]) -> None:
     found = world(replicas, pod("old", owner=WEB, annotations=cost))
-    assert made(swap.raising(found, SURGE)) == changes
-    assert swap.raised(found, SURGE) is (replicas == 2)
-    assert swap.raising(snapshot(), SURGE) == ()
-    assert not swap.raised(snapshot(), SURGE)
+    assert made(steps.raising(found, SURGE)) == changes
+    assert steps.raised(found, SURGE) is (replicas == 2)
+    assert steps.raising(snapshot(), SURGE) == ()
+    assert not steps.raised(snapshot(), SURGE)
 
 
 def test_a_pod_that_does_not_leave_loses_our_cost() -> None:
     found = world(2, pod("old", owner=WEB, annotations=LOWEST), pod("new", "n2", WEB, annotations=LOWEST))
-    (change,) = swap.raising(found, SURGE)
+    (change,) = steps.raising(found, SURGE)
     assert (change.target.name, change.after) == ("new", {})
 
 
@@ -104,16 +104,16 @@ def test_a_pod_that_does_not_leave_loses_our_cost() -> None:
     ],
 )
 def test_a_workload_rests_once_it_has_as_many_pods_as_it_wants(listed: Snapshot, why: str) -> None:
-    assert (why in swap.settled(listed, SURGE)) if why else not swap.settled(listed, SURGE)
-    assert (why in swap.restless(listed, UID)) if why else not swap.restless(listed, UID)
+    assert (why in steps.settled(listed, SURGE)) if why else not steps.settled(listed, SURGE)
+    assert (why in steps.restless(listed, UID)) if why else not steps.restless(listed, UID)
 
 
 def test_a_count_that_the_controller_has_not_seen_is_not_judged() -> None:
     parts = deployment("web", 3)
     parts["deployments"][0]["metadata"]["generation"] = 2
     found = snapshot(parts, pods=[pod("old", owner=WEB)])
-    assert "has not seen its count of 3 yet" in swap.settled(found, SURGE)
-    assert "has not seen the latest specification" in swap.restless(found, UID)
+    assert "has not seen its count of 3 yet" in steps.settled(found, SURGE)
+    assert "has not seen the latest specification" in steps.restless(found, UID)
 
 
 ENDPOINTS = serving.Endpoints(Snapshot())
@@ -136,7 +136,7 @@ def test_newcomers_serve_when_all_are_ready_and_available(
     parts = deployment("web", 2)
     parts["deployments"][0]["status"]["availableReplicas"] = available
     there = [pod("old", owner=WEB, **pods[0]), pod("new", "n2", WEB, **pods[1])]
-    missing = swap.waiting_for(snapshot(parts, pods=there), SURGE, ENDPOINTS, ["n1"], lowering=lowering)
+    missing = steps.waiting_for(snapshot(parts, pods=there), SURGE, ENDPOINTS, ["n1"], lowering=lowering)
     assert (why in missing) if why else not missing
 
 
@@ -147,11 +147,11 @@ def test_a_pod_that_is_evicted_on_a_leaving_node_counts_only_for_lowering(
     parts = deployment("web", 3)
     parts["deployments"][0]["status"]["availableReplicas"] = available
     there = [pod("old", owner=WEB), pod("ill", owner=WEB, ready=False), pod("new", "n2", WEB)]
-    missing = swap.waiting_for(snapshot(parts, pods=there), SURGE, ENDPOINTS, ["n1"], lowering=lowering)
+    missing = steps.waiting_for(snapshot(parts, pods=there), SURGE, ENDPOINTS, ["n1"], lowering=lowering)
     assert (not missing) is serves
     if not lowering:
-        assert swap.waiting_for(snapshot(parts, pods=there), SURGE, ENDPOINTS, ["n1"]) == missing
-    assert "is gone" in swap.waiting_for(snapshot(), SURGE, ENDPOINTS, ["n1"])
+        assert steps.waiting_for(snapshot(parts, pods=there), SURGE, ENDPOINTS, ["n1"]) == missing
+    assert "is gone" in steps.waiting_for(snapshot(), SURGE, ENDPOINTS, ["n1"])
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_a_pod_that_is_evicted_on_a_leaving_node_counts_only_for_lowering(
 def test_a_newcomer_where_it_cannot_stay_blocks_the_surge(newcomer: Raw, code: str) -> None:
     new = pod("new", newcomer.pop("on", "n2"), WEB, **{"created": LATER, **newcomer})
     listed = [node("n1"), node("n2"), node("n3", unschedulable=True)]
-    found = swap.blocked(world(2, pod("old", owner=WEB, created=LATER), new, nodes=listed), SURGE, ["n1"])
+    found = steps.blocked(world(2, pod("old", owner=WEB, created=LATER), new, nodes=listed), SURGE, ["n1"])
     assert (found.code if found else "") == code
 
 
@@ -186,9 +186,9 @@ def test_what_the_controller_says_blocks_the_surge(replicas: int, current: int, 
     parts = deployment("web", replicas)
     condition = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": failure}
     parts["replica_sets"][0]["status"].update(replicas=current, conditions=[condition] if failure else [])
-    found = swap.blocked(snapshot(parts, pods=[pod("old", owner=WEB)]), SURGE, ["n1"])
+    found = steps.blocked(snapshot(parts, pods=[pod("old", owner=WEB)]), SURGE, ["n1"])
     assert (found.code if found else "") == code
-    assert getattr(swap.blocked(snapshot(), SURGE, ["n1"]), "code", "") == "workload_gone"
+    assert getattr(steps.blocked(snapshot(), SURGE, ["n1"]), "code", "") == "workload_gone"
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_what_to_do_about_a_rejection_is_of_who_rejected(failure: str, quota: bo
     parts = deployment("web", 2)
     condition = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": failure}
     parts["replica_sets"][0]["status"].update(replicas=1, conditions=[condition])
-    found = swap.blocked(snapshot(parts, pods=[pod("old", owner=WEB)]), SURGE, ["n1"])
+    found = steps.blocked(snapshot(parts, pods=[pod("old", owner=WEB)]), SURGE, ["n1"])
     assert found is not None
     assert ("quota" in found.remedy) is quota
 
@@ -219,11 +219,11 @@ def test_what_to_do_about_a_rejection_is_of_who_rejected(failure: str, quota: bo
     ],
 )
 def test_a_surge_goes_on_top_of_what_somebody_else_wants(replicas: int, lowered: bool, prior: int | None) -> None:
-    found = swap.rebased(world(replicas), replace(SURGE, stage="ready"), lowered=lowered)
+    found = steps.rebased(world(replicas), replace(SURGE, stage="ready"), lowered=lowered)
     assert (found and (found.prior_replicas, found.target, found.stage)) == (prior and (prior, prior + 1, "raising"))
-    assert swap.rebased(world(2), SURGE) is None
-    assert swap.rebased(world(3, pod("new", "n2", WEB)), SURGE) is None
-    assert swap.rebased(snapshot(), SURGE) is None
+    assert steps.rebased(world(2), SURGE) is None
+    assert steps.rebased(world(3, pod("new", "n2", WEB)), SURGE) is None
+    assert steps.rebased(snapshot(), SURGE) is None
 
 
 @pytest.mark.parametrize(
@@ -235,19 +235,19 @@ def test_a_surge_goes_on_top_of_what_somebody_else_wants(replicas: int, lowered:
     ],
 )
 def test_only_our_count_is_lowered(replicas: int, lowered: list[Raw]) -> None:
-    assert [change.after for change in swap.lowering(world(replicas), SURGE)] == lowered
-    assert swap.lowering(snapshot(), SURGE) == ()
+    assert [change.after for change in steps.lowering(world(replicas), SURGE)] == lowered
+    assert steps.lowering(snapshot(), SURGE) == ()
 
 
 def test_given_back_the_newest_pods_end_and_only_those_of_the_surge() -> None:
     older = pod("older", "n2", WEB, created="2026-01-01T00:00:00Z", annotations=LOWEST)
     there = [pod("old", owner=WEB, annotations=LOWEST), older, pod("new", "n2", WEB, created=LATER)]
-    undo = swap.giving_back(world(3, *there), replace(SURGE, prior_replicas=2, target=3))
+    undo = steps.giving_back(world(3, *there), replace(SURGE, prior_replicas=2, target=3))
     costs = {change.target.name: change.after for change in undo.changes if change.verb == "patch"}
     assert costs == {"new": LOWEST, "old": {}, "older": {}}
     assert "lower its count" in undo.waiting
     alone = [pod("old", owner=WEB), older]
-    undo = swap.giving_back(world(2, *alone), replace(SURGE, prior_replicas=1, target=2))
+    undo = steps.giving_back(world(2, *alone), replace(SURGE, prior_replicas=1, target=2))
     assert made(undo.changes) == [("patch", "older"), ("scale", "web")]
 
 
@@ -261,23 +261,23 @@ def test_given_back_the_newest_pods_end_and_only_those_of_the_surge() -> None:
     ],
 )
 def test_a_count_that_is_not_ours_is_kept(replicas: int, surge: Surge, lowered: bool, kept: bool) -> None:
-    undo = swap.giving_back(world(replicas), surge, lowered=lowered)
+    undo = steps.giving_back(world(replicas), surge, lowered=lowered)
     assert any("left as is" in told for told in undo.kept) is kept
     assert not [change for change in undo.changes if change.verb == "scale"]
 
 
 def test_costs_go_back_once_the_controller_has_acted() -> None:
     there = [pod("old", owner=WEB, annotations=LOWEST), pod("new", "n2", WEB, annotations=LOWEST)]
-    waits = swap.giving_back(world(1, *there), SURGE)
+    waits = steps.giving_back(world(1, *there), SURGE)
     assert (waits.changes, "2 of 1 pods" in waits.waiting) == ((), True)
-    assert made(swap.giving_back(world(1, there[0]), SURGE).changes) == [("patch", "old")]
-    undo = swap.giving_back(world(1), SURGE)
+    assert made(steps.giving_back(world(1, there[0]), SURGE).changes) == [("patch", "old")]
+    undo = steps.giving_back(world(1), SURGE)
     assert (undo.changes, undo.waiting) == ((), "")
 
 
 def test_the_orphans_of_a_workload_that_is_gone_get_their_cost_back() -> None:
     gone = snapshot(pods=[pod("old", annotations=LOWEST), pod("new", annotations=LOWEST)])
-    (change,) = swap.giving_back(gone, SURGE).changes
+    (change,) = steps.giving_back(gone, SURGE).changes
     assert (change.target.name, change.after) == ("old", {})
 
 
@@ -289,12 +289,12 @@ def test_the_orphans_of_a_workload_that_is_gone_get_their_cost_back() -> None:
     ],
 )
 def test_a_cost_is_set_or_removed(value: str | None, before: dict[str, str], words: str, after: dict[str, str]) -> None:
-    change = surge_changes.cost(snapshot(pods=[pod("p", annotations=before)]).pods[0], value)
+    change = steps.cost(snapshot(pods=[pod("p", annotations=before)]).pods[0], value)
     assert words in change.sentence
     assert (change.before, change.after) == (before, after)
 
 
 @pytest.mark.parametrize(("replicas", "verb"), [(3, "Raise"), (1, "Lower")])
 def test_a_count_is_told_as_raised_or_lowered(replicas: int, verb: str) -> None:
-    change = surge_changes.scale(world(2).workloads[0], replicas)
+    change = steps.scale(world(2).workloads[0], replicas)
     assert change.sentence == f"{verb} Deployment shop/web from 2 to {replicas} replicas"

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import yaml
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import taint_owners
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import node_taints
 from ansible_collections.kubeops.node_maintenance.plugins.modules import node_taint
 
 DOCS = runpy.run_path(str(Path(__file__).parents[3] / "docs/taint_owners.py"))
-KEYS = [key for owner in taint_owners.OWNERS for key in owner.keys]
+KEYS = [key for owner in node_taints.OWNERS for key in owner.keys]
 
 
 def test_the_guide_has_the_table_as_it_is() -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import node_taints
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import node_taints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Node
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw, node
 
 TAINT: Raw = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}

@@ -10,10 +10,11 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import admission, hooks, names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import trials
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.migrate import routes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import admission, names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.dispositions import routes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import run_trials
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
     budget,
@@ -73,7 +74,7 @@ def tried(judges: list[admission.Judge], replicas: int = 3, **choices: t.Any) ->
     pods = [pod(f"web-{n}", "n1", owner=owned("ReplicaSet", "web")) for n in range(replicas)]
     seen = snapshot(deployment("web", replicas), pods=pods, **choices.pop("kinds", {}))
     asked = Choices(**choices)
-    found = trials.trials(seen, routes(seen, ["n1"], asked, now=""), asked, judges)
+    found = run_trials.trials(seen, routes(seen, ["n1"], asked, now=""), asked, judges)
     return [(x.namespace, x.change.verb, x.change.target.kind, len(x.plans)) for x in found]
 
 
@@ -95,7 +96,7 @@ def test_only_what_somebody_is_asked_about_is_tried(one: Raw, kinds: list[str]) 
     assert tried(admission.judges(policy(one))) == []
 
 
-def let_go(*rules: Raw, announced: bool = False, replicas: int = 3) -> list[trials.Trial]:
+def let_go(*rules: Raw, announced: bool = False, replicas: int = 3) -> list[run_trials.Trial]:
     """What is tried of the pods of a Deployment that are replaced before they leave."""
     labels = {"app": "web", names.HASH: "5d8f"}
     pods = [pod(f"web-{n}", "n1", owned("ReplicaSet", "web"), labels=labels) for n in range(replicas)]
@@ -105,8 +106,8 @@ def let_go(*rules: Raw, announced: bool = False, replicas: int = 3) -> list[tria
     asked = Choices(method="replace")
     plans = routes(seen, ["n1"], asked, now="")
     assert [one.route for one in plans] == ["replace"] * replicas
-    announcing = [hooks.Rule("before_pod", "x", "annotation")] if announced else []
-    return trials.trials(seen, plans, asked, admission.judges(policy(*rules)), announcing)
+    announcing = [hook_definitions.Rule("before_pod", "x", "annotation")] if announced else []
+    return run_trials.trials(seen, plans, asked, admission.judges(policy(*rules)), announcing)
 
 
 def test_the_very_patch_that_lets_a_pod_go_is_tried_beside_others() -> None:
@@ -126,11 +127,11 @@ def test_the_very_patch_that_lets_a_pod_go_is_tried_beside_others() -> None:
 def test_what_may_not_be_let_go_is_told_apart_from_what_nothing_can_be_done_about() -> None:
     tried = let_go(rule("", "pods", "UPDATE"), rule(*EVICTIONS), announced=True)
     told = [(trial, "no") for trial in tried]
-    found = trials.findings(told)
+    found = run_trials.findings(told)
     assert [one.severity for one in found] == ["warning", "blocker", "blocker"]
     assert names.METHOD in found[0].remedy
-    assert trials.unreplaced(told) == {"uid-Deployment-web": "no"}
-    assert trials.unreplaced(told[2:]) == {}
+    assert run_trials.unreplaced(told) == {"uid-Deployment-web": "no"}
+    assert run_trials.unreplaced(told[2:]) == {}
 
 
 @pytest.mark.parametrize(("action", "count"), [("annotation", 1), ("http", 0)])
@@ -139,7 +140,7 @@ def test_what_a_hook_announces_on_a_pod_is_tried(action: t.Any, count: int) -> N
     seen = snapshot(deployment("web", 3), pods=pods)
     plans = routes(seen, ["n1"], Choices(), now="")
     every = admission.judges(policy(rule("", "pods", "UPDATE")))
-    found = trials.trials(seen, plans, Choices(), every, [hooks.Rule("before_pod", "x", action)])
+    found = run_trials.trials(seen, plans, Choices(), every, [hook_definitions.Rule("before_pod", "x", action)])
     assert [(one.change.verb, len(one.plans)) for one in found] == [("patch", 3)] * count
 
 
@@ -162,12 +163,12 @@ def test_refusals_of_one_webhook_are_told_together(words: str, who: str) -> None
     every = admission.judges(webhook(ALL))
     pods = [pod(f"web-{n}", "n1", owner=owned("ReplicaSet", "web")) for n in range(3)]
     seen = snapshot(deployment("web", 3), pods=pods)
-    (one, *_more) = trials.trials(seen, routes(seen, ["n1"], Choices(), now=""), Choices(), every)
-    (found,) = trials.findings([(one, words), (one, words)])
+    (one, *_more) = run_trials.trials(seen, routes(seen, ["n1"], Choices(), now=""), Choices(), every)
+    (found,) = run_trials.findings([(one, words), (one, words)])
     assert (found.code, found.severity, found.object, found.nodes) == ("webhook_refuses", "blocker", who, ("n1",))
     assert words in found.message
 
 
 def test_what_is_not_tried_is_said() -> None:
-    assert trials.untried(trials.MOST) == []
-    assert [one.code for one in trials.untried(trials.MOST + 1)] == ["not_checked"]
+    assert run_trials.untried(run_trials.MOST) == []
+    assert [one.code for one in run_trials.untried(run_trials.MOST + 1)] == ["not_checked"]

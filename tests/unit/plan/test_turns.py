@@ -14,11 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import planning
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight.turns import Line
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight.waves import Limits, formed
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Node
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import drafts
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning.waves import Limits, Line, formed
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     budget,
     deployment,
@@ -54,8 +53,8 @@ def shop(places: t.Mapping[str, t.Sequence[str]], allowed: int | None = 1, kind:
     return snapshot(*parts, nodes=[node(name) for name in (*FOUR, "n9")])
 
 
-def drafted(seen: Snapshot, most: int = 2) -> planning.Draft:
-    return planning.draft(seen, planning.Wanted(FOUR, max_parallel=most))
+def drafted(seen: Snapshot, most: int = 2) -> drafts.Draft:
+    return drafts.draft(seen, drafts.Wanted(FOUR, max_parallel=most))
 
 
 LONGER = shop({"a": ("n1",), "b": ("n2", "n2", "n2"), "c": ("n3",), "d": ("n4", "n4")})

@@ -12,14 +12,14 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    index_keys,
     objects,
-    parsers,
-    pod_plan,
+    run_listing,
     sharing,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import preflight
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import observe
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import preflight
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
     budget,
@@ -35,7 +35,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import ho
 
 WRONG: tuple[t.Any, ...] = (5, None, "x", [None], {"x": 1}, [{"x": [None]}])
 TREES = {**hostile.KUBELETS, **hostile.TENANTS}
-READ = [(name, kind.kind) for name, kind in observe.KINDS.items() if kind.kind in TREES]
+READ = [(name, kind.kind) for name, kind in run_listing.KINDS.items() if kind.kind in TREES]
 
 
 @pytest.mark.parametrize(("name", "kind"), READ)
@@ -46,7 +46,7 @@ def test_no_part_of_an_object_keeps_the_others_from_being_read(name: str, kind: 
         raw = hostile.overlay(hostile.usual(tree), tree, {path: value})
         meta = raw["metadata"] if isinstance(raw["metadata"], dict) else {}
         raw["metadata"] = {**meta, "namespace": "shop", "name": "x", "uid": "u"}
-        found = parsers.parser(name, share)(raw)
+        found = index_keys.parser(name, share)(raw)
         if isinstance(found, objects.Object):
             left_out.add(found.unreadable)
             found = {"metadata": {"name": found.name}}
@@ -59,7 +59,7 @@ def test_what_can_be_read_of_an_object_is_kept() -> None:
     raw = pod("web-0", "n1", WEB)
     raw["spec"]["tolerations"] = [5]
     raw["status"]["conditions"] = "x"
-    found = parsers.PARSERS["pods"](raw)
+    found = index_keys.PARSERS["pods"](raw)
     assert found.unreadable == "spec.tolerations, status.conditions"
     assert (found.node, found.owner.name, found.tolerations, found.ready) == ("n1", "web", (), False)
 
@@ -112,5 +112,5 @@ def test_a_node_that_cannot_be_read_is_a_blocker_of_its_own() -> None:
     broken["spec"]["taints"] = "x"
     seen = snapshot(nodes=[broken, node("n2"), node("n3")])
     for asked, blockers in (("n1", [("unreadable", ("n1",))]), ("n2", [])):
-        found = preflight.findings(seen, (), preflight.Asked((asked,), ((asked,),), pod_plan.Choices(), "", NOW))
+        found = preflight.findings(seen, (), preflight.Asked((asked,), ((asked,),), drain_policy.Choices(), "", NOW))
         assert [(one.code, one.nodes) for one in found if one.severity == "blocker"] == blockers

@@ -9,18 +9,18 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Awaited, Record
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_taints import DesiredTaint
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import cordon
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes.verify import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names as names_module
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.node_taints import DesiredTaint
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.gate_checks import (
     GATES,
     PROBLEMS,
     Expected,
     gates,
     state_before,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.node_records import Awaited, Record
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     TOLERATES_ALL,
     Raw,
@@ -30,8 +30,8 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import
     snapshot,
 )
 
-OURS: Raw = {"key": names.TAINT_KEY, "value": "r1", "effect": "NoSchedule"}
-CORDON: Raw = {"key": names.UNSCHEDULABLE_TAINT, "effect": "NoSchedule"}
+OURS: Raw = {"key": names_module.TAINT_KEY, "value": "r1", "effect": "NoSchedule"}
+CORDON: Raw = {"key": names_module.UNSCHEDULABLE_TAINT, "effect": "NoSchedule"}
 GPU: Raw = {"key": "gpu", "effect": "NoSchedule"}
 
 

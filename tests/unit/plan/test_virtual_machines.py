@@ -15,8 +15,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices, PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import preflight
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import preflight
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices, PodPlan
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw, budget, node, owned, pod, snapshot
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.routed import CONSENT, NOW, only
 

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import cordon, waiting
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Node
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import queue_marks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.node_records import Record
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 
@@ -22,7 +23,7 @@ RECORD = Record("r1", "1", "tina", "", "2026-01-01T00:00:00Z", "cordoned", "", "
 
 
 def mark(run: str = "r1") -> Raw:
-    return dict(waiting.taint(run))
+    return dict(queue_marks.taint(run))
 
 
 def node(*taints: Raw, notes: dict[str, str] | None = None) -> Node:
@@ -45,7 +46,7 @@ def node(*taints: Raw, notes: dict[str, str] | None = None) -> Node:
 def test_all_nodes_wait_but_those_of_the_wave_that_is_next(
     waves: list[list[str]], finished: tuple[str, ...], expected: tuple[str, ...]
 ) -> None:
-    assert waiting.nodes_of(waves, finished) == expected
+    assert queue_marks.nodes_of(waves, finished) == expected
 
 
 KEYS = st.sampled_from(["a", "b", names.TAINT_KEY, "node.kubernetes.io/unreachable"])
@@ -56,25 +57,25 @@ TAINTS = st.lists(st.fixed_dictionaries({"key": KEYS, "value": st.sampled_from([
 def test_what_is_set_is_removed_wherever_it_stands_and_the_others_keep_order_and_content(
     before: list[Raw], after: list[Raw]
 ) -> None:
-    made = waiting.set_on(node(*before), "r1")
+    made = queue_marks.set_on(node(*before), "r1")
     assert made
     assert made.body
     assert made.body["spec"]["taints"] == [*before, mark("r1")]
     assert made.resource_version
-    back = waiting.removed_from(node(*before, mark("r1"), *after), "r1")
+    back = queue_marks.removed_from(node(*before, mark("r1"), *after), "r1")
     assert back
     assert back.body == {"spec": {"taints": [*before, *after] or None}}
     assert back.resource_version
-    assert waiting.removed_from(node(*before, *after), "r1") is None
+    assert queue_marks.removed_from(node(*before, *after), "r1") is None
 
 
 def test_a_node_is_marked_for_one_run_and_not_while_it_is_out() -> None:
     other = node(FOREIGN, mark("r2"))
-    assert waiting.set_on(other, "r1") is None
-    assert waiting.removed_from(other, "r1") is None
-    assert waiting.runs_of(other) == {"r2"}
-    assert waiting.runs_of(node(FOREIGN)) == set()
-    assert waiting.set_on(node(notes={names.RECORD: RECORD.dump()}), "r1") is None
+    assert queue_marks.set_on(other, "r1") is None
+    assert queue_marks.removed_from(other, "r1") is None
+    assert queue_marks.runs_of(other) == {"r2"}
+    assert queue_marks.runs_of(node(FOREIGN)) == set()
+    assert queue_marks.set_on(node(notes={names.RECORD: RECORD.dump()}), "r1") is None
 
 
 @pytest.mark.parametrize(("run", "stays"), [("r1", False), ("r2", True)])

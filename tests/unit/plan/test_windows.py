@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.runs import windows
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import windows
 
 BERLIN = zoneinfo.ZoneInfo("Europe/Berlin")
 ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "America/St_Johns"]

@@ -10,11 +10,11 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import announcement
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.build import build_report
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.model import Cluster
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.text import rfc3339
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import announcement
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report.build import build_report
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report.model import Cluster
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report.text import rfc3339
 
 AT = 1_767_225_600.0
 WEB = Ref("Deployment", "web", "shop")

@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.build import build_report
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report.build import build_report
 from ansible_collections.kubeops.node_maintenance.tests.unit.report.told import (
     SWAP,
     Json,

@@ -10,9 +10,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import announcement, earlier, text
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.build import build_report
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.watching import seconds_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import announcement, earlier, text
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report.build import build_report
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report.timeline import seconds_of
 from ansible_collections.kubeops.node_maintenance.tests.unit.report.sample import Sample
 from ansible_collections.kubeops.node_maintenance.tests.unit.report.told import Json, at, event, watched
 

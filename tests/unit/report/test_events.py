@@ -10,8 +10,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import model
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.build import build_report
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import model
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report.build import build_report
 from ansible_collections.kubeops.node_maintenance.tests.unit.report.told import (
     SWAP,
     Json,

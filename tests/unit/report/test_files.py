@@ -11,11 +11,8 @@ import pathlib
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.report_page import pages
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.report_page.files import (
-    ReportError,
-    write_report,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import page as pages
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report.run_files import ReportError, write_report
 from ansible_collections.kubeops.node_maintenance.tests.unit.report.sample import Sample
 
 

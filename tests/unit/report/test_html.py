@@ -13,8 +13,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.report_page import pages
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.build import build_report
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import page as pages
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report.build import build_report
 from ansible_collections.kubeops.node_maintenance.tests.unit.report.sample import NONCE, TOKEN, Sample, at
 
 VOID = {"meta", "br", "input", "link", "img"}

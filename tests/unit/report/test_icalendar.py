@@ -11,13 +11,15 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import icalendar
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import announcement
 
 TEXTS = st.text(max_size=300)
 
 
-def entry(summary: str = "", description: str = "", start: float = 1.7e9, end: float = 1.7e9 + 60) -> icalendar.Entry:
-    return icalendar.Entry("r1@x", 1, 1.7e9, start, end, summary, description, "CONFIRMED")
+def entry(
+    summary: str = "", description: str = "", start: float = 1.7e9, end: float = 1.7e9 + 60
+) -> announcement.Entry:
+    return announcement.Entry("r1@x", 1, 1.7e9, start, end, summary, description, "CONFIRMED")
 
 
 def properties(content: str) -> dict[str, str]:
@@ -40,22 +42,22 @@ def plain(text: str) -> str:
 
 @given(TEXTS, TEXTS)
 def test_any_text_comes_back_as_it_was(summary: str, description: str) -> None:
-    found = properties(icalendar.calendar(entry(summary, description)))
+    found = properties(announcement.calendar(entry(summary, description)))
     assert unescaped(found["SUMMARY"]) == plain(summary)
     assert unescaped(found["DESCRIPTION"]) == plain(description)
 
 
 @given(TEXTS)
 def test_no_line_is_longer_than_75_octets_and_every_one_is_utf8(text: str) -> None:
-    data = icalendar.calendar(entry(text)).encode()
+    data = announcement.calendar(entry(text)).encode()
     assert data.endswith(b"END:VCALENDAR\r\n")
     lines = data.split(b"\r\n")
-    assert max(map(len, lines)) <= icalendar.OCTETS
+    assert max(map(len, lines)) <= announcement.OCTETS
     assert all(line.decode() is not None and b"\n" not in line for line in lines)
 
 
 def test_an_entry_has_what_the_standard_demands() -> None:
-    found = properties(icalendar.calendar(entry("a;b,c\\d\ne")))
+    found = properties(announcement.calendar(entry("a;b,c\\d\ne")))
     assert found["UID"] == "r1@x"
     assert (found["DTSTAMP"], found["DTSTART"], found["DTEND"]) == (
         "20231114T221320Z",
@@ -66,5 +68,5 @@ def test_an_entry_has_what_the_standard_demands() -> None:
 
 
 def test_an_entry_does_not_end_before_it_starts() -> None:
-    found = properties(icalendar.calendar(entry(start=1.7e9, end=1.6e9)))
+    found = properties(announcement.calendar(entry(start=1.7e9, end=1.6e9)))
     assert found["DTEND"] == found["DTSTART"]

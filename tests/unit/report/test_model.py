@@ -10,10 +10,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import PodOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.build import build_report
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.model import Report
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.read import instant, samples_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.outcomes import PodOutcome
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report.build import build_report
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report.model import Report
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report.read import instant, samples_of
 from ansible_collections.kubeops.node_maintenance.tests.unit.report.sample import RULE, RUN, Sample, at, phase_of
 
 Json = dict[str, t.Any]

@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import model, read
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import model, read
 
 NOT_PRINTABLE = "\N{REPLACEMENT CHARACTER}"
 

@@ -11,9 +11,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import model
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.build import build_report
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.text import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import model
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report.build import build_report
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report.text import (
     as_json,
     duration,
     summary_text,

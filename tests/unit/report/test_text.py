@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import model, text
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.build import build_report
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import model, text
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report.build import build_report
 
 EMPTY = build_report([])
 SECOND = 1741921103.12

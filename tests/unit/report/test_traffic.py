@@ -13,13 +13,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import inputs, traffic
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.report_page.files import write_report
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.traffic import (
-    FAILURES,
-    LONGEST,
-    lines,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks import inputs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import run_traffic
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report.run_files import write_report
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report.traffic import FAILURES, LONGEST, lines
 from ansible_collections.kubeops.node_maintenance.tests.unit.report.sample import Sample, at
 
 Json = dict[str, t.Any]
@@ -136,7 +133,7 @@ def test_a_file_that_is_written_later_needs_its_folder(tmp_path: pathlib.Path, m
     assert (found["errors"], found["traffic"]) == ([], [str(tmp_path / "later.json")])
     (error,) = given(tmp_path / "nowhere" / "later.json")["errors"]
     assert str(tmp_path / "nowhere") in error
-    told, faults = traffic.read_all(found["traffic"])
+    told, faults = run_traffic.read_all(found["traffic"])
     assert (told, [fault.subject for fault in faults]) == ([], found["traffic"])
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import text
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import text
 
 Json = dict[str, t.Any]
 

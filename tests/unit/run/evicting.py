@@ -9,13 +9,12 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import gather
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.pod_moves import Move
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.evict import Evictor
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.operator_waits import OperatorWaits
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_listing import gather
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_evictor import Evictor, OperatorWaits
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.verbs import Request
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.run_pod_drain import Move
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault, What
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw

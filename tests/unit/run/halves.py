@@ -8,17 +8,14 @@ from __future__ import annotations
 import itertools
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import migrate
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import swap
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import Surge
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_machine import (
-    Surging,
-    WorkloadSurge,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.swaps import Swaps
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import dispositions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.surge_records import Surge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import steps
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_lower import Swaps
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_raise import Surging, WorkloadSurge
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.play import recorded
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.world import World
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
@@ -68,9 +65,9 @@ class Play(Caller):
         self.surging = Surging(self.ctx, me, 2.0, self.plan, self.fence, ["n1"], [self.case])
 
     def plan(self, seen: Snapshot) -> dict[str, Surge]:
-        plans = migrate.routes(seen, ["n1"], Choices(method="surge"))
+        plans = dispositions.routes(seen, ["n1"], Choices(method="surge"))
         run = self.ctx.run.id if self.ctx.run else ""
-        found = swap.surges(seen, plans, run=run, by="me@here", since=self.ctx.clock.server())
+        found = steps.surges(seen, plans, run=run, by="me@here", since=self.ctx.clock.server())
         return {surge.uid: surge for surge in found}
 
     def step(self, seen: Snapshot | None = None) -> None:

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
-    Controller,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import PodOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.migrate import routes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.pod_moves import Move
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.dispatcher import JobDispatcher
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.dispositions import routes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.run_dispatcher import JobDispatcher
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.verbs import Request
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.outcomes import PodOutcome
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.migration_controller import Controller
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.run_pod_drain import Move
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_cluster import becomes, jobs_of
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw

@@ -10,22 +10,23 @@ import contextlib
 import functools
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.migration_jobs import (
     Job,
     JobSettings,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
-    Controller,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.run_job_cache import Looks, watched
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.run_job_moves import (
+    JobMove,
+    JobMoves,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_decisions import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.run_module import (
     Decision,
     JobDecision,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_moves import JobMove, JobMoves
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_view import Looks, watched
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.migration_controller import Controller
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_cluster import becomes, jobs_of
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import koordinator, manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw

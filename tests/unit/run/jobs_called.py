@@ -10,15 +10,15 @@ import contextlib
 import functools
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.migration_jobs import (
     JobSettings,
     manifest,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.targets import Selection
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.module import JobOptions, jobs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.run_module import JobOptions, jobs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.targets import Selection
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_cluster import becomes
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import (
     koordinator,

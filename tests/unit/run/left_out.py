@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import durations, specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import option_values, specs
 
 
 def defaults(
@@ -23,7 +23,7 @@ def defaults(
             continue
         default = told.get("default", documented.get(field.name))
         if field.name in spec.durations and isinstance(default, str):
-            default = durations.seconds(field.name, default)
+            default = option_values.seconds(field.name, default)
         found[field.name] = field.default
         wanted[field.name] = tuple(default) if isinstance(default, list) else default
     return found, wanted

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Run
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.locking import Locks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Run
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.verbs import Request
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_locks import Locks
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor, World
 
 T = t.TypeVar("T")

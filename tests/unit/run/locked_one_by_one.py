@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.locking import Locks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_locks import Locks
 from ansible_collections.kubeops.node_maintenance.tests.unit.run import locked
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor, World
 

@@ -9,22 +9,18 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record, Step
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import (
-    Choices,
-    PodPlan,
-    Route,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.live_view import Live
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.pod_moves import Move, State
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import drain
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.node_drains import NodeDrain
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.replaced import Replacements
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.routing import Routing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_watch_cache import Live
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import run_drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_dispositions import Routing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_node_drain import NodeDrain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_replacement_wait import Replacements
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices, PodPlan, Route
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.run_pod_drain import Move, State
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.node_records import Record, Step
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Saved, World
@@ -65,7 +61,7 @@ class Bench:
         self.world = World.of(begun(step))
         self.me = self.world.process("me")
         self.ctx = self.me.ctx(run, check=check)
-        self.options = drain.DrainOptions(NODES, options.pop("choices", Choices()), **options)
+        self.options = run_drain.DrainOptions(NODES, options.pop("choices", Choices()), **options)
         self.live = Shown(self.ctx, ("nodes", "pods"))
         seen = objects.snapshot(nodes=[self.world.get(kinds.NODES, name) for name in NODES]).nodes
         self.sites = {name: NodeDrain(name, seen[name]) for name in NODES}
@@ -74,7 +70,7 @@ class Bench:
         for site in self.sites.values():
             site.read_record(self.ctx)
         until = self.ctx.clock.now() + (self.options.timeout or float("inf"))
-        self.work = self.do(lambda: drain._Drain(self.ctx, self.options, self.routing, until))
+        self.work = self.do(lambda: run_drain._Drain(self.ctx, self.options, self.routing, until))
         self.closing, self.site = self.work.closing, self.sites["n1"]
 
     def do(self, call: t.Callable[[], T]) -> T:

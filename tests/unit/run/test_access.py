@@ -10,17 +10,17 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden, Invalid
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.access import fence_manifests
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.access.access import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import policies
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access.run_access import (
     AccessOptions,
     State,
     install,
     standing,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.errors import Forbidden, Invalid
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
@@ -59,7 +59,7 @@ def stands(world: World) -> str:
 
 def objects(world: World) -> list[Raw]:
     """Those of the fence that are there."""
-    found = ((kinds.KINDS[raw["apiVersion"], raw["kind"]], raw["metadata"]) for raw in fence_manifests.FENCE)
+    found = ((kinds.KINDS[raw["apiVersion"], raw["kind"]], raw["metadata"]) for raw in policies.FENCE)
     made = (world.find(kind, meta["name"], meta.get("namespace", "")) for kind, meta in found)
     return [raw for raw in made if raw is not None]
 
@@ -111,7 +111,7 @@ def test_the_kind_that_was_just_defined_is_waited_for(world: World, seconds: flo
 def test_what_refers_to_another_object_is_invalid_only_until_that_is_there(world: World, kind: kinds.Kind) -> None:
     refuse_once(world, kind)
     assert len(outcomes(world)) == 4
-    world.delete(kind, fence_manifests.FENCE[-1]["metadata"]["name"])
+    world.delete(kind, policies.FENCE[-1]["metadata"]["name"])
     refuse_once(world, kind)
     before = writes(world)
     with pytest.raises(Invalid, match="simulated"):

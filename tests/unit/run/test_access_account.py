@@ -11,15 +11,11 @@ from collections import Counter
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.access import (
-    accounts,
-    fence_manifests,
-    roles,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.access.access import AccessOptions, install
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import accounts, policies, roles
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access.run_access import AccessOptions, install
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
@@ -234,4 +230,4 @@ def test_policies_come_before_the_rights_and_go_after_them(world: World) -> None
 
 def test_policies_demand_a_lock_so_the_fence_that_knows_it_comes_with_them(world: World) -> None:
     made = {(one["kind"], one["name"]) for one in called(world, policies=True)["objects"]}
-    assert {(obj["kind"], obj["metadata"]["name"]) for obj in fence_manifests.FENCE} <= made
+    assert {(obj["kind"], obj["metadata"]["name"]) for obj in policies.FENCE} <= made

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.private_file import PlaceError, PrivateFile
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.access import kubeconfigs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.access.access import AccessOptions, install
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import run_tokens
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access.arguments import PlaceError, PrivateFile
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access.run_access import AccessOptions, install
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
@@ -149,4 +149,4 @@ def test_a_place_that_cannot_be_written_is_named(world: World, tmp_path: Path) -
 
 @pytest.mark.parametrize("text", ["", "a.b", "a.b.c", "a.e30.c", "a.W10.c"])
 def test_what_is_no_token_says_nothing(text: str) -> None:
-    assert kubeconfigs.parsed(text) is None
+    assert run_tokens.parsed(text) is None

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import reasons
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import alarms
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import run_alarms
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.sites import Bench
 
@@ -58,9 +58,9 @@ Make = t.Callable[..., Alarmed]
 def test_a_minute_has_to_pass_without_progress(bench: Make) -> None:
     one = bench()
     move = one.move("p0", "waiting")
-    assert one.turn() == one.turn(alarms.STILL - 1) == ()
+    assert one.turn() == one.turn(run_alarms.STILL - 1) == ()
     move.state = "asked"
-    assert one.turn() == one.turn(alarms.STILL - 1) == ()
+    assert one.turn() == one.turn(run_alarms.STILL - 1) == ()
     assert one.turn(2) == ("Its eviction has not been answered.",)
 
 
@@ -69,7 +69,7 @@ def test_pods_without_a_known_obstacle_say_how_they_leave(bench: Make) -> None:
     one.move("p0", "waiting")
     one.move("p1", "waiting").block("PodDisruptionBudget", "shop", "web", "It allows nothing.")
     one.turn()
-    assert set(one.turn(alarms.STILL)) == {"it is one of several.", "It allows nothing."}
+    assert set(one.turn(run_alarms.STILL)) == {"it is one of several.", "It allows nothing."}
 
 
 def test_a_swap_says_what_it_waits_for(bench: Make) -> None:
@@ -77,7 +77,7 @@ def test_a_swap_says_what_it_waits_for(bench: Make) -> None:
     move = one.move("p0", "waiting", "swap")
     move.plan = replace(move.plan, workload=Ref("Deployment", "web", "shop", uid="w1"))
     one.turn()
-    assert one.turn(alarms.STILL, w1="Pod shop/new is not ready") == ("Its swap waits: Pod shop/new is not ready",)
+    assert one.turn(run_alarms.STILL, w1="Pod shop/new is not ready") == ("Its swap waits: Pod shop/new is not ready",)
 
 
 @pytest.mark.parametrize("missing", [[], ["volume pv is attached"]])
@@ -85,13 +85,13 @@ def test_a_node_without_pods_says_what_follows(bench: Make, missing: list[str]) 
     one = bench()
     one.move("p0", "gone")
     one.turn(missing=missing)
-    assert list(one.turn(alarms.STILL, missing)) == (missing or ["it is being verified"])
+    assert list(one.turn(run_alarms.STILL, missing)) == (missing or ["it is being verified"])
 
 
 def test_fewer_things_that_are_missing_are_progress(bench: Make) -> None:
     one = bench()
     one.turn(missing=["a", "b"])
-    assert one.turn(alarms.STILL - 1, missing=["a"]) == one.turn(alarms.STILL - 1, missing=["a"]) == ()
+    assert one.turn(run_alarms.STILL - 1, missing=["a"]) == one.turn(run_alarms.STILL - 1, missing=["a"]) == ()
     assert one.turn(1, missing=["a"]) == ("a",)
 
 

@@ -12,17 +12,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import hooks
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import announcement
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, hook_calls
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs import announcing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import run_context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions, run_hook_calls
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import announcement, run_announcements
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault, What
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 
 SECRET = "T0/B1/canary-7b1f"
-HOOK = announcing.Webhook(hooks.Http(f"https://chat.example/{SECRET}", status=announcing.STATUS, secret_path=True))
+HOOK = run_announcements.Webhook(
+    hook_definitions.Http(f"https://chat.example/{SECRET}", status=run_announcements.STATUS, secret_path=True)
+)
 POD = {"namespace": "shop", "name": "web-1", "uid": "u1", "node": "n1", "route": "swap", "owner": "Deployment shop/web"}
 PLAN: dict[str, t.Any] = {
     "feasible": True,
@@ -48,23 +49,25 @@ class Receiver:
     def __init__(self, *statuses: int) -> None:
         self.statuses, self.got = list(statuses), list[dict[str, t.Any]]()
 
-    def send(self, http: hooks.Http, body: hook_calls.Variables, timeout: float) -> int:
+    def send(self, http: hook_definitions.Http, body: run_hook_calls.Variables, timeout: float) -> int:
         assert timeout > 0
         self.got.append(dict(body))
         status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
         if status == 0:
-            raise hook_calls.NoAnswerError(f"{http.shown()} gave no answer: TimeoutError")
+            raise run_hook_calls.NoAnswerError(f"{http.shown()} gave no answer: TimeoutError")
         return status
 
 
-def told(world: World, run: str = "r1/nonce-canary", *, check: bool = False, **more: t.Any) -> context.Result:
+def told(world: World, run: str = "r1/nonce-canary", *, check: bool = False, **more: t.Any) -> run_context.Result:
     receiver = more.pop("receiver", Receiver(200))
     given = {"moment": "started", "results": (PLAN,), "events": True, **more}
-    options = announcing.EventOptions(send=receiver.send, write=given.pop("write", lambda path, text: None), **given)
+    options = run_announcements.EventOptions(
+        send=receiver.send, write=given.pop("write", lambda path, text: None), **given
+    )
     me = world.process("me")
-    task = me.spawn(lambda: announcing.announce(me.ctx(run, check=check), options))
+    task = me.spawn(lambda: run_announcements.announce(me.ctx(run, check=check), options))
     world.machine.run_until(lambda: not task.alive)
-    return t.cast("context.Result", task.value())
+    return t.cast("run_context.Result", task.value())
 
 
 def events(world: World) -> list[tuple[str, str]]:
@@ -73,7 +76,7 @@ def events(world: World) -> list[tuple[str, str]]:
     return sorted((namespace, raw["reason"]) for (namespace, _name), raw in found.items() if "regarding" in raw)
 
 
-def outcomes(result: context.Result) -> dict[str, str]:
+def outcomes(result: run_context.Result) -> dict[str, str]:
     return {event["kind"]: event["outcome"] for event in result.data["events"]}
 
 
@@ -91,8 +94,10 @@ def test_a_resumed_run_doubles_no_event(world: World) -> None:
 def test_a_start_that_is_killed_between_its_events_is_completed(world: World, fault: What) -> None:
     me = world.process("me")
     me.faults.when(lambda request: request.resource == kinds.NEW_EVENTS.resource, Fault(fault))
-    options = announcing.EventOptions("started", Receiver(200).send, lambda path, text: None, (PLAN,), events=True)
-    task = me.spawn(lambda: announcing.announce(me.ctx("r1/a"), options))
+    options = run_announcements.EventOptions(
+        "started", Receiver(200).send, lambda path, text: None, (PLAN,), events=True
+    )
+    task = me.spawn(lambda: run_announcements.announce(me.ctx("r1/a"), options))
     world.machine.run_until(lambda: not task.alive)
     assert me.process.dead
     told(world, "r1/b", resumed=True)
@@ -192,9 +197,9 @@ def test_of_a_run_that_failed_only_nodes_in_trouble_get_a_warning(world: World) 
 
 
 def test_no_event_is_created_unless_asked_for(world: World) -> None:
-    options = announcing.EventOptions("started", Receiver(200).send, lambda path, text: None, (PLAN,))
+    options = run_announcements.EventOptions("started", Receiver(200).send, lambda path, text: None, (PLAN,))
     me = world.process("me")
-    assert me.run(lambda ctx: announcing.announce(ctx, options)).data["events"] == []
+    assert me.run(lambda ctx: run_announcements.announce(ctx, options)).data["events"] == []
     assert events(world) == []
 
 
@@ -239,7 +244,7 @@ def test_neither_nonce_nor_path_of_the_webhook_is_told_anybody(world: World) -> 
 
 def test_slack_gets_no_link_or_mention_of_ours(world: World) -> None:
     receiver = Receiver(200)
-    told(world, webhook=announcing.Webhook(HOOK.http, "slack"), receiver=receiver, reason="<!channel> & co")
+    told(world, webhook=run_announcements.Webhook(HOOK.http, "slack"), receiver=receiver, reason="<!channel> & co")
     (body,) = receiver.got
     assert list(body) == ["text"]
     assert "&lt;!channel&gt; &amp; co" in body["text"]
@@ -261,4 +266,4 @@ def test_a_line_is_cut_by_bytes_and_never_inside_a_character(line: str, size: in
 
 
 def test_the_statuses_of_a_call_that_went_well() -> None:
-    assert hooks.Http("http://localhost/").status == (200, 201, 204)
+    assert hook_definitions.Http("http://localhost/").status == (200, 201, 204)

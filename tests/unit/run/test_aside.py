@@ -10,8 +10,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.aside import Aside
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_background import Aside
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Context
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 
 

@@ -10,19 +10,20 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import connection, errors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import BadRecordError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import CordonOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import BadSurgeError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, calls
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import calls
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import run_requests
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.api_changes import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import (
     Context,
     Result,
     Run,
     StopRun,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import connection, errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.outcomes import CordonOutcome
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.node_records import BadRecordError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.surge_records import BadSurgeError
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
@@ -139,7 +140,7 @@ def test_a_call_that_was_forbidden_something_names_all_that_its_steps_lack(made:
     def loop(ctx: Context) -> Result:
         pod = Ref("Pod", "web-0", "shop", "u1", "v1")
         with pytest.raises(errors.Forbidden):
-            act.apply(ctx, Change("evict", pod, "Evict it"))
+            run_requests.apply(ctx, Change("evict", pod, "Evict it"))
         return Result({"nodes": []}, failed=True, message="It failed.")
 
     result = made.perform(loop, steps=("nodes", "locks", "evict"))
@@ -156,7 +157,7 @@ def test_a_call_that_was_forbidden_something_names_all_that_its_steps_lack(made:
 def refused_at_once(ctx: Context) -> Result:
     """Without the right to write nodes."""
     with pytest.raises(errors.Forbidden):
-        act.apply(ctx, Change("patch", Ref("Node", "n1", api_version="v1"), "Label it", body={}))
+        run_requests.apply(ctx, Change("patch", Ref("Node", "n1", api_version="v1"), "Label it", body={}))
     return Result({"nodes": []}, failed=True, message="It failed.")
 
 
@@ -197,7 +198,7 @@ def test_a_call_that_succeeded_without_a_right_asks_for_none(made: Calls) -> Non
 
     def loop(ctx: Context) -> Result:
         with pytest.raises(errors.Forbidden):
-            act.apply(ctx, Change("patch", Ref("Node", "n1", api_version="v1"), "Label it", body={}))
+            run_requests.apply(ctx, Change("patch", Ref("Node", "n1", api_version="v1"), "Label it", body={}))
         return Result({"nodes": []})
 
     assert made.perform(loop, steps=("nodes",))["msg"] == ""

@@ -10,11 +10,11 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import DrainOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import closing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Pod, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import run_outcome
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.outcomes import DrainOutcome
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import PodPlan
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.sites import Bench
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
@@ -262,7 +262,7 @@ def test_a_proof_is_written_only_while_the_node_is_out(bench: Make, what: str) -
 
 
 def at_first(one: Bench, **kinds_: list[Raw]) -> tuple[str, str]:
-    one.do(lambda: closing.at_first(one.ctx, one.routing, objects.snapshot(**kinds_)))
+    one.do(lambda: run_outcome.at_first(one.ctx, one.routing, objects.snapshot(**kinds_)))
     return (one.site.outcome.value if one.site.outcome else "", one.site.message)
 
 

@@ -13,16 +13,16 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record, Step
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import cordon as steps
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, Run
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.locking import Locks
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import others
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import cordon
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.node_steps import CordonOptions, State
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Node
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Context, Result, Run
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import cordon as steps
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import run_external_controllers
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_cordon import cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_node_steps import CordonOptions, State
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.node_records import Record, Step
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_locks import Locks
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
@@ -97,7 +97,7 @@ def test_only_nodes_whose_notice_is_not_over_are_waited_for(waits: dict[str, flo
     with World() as world:
         me = world.process("me")
         before = world.machine.now
-        me.run(lambda ctx: others.await_notice(ctx, waits))
+        me.run(lambda ctx: run_external_controllers.await_notice(ctx, waits))
         assert [event.message for event in me.told] == said
         assert world.machine.now - before == pytest.approx(max(waits.values(), default=0.0), abs=1.0)
 

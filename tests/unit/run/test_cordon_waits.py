@@ -11,11 +11,12 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, node_records
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import cordon
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.node_steps import CordonOptions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Node
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_cordon import cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_node_steps import CordonOptions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import node_records
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.test_cordon import drained
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.test_cordon_states import alone, brought, requests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, nodes

@@ -17,17 +17,13 @@ from functools import partial
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record, record_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Pod
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.live_view import Live
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.pod_moves import Move, State
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.dead_nodes import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Node, Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Context, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_watch_cache import Live
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import unreachable
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_node_drain import NodeDrain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_unreachable import (
     HOPELESS,
     LISTEN,
     SETTLED,
@@ -35,7 +31,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drai
     Evacuation,
     Silence,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.node_drains import NodeDrain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.verbs import Request
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.run_pod_drain import Move, State
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.node_records import Record, record_of
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, nodes
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
@@ -70,7 +70,7 @@ def _around() -> list[Raw]:
     lease = {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
-        "metadata": {"name": "n1", "namespace": dead.LEASES},
+        "metadata": {"name": "n1", "namespace": unreachable.LEASES},
         "spec": {"holderIdentity": "n1", "renewTime": "2026-01-01T00:00:00.000000Z", "leaseDurationSeconds": 40},
     }
     return [claim, lease]
@@ -95,7 +95,7 @@ def clear(world: World) -> None:
 def taints(world: World) -> list[str]:
     """Of those that no controller of the cluster sets."""
     found = world.get(kinds.NODES, "n1")["spec"].get("taints") or []
-    return [x["key"] for x in found if x["key"] in (dead.OUT_OF_SERVICE["key"], names.TAINT_KEY)]
+    return [x["key"] for x in found if x["key"] in (unreachable.OUT_OF_SERVICE["key"], names.TAINT_KEY)]
 
 
 def record(world: World) -> dict[str, t.Any]:
@@ -117,7 +117,7 @@ def site(world: World, *states: State, grace: int = 30) -> NodeDrain:
         meta = {"name": f"p{number}", "namespace": manifests.SHOP}
         world.apply({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
         seen = Pod.of(world.get(kinds.PODS, f"p{number}"))
-        move = Move(PodPlan(seen, "wait", dead.FENCED, "why", None), state, world.machine.now)
+        move = Move(PodPlan(seen, "wait", unreachable.FENCED, "why", None), state, world.machine.now)
         move.left_at = world.machine.now if state == "leaving" else None
         made.moves[seen.uid] = move
     return made
@@ -198,13 +198,13 @@ def test_pods_and_volumes_are_waited_for(world: World) -> None:
     assert evacuated(world, here) == [here]
     assert world.machine.now - began >= LISTEN + 40
     assert [move.outcome for move in here.moves.values()] == ["let_go"]
-    assert dead.OUT_OF_SERVICE["key"] in taints(world)
-    assert record(world)["added"] == [dead.OUT_OF_SERVICE]
+    assert unreachable.OUT_OF_SERVICE["key"] in taints(world)
+    assert record(world)["added"] == [unreachable.OUT_OF_SERVICE]
 
 
 def renew(world: World) -> None:
     body = {"spec": {"renewTime": "2026-01-01T00:00:10.000000Z"}}
-    world.patch(kinds.LEASES, "n1", body, dead.LEASES)
+    world.patch(kinds.LEASES, "n1", body, unreachable.LEASES)
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_the_taint_is_set_on_what_the_node_is_now(world: World) -> None:
     after(world, LISTEN + 5, lambda: clear(world))
     assert evacuated(world, here) == [here]
     assert theirs == ["a", "b"]
-    assert dead.OUT_OF_SERVICE["key"] in taints(world)
+    assert unreachable.OUT_OF_SERVICE["key"] in taints(world)
 
 
 def register_again(world: World) -> None:
@@ -296,7 +296,7 @@ def test_what_never_goes_is_not_waited_for_for_ever(world: World, timeout: float
     assert evacuated(world, here, timeout) == []
     assert here.outcome == "timed_out"
     assert world.machine.now - began < LISTEN + seconds + 5
-    assert dead.OUT_OF_SERVICE["key"] in taints(world)
+    assert unreachable.OUT_OF_SERVICE["key"] in taints(world)
 
 
 def test_check_mode_predicts_the_taint_and_writes_nothing(world: World) -> None:

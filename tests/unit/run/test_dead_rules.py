@@ -10,12 +10,11 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import DrainOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import dead_nodes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Node
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import run_unreachable, unreachable
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.outcomes import DrainOutcome
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.sites import Bench
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import nodes
@@ -115,7 +114,7 @@ def test_a_list_that_fails_is_not_heeded_and_sent_again(bench: Make) -> None:
     one = bench("n1")
     one.move("p0", "leaving")
     one.me.faults.when(lambda request: request.resource == "nodes", Fault("error"))
-    assert given_up_after(one) == dead_nodes.SETTLED + 0.5
+    assert given_up_after(one) == run_unreachable.SETTLED + 0.5
 
 
 @pytest.mark.parametrize("hangs", [True, False])
@@ -237,7 +236,7 @@ class Empties:
 
     def __init__(self, one: Bench, *volumes: str) -> None:
         self.one = one
-        self.all = dead_nodes.Evacuation(one.ctx, one.live, lambda nodes: None, float("inf"))
+        self.all = run_unreachable.Evacuation(one.ctx, one.live, lambda nodes: None, float("inf"))
         self.all._volumes = {"n1": set(volumes)}
         for volume in volumes:
             spec = {"attacher": "csi.example", "nodeName": "n1", "source": {"persistentVolumeName": volume}}
@@ -337,9 +336,9 @@ def test_a_pod_is_let_go_when_it_is_not_there_any_more(
 def test_the_signs_of_life_of_lost_nodes_are_read_where_there_are_any(bench: Make, there: tuple[str, ...]) -> None:
     one = bench()
     for name in there:
-        meta = {"name": name, "namespace": dead.LEASES}
+        meta = {"name": name, "namespace": unreachable.LEASES}
         one.world.apply({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": {}})
-    leases, attachments = one.do(lambda: dead_nodes.vital_signs(one.ctx, ["n1", "n2"]))
+    leases, attachments = one.do(lambda: run_unreachable.vital_signs(one.ctx, ["n1", "n2"]))
     assert ([lease["metadata"]["name"] for lease in leases], attachments) == (list(there), [])
 
 
@@ -347,9 +346,9 @@ def test_signs_of_life_that_may_not_be_read_are_left_out(bench: Make) -> None:
     one = bench()
     Empties(one, "pv")
     one.world.server.denied.add(("list", kinds.VOLUME_ATTACHMENTS.resource))
-    assert one.do(lambda: dead_nodes.vital_signs(one.ctx, [])) == ([], [])
+    assert one.do(lambda: run_unreachable.vital_signs(one.ctx, [])) == ([], [])
     one.world.server.denied.clear()
-    assert len(one.do(lambda: dead_nodes.vital_signs(one.ctx, []))[1]) == 1
+    assert len(one.do(lambda: run_unreachable.vital_signs(one.ctx, []))[1]) == 1
 
 
 def test_only_the_fenced_nodes_of_a_call_are_evacuated(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -362,7 +361,7 @@ def test_only_the_fenced_nodes_of_a_call_are_evacuated(bench: Make, monkeypatch:
         worked.append([site.name for site in sites])
         return sites
 
-    monkeypatch.setattr(dead_nodes.Evacuation, "work", work)
+    monkeypatch.setattr(run_unreachable.Evacuation, "work", work)
     monkeypatch.setattr(one.closing, "prove", lambda site: proven.append(site.name))
     todo = list(one.sites.values())
     one.do(lambda: one.work._fenced(todo))

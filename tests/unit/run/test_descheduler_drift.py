@@ -10,8 +10,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.rollout import DIGEST
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.rollout import DIGEST
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.descheduled import HEAD, HOME, NAME, NEW, OLD, Site
 
 FOREIGN = f"{HEAD}deschedulingInterval: 33s\n"

@@ -10,10 +10,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import API_VERSION
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.stranded import CREATED_BY
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_writes import REMINDED
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.causes import CREATED_BY
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.migration_jobs import API_VERSION
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.run_job_writes import REMINDED
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.descheduled import HOME, NAME, Site
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_cluster import becomes, jobs_of, put, reserve
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests

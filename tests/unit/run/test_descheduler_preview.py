@@ -10,10 +10,15 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import check, places, previews
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler import previewing, targets
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs import recovery
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
+    check,
+    installation,
+    previews,
+    run_preview,
+    run_targets,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.runs import run_recovery
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.descheduled import (
     BAD,
     CONFIG,
@@ -239,15 +244,15 @@ def test_a_call_killed_at_any_write_leaves_nothing_after_the_next(on: Site, writ
 def test_recover_finds_what_a_killed_call_left(on: Site) -> None:
     kill_at(on, 4, "killed after")
     assert len(left(on)) == 4
-    traces, _alive = on.world.process("bob").run(recovery.look)
+    traces, _alive = on.world.process("bob").run(run_recovery.look)
     assert sorted(trace.object for trace in traces) == sorted(f"Pod {HOME}/{name}" for name in left(on)[:2])
-    on.world.process("bob").run(lambda ctx: recovery.recover(ctx, finished=False, parked=False))
+    on.world.process("bob").run(lambda ctx: run_recovery.recover(ctx, finished=False, parked=False))
     assert left(on) == []
 
 
 def test_pods_that_a_killed_call_left_end_at_once(on: Site) -> None:
     kill_at(on, 4, "killed after")
-    on.world.process("bob").run(previewing.sweep)
+    on.world.process("bob").run(run_preview.sweep)
     deleted = [sent.request for sent in on.world.log if sent.request.verb == "delete" and sent.arrived]
     assert {(one.resource, (one.body or {}).get("gracePeriodSeconds")) for one in deleted} == {
         ("pods", 0),
@@ -260,7 +265,7 @@ def test_a_recovery_of_less_than_all_leaves_them(on: Site, run: str, finished: b
     kill_at(on, 4, "killed after")
     bob = on.world.process("bob")
     ctx = bob.ctx(run)
-    bob.run(lambda _ctx: recovery.recover(ctx, finished=finished, parked=False))
+    bob.run(lambda _ctx: run_recovery.recover(ctx, finished=finished, parked=False))
     assert len(left(on)) == 4
 
 
@@ -269,8 +274,8 @@ def test_what_is_running_is_not_ended_by_a_preview_of_another_descheduler(on: Si
     raw = {**on.workload(), "metadata": {**on.workload()["metadata"], "uid": "another"}}
 
     def sweep(ctx: t.Any) -> None:
-        target = targets.DeschedulerTarget(ctx, "koordinator", places.PLACES["koordinator"], raw, None, None)
-        previewing.sweep(ctx, target)
+        target = run_targets.DeschedulerTarget(ctx, "koordinator", installation.PLACES["koordinator"], raw, None, None)
+        run_preview.sweep(ctx, target)
 
     on.world.process("bob").run(sweep)
     assert len(left(on)) == 2
@@ -303,7 +308,7 @@ def test_a_failed_cycle() -> None:
 
 def test_every_flavor_gets_its_flags() -> None:
     flavors: tuple[check.Flavor, ...] = ("koordinator", "ack", "sigs")
-    place = places.PLACES["sigs"]
+    place = installation.PLACES["sigs"]
     template = {"spec": {"containers": [{"name": "descheduler", "command": ["/d"], "readinessProbe": {}}]}}
     workload = {"metadata": {"uid": "u"}, "spec": {"template": template}}
     made = {flavor: previews.manifests("p", "", workload, place, flavor, 60)[0]["spec"] for flavor in flavors}
@@ -334,4 +339,4 @@ def test_every_flavor_gets_its_flags() -> None:
     ],
 )
 def test_why_a_dry_run_has_not_started(status: dict[str, t.Any], told: str) -> None:
-    assert previewing._not_started({"status": status}) == told
+    assert run_preview._not_started({"status": status}) == told

@@ -11,12 +11,12 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.rollout import DIGEST, digest
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import API_VERSION
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs import state
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.rollout import DIGEST, digest
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.migration_jobs import API_VERSION
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.verbs import Request
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.runs import arguments
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.descheduled import (
     BAD,
     HEAD,
@@ -231,13 +231,13 @@ def test_a_lock_that_was_left_is_listed_and_removed_and_a_living_one_stays(on: S
     (trace,) = [trace for trace in traces(on) if trace["object"].startswith("Lease")]
     assert trace["object"] == f"Lease {names.NAMESPACE}/{on.journal_name}"
     assert (trace["what"], trace["by"], trace["nodes"]) == ("the lock of a rollout to a descheduler", "ann@sim", [])
-    assert not otto.run(lambda ctx: state.state(ctx, state.StateOptions("undone"))).failed
+    assert not otto.run(lambda ctx: arguments.state(ctx, arguments.StateOptions("undone"))).failed
     assert on.leases() == []
     put(on.world, running_job(), phase="Running")
     call = on.begin("bob", NEW)
     at(on, call, lambda: bool(on.leases()))
     assert [trace["alive"] for trace in traces(on) if trace["object"].startswith("Lease")] == [True]
-    assert not otto.run(lambda ctx: state.state(ctx, state.StateOptions("undone"))).failed
+    assert not otto.run(lambda ctx: arguments.state(ctx, arguments.StateOptions("undone"))).failed
     assert on.leases() == [on.journal_name]
     becomes(on.world, "j", phase="Succeeded")
     assert on.end(call)["outcome"] == "restarted"
@@ -246,7 +246,7 @@ def test_a_lock_that_was_left_is_listed_and_removed_and_a_living_one_stays(on: S
 
 def traces(on: Site) -> list[Raw]:
     found: list[Raw] = (
-        on.world.process("otto").run(lambda ctx: state.state(ctx, state.StateOptions("listed"))).data["traces"]
+        on.world.process("otto").run(lambda ctx: arguments.state(ctx, arguments.StateOptions("listed"))).data["traces"]
     )
     return found
 

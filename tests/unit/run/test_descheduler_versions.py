@@ -10,8 +10,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.versions import judged, numbers
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.check import judged, numbers
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.descheduled import HOME, NAME, NEW, OLD, Site
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 

@@ -10,9 +10,13 @@ import collections
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import places, rollout
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler import proofs, targets
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
+    installation,
+    rollout,
+    run_proofs,
+    run_targets,
+)
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.programs import Program
@@ -67,14 +71,14 @@ def test_a_log_that_cannot_be_read_hides_no_other() -> None:
 
 def last_words(found: list[rollout.Dead], logs: list[str], fails: int = 0) -> tuple[str, list[str]]:
     """The words, and whose log was asked for."""
-    place = places.Place(manifests.SHOP, "descheduler", "map", "key")
+    place = installation.Place(manifests.SHOP, "descheduler", "map", "key")
     with World([manifests.node("n1"), pod("a"), pod("b")]) as world:
         world.server.program = Speaking(*logs)
         me = world.process("me")
         me.faults.when(lambda request: request.path.endswith("/log"), Fault("error"), times=fails)
 
         def loop(ctx: Context) -> str:
-            return proofs.last_words(targets.DeschedulerTarget(ctx, "sigs", place, {}, None, None), found)
+            return run_proofs.last_words(run_targets.DeschedulerTarget(ctx, "sigs", place, {}, None, None), found)
 
         words = me.run(loop)
         reads = [(sent.request.name, dict(sent.request.query)) for sent in world.log]

@@ -12,17 +12,13 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import drain as drain_edge
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import DrainOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import (
-    Choices,
-    PodPlan,
-    Route,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import arguments as drain_edge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import run_drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.outcomes import DrainOutcome
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices, PodPlan, Route
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.left_out import defaults
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.sites import RUN, Bench, begun
@@ -190,8 +186,8 @@ def drained(world: World, *, check: bool = False, nodes: tuple[str, ...] = ("n1"
     """The result of a whole call, and its context."""
     me = world.process("me")
     ctx = me.ctx(RUN, check=check)
-    wanted = drain.DrainOptions(nodes, options.pop("choices", Choices(method="replace")), **options)
-    return me.run(lambda _ctx: drain.drain(ctx, wanted)), ctx
+    wanted = run_drain.DrainOptions(nodes, options.pop("choices", Choices(method="replace")), **options)
+    return me.run(lambda _ctx: run_drain.drain(ctx, wanted)), ctx
 
 
 def test_check_mode_needs_no_record_and_records_nothing() -> None:
@@ -248,11 +244,11 @@ def test_the_seconds_of_a_call_are_told_to_the_millisecond() -> None:
     with World.of(begun()) as world:
         me = world.process("me")
         me.faults.when(lambda request: request.writes, Fault("late", 1.23456))
-        options = drain.DrainOptions(("n1",), Choices())
+        options = run_drain.DrainOptions(("n1",), Choices())
 
         def timed(ctx: t.Any) -> tuple[t.Any, float]:
             began = ctx.clock.now()
-            return drain.drain(ctx, options), ctx.clock.now() - began
+            return run_drain.drain(ctx, options), ctx.clock.now() - began
 
         result, seconds = me.run(timed, RUN)
         assert result.data["summary"]["seconds"] == round(seconds, 3)
@@ -269,7 +265,7 @@ def test_check_mode_predicts_that_a_living_node_is_not_evacuated() -> None:
 def test_what_is_left_out_is_as_documented() -> None:
     with World.of(begun()) as world:
         assert not drained(world)[0].failed, "with the defaults"
-    found, wanted = defaults(drain_edge.SPEC, drain.DrainOptions)
+    found, wanted = defaults(drain_edge.SPEC, run_drain.DrainOptions)
     assert found == wanted
 
 
@@ -328,7 +324,7 @@ def test_an_empty_node_is_proven_once(step: t.Any) -> None:
 def test_a_node_of_another_run_is_left_alone(run: str, outcome: str) -> None:
     with World.of(begun()) as world:
         me = world.process("me")
-        result = me.run(lambda ctx: drain.drain(ctx, drain.DrainOptions(("n1",), Choices())), run)
+        result = me.run(lambda ctx: run_drain.drain(ctx, run_drain.DrainOptions(("n1",), Choices())), run)
         assert result.data["nodes"][0]["outcome"] == outcome
         assert (outcome == "drained") == any(sent.request.writes for sent in world.log)
 

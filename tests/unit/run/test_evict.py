@@ -10,11 +10,11 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.operators import selectors_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import LostLockError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.operator_waits import OperatorWaits
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.operators import selectors_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_evictor import OperatorWaits
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_node_lock import LostLockError
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.evicting import Make, Scene, of_evictions, pods, scenes
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, nodes, serving
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault, What

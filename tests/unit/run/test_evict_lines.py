@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.budgets import Verdict
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.operators import selectors_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.pod_moves import Move
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.evict import Line, Lines
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.operator_waits import OperatorWaits
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.budgets import Verdict
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.operators import selectors_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_evictor import (
+    Line,
+    Lines,
+    OperatorWaits,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.run_pod_drain import Move
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 

@@ -11,10 +11,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import eviction_requests
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.drain import DrainOptions, drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import eviction_requests
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_drain import DrainOptions, drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.planned import codes, plan
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.sites import RUN, begun
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests

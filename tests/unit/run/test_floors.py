@@ -10,16 +10,16 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import WorkloadOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import LostLockError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard_floors import Floor, Floors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.outcomes import WorkloadOutcome
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import guard_budgets
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_node_lock import LostLockError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_guard_budgets import Floor, Floors
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, serving
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
@@ -44,7 +44,7 @@ class Scene:
             for pod in self.seen().pods
             if pod.name.startswith(app)
         ]
-        self.floors = Floors(self.ctx, guards.guards(self.seen(), plans), self.fence)
+        self.floors = Floors(self.ctx, guard_budgets.guards(self.seen(), plans), self.fence)
 
     def fence(self, nodes: t.Collection[str]) -> None:
         for lost in self.lost:
@@ -282,7 +282,7 @@ def test_without_a_change_there_is_nothing_to_do(scene: Make) -> None:
     one = scene()
     one.step()
     one.world.machine.run_for(1.0)
-    again = guards.again(one.seen(), one.floors.floors[0].guard)
+    again = guard_budgets.again(one.seen(), one.floors.floors[0].guard)
     assert not Floors(one.ctx, [again], one.fence).todo
     assert not Floors(one.ctx, [], one.fence).todo
     assert Floors(one.ctx, [], one.fence).done

@@ -10,11 +10,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import observe
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Result, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import gates
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, run_listing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Result, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import run_gates
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.test_cordon import drained
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
@@ -33,9 +32,9 @@ def judged(world: World, *nodes: str, run: str = "r1/n1", check: bool = False, *
     ctx = me.ctx(run, check=check)
 
     def loop(_ctx: t.Any) -> Result:
-        found = observe.gather(ctx.cluster, ("nodes",))
+        found = run_listing.gather(ctx.cluster, ("nodes",))
         world.log.clear()
-        return gates.judge(ctx, found, gates.Asked(nodes=nodes or ("a",), **asked))
+        return run_gates.judge(ctx, found, run_gates.Asked(nodes=nodes or ("a",), **asked))
 
     return me.run(loop)
 

@@ -12,30 +12,27 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Node, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Run, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_object_events import Events
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_watch_cache import Live
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.outcomes import (
     GuardOutcome,
     WorkloadOutcome,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import Leaver, Surge
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Run, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.live_view import Live
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.told_events import Events
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard_call import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import guard_budgets
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.node_records import Record
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.surge_records import Leaver, Surge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_guard_budgets import Floor, Floors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_guard_call import (
     GuardCall,
     GuardedNode,
     claim,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard_floors import Floor, Floors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_machine import (
-    Surging,
-    WorkloadSurge,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_raise import Surging, WorkloadSurge
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
@@ -320,7 +317,7 @@ def floor(**changes: t.Any) -> Floor:
     seen = objects.snapshot(objects.deployment("web", 3))
     workload = seen.workload(WEB.uid)
     assert workload
-    return Floor(guards._guard(seen, workload, ["n1"], {}), **changes)
+    return Floor(guard_budgets._guard(seen, workload, ["n1"], {}), **changes)
 
 
 @pytest.mark.parametrize(

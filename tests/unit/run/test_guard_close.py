@@ -10,13 +10,13 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import WorkloadOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import guard
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard_call import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.outcomes import WorkloadOutcome
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_guard
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_guard_call import (
     GuardCall,
     GuardedNode,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_machine import WorkloadSurge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_raise import WorkloadSurge
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.test_guard_call import SURGE, WEB
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
@@ -60,7 +60,7 @@ LATE = {"outcome": WorkloadOutcome.TIMED_OUT, "message": "It was late.", "remedy
 def test_a_surge_that_was_to_be_raised(
     changes: Raw, outcome: str, message: str, node: str, findings: list[str]
 ) -> None:
-    line, entry, found = closed(guard._close_present, changes)
+    line, entry, found = closed(run_guard._close_present, changes)
     assert (line["outcome"], line["message"], entry["outcome"], found) == (outcome, message, node, findings)
     assert entry["failed"] is bool(findings)
 
@@ -86,7 +86,7 @@ RECOVER = "Once that is over, run recover -e recover_state=undone."
     ],
 )
 def test_a_surge_that_was_to_be_undone(changes: Raw, outcome: str, message: str, findings: list[str]) -> None:
-    line, entry, found = closed(guard._close_absent, changes)
+    line, entry, found = closed(run_guard._close_absent, changes)
     assert (line["outcome"], line["message"]) == (outcome, message)
     assert found == [f"not_given_back {remedy}" for remedy in findings]
     assert entry["outcome"] == ("not_given_back" if findings else "")

@@ -12,15 +12,20 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import lock_leases, names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import heartbeats, keeping, life
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Run, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lock_watch import LOOK_EVERY
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.locking import IDLE, Locks
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Run, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.verbs import Request
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
+    lock_leases,
+    run_heartbeats,
+    run_lease,
+    run_lease_renewer,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_locks import IDLE, Locks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_node_lock import (
+    LOOK_EVERY,
     NAMING,
     LostLockError,
 )
@@ -51,7 +56,7 @@ def world() -> t.Iterator[World]:
 @pytest.fixture
 def unkept(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread that renews gets no turn for an hour."""
-    monkeypatch.setattr(keeping, "RENEW_EVERY", 3600.0)
+    monkeypatch.setattr(run_lease_renewer, "RENEW_EVERY", 3600.0)
 
 
 def writes(world: World, since: int = 0) -> dict[str, int]:
@@ -164,7 +169,7 @@ def test_a_start_whose_heart_beats_keeps_all_its_nodes(world: World, run: str) -
     began = world.machine.now
     refused = done(other, locks(other, run, "b").take)
     assert refused["b"].startswith("Node b is held by run r1 of me@sim since ")
-    assert world.machine.now - began <= keeping.RENEW_EVERY + LOOK_EVERY
+    assert world.machine.now - began <= run_lease_renewer.RENEW_EVERY + LOOK_EVERY
 
 
 def test_a_heartbeat_that_is_renewed_at_the_last_moment_ends_the_taking(world: World) -> None:
@@ -222,7 +227,7 @@ def test_a_taker_that_finds_no_heartbeat_gives_its_holder_the_time_to_make_anoth
     world.delete(kinds.LEASES, BEAT, names.NAMESPACE)
     began = world.machine.now
     assert set(done(taker, locks(taker, "r2/n2").take)) == {"a"}
-    assert world.machine.now - began <= keeping.RENEW_EVERY + LOOK_EVERY
+    assert world.machine.now - began <= run_lease_renewer.RENEW_EVERY + LOOK_EVERY
     done(me, mine.fence)
     world.machine.kill(me.process)
     world.delete(kinds.LEASES, BEAT, names.NAMESPACE)
@@ -262,7 +267,7 @@ def test_a_heartbeat_that_another_call_deleted_is_made_anew_for_the_nodes_that_n
     mine = taken(me, "r1/n1", "a", "b")
     before = t.cast("Raw", beat(world))["metadata"]["uid"]
     world.delete(kinds.LEASES, BEAT, names.NAMESPACE)
-    world.machine.run_for(keeping.RENEW_EVERY + 1.0)
+    world.machine.run_for(run_lease_renewer.RENEW_EVERY + 1.0)
     now = t.cast("Raw", beat(world))["metadata"]["uid"]
     assert now != before
     for node in "ab":
@@ -277,7 +282,7 @@ def test_a_lease_that_a_person_deletes_is_missed_after_a_few_renewals(world: Wor
     me = world.process("me")
     mine = taken(me, "r1/n1", "a", "b")
     world.delete(kinds.LEASES, "node-a", names.NAMESPACE)
-    world.machine.run_for(keeping.LOOK_AT_LEASES * keeping.RENEW_EVERY + 1.0)
+    world.machine.run_for(run_lease_renewer.LOOK_AT_LEASES * run_lease_renewer.RENEW_EVERY + 1.0)
     assert mine.lost() == {"a": "its lease was deleted"}
     done(me, lambda: mine.fence(["b"]))
 
@@ -323,7 +328,7 @@ def test_where_a_policy_forbids_heartbeats_leases_are_renewed_one_by_one(world: 
     me.faults.when(forbidden, Fault("forbidden"), times=9)
     mine = taken(me, "r1/n1", "a", "b")
     since = len(world.log)
-    world.machine.run_for(keeping.RENEW_EVERY + 0.5)
+    world.machine.run_for(run_lease_renewer.RENEW_EVERY + 0.5)
     assert writes(world, since) == {"node-a": 1, "node-b": 1}
     assert any("their heartbeat was refused" in event.message for event in me.told)
     done(me, lambda: mine.leave(drop=["a", "b"]))
@@ -373,23 +378,23 @@ def test_a_lost_answer_is_looked_up(world: World, method: str) -> None:
 def test_a_leftover_lock_is_not_deleted_while_its_start_lives(world: World) -> None:
     me, other = world.process("me"), world.process("other")
     mine = taken(me, "r1/n1")
-    (seen,) = other.run(lambda ctx: life.left_locks(ctx, Run("r1", "n2"), ["a"], names.NAMESPACE))
-    world.machine.run_for(keeping.RENEW_EVERY + 1.0)
-    other.run(lambda ctx: life.drop(ctx, seen, set()))
+    (seen,) = other.run(lambda ctx: run_lease.left_locks(ctx, Run("r1", "n2"), ["a"], names.NAMESPACE))
+    world.machine.run_for(run_lease_renewer.RENEW_EVERY + 1.0)
+    other.run(lambda ctx: run_lease.drop(ctx, seen, set()))
     assert leases(world) == {"node-a", BEAT}
-    (seen,) = other.run(lambda ctx: life.left_locks(ctx, Run("r1", "n2"), ["a"], names.NAMESPACE))
-    other.run(lambda ctx: life.drop(ctx, seen, set()))
-    world.machine.run_for(keeping.RENEW_EVERY + 1.0)
+    (seen,) = other.run(lambda ctx: run_lease.left_locks(ctx, Run("r1", "n2"), ["a"], names.NAMESPACE))
+    other.run(lambda ctx: run_lease.drop(ctx, seen, set()))
+    world.machine.run_for(run_lease_renewer.RENEW_EVERY + 1.0)
     assert mine.lost() == {"a": "its lease was deleted"}
 
 
 def test_two_leftover_locks_of_one_start_go_with_its_heartbeat(world: World) -> None:
     held(world, "r1/n1", "a", "b")
     other = world.process("other")
-    found = other.run(lambda ctx: life.left_locks(ctx, Run("r1", "n2"), ["a", "b"], names.NAMESPACE))
+    found = other.run(lambda ctx: run_lease.left_locks(ctx, Run("r1", "n2"), ["a", "b"], names.NAMESPACE))
     ended: set[str] = set()
     for seen in found:
-        other.run(functools.partial(life.drop, seen=seen, ended=ended))
+        other.run(functools.partial(run_lease.drop, seen=seen, ended=ended))
     assert leases(world) == set()
 
 
@@ -397,7 +402,7 @@ def test_a_heartbeat_made_anew_while_its_call_ends_goes_with_the_locks_that_are_
     me, other = world.process("me"), world.process("other")
     mine = taken(me, "r1/n1")
     me.faults.when(of_leases("PATCH"), Fault("frozen", 120.0))
-    world.machine.run_for(keeping.RENEW_EVERY + 1.0)
+    world.machine.run_for(run_lease_renewer.RENEW_EVERY + 1.0)
     theirs = taken(other, "r1/n2", "a")
     done(other, lambda: theirs.leave(drop=["a"]))
     assert leases(world) == set()
@@ -413,7 +418,7 @@ def test_locks_of_a_silent_start_are_told_from_those_of_a_living_one(world: Worl
     known = [raw for _place, raw in sorted(world.store.of(kinds.LEASES.resource).items())]
     began = world.machine.now
     found = world.process("other").run(
-        lambda ctx: life.silent(ctx, [x for x in known if not lock_leases.is_heartbeat(x)])
+        lambda ctx: run_lease.silent(ctx, [x for x in known if not lock_leases.is_heartbeat(x)])
     )
     assert {name for _namespace, name in found} == {"node-a", "node-b"}
     assert world.machine.now - began <= lock_leases.WORKING + 2 * LOOK_EVERY
@@ -428,5 +433,5 @@ def test_heartbeats_that_no_lease_names_are_swept(world: World, run: str, left: 
         world.apply({"apiVersion": kinds.LEASES.api_version, "kind": "Lease", "metadata": meta, "spec": spec})
     held(world, "r9/n9", "z")
     me = world.process("me")
-    me.run(lambda ctx: heartbeats.sweep(ctx, run))
+    me.run(lambda ctx: run_heartbeats.sweep(ctx, run))
     assert leases(world) == {"node-z", *map(names.heartbeat_name, left)}

@@ -9,13 +9,13 @@ from __future__ import annotations
 import threading
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import client, clocks
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import hooks, selectors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_selectors import PodSelector
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, hook_calls
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import run_context, selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.pod_selectors import PodSelector
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions, run_hook_calls
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import client, clocks
 
 
-class Counted(hook_calls.HttpCalls):
+class Counted(run_hook_calls.HttpCalls):
     """Notes each change of the count that is made without the lock: two at once would lose one of them."""
 
     unlocked = 0
@@ -29,18 +29,25 @@ class Counted(hook_calls.HttpCalls):
 def test_the_calls_that_are_under_way_are_counted_under_their_lock() -> None:
     ended = threading.Event()
 
-    def send(http: hooks.Http, variables: t.Mapping[str, t.Any], timeout: float) -> int:
+    def send(http: hook_definitions.Http, variables: t.Mapping[str, t.Any], timeout: float) -> int:
         ended.wait(timeout)
         return 200
 
-    ctx = context.Context(t.cast(client.Cluster, None), clock=clocks.Clock())
+    ctx = run_context.Context(t.cast(client.Cluster, None), clock=clocks.Clock())
     calls = Counted(ctx, lambda nodes: None, send)
-    rule = hooks.Rule(
-        "before_pod", "http", "http", 5.0, PodSelector(selectors.parse("app=web")), http=hooks.Http("http://a.example/")
+    rule = hook_definitions.Rule(
+        "before_pod",
+        "http",
+        "http",
+        5.0,
+        PodSelector(selectors.parse("app=web")),
+        http=hook_definitions.Http("http://a.example/"),
     )
-    going = [calls.start(hooks.Call(rule, "n1", "shop", f"web-{n}", f"uid-{n}"), again=False) for n in range(3)]
-    assert calls.free == hook_calls.AT_ONCE - 3
+    going = [
+        calls.start(hook_definitions.Call(rule, "n1", "shop", f"web-{n}", f"uid-{n}"), again=False) for n in range(3)
+    ]
+    assert calls.free == run_hook_calls.AT_ONCE - 3
     ended.set()
     assert [one.result(5) for one in going] == ["", "", ""]
     calls.close()
-    assert (calls.free, calls.unlocked) == (hook_calls.AT_ONCE, 0)
+    assert (calls.free, calls.unlocked) == (run_hook_calls.AT_ONCE, 0)

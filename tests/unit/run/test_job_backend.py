@@ -9,15 +9,13 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
-    Controller,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Finding
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import koordinator as backend
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.koordinator import Koordinator
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Context, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import run_installed as backend
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.run_installed import Koordinator
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.reasons import Finding
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.migration_controller import Controller
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import koordinator
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World

@@ -10,19 +10,22 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.migration_jobs import (
     Job,
     JobSettings,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_decisions import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.run_job_moves import (
+    JobMove,
+    JobMoves,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.run_job_writes import approve
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.run_module import (
     Decision,
     JobDecision,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_moves import JobMove, JobMoves
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_writes import approve
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.verbs import Request
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_cluster import becomes, jobs_of, writes
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_moving import (
     EVICTED,

@@ -10,10 +10,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import phases
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import PodOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import dispatcher
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import run_dispatcher
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import phases
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.outcomes import PodOutcome
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_cluster import jobs_of, still_world
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_feeding import EVICTING, Scene
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
@@ -153,7 +153,7 @@ def test_a_job_that_evicts_without_a_place_names_none(world: World) -> None:
 
 # -- jobs that do not end ------------------------------------------------------------------------------
 
-AFTER_TTL = int(170 + dispatcher.OVERDUE) + 2
+AFTER_TTL = int(170 + run_dispatcher.OVERDUE) + 2
 
 
 def test_a_job_that_has_evicted_its_pod_is_not_given_up_while_the_pod_ends(world: World) -> None:

@@ -9,21 +9,21 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import (
+    run_dispatcher,
+    run_leftovers,
+    run_starter,
+    run_tracker,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.migration_jobs import (
     Job,
     JobSettings,
     manifest,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import (
-    abandoned,
-    leftovers,
-    starter,
-    tracker,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_cluster import (
     becomes,
     jobs_of,
@@ -53,7 +53,7 @@ def world() -> t.Iterator[World]:
 def test_jobs_of_drains_are_traces_and_those_of_people_are_not(world: World) -> None:
     put(world, job("a"), phase="Succeeded")
     put(world, job("b", node=""))
-    [trace] = world.process("me").run(leftovers.traces)
+    [trace] = world.process("me").run(run_leftovers.traces)
     assert (trace.run, trace.object, trace.nodes) == ("r1", "PodMigrationJob a", ("n1",))
     assert trace.what == "a PodMigrationJob of a drain, which has succeeded"
     assert trace.since == jobs_of(world)["a"]["metadata"]["creationTimestamp"]
@@ -61,25 +61,27 @@ def test_jobs_of_drains_are_traces_and_those_of_people_are_not(world: World) -> 
 
 def test_where_there_is_no_koordinator_nothing_is_left() -> None:
     with World() as world:
-        assert world.process("me").run(leftovers.traces) == ()
+        assert world.process("me").run(run_leftovers.traces) == ()
         assert [sent.status for sent in world.log] == [404]
 
 
 def test_who_may_not_list_jobs_finds_none(world: World) -> None:
     put(world, job("a"))
     world.server.denied.add(("list", kinds.PODMIGRATIONJOBS.resource))
-    assert world.process("me").run(leftovers.traces) == ()
+    assert world.process("me").run(run_leftovers.traces) == ()
 
 
 def test_of_a_job_that_waits_only_its_end_is_awaited(world: World) -> None:
     """And one that somebody deletes meanwhile has ended, whereas one that was never seen may still appear."""
     for name in ("waits", "ended"):
         put(world, job(name))
-    tracks = {name: starter.InFlightJob(Ref("Pod", name), name=name, abandoned="why") for name in ("waits", "unseen")}
-    tracks["kept"] = starter.InFlightJob(Ref("Pod", "ended"), name="ended")
+    tracks = {
+        name: run_starter.InFlightJob(Ref("Pod", name), name=name, abandoned="why") for name in ("waits", "unseen")
+    }
+    tracks["kept"] = run_starter.InFlightJob(Ref("Pod", "ended"), name="ended")
 
     def run(ctx: Context) -> list[list[str]]:
-        jobs = abandoned.AbandonedJobs(ctx, tracker.JobTracker(ctx), tracks)
+        jobs = run_dispatcher.AbandonedJobs(ctx, run_tracker.JobTracker(ctx), tracks)
         found = {name: Job.of(raw) for name, raw in jobs_of(world).items()}
         return [[one.name for one in jobs.end(seen)] for seen in (found, {}, {})]
 
@@ -100,7 +102,7 @@ def test_only_what_serves_nobody_any_more_is_given_up(world: World) -> None:
     seen: list[Raw] = []
     world.machine.after(2.0, lambda: becomes(world, "waits", passed=True), "arbitration")
     world.on_event.append(lambda event: seen.append(event.raw) if event.what == "MODIFIED" else None)
-    world.process("me").run(lambda ctx: leftovers.give_up(ctx, "r1", {"n2"}))
+    world.process("me").run(lambda ctx: run_leftovers.give_up(ctx, "r1", {"n2"}))
     assert writes(world) == [
         "delete podmigrationjobs ended",
         "patch podmigrationjobs/status passed",

@@ -14,15 +14,15 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.migration_jobs import (
     EVICT,
     Job,
     JobSettings,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_moves import JobMove
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_writes import REMINDED
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.tracker import GONE, SILENT
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.run_job_moves import JobMove
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.run_job_writes import REMINDED
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.run_tracker import GONE, SILENT
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_cluster import jobs_of, reserve, writes
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_moving import (
     ARRIVED,

@@ -11,13 +11,16 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.migration_jobs import (
     Job,
     JobSettings,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_moves import JobMove, JobMoves
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.run_job_moves import (
+    JobMove,
+    JobMoves,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_cluster import jobs_of
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_moving import (
     EVICTED,

@@ -10,12 +10,16 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import (
+    run_dispatcher,
+    run_starter,
+    run_tracker,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.migration_jobs import (
     API_VERSION,
     KIND,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import dispatcher, tracker, waits
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_cluster import (
     becomes,
@@ -164,7 +168,7 @@ def test_a_job_that_has_evicted_and_never_ends_is_not_waited_for(world: World) -
     scene.gone("web-0")
     scene.step()
     assert not scene.done_with("n1")
-    ticks(scene, int(170 + dispatcher.OVERDUE))
+    ticks(scene, int(170 + run_dispatcher.OVERDUE))
     scene.done_with("n1")
     assert scene.done_with("n1")
     assert jobs_of(world) == {}
@@ -175,7 +179,7 @@ def test_a_job_that_nobody_arbitrates_is_removed_once_its_pod_is_gone(world: Wor
     scene = Scene(world, 1, backend="auto")
     ticks(scene, 65)
     scene.gone("web-0")
-    ticks(scene, int(tracker.GONE) + 2)
+    ticks(scene, int(run_tracker.GONE) + 2)
     scene.done_with("n1")
     scene.step()
     assert scene.done_with("n1")
@@ -265,7 +269,7 @@ def test_only_a_pod_that_could_be_evicted_has_waited_long_enough(
 ) -> None:
     scene = Scene(world, 1, job_wait=1.0)
     scene.budgets = [objects.budget("web", 2 if allowed else 0, healthy=9, desired=5)]
-    waiting = waits.Waits(scene.choices, {})
+    waiting = run_starter.Waits(scene.choices, {})
     seen = scene.snapshot()
     if not there:
         seen = objects.snapshot(objects.deployment("web", scene.wanted))

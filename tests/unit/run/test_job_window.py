@@ -12,12 +12,12 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.screen import waits
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import migration_jobs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Event as Told
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Event as Told
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import migration_jobs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks import screen_waits
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import koordinator, manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.object_rules import seconds_of
@@ -120,13 +120,13 @@ def test_a_pipe_names_the_limiter_for_as_long_as_it_holds_the_pods_of_a_node() -
 
 def in_a_pipe(events: t.Sequence[Told]) -> list[tuple[float, str]]:
     """What is shown where there are no bars, and when, from the first of the events to the last."""
-    held, shown, left = waits.Waits(), list[tuple[float, str]](), list(events)
+    held, shown, left = screen_waits.Waits(), list[tuple[float, str]](), list(events)
     now, end = (seconds_of(event.at) for event in (left[0], left[-1]))
     while now <= end:
         while left and seconds_of(left[0].at) <= now:
             event = dataclasses.asdict(left.pop(0))
             held.see(event, now)
-            shown += [] if waits.waits(event) else [(now, event["message"])]
+            shown += [] if screen_waits.waits(event) else [(now, event["message"])]
         shown += [(now, line) for line in held.due(now, "2026-11-26T00:00:00Z")]
         now += 1.0
     return shown

@@ -10,16 +10,16 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import run_job_writes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.migration_jobs import (
     EVICT,
     Job,
     JobSettings,
     manifest,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import job_writes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_cluster import (
     becomes,
     jobs_of,
@@ -72,23 +72,23 @@ STATES = [
 
 
 @pytest.mark.parametrize(("state", "may"), STATES)
-@pytest.mark.parametrize("write", [job_writes.remind, job_writes.exempt])
+@pytest.mark.parametrize("write", [run_job_writes.remind, run_job_writes.exempt])
 def test_a_job_is_annotated_once_it_passed_and_until_it_ends(world: World, write: t.Any, state: Raw, may: bool) -> None:
     job = a_job(world, **state)
     found = does(world, lambda ctx: write(ctx, job))
     assert writes(world) == ([PATCH] if may else [])
     assert found.uid == job.uid
-    key = job_writes.REMINDED if write is job_writes.remind else EVICT
+    key = run_job_writes.REMINDED if write is run_job_writes.remind else EVICT
     assert (key in now(world).annotations) is may
 
 
 def test_a_job_is_exempt_once(world: World) -> None:
     job = a_job(world, passed=True, phase="Running")
     becomes(world, "a", annotations={EVICT: "true"})
-    does(world, lambda ctx: job_writes.exempt(ctx, job))
+    does(world, lambda ctx: run_job_writes.exempt(ctx, job))
     assert writes(world) == []
     becomes(world, "a", annotations={EVICT: "false"})
-    does(world, lambda ctx: job_writes.exempt(ctx, job))
+    does(world, lambda ctx: run_job_writes.exempt(ctx, job))
     assert (writes(world), now(world).annotations[EVICT]) == ([PATCH], "true")
 
 
@@ -98,7 +98,7 @@ def test_a_job_is_exempt_once(world: World) -> None:
 )
 def test_a_paused_job_is_approved_until_it_ends(world: World, paused: bool, phase: str, may: bool) -> None:
     job = a_job(world, paused=paused, passed=True, **({"phase": phase} if phase else {}))
-    does(world, lambda ctx: job_writes.approve(ctx, job))
+    does(world, lambda ctx: run_job_writes.approve(ctx, job))
     assert writes(world) == ([PATCH] if may else [])
     assert now(world).paused is (paused and not may)
 
@@ -108,8 +108,8 @@ def test_an_approved_job_has_its_whole_ttl_from_then_on(world: World, ttl: str, 
     job = a_job(world, paused=True, ttl=ttl, passed=True)
     began = world.machine.now
     world.machine.run_for(100.0 - (world.machine.now - began))
-    does(world, lambda ctx: job_writes.reread(ctx, "a"))
-    does(world, lambda ctx: job_writes.approve(ctx, job))
+    does(world, lambda ctx: run_job_writes.reread(ctx, "a"))
+    does(world, lambda ctx: run_job_writes.approve(ctx, job))
     assert now(world).ttl == pytest.approx(later, abs=1.0)
 
 
@@ -124,7 +124,7 @@ def test_an_approved_job_has_its_whole_ttl_from_then_on(world: World, ttl: str, 
 )
 def test_a_job_is_rejected_until_it_evicts_its_pod(world: World, state: Raw, may: bool) -> None:
     job = a_job(world, **state)
-    does(world, lambda ctx: job_writes.reject(ctx, job, "because"))
+    does(world, lambda ctx: run_job_writes.reject(ctx, job, "because"))
     assert (STATUS in writes(world)) is may
     assert (now(world).message == "because") is may
 
@@ -145,14 +145,14 @@ def test_a_reservation_that_no_pod_has_taken_goes_with_its_rejected_job(world: W
     job = a_job(world, **reserving())
     world.patch(kinds.PODMIGRATIONJOBS, "a", {"spec": {"reservationOptions": {"reservationRef": {"name": "a"}}}})
     reserved(world, taken)
-    does(world, lambda ctx: job_writes.reject(ctx, job, "because"))
+    does(world, lambda ctx: run_job_writes.reject(ctx, job, "because"))
     assert (FREED in writes(world)) is freed
 
 
 def test_a_reservation_that_the_job_does_not_name_yet_has_the_name_of_its_uid(world: World) -> None:
     job = a_job(world, **reserving())
     reserve(world, job.uid)
-    does(world, lambda ctx: job_writes.reject(ctx, job, "because"))
+    does(world, lambda ctx: run_job_writes.reject(ctx, job, "because"))
     assert f"delete reservations {job.uid}" in writes(world)
 
 
@@ -166,12 +166,12 @@ def test_a_reservation_goes_with_the_job_that_left_it(world: World, phase: str, 
     world.patch(kinds.PODMIGRATIONJOBS, "a", {"spec": {"reservationOptions": {"reservationRef": {"name": "a"}}}})
     reserved(world)
     job = now(world)
-    does(world, lambda ctx: job_writes.let_go(ctx, job, "because"), check=check)
+    does(world, lambda ctx: run_job_writes.let_go(ctx, job, "because"), check=check)
     assert (FREED in writes(world)) is freed
 
 
 def test_a_reservation_that_is_gone_needs_nothing(world: World) -> None:
-    does(world, lambda ctx: job_writes.free(ctx, "a"))
+    does(world, lambda ctx: run_job_writes.free(ctx, "a"))
     assert writes(world) == []
 
 
@@ -179,20 +179,20 @@ def test_a_namesake_is_never_written(world: World) -> None:
     job = a_job(world, passed=True, paused=True)
     world.delete(kinds.PODMIGRATIONJOBS, "a")
     a_job(world, passed=True, paused=True)
-    for write in (job_writes.approve, job_writes.remind, job_writes.exempt):
+    for write in (run_job_writes.approve, run_job_writes.remind, run_job_writes.exempt):
         assert does(world, lambda ctx, write=write: write(ctx, job)) is None  # type: ignore[misc]
-    assert does(world, lambda ctx: job_writes.reject(ctx, job, "because")) is None
+    assert does(world, lambda ctx: run_job_writes.reject(ctx, job, "because")) is None
     assert writes(world) == []
 
 
 def test_a_job_is_let_go_by_its_end_and_then_its_deletion(world: World) -> None:
     job = a_job(world, passed=True, phase="Running")
-    does(world, lambda ctx: job_writes.let_go(ctx, job, "because"))
+    does(world, lambda ctx: run_job_writes.let_go(ctx, job, "because"))
     assert writes(world) == [STATUS, "delete podmigrationjobs a"]
     assert jobs_of(world) == {}
 
 
 def test_a_job_that_ended_is_only_deleted(world: World) -> None:
     job = a_job(world, passed=True, phase="Failed")
-    does(world, lambda ctx: job_writes.let_go(ctx, job, "because"))
+    does(world, lambda ctx: run_job_writes.let_go(ctx, job, "because"))
     assert writes(world) == ["delete podmigrationjobs a"]

@@ -11,15 +11,15 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.installations import ANYWHERE
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.installations import ANYWHERE
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.migration_jobs import (
     JobSettings,
     manifest,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.targets import Selection
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.module import State
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.run_module import State
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.targets import Selection
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_cluster import becomes
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.jobs_called import (
     CONFIG,

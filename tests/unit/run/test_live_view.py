@@ -10,10 +10,13 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import live_view, observe
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    names,
+    run_listing,
+    run_watch_cache,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Context, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
@@ -30,11 +33,11 @@ def label(world: World, node: str = "n1", value: str = "yes") -> None:
     world.patch(kinds.NODES, node, {"metadata": {"labels": {"seen": value}}})
 
 
-def watching(world: World, loop: t.Callable[[Context, live_view.Live], t.Any], *watched: str) -> t.Any:
+def watching(world: World, loop: t.Callable[[Context, run_watch_cache.Live], t.Any], *watched: str) -> t.Any:
     """What the loop gives back with these kinds watched, of which the requests are told since then."""
 
     def run(ctx: Context) -> t.Any:
-        with live_view.Live(ctx, watched or ("nodes",), raws=None) as live:
+        with run_watch_cache.Live(ctx, watched or ("nodes",), raws=None) as live:
             world.log.clear()
             return loop(ctx, live)
 
@@ -46,7 +49,7 @@ def asked(world: World) -> list[str]:
 
 
 def test_a_snapshot_shows_what_was_added_changed_and_deleted_since(world: World) -> None:
-    def loop(ctx: Context, live: live_view.Live) -> list[list[tuple[str, str]]]:
+    def loop(ctx: Context, live: run_watch_cache.Live) -> list[list[tuple[str, str]]]:
         def seen() -> list[tuple[str, str]]:
             return sorted((name, node.labels.get("seen", "")) for name, node in live.snapshot().nodes.items())
 
@@ -63,11 +66,11 @@ def test_a_snapshot_shows_what_was_added_changed_and_deleted_since(world: World)
     assert watching(world, loop) == [[("n1", "")], [("n1", "yes"), ("n2", "")], after, after]
 
 
-@pytest.mark.parametrize(("pause", "waited"), [(0.0, live_view.BURST), (0.15, 0.15), (0.25, 0.25)])
+@pytest.mark.parametrize(("pause", "waited"), [(0.0, run_watch_cache.BURST), (0.15, 0.15), (0.25, 0.25)])
 def test_a_change_ends_the_wait_after_the_pause_that_the_reader_wants(
     world: World, pause: float, waited: float
 ) -> None:
-    def loop(ctx: Context, live: live_view.Live) -> float:
+    def loop(ctx: Context, live: run_watch_cache.Live) -> float:
         live.snapshot()
         label(world)
         began = ctx.clock.now()
@@ -82,7 +85,7 @@ def test_what_a_list_said_already_is_not_asked_for_again(world: World) -> None:
         listing = ctx.cluster.items(kinds.NODES)
         world.apply(manifests.node("n2"))
         world.log.clear()
-        with live_view.Live(ctx, ("nodes",), known={"nodes": listing}) as live:
+        with run_watch_cache.Live(ctx, ("nodes",), known={"nodes": listing}) as live:
             found = [sorted(live.snapshot().nodes)]
             ctx.clock.sleep(0.1)
             return [*found, sorted(live.snapshot().nodes)]
@@ -96,7 +99,7 @@ def test_namesakes_in_two_namespaces_are_two(world: World) -> None:
         world.apply(manifests.namespace(space))
         world.apply({"apiVersion": "v1", "kind": "Pod", **objects.pod("p", namespace=space, annotations={})})
 
-    def loop(ctx: Context, live: live_view.Live) -> list[list[tuple[str, str]]]:
+    def loop(ctx: Context, live: run_watch_cache.Live) -> list[list[tuple[str, str]]]:
         def seen() -> list[tuple[str, str]]:
             return sorted((pod.namespace, pod.labels["app"]) for pod in live.snapshot().pods)
 
@@ -114,11 +117,11 @@ def test_namesakes_in_two_namespaces_are_two(world: World) -> None:
         pytest.param(3.0, 10.0, True, 3.0, id="when something changes"),
         pytest.param(None, 10.0, False, 10.0, id="when time is up"),
         pytest.param(0.001, 10.0, True, 0.02, id="not before a burst is over"),
-        pytest.param(None, 0.0, False, live_view.SOON, id="soon"),
+        pytest.param(None, 0.0, False, run_watch_cache.SOON, id="soon"),
     ],
 )
 def test_a_reader_is_woken(world: World, at: float | None, seconds: float, woken: bool, after: float) -> None:
-    def loop(ctx: Context, live: live_view.Live) -> tuple[bool, float]:
+    def loop(ctx: Context, live: run_watch_cache.Live) -> tuple[bool, float]:
         live.snapshot()
         began = ctx.clock.now()
         if at is not None:
@@ -130,7 +133,7 @@ def test_a_reader_is_woken(world: World, at: float | None, seconds: float, woken
 
 
 def test_a_reader_that_has_not_looked_yet_does_not_wait(world: World) -> None:
-    def loop(ctx: Context, live: live_view.Live) -> tuple[bool, float]:
+    def loop(ctx: Context, live: run_watch_cache.Live) -> tuple[bool, float]:
         began = ctx.clock.now()
         return live.wait(10.0), ctx.clock.now() - began
 
@@ -138,7 +141,7 @@ def test_a_reader_that_has_not_looked_yet_does_not_wait(world: World) -> None:
 
 
 def test_what_changed_before_the_wait_is_not_waited_for(world: World) -> None:
-    def loop(ctx: Context, live: live_view.Live) -> tuple[bool, float]:
+    def loop(ctx: Context, live: run_watch_cache.Live) -> tuple[bool, float]:
         live.snapshot()
         label(world)
         ctx.clock.sleep(5.0)
@@ -149,7 +152,7 @@ def test_what_changed_before_the_wait_is_not_waited_for(world: World) -> None:
 
 
 def test_a_nudge_wakes_the_reader_once(world: World) -> None:
-    def loop(ctx: Context, live: live_view.Live) -> list[tuple[bool, float]]:
+    def loop(ctx: Context, live: run_watch_cache.Live) -> list[tuple[bool, float]]:
         live.snapshot()
         began = ctx.clock.now()
         world.machine.after(2.0, lambda: world.process("me").spawn(live.nudge), "nudge")
@@ -166,12 +169,12 @@ def test_a_watch_that_begins_where_a_list_ended_shows_what_changed_since_and_lis
 
     def loop(ctx: Context) -> list[dict[str, str | None]]:
         versions: dict[str, str] = {}
-        known = observe.lists(ctx.cluster, ("budgets", "nodes"), versions=versions)
+        known = run_listing.lists(ctx.cluster, ("budgets", "nodes"), versions=versions)
         world.delete(kinds.BUDGETS, "gone")
         world.patch(kinds.BUDGETS, "other", {"metadata": {"labels": {"seen": "yes"}}})
         world.apply(budget("new"))
         world.log.clear()
-        live = live_view.Live(ctx, ("budgets",))
+        live = run_watch_cache.Live(ctx, ("budgets",))
         live.begin_with(known, versions)
         found = []
         with live:
@@ -188,7 +191,7 @@ def test_a_watch_that_begins_where_a_list_ended_shows_what_changed_since_and_lis
 
 
 def test_another_kind_is_watched_from_then_on_and_only_once(world: World) -> None:
-    def loop(ctx: Context, live: live_view.Live) -> list[int]:
+    def loop(ctx: Context, live: run_watch_cache.Live) -> list[int]:
         before = len(live.snapshot().pods)
         live.follow(["pods", "nodes", "pods"])
         live.follow(["pods"])
@@ -201,7 +204,7 @@ def test_another_kind_is_watched_from_then_on_and_only_once(world: World) -> Non
 
 
 def test_kinds_that_are_not_watched_are_read_once_or_again(world: World) -> None:
-    def loop(_ctx: Context, live: live_view.Live) -> list[int]:
+    def loop(_ctx: Context, live: run_watch_cache.Live) -> list[int]:
         live.fetch(["nodes", "pods", "budgets"])
         live.fetch(["pods"])
         live.seed({"quotas": [], "nodes": []})
@@ -217,7 +220,7 @@ def test_kinds_that_are_not_watched_are_read_once_or_again(world: World) -> None
 def test_a_node_is_given_as_it_was_sent_without_its_managed_fields(world: World) -> None:
     world.patch(kinds.NODES, "n1", {"metadata": {"managedFields": [{"manager": "x"}]}})
 
-    def loop(_ctx: Context, live: live_view.Live) -> list[t.Any]:
+    def loop(_ctx: Context, live: run_watch_cache.Live) -> list[t.Any]:
         return [live.raw_node("n1"), live.raw_node("n2")]
 
     found, missing = watching(world, loop)
@@ -225,7 +228,7 @@ def test_a_node_is_given_as_it_was_sent_without_its_managed_fields(world: World)
 
 
 def test_how_long_a_watch_was_quiet(world: World) -> None:
-    def loop(ctx: Context, live: live_view.Live) -> list[float]:
+    def loop(ctx: Context, live: run_watch_cache.Live) -> list[float]:
         label(world)
         ctx.clock.sleep(4.0)
         return [live.quiet_for("nodes")]
@@ -244,7 +247,7 @@ def test_what_may_not_be_watched_ends_the_call_and_is_named(world: World) -> Non
 @pytest.mark.parametrize(("down", "fails"), [(55.0, False), (3600.0, True)])
 def test_a_server_that_does_not_answer_is_waited_for_a_minute(world: World, down: float, fails: bool) -> None:
     me = world.process("me")
-    me.run(lambda ctx: observe.lists(ctx.cluster, ("nodes",)))
+    me.run(lambda ctx: run_listing.lists(ctx.cluster, ("nodes",)))
     me.faults.when(lambda request: True, Fault("down", down))
     began = world.machine.now
     if not fails:

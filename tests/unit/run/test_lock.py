@@ -11,21 +11,24 @@ from functools import partial
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.lock_leases import WORKING
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import keeping, locking
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.keeping import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.api_changes import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_reconcile import write
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import run_lease_renewer, run_locks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.lock_leases import WORKING
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.node_records import Record
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_lease_renewer import (
     LEAVE_WITHIN,
     RENEW_EVERY,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lock_watch import DYING, LOOK_EVERY
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.locking import IDLE
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import LostLockError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import write
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_locks import IDLE
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_node_lock import (
+    DYING,
+    LOOK_EVERY,
+    LostLockError,
+)
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.locked import done, leases, of_leases
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.locked_one_by_one import (
     WHERE,
@@ -50,7 +53,7 @@ def world() -> t.Iterator[World]:
 @pytest.fixture
 def unkept(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread that renews gets no turn for an hour: what is renewed is renewed by who needs it."""
-    monkeypatch.setattr(keeping, "RENEW_EVERY", 3600.0)
+    monkeypatch.setattr(run_lease_renewer, "RENEW_EVERY", 3600.0)
 
 
 def renewals(world: World, actor: Actor) -> int:
@@ -170,7 +173,7 @@ def test_a_lock_that_was_renewed_while_it_was_taken_stays_with_its_holder(world:
     assert lease(world)["holderIdentity"] == "r1/n1"
 
 
-def frozen(world: World, *nodes: str) -> tuple[Actor, locking.Locks]:
+def frozen(world: World, *nodes: str) -> tuple[Actor, run_locks.Locks]:
     """A process that took the locks of these nodes and stands still."""
     me = world.process("me")
     mine = locks(me, "r1/n1", *nodes)
@@ -380,7 +383,7 @@ def test_the_locks_of_several_runs_are_taken_together_and_left_within_one_deadli
         node: Record(f"r{number}", "n", "me", "", "2026-01-01T00:00:00Z", "cordoned", "", f"{WHERE}/node-{node}", {})
         for number, node in enumerate("abcd")
     }
-    mine = locking.Locks(me.ctx())
+    mine = run_locks.Locks(me.ctx())
     began = world.machine.now
     assert list(done(me, lambda: mine.take_recorded(recorded))) == []
     assert world.machine.now - began <= IDLE

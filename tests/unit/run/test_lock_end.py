@@ -11,10 +11,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import keeping, locking
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.verbs import Request
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import run_lease_renewer, run_locks
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.locked import done, leases, of_leases
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.locked_one_by_one import WHERE, lease, locks
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
@@ -35,7 +35,7 @@ def install(world: World) -> None:
     world.apply({"apiVersion": names.FENCE_API, "kind": "NodeFence", "metadata": fence})
 
 
-def taken(actor: Actor, *nodes: str) -> locking.Locks:
+def taken(actor: Actor, *nodes: str) -> run_locks.Locks:
     mine = locks(actor, "r1/n1", *nodes)
     assert done(actor, mine.take) == {}
     return mine
@@ -46,7 +46,7 @@ def on(node: str, method: str = "PATCH") -> t.Callable[[Request], bool]:
     return lambda request: request.method == method and request.name == f"node-{node}"
 
 
-def ends_after(world: World, actor: Actor, mine: locking.Locks, *drop: str) -> float:
+def ends_after(world: World, actor: Actor, mine: run_locks.Locks, *drop: str) -> float:
     """How many seconds the end takes."""
     began = world.machine.now
     done(actor, lambda: mine.leave(drop=drop))
@@ -96,7 +96,7 @@ def test_a_renewal_that_hangs_takes_half_of_the_time_at_most(world: World) -> No
     me = world.process("me")
     mine = taken(me, "a", "b")
     me.faults.when(on("a"), Fault("hang"), times=100)
-    world.machine.run_for(keeping.RENEW_EVERY + 0.5)
+    world.machine.run_for(run_lease_renewer.RENEW_EVERY + 0.5)
     with sending(world, on("b")) as renewals:
         assert ends_after(world, me, mine) == 10.0
     assert renewals == [(5.0, "node-b")]
@@ -134,7 +134,7 @@ def test_a_lock_that_was_lost_is_left_alone_at_the_end(world: World) -> None:
     me = world.process("me")
     mine = taken(me, "a", "b")
     world.patch(kinds.LEASES, "node-a", {"spec": {"holderIdentity": "r2/n2"}}, WHERE)
-    world.machine.run_for(keeping.RENEW_EVERY + 1.0)
+    world.machine.run_for(run_lease_renewer.RENEW_EVERY + 1.0)
     assert set(mine.lost()) == {"a"}
     with sending(world, of_leases("PATCH")) as renewals:
         ends_after(world, me, mine)

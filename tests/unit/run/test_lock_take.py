@@ -12,12 +12,16 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import heartbeats, keeping, locking
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Run, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import LostLockError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Run, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
+    run_heartbeats,
+    run_lease_renewer,
+    run_locks,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.node_records import Record
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_node_lock import LostLockError
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.locked import done, leases, of_leases
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.locked_one_by_one import (
     WHERE,
@@ -40,7 +44,7 @@ def world() -> t.Iterator[World]:
 @pytest.fixture
 def unkept(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread that renews gets no turn for an hour."""
-    monkeypatch.setattr(keeping, "RENEW_EVERY", 3600.0)
+    monkeypatch.setattr(run_lease_renewer, "RENEW_EVERY", 3600.0)
 
 
 def requests(world: World, since: int = 0) -> list[str]:
@@ -136,7 +140,7 @@ def test_the_locks_of_one_namespace_are_listed_together(world: World) -> None:
     me = world.process("me")
     world.apply(manifests.namespace("other"))
     places = {"a": "other/node-a", "b": f"{WHERE}/node-b", "c": "other/node-c"}
-    assert done(me, locking.Locks(me.ctx(), Run("r1", "n1"), places).take) == {}
+    assert done(me, run_locks.Locks(me.ctx(), Run("r1", "n1"), places).take) == {}
     creations = ["create node-a", "create node-b", "create node-c"]
     assert requests(world) == [f"list {WHERE}", "list other", *creations, f"get {names.FENCE_MAP}"]
 
@@ -254,7 +258,7 @@ def test_the_lock_of_another_object_names_that_and_is_no_business_of_the_servers
     world.apply({"apiVersion": names.FENCE_API, "kind": "NodeFence", "metadata": fence})
     held(world, "r1/n1")
     me, place = world.process("me"), {"shop/web": f"{WHERE}/node-a"}
-    mine = locking.Locks(me.ctx(), Run("r2", "n2"), place, "Deployment")
+    mine = run_locks.Locks(me.ctx(), Run("r2", "n2"), place, "Deployment")
     world.log.clear()
     assert done(me, mine.take) == {}
     (event,) = me.told
@@ -276,13 +280,13 @@ RECORD = Record("r1", "n1", "tina", "", "2026-01-01T00:00:00Z", "cordoned", "", 
 def test_a_call_without_a_nonce_borrows_that_of_the_record(world: World, run: str, after: float) -> None:
     held(world, "r1/n1")
     me, began = world.process("me"), world.machine.now
-    assert done(me, lambda: locking.Locks(me.ctx(run)).take_recorded({"a": RECORD})) == {}
+    assert done(me, lambda: run_locks.Locks(me.ctx(run)).take_recorded({"a": RECORD})) == {}
     assert world.machine.now - began == pytest.approx(after)
 
 
 def test_without_records_nothing_is_asked(world: World) -> None:
     me = world.process("me")
-    assert done(me, lambda: locking.Locks(me.ctx("r1/n1")).take_recorded({})) == {}
+    assert done(me, lambda: run_locks.Locks(me.ctx("r1/n1")).take_recorded({})) == {}
     assert world.log == []
 
 
@@ -295,7 +299,7 @@ def test_locks_are_where_medik8s_keeps_its_own(
 ) -> None:
     if not there:
         world.delete(kinds.NAMESPACES, WHERE)
-    assert world.process("me").run(lambda ctx: locking.lease_namespace(ctx, wanted)) == found
+    assert world.process("me").run(lambda ctx: run_locks.lease_namespace(ctx, wanted)) == found
     assert len(world.log) == asked
 
 
@@ -303,11 +307,11 @@ def test_who_may_not_see_whether_medik8s_has_its_namespace_locks_nothing(world: 
     """Else two accounts, of which one may, would lock a node in two places."""
     world.server.denied.add(("get", "namespaces"))
     with pytest.raises(errors.Forbidden):
-        world.process("me").run(lambda ctx: locking.lease_namespace(ctx, None))
+        world.process("me").run(lambda ctx: run_locks.lease_namespace(ctx, None))
 
 
 def test_a_thousand_writes_of_one_millisecond_are_told_apart() -> None:
-    moments = {heartbeats.moment("2026-01-01T00:00:00.123Z", f"{number:08x}") for number in range(1000)}
+    moments = {run_heartbeats.moment("2026-01-01T00:00:00.123Z", f"{number:08x}") for number in range(1000)}
     assert len(moments) == 1000
     assert all(re.fullmatch(r"2026-01-01T00:00:00\.123\d{3}Z", each) for each in moments)
-    assert len(heartbeats.moment("2026-01-01T00:00:00.123Z", "000003e8")) == len("2026-01-01T00:00:00.123456Z")
+    assert len(run_heartbeats.moment("2026-01-01T00:00:00.123Z", "000003e8")) == len("2026-01-01T00:00:00.123456Z")

@@ -10,16 +10,19 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import indexes, lookups
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import DrainOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import standing
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import live_view
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    index_keys,
+    indexes,
+    run_watch_cache,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Node
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import run_drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.outcomes import DrainOutcome
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import ownership
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.node_records import Record
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.routed import WEB
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.sites import NODES, Bench
@@ -69,7 +72,7 @@ def test_a_turn_looks_at_none_of_the_objects_that_have_not_changed() -> None:
         bench.world.close()
 
 
-@pytest.mark.parametrize(("took", "pause"), [(0.0, 0.0), (0.05, 0.15), (20.0, drain.REST)])
+@pytest.mark.parametrize(("took", "pause"), [(0.0, 0.0), (0.05, 0.15), (20.0, run_drain.REST)])
 def test_looks_leave_most_of_the_time_to_those_who_send_requests(
     took: float, pause: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,13 +91,13 @@ def test_looks_leave_most_of_the_time_to_those_who_send_requests(
 
 def test_whether_a_node_is_still_ours_is_judged_again_only_after_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
     judged: list[str] = []
-    fallen = standing.fallen
+    fallen = ownership.fallen
 
-    def counted(node: Node | None, taken: Record) -> standing.Fallen | None:
+    def counted(node: Node | None, taken: Record) -> ownership.Fallen | None:
         judged.append(node.name if node else "")
         return fallen(node, taken)
 
-    monkeypatch.setattr(standing, "fallen", counted)
+    monkeypatch.setattr(ownership, "fallen", counted)
     bench = Bench()
     nodes = {name: node for name, site in bench.sites.items() if (node := site.node)}
     for _look in range(3):
@@ -113,8 +116,8 @@ def test_a_look_after_one_pod_has_changed_costs_the_same_however_many_there_are(
 ) -> None:
     looks: list[str] = []
 
-    def counted(name: str) -> tuple[str, lookups.Keys]:
-        field, keys = lookups._KEYS[name]
+    def counted(name: str) -> tuple[str, index_keys.Keys]:
+        field, keys = index_keys._KEYS[name]
 
         def looking(one: t.Any) -> t.Iterable[t.Any]:
             looks.append(name)
@@ -122,10 +125,10 @@ def test_a_look_after_one_pod_has_changed_costs_the_same_however_many_there_are(
 
         return field, looking
 
-    monkeypatch.setattr(lookups, "keys", counted)
+    monkeypatch.setattr(index_keys, "keys", counted)
 
     def run(ctx: Context) -> list[int]:
-        with live_view.Live(ctx, ("nodes", "pods")) as live:
+        with run_watch_cache.Live(ctx, ("nodes", "pods")) as live:
             asked = live.snapshot()
             assert len(asked.pods_on(["n1"])) == many
             assert asked.pod(asked.pods[0].uid)

@@ -10,14 +10,18 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, scopes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_taints import DesiredTaint
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import live_view, observe
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import taint
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import cordon
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.node_steps import CordonOptions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    names,
+    run_listing,
+    run_watch_cache,
+    scopes,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.node_taints import DesiredTaint
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import run_taint
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_cordon import cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_node_steps import CordonOptions
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.planned import plan
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.test_cordon import drained
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
@@ -63,15 +67,15 @@ def test_the_pods_of_few_nodes_are_listed_node_by_node(
     world: World, nodes: list[str], among: int, sent: list[str]
 ) -> None:
     world.log.clear()
-    found = world.process("me").run(lambda ctx: observe.pods_of(ctx.cluster, nodes, among))
+    found = world.process("me").run(lambda ctx: run_listing.pods_of(ctx.cluster, nodes, among))
     assert {pod.name for pod in found} == on(world, *nodes)
     assert len(found) == len(on(world, *nodes)) > 0
     assert asked(world) == sent
 
 
-def live(world: World, look: t.Callable[[Context, live_view.Live], t.Any], *nodes: str) -> t.Any:
+def live(world: World, look: t.Callable[[Context, run_watch_cache.Live], t.Any], *nodes: str) -> t.Any:
     def run(ctx: Context) -> t.Any:
-        with live_view.Live(ctx, ("nodes", "pods"), scopes.apart(nodes, MANY)) as watching:
+        with run_watch_cache.Live(ctx, ("nodes", "pods"), scopes.apart(nodes, MANY)) as watching:
             return look(ctx, watching)
 
     world.log.clear()
@@ -79,7 +83,7 @@ def live(world: World, look: t.Callable[[Context, live_view.Live], t.Any], *node
 
 
 def test_the_pods_of_few_nodes_are_watched_node_by_node(world: World) -> None:
-    def look(ctx: Context, watching: live_view.Live) -> list[set[str]]:
+    def look(ctx: Context, watching: run_watch_cache.Live) -> list[set[str]]:
         before = {pod.name for pod in watching.snapshot().pods}
         for name in sorted(on(world, "n00")):
             world.delete(kinds.PODS, name, "shop", grace_seconds=0)
@@ -100,13 +104,13 @@ def test_a_pod_that_went_from_one_watched_node_to_another_is_there_once(world: W
     one = next(iter(world.pods(on="n00")))
     name = one["metadata"]["name"]
 
-    def look(ctx: Context, watching: live_view.Live) -> list[str]:
+    def look(ctx: Context, watching: run_watch_cache.Live) -> list[str]:
         watching.snapshot()
         # As the watches tell it if that of the new node is the first.
         other = {**one["metadata"], "uid": "new"}
         for node, what, meta in (("n01", "ADDED", other), ("n00", "DELETED", one["metadata"])):
             raw = {**one, "metadata": dict(meta), "spec": {**one["spec"], "nodeName": node}}
-            kept = live_view._kept("pods", watching._share, (), lambda _pod: True, raw)
+            kept = run_watch_cache._kept("pods", watching._share, (), lambda _pod: True, raw)
             watching._note("pods", f"pods of {node}", what, t.cast("dict[str, t.Any]", kept))
         return [pod.node for pod in watching.snapshot().pods if pod.name == name]
 
@@ -114,7 +118,7 @@ def test_a_pod_that_went_from_one_watched_node_to_another_is_there_once(world: W
 
 
 def test_how_long_several_watches_were_quiet_is_told_by_the_last_of_them(world: World) -> None:
-    def look(ctx: Context, watching: live_view.Live) -> float:
+    def look(ctx: Context, watching: run_watch_cache.Live) -> float:
         ctx.clock.sleep(3.0)
         for name in sorted(on(world, "n01")):
             world.patch(kinds.PODS, name, {"metadata": {"labels": {"seen": "yes"}}}, "shop")
@@ -149,8 +153,8 @@ def test_a_soak_watches_the_pods_of_its_nodes(world: World) -> None:
 def test_the_toll_of_a_no_execute_taint_is_of_the_pods_of_its_node(world: World) -> None:
     wanted = (DesiredTaint("away", "", "NoExecute"),)
     world.log.clear()
-    options = taint.TaintOptions("present", ("n02",), wanted)
-    result = world.process("me").run(lambda ctx: taint.taint(ctx, options))
+    options = run_taint.TaintOptions("present", ("n02",), wanted)
+    result = world.process("me").run(lambda ctx: run_taint.taint(ctx, options))
     assert {one["name"] for one in result.data["evicts"]} == on(world, "n02")
     assert asked(world) == of("list", "n02")
 

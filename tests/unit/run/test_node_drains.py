@@ -13,18 +13,15 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Pod
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import (
-    DrainOutcome,
-    PodOutcome,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan, Route
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.pod_moves import Move, State
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.services import Services
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import drain, node_drains
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.node_drains import NodeDrain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Node, Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_services import Services
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import run_drain, run_node_drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_node_drain import NodeDrain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.outcomes import DrainOutcome, PodOutcome
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import PodPlan, Route
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.run_pod_drain import Move, State
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.node_records import Record
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 
@@ -153,7 +150,7 @@ def test_the_summary_counts_each_kind_of_pod() -> None:
             site(*moves[7:], outcome=DrainOutcome.FAILED, message="first"),
             site(outcome=DrainOutcome.TIMED_OUT, message="second"),
         ]
-        result = node_drains.result_of(sites, seen, 20.0, {"requests": 9, "seconds": 1.5})
+        result = run_node_drain.result_of(sites, seen, 20.0, {"requests": 9, "seconds": 1.5})
     assert result.data["summary"] == {
         "evicted": 4,
         "migrated": 3,
@@ -171,7 +168,7 @@ def test_the_summary_counts_each_kind_of_pod() -> None:
 def test_a_result_without_a_failed_node_has_not_failed() -> None:
     with World() as world:
         seen = Services(world.process("me").ctx(), {})
-        result = node_drains.result_of([site(outcome=DrainOutcome.DRAINED, message="fine")], seen, 0.0, {})
+        result = run_node_drain.result_of([site(outcome=DrainOutcome.DRAINED, message="fine")], seen, 0.0, {})
     assert (result.failed, result.message) == (False, "")
 
 
@@ -179,7 +176,7 @@ def test_a_result_without_a_failed_node_has_not_failed() -> None:
 def test_what_was_left_is_named_up_to_ten_pods(count: int) -> None:
     moves = [move("waiting", blocked=number == 0) for number in range(count)]
     first, *rest = (
-        node_drains.too_late(moves, ["unheard"]).removeprefix(f"timed out with {count} pods left: ").split("; ")
+        run_node_drain.too_late(moves, ["unheard"]).removeprefix(f"timed out with {count} pods left: ").split("; ")
     )
     assert first.startswith(f"{moves[0].pod.ref} (Its budget allows nothing. Wait.)")
     assert len(rest) == min(count, 10) - 1
@@ -193,7 +190,7 @@ def test_what_was_left_is_named_up_to_ten_pods(count: int) -> None:
 @pytest.mark.parametrize("count", [1, 5, 6])
 def test_without_pods_it_is_told_what_was_missing_up_to_five(count: int) -> None:
     missing = [f"m{number}" for number in range(count)]
-    assert node_drains.too_late([], missing) == "timed out; " + "; ".join(missing[: min(count, 5)])
+    assert run_node_drain.too_late([], missing) == "timed out; " + "; ".join(missing[: min(count, 5)])
 
 
 def blocked_by(text: str) -> Move:
@@ -222,12 +219,12 @@ def test_the_progress_of_a_node_in_words(
 ) -> None:
     with World() as world:
         me = world.process("me")
-        drain.Progress(me.ctx()).tell([site(*moves)], beside, missing)
+        run_drain.Progress(me.ctx()).tell([site(*moves)], beside, missing)
         assert [(event.node, event.what, event.message) for event in me.told] == [("n1", "progress", expected)]
 
 
 def test_of_a_closed_node_no_progress_is_told() -> None:
     with World() as world:
         me = world.process("me")
-        drain.Progress(me.ctx()).tell([site(outcome=DrainOutcome.FAILED)], [], [])
+        run_drain.Progress(me.ctx()).tell([site(outcome=DrainOutcome.FAILED)], [], [])
         assert me.told == []

@@ -10,18 +10,22 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import hooks, names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import locking
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Result
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.hooks import HookOptions, call_hooks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Result
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_node_hooks import (
+    HookOptions,
+    call_hooks,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import run_locks
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.sites import Bench
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 
 
-def rule(name: str, action: hooks.Action = "http") -> hooks.Rule:
-    http = hooks.Http(f"http://ceph.example/{name}") if action == "http" else None
-    return hooks.Rule("before_node", name, action, 60.0, http=http, tasks="" if http else f"/{name}.yml")
+def rule(name: str, action: hook_definitions.Action = "http") -> hook_definitions.Rule:
+    http = hook_definitions.Http(f"http://ceph.example/{name}") if action == "http" else None
+    return hook_definitions.Rule("before_node", name, action, 60.0, http=http, tasks="" if http else f"/{name}.yml")
 
 
 class Called(Bench):
@@ -32,13 +36,18 @@ class Called(Bench):
         self.calls: list[tuple[str, str]] = []
         self.answers: dict[str, int] = {}
 
-    def send(self, http: hooks.Http, variables: t.Mapping[str, t.Any], timeout: float) -> int:
+    def send(self, http: hook_definitions.Http, variables: t.Mapping[str, t.Any], timeout: float) -> int:
         del http, timeout
         self.calls.append((variables["rule"], variables["node"]))
         return self.answers.get(variables["rule"], 200)
 
     def call(
-        self, state: t.Any, *rules: hooks.Rule, listed: t.Sequence[t.Any] = (), check: bool = False, on: str = "n1"
+        self,
+        state: t.Any,
+        *rules: hook_definitions.Rule,
+        listed: t.Sequence[t.Any] = (),
+        check: bool = False,
+        on: str = "n1",
     ) -> Result:
         ctx = self.me.ctx("r1/x", check=check)
         options = HookOptions(state, (on,), rules, tuple(listed), self.send)
@@ -86,7 +95,7 @@ def test_check_mode_tells_what_happens_on_a_node_that_is_not_cordoned(one: Calle
     assert (node["outcome"], "not_in_maintenance" in node["message"] or not check) == (outcome, True)
 
 
-def due(one: Called, *rules: hooks.Rule) -> list[Raw]:
+def due(one: Called, *rules: hook_definitions.Rule) -> list[Raw]:
     return list(one.call("listed", *rules).data["hooks"])
 
 
@@ -94,13 +103,13 @@ def test_a_node_is_kept_for_as_long_as_its_longest_task_file_may_take(one: Calle
     told = due(one, rule("a", "tasks"), rule("b", "tasks"))
     told[1]["deadline"] = 300
     one.call("begun", listed=told)
-    assert one.kept() == locking.IDLE + 300
+    assert one.kept() == run_locks.IDLE + 300
     for hook in told:
         del hook["deadline"]
     one.call("begun", listed=told)
-    assert one.kept() == locking.IDLE, "nothing says how long"
+    assert one.kept() == run_locks.IDLE, "nothing says how long"
     one.call("begun")
-    assert one.kept() == locking.IDLE, "none begins"
+    assert one.kept() == run_locks.IDLE, "none begins"
 
 
 def test_only_what_is_begun_again_is_told_so(one: Called) -> None:

@@ -11,10 +11,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import observe
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, run_listing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.test_live_view import asked
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
@@ -28,7 +27,7 @@ def world() -> t.Iterator[World]:
 
 
 def test_kinds_that_are_not_installed_have_no_objects_and_leases_are_ours(world: World) -> None:
-    found = world.process("me").run(lambda ctx: observe.lists(ctx.cluster, ("nodes", "rollouts", "leases")))
+    found = world.process("me").run(lambda ctx: run_listing.lists(ctx.cluster, ("nodes", "rollouts", "leases")))
     assert {kind: len(listed) for kind, listed in found.items()} == {"nodes": 1, "rollouts": 0, "leases": 0}
     leases = f"list leases.coordination.k8s.io {names.NAMESPACE}"
     assert asked(world) == ["list nodes", "list rollouts.argoproj.io", leases]
@@ -45,7 +44,7 @@ def test_rules_that_taint_devices_are_read_in_the_version_that_the_cluster_has(s
             raise errors.NotFound("the server could not find the requested resource")
         return types.SimpleNamespace(items=[{"metadata": {"name": kind.version}}])
 
-    found = observe.device_rules(t.cast("t.Any", types.SimpleNamespace(items=items)))
+    found = run_listing.device_rules(t.cast("t.Any", types.SimpleNamespace(items=items)))
     assert {rule["metadata"]["name"] for rule in found} == served
     assert asked == ["v1", "v1beta2"][:asks]
 
@@ -62,4 +61,4 @@ def test_rules_that_taint_devices_are_read_in_the_version_that_the_cluster_has(s
 )
 def test_only_controllers_that_own_a_pod_are_listed(kind: str, listed: list[str]) -> None:
     pod = Pod.of(objects.pod("x", owner=objects.owned(kind, "y") if kind else None))
-    assert observe.owners_of([pod, pod]) == listed
+    assert run_listing.owners_of([pod, pod]) == listed

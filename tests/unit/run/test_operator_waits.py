@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.operators import selectors_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.pod_moves import Move
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import operator_waits
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.operators import selectors_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import run_evictor
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.run_pod_drain import Move
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 
 
@@ -30,7 +30,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
     ],
 )
 def test_a_wait_is_told_in_tens_of_seconds_and_then_in_minutes(seconds: float, words: str) -> None:
-    assert operator_waits._minutes(seconds) == words
+    assert run_evictor._minutes(seconds) == words
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_a_wait_is_told_in_tens_of_seconds_and_then_in_minutes(seconds: float, w
     ],
 )
 def test_a_pod_behind_another_waits_for_the_operator_that_it_has_now(labels: dict[str, str] | None, held: bool) -> None:
-    waits = operator_waits.OperatorWaits(60.0, selectors_of(["app=web"]))
+    waits = run_evictor.OperatorWaits(60.0, selectors_of(["app=web"]))
     move = Move(PodPlan(Pod.of(objects.pod("p0")), "evict", "replicas", "", None), "waiting", 0.0)
     listed = [objects.pod("p0", labels=labels)] if labels else []
     spent = objects.budget("web", 0, selector={"matchExpressions": [{"key": "app", "operator": "Exists"}]})

@@ -10,10 +10,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Ref, Workload
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import owners
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import run_owners
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Pod, Ref, Workload
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
@@ -49,7 +49,7 @@ def of_web(world: World, name: str = "web-0") -> Pod:
 
 
 def scales(world: World, *pods: Pod, snapshot: Snapshot | None = None) -> list[tuple[str, int]]:
-    found = world.process("me").run(lambda ctx: owners.scales(ctx, snapshot or Snapshot(), pods))
+    found = world.process("me").run(lambda ctx: run_owners.scales(ctx, snapshot or Snapshot(), pods))
     return [(workload.name, workload.replicas) for workload in found]
 
 
@@ -120,7 +120,7 @@ def test_a_group_whose_server_fails_leaves_the_others_known(world: World, what: 
     pod = Pod.of(objects.pod("x-0", owner=owned("Thing", "x", "u", "metrics.example.org/v1")))
     me = world.process("me")
     me.faults.when(lambda request: "metrics" in request.path, Fault(what), times=1000)
-    found = me.run(lambda ctx: owners.scales(ctx, Snapshot(), [pod, of_web(world)]))
+    found = me.run(lambda ctx: run_owners.scales(ctx, Snapshot(), [pod, of_web(world)]))
     assert [workload.name for workload in found] == ["web"]
 
 
@@ -130,17 +130,17 @@ def test_a_group_whose_server_fails_leaves_the_others_known(world: World, what: 
 def test_an_owner_that_no_cluster_can_have_is_not_asked_for(world: World, kind: str, name: str) -> None:
     pod = Pod.of(objects.pod("x-0", owner=owned(kind, name, "u", KRUISE)))
     assert scales(world, pod, of_web(world)) == [("web", 3)]
-    assert not world.process("me").run(lambda ctx: owners.there(ctx, Ref("CloneSet", "a=b,c", "shop", "u", KRUISE)))
+    assert not world.process("me").run(lambda ctx: run_owners.there(ctx, Ref("CloneSet", "a=b,c", "shop", "u", KRUISE)))
     assert len(asked(world)) == 3
 
 
 def test_again_reads_the_present_counts_and_leaves_out_what_is_gone(world: World) -> None:
     me = world.process("me")
     api = Pod.of(objects.pod("api-0", owner=owned("Rollout", "api", uid(world, kinds.ROLLOUTS, "api"), ARGO)))
-    known = me.run(lambda ctx: owners.scales(ctx, Snapshot(), [of_web(world), api]))
+    known = me.run(lambda ctx: run_owners.scales(ctx, Snapshot(), [of_web(world), api]))
     world.delete(kinds.CLONE_SETS, "web")
     world.patch(kinds.ROLLOUTS, "api", {"spec": {"replicas": 5}})
-    found = me.run(lambda ctx: owners.again(ctx, known))
+    found = me.run(lambda ctx: run_owners.again(ctx, known))
     assert [(workload.name, workload.replicas) for workload in found] == [("api", 5)]
 
 
@@ -149,7 +149,7 @@ def test_an_owner_is_there_by_its_uid_and_not_by_its_name(world: World) -> None:
 
     def there(name: str, uid: str, kind: str = "CloneSet", api_version: str = KRUISE) -> bool:
         owner = Ref(kind, name, "shop", uid, api_version)
-        return me.run(lambda ctx: owners.there(ctx, owner))
+        return me.run(lambda ctx: run_owners.there(ctx, owner))
 
     right = uid(world, kinds.CLONE_SETS, "web")
     assert there("web", right)
@@ -179,7 +179,7 @@ def resource(name: str, kind: str = "Thing", **more: t.Any) -> Raw:
     ],
 )
 def test_what_has_a_scale_can_be_scaled(resources: list[Raw], found: tuple[str, bool] | None) -> None:
-    kind = owners.scalable(resources, Ref("Thing", "x", "shop", "u", "example.org/v1"))
+    kind = run_owners.scalable(resources, Ref("Thing", "x", "shop", "u", "example.org/v1"))
     assert (kind and (kind.plural, kind.namespaced)) == found
     assert kind is None or (kind.group, kind.version, kind.kind) == ("example.org", "v1", "Thing")
 
@@ -214,12 +214,12 @@ WHOLE: Raw = {"metadata": {"name": "web", "uid": "u", "generation": 2}}
     ],
 )
 def test_replicas_and_selector_are_where_the_scale_says(whole: Raw, scale: Raw, spec: Raw, current: int) -> None:
-    merged = owners.merged({**WHOLE, **whole}, scale)
+    merged = run_owners.merged({**WHOLE, **whole}, scale)
     assert (merged["spec"], merged["status"]["replicas"]) == (spec, current)
     assert merged["metadata"] == WHOLE["metadata"]
 
 
 @pytest.mark.parametrize(("seen", "observed"), [("2", True), (2, True), ("1", False), ("5f8c", False), (None, False)])
 def test_a_generation_is_seen_in_figures_or_as_argos_text(seen: object, observed: bool) -> None:
-    merged = owners.merged({**WHOLE, "status": {"observedGeneration": seen}}, {})
+    merged = run_owners.merged({**WHOLE, "status": {"observedGeneration": seen}}, {})
     assert Workload.of(merged, ARGO, "Rollout").observed is observed

@@ -10,10 +10,11 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import pod_plan, snapshots
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import permissions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs.state import StateOptions, state
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import permissions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.runs.arguments import StateOptions, state
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.planned import Build, asked, building, codes, plan
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 
@@ -62,7 +63,7 @@ def test_a_refused_list_is_named_together_with_all_that_is_missing(build: Build)
 def test_who_has_no_rights_is_told_the_roles_and_not_each_verb(build: Build) -> None:
     found = build(3)
     lists = [(need.verb, need.words.partition(" ")[2]) for need in permissions.READS]
-    every = permissions.needs(snapshots.Snapshot(), (), pod_plan.Choices(), namespace_missing=False)
+    every = permissions.needs(snapshots.Snapshot(), (), drain_policy.Choices(), namespace_missing=False)
     found.server.denied |= {*lists, *((need.verb, need.words.partition(" ")[2]) for need in every)}
     result = plan(found)
     assert [finding["object"] for finding in result.data["findings"]] == [

@@ -10,13 +10,13 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import plan as plan_edge
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.access import access
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan.plan import PlanOptions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import run_access
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import unreachable
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import arguments as plan_edge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning.run_plan import PlanOptions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.left_out import defaults
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.planned import Build, asked, building, codes, plan
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.test_plan import POD_ON_N1, out
@@ -136,7 +136,7 @@ def test_what_becomes_of_the_pods_of_a_lost_node_is_told(build: Build, lost: boo
     result = plan(found)
     assert all((pod["fate"] is not None) is lost for pod in result.data["pods"])
     assert (ATTACHMENTS in asked(found)) is lost
-    assert any(f"namespaces/{dead.LEASES}/leases/n1" in what for what in asked(found)) is lost
+    assert any(f"namespaces/{unreachable.LEASES}/leases/n1" in what for what in asked(found)) is lost
     assert ("node_lost" in codes(result)) is lost
 
 
@@ -209,8 +209,8 @@ def test_a_kind_that_was_just_defined_is_waited_for_half_a_minute(seconds: float
         world.machine.after(seconds, lambda: served.append(True), "it is served")
         served: list[bool] = [] if seconds else [True]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(access, "_served", lambda *_all: bool(served))
-            me.run(lambda ctx: access._await_served(ctx, names.FENCE_API, "NodeFence"))
+            patch.setattr(run_access, "_served", lambda *_all: bool(served))
+            me.run(lambda ctx: run_access._await_served(ctx, names.FENCE_API, "NodeFence"))
         assert world.machine.now - began == pytest.approx(waited, abs=0.15)
 
 
@@ -218,7 +218,7 @@ def test_check_mode_does_not_wait_for_what_it_has_not_defined() -> None:
     with World() as world:
         me, began = world.process("me"), world.machine.now
         ctx = me.ctx(check=True)
-        me.run(lambda _ctx: access._await_served(ctx, names.FENCE_API, "NodeFence"))
+        me.run(lambda _ctx: run_access._await_served(ctx, names.FENCE_API, "NodeFence"))
         assert (world.machine.now, world.log) == (began, [])
 
 

@@ -10,19 +10,16 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
-    hooks,
-    names,
-    node_records,
-    selectors,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import DrainOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_selectors import PodSelector
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import cordon
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.pod_moves import Move
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.pod_selectors import PodSelector
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.outcomes import DrainOutcome
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.run_pod_drain import Move
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import node_records
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.sites import Bench
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
@@ -30,11 +27,13 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store imp
 ENDING: Raw = {"deleting": "2026-01-01T00:00:00Z"}
 
 
-def rule(hook: hooks.Hook, action: hooks.Action = "http", app: str = "web", name: str = "") -> hooks.Rule:
-    http = hooks.Http(f"http://{{name}}.example/{name or hook}") if action == "http" else None
+def rule(
+    hook: hook_definitions.Hook, action: hook_definitions.Action = "http", app: str = "web", name: str = ""
+) -> hook_definitions.Rule:
+    http = hook_definitions.Http(f"http://{{name}}.example/{name or hook}") if action == "http" else None
     tasks = "/tasks.yml" if action == "tasks" else ""
     selects = PodSelector(selectors.parse(f"app={app}"))
-    return hooks.Rule(hook, name or action, action, 60.0, selects, http=http, tasks=tasks)
+    return hook_definitions.Rule(hook, name or action, action, 60.0, selects, http=http, tasks=tasks)
 
 
 BEFORE, AFTER = rule("before_pod"), rule("after_pod")
@@ -44,17 +43,17 @@ FILE_BEFORE, FILE_AFTER = rule("before_pod", "tasks"), rule("after_pod", "tasks"
 class Hooked(Bench):
     """A drain with hooks, one turn after the other; `calls` are those that were made, by rule and pod."""
 
-    def __init__(self, *rules: hooks.Rule, status: int = 200, **options: t.Any) -> None:
+    def __init__(self, *rules: hook_definitions.Rule, status: int = 200, **options: t.Any) -> None:
         before = tuple(one for one in rules if one.hook == "before_pod")
         after = tuple(one for one in rules if one.hook == "after_pod")
-        super().__init__(hooks=hooks.Rules(before, after), send=self.send, **options)
+        super().__init__(hooks=hook_definitions.Rules(before, after), send=self.send, **options)
         self.calls: list[tuple[str, str]] = []
         self.told: list[t.Mapping[str, t.Any]] = []
         self.status = status
         self.pods: dict[str, Raw] = {}
         self.hooks = self.work.hooks
 
-    def send(self, http: hooks.Http, variables: t.Mapping[str, t.Any], timeout: float) -> int:
+    def send(self, http: hook_definitions.Http, variables: t.Mapping[str, t.Any], timeout: float) -> int:
         del http, timeout
         self.calls.append((variables["rule"], variables["name"]))
         self.told.append(variables)
@@ -87,9 +86,9 @@ class Hooked(Bench):
         record = t.cast("node_records.Record", node_records.record_of(seen))
         return {f"{key.partition('/')[0]} {entry['name']}": entry["state"] for key, entry in record.hooks.items()}
 
-    def record(self, found: hooks.Rule, name: str, state: hooks.State) -> None:
+    def record(self, found: hook_definitions.Rule, name: str, state: hook_definitions.State) -> None:
         """As an earlier call left it."""
-        call = hooks.Call(found, "n1", "shop", name, f"uid-{name}")
+        call = hook_definitions.Call(found, "n1", "shop", name, f"uid-{name}")
         raw = self.world.get(kinds.NODES, "n1")
         known = t.cast("node_records.Record", node_records.record_of(objects.snapshot(nodes=[raw]).nodes["n1"]))
         text = cordon.hooked(known, {call.key: call.entry(state)}).dump()
@@ -113,7 +112,7 @@ Make = t.Callable[..., Hooked]
 def hooked() -> t.Iterator[Make]:
     made: list[Hooked] = []
 
-    def make(*rules: hooks.Rule, **options: t.Any) -> Hooked:
+    def make(*rules: hook_definitions.Rule, **options: t.Any) -> Hooked:
         made.append(Hooked(*rules, **options))
         return made[-1]
 
@@ -246,7 +245,7 @@ def test_how_each_hook_ended_is_in_the_record_and_among_the_changes(hooked: Make
     one.gone("p0")
     one.turn(2)
     assert one.recorded() == {"before_pod p0": state, "after_pod p0": state}
-    before, after = (hooks.Call(found, "n1").what for found in (BEFORE, AFTER))
+    before, after = (hook_definitions.Call(found, "n1").what for found in (BEFORE, AFTER))
     assert one.sentences() == [
         f"Call {before} for Pod shop/p0",
         f"Record it as {state} for Pod shop/p0",
@@ -298,7 +297,7 @@ def test_each_pod_that_has_gone_is_told_of_once_and_waited_for(hooked: Make) -> 
         one.gone(name)
         one.status = 503
         one.turn()
-        assert one.hooks.missing("n1") == [f"Pod shop/{name}: {hooks.Call(AFTER, 'n1').what}"]
+        assert one.hooks.missing("n1") == [f"Pod shop/{name}: {hook_definitions.Call(AFTER, 'n1').what}"]
         one.status = 200
         one.turn(4)
         assert one.hooks.missing("n1") == []
@@ -334,14 +333,14 @@ def test_the_last_word_on_pods_of_a_closed_node_is_waited_for(hooked: Make) -> N
     assert hooked().hooks.idle
 
 
-def given_up(hooked: Make, *after: hooks.Rule) -> Hooked:
+def given_up(hooked: Make, *after: hook_definitions.Rule) -> Hooked:
     """A node that is given up because of p0; what the others were asked is known from earlier calls.
 
     p1 was about to be asked, p2 and p3 said no or yes, p4 was not asked; p5 is gone, p6 has been for long.
     """
     one = hooked(rule("before_pod", "tasks", "other"), BEFORE, *after)
     for name, state in (("p1", "begun"), ("p2", "failed"), ("p3", "done")):
-        one.record(BEFORE, name, t.cast("hooks.State", state))
+        one.record(BEFORE, name, t.cast("hook_definitions.State", state))
     one.record(after[0], "p6", "due")
     one.pod("p0", pod={"labels": {"app": "other"}})
     for number in range(1, 6):

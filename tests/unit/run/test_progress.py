@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.object_limiter import limited
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
-    Controller,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.pod_moves import Move
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.drain import Progress
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.node_drains import NodeDrain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_drain import Progress
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_node_drain import NodeDrain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.object_limiter import limited
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.migration_controller import Controller
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.run_pod_drain import Move
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 

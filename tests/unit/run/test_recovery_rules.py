@@ -11,13 +11,13 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Result
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs import recovery
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs.state import StateOptions, state
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Node
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Result
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.runs import run_recovery
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.runs.arguments import StateOptions, state
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.node_records import Record
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.locked import lease, rewrite
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.test_cordon import drained
@@ -50,7 +50,7 @@ def way(step: t.Any, reason: str = "", **how: bool) -> tuple[str | None, str]:
     """What becomes of a node that comes back by itself."""
     record = Record("aa", "1", "tina", reason, "2026-01-01T00:00:00Z", step, "", "", {})
     asked = {"is_done": False, "finished": False, "named": False, "parked": False, **how}
-    chosen, message = recovery.way(Node.of(objects.node("n1")), record, **asked)
+    chosen, message = run_recovery.way(Node.of(objects.node("n1")), record, **asked)
     return chosen.value if chosen else None, message
 
 

@@ -13,14 +13,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rehearsal import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import run_context, run_reconcile
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal import (
     hashing,
     notes,
+    run_copy,
+    run_read,
+    run_settle,
     snapshot_files,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, writing
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.rehearsal import copying, reading, settling
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import labs, manifests, nodes, serving, workloads
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Event, Raw
@@ -84,7 +86,7 @@ def saved() -> snapshot_files.Snapshot:
         world.patch(kinds.NODES, "n2", {"status": {"conditions": told}}, subresource="status")
         world.set_node_ready("n4", "Unknown")
         world.settle()
-        found, names = world.process("me").run(lambda ctx: reading.snapshot(ctx, ""))
+        found, names = world.process("me").run(lambda ctx: run_read.snapshot(ctx, ""))
         assert names == {name: name for name in ("n1", "n2", "n3", "n4")}
         assert all(sent.request.method == "GET" for sent in world.log)
         return found
@@ -99,18 +101,18 @@ def lab() -> Iterator[World]:
 
 def rebuilt(
     lab: World, snapshot: snapshot_files.Snapshot | None = None, *, check: bool = False, timeout: float = 300.0
-) -> context.Result:
+) -> run_context.Result:
     return copied(lab, check=check, snapshot=snapshot or saved(), timeout=timeout)
 
 
-def copied(world: World, *, check: bool = False, **options: t.Any) -> context.Result:
-    wanted = copying.CopyOptions(
+def copied(world: World, *, check: bool = False, **options: t.Any) -> run_context.Result:
+    wanted = run_copy.CopyOptions(
         **{"path": "/s", "write": lambda content: None, "stop": 1.0, "timeout": 300.0, **options}
     )
     me = world.process("me")
-    task = me.spawn(lambda: copying.copy(me.ctx(check=check), wanted))
+    task = me.spawn(lambda: run_copy.copy(me.ctx(check=check), wanted))
     world.machine.run_until(lambda: not task.alive)
-    return t.cast("context.Result", task.value())
+    return t.cast("run_context.Result", task.value())
 
 
 def actions(world: World) -> list[str]:
@@ -132,9 +134,9 @@ def test_the_copy_is_what_the_cluster_was(lab: World) -> None:
     gone: list[Event] = []
     lab.on_event.append(lambda event: gone.append(event) if event.what == "DELETED" else None)
     result = rebuilt(lab)
-    again, _names = lab.process("other").run(lambda ctx: reading.snapshot(ctx, ""))
+    again, _names = lab.process("other").run(lambda ctx: run_read.snapshot(ctx, ""))
     lab.settle()
-    later, _names = lab.process("other").run(lambda ctx: reading.snapshot(ctx, ""))
+    later, _names = lab.process("other").run(lambda ctx: run_read.snapshot(ctx, ""))
     # A DaemonSet makes no pod on a node that is down.
     wanted = {name: place for name, place in places(saved()).items() if name != "agent n4"}
     assert places(again) == places(later) == wanted
@@ -175,7 +177,7 @@ def test_check_mode_names_what_would_be_created_and_creates_nothing(lab: World) 
 def test_a_cluster_with_nodes_is_left_alone() -> None:
     with World([manifests.node("theirs"), manifests.node("theirs-2")], more=labs.CONTROLLERS) as world:
         version = world.store.version
-        with pytest.raises(context.StopRun) as stopped:
+        with pytest.raises(run_context.StopRun) as stopped:
             rebuilt(world)
         assert world.store.version == version
         # Of a large cluster not all nodes are read for that.
@@ -231,7 +233,7 @@ def test_what_the_lab_refuses_is_named_and_not_waited_for(lab: World, kind: kind
 def test_an_answer_that_was_lost_ends_no_copy(lab: World, kind: kinds.Kind) -> None:
     lab.process("me").faults.when(of_kind(kind), Fault("lost"))
     rebuilt(lab)
-    again, _names = lab.process("other").run(lambda ctx: reading.snapshot(ctx, ""))
+    again, _names = lab.process("other").run(lambda ctx: run_read.snapshot(ctx, ""))
     assert places(again).keys() == places(saved()).keys() - {"agent n4"}
 
 
@@ -239,9 +241,9 @@ def test_conditions_are_set_while_the_kubelet_writes_too(lab: World) -> None:
     def status(request: verbs.Request) -> bool:
         return request.path.endswith("/status")
 
-    lab.process("me").faults.when(status, Fault("conflict"), writing.TRIES - 1)
+    lab.process("me").faults.when(status, Fault("conflict"), run_reconcile.TRIES - 1)
     rebuilt(lab)
-    again, _names = lab.process("other").run(lambda ctx: reading.snapshot(ctx, ""))
+    again, _names = lab.process("other").run(lambda ctx: run_read.snapshot(ctx, ""))
     assert conditions(again) == conditions(saved())
 
 
@@ -266,7 +268,7 @@ def test_what_does_not_settle_in_time_is_named_but_not_all_of_much(lab: World, c
     (bare,) = (raw for raw in saved().objects["pods"] if raw["metadata"]["name"] == "bare")
     pods = [{**bare, "metadata": {**bare["metadata"], "name": f"p{number}"}} for number in range(count)]
     begun = lab.machine.now
-    with pytest.raises(context.StopRun) as stopped:
+    with pytest.raises(run_context.StopRun) as stopped:
         rebuilt(lab, small(pods=pods), timeout=60.0)
     reason = stopped.value.reason
     assert 60.0 < lab.machine.now - begun < 62.0
@@ -278,7 +280,7 @@ def test_what_does_not_settle_in_time_is_named_but_not_all_of_much(lab: World, c
 
 def test_a_controller_that_does_not_settle_is_named(lab: World) -> None:
     lab.controller(workloads.Deployments).stop()
-    with pytest.raises(context.StopRun) as stopped:
+    with pytest.raises(run_context.StopRun) as stopped:
         rebuilt(lab, timeout=60.0)
     assert stopped.value.reason.object == "Deployment shop/scaled"
 
@@ -299,13 +301,13 @@ def test_a_budget_has_settled_once_it_counts_its_pods_or_cannot(status: Raw, set
         world.apply(manifests.budget("web", maxUnavailable=1))
         world.patch(kinds.BUDGETS, "web", {"status": status}, subresource="status")
         me = world.process("me")
-        wait = settling.Settling(me.ctx(), me.clock.now() + 5.0)
+        wait = run_settle.Settling(me.ctx(), me.clock.now() + 5.0)
         task = me.spawn(lambda: wait.budgets({("shop", "web"): 2, ("shop", "gone"): 1}))
         world.machine.run_until(lambda: not task.alive)
         if settled:
             task.value()
             return
-        with pytest.raises(context.StopRun, match="PodDisruptionBudget shop/web"):
+        with pytest.raises(run_context.StopRun, match="PodDisruptionBudget shop/web"):
             task.value()
 
 
@@ -320,7 +322,7 @@ def source() -> Iterator[World]:
 
 def written(
     world: World, path: str = "/s.json", **more: t.Any
-) -> tuple[context.Result, snapshot_files.Snapshot | None]:
+) -> tuple[run_context.Result, snapshot_files.Snapshot | None]:
     content: list[bytes] = []
     result = copied(world, path=path, write=content.append, **more)
     return result, snapshot_files.decoded(content[0]) if content else None
@@ -350,7 +352,7 @@ def test_a_file_that_cannot_be_written_is_an_error_that_names_it(source: World) 
         del content
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(context.StopRun) as stopped:
+    with pytest.raises(run_context.StopRun) as stopped:
         copied(source, path="/s.json", write=full)
     assert stopped.value.reason.code == "not_written"
     assert stopped.value.reason.message == "/s.json cannot be written: No space left on device."
@@ -365,7 +367,7 @@ def test_kinds_that_may_not_be_read_are_named_all_at_once_and_optional_ones_coun
     unread = [line for line in result.data["not_rehearsed"] if line.startswith("These credentials may not list")]
     assert len(unread) == 2
     source.server.denied.update({("list", "pods"), ("list", "services")})
-    with pytest.raises(context.StopRun) as stopped:
+    with pytest.raises(run_context.StopRun) as stopped:
         written(source)
     source.server.denied.clear()
     assert stopped.value.reason.message == "These credentials may not list pods, services."
@@ -390,6 +392,6 @@ def test_hashed_names_are_given_by_their_real_ones_and_nothing_else_has_these(so
 
 def test_two_names_with_one_hash_end_the_call(source: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hashing.Hasher, "_word", lambda self, text, length: "a" * length)
-    with pytest.raises(context.StopRun) as stopped:
+    with pytest.raises(run_context.StopRun) as stopped:
         written(source, hash_key="key")
     assert stopped.value.reason.code == "same_hash"

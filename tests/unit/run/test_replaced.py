@@ -10,13 +10,13 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.parsers import PARSERS
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan, Route
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import detached
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.replaced import Replacements
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.index_keys import PARSERS
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import run_detach_wait
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_replacement_wait import Replacements
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import PodPlan, Route
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
@@ -59,7 +59,7 @@ class Waits:
     def missing(self, seen: Snapshot) -> list[str]:
         """What is, once a look at the attachments that it begins has been answered."""
         found = self.me.run(lambda _ctx: self.waits.missing(seen))
-        while found == [detached.UNKNOWN] or self.waits.volumes._aside.going(detached.LOOK):
+        while found == [run_detach_wait.UNKNOWN] or self.waits.volumes._aside.going(run_detach_wait.LOOK):
             self.world.machine.run_for(0.001)
             found = self.me.run(lambda _ctx: self.waits.missing(seen))
         return found
@@ -160,7 +160,7 @@ def test_attachments_are_looked_for_once_a_second(waits: Make) -> None:
 def test_of_many_attachments_those_waited_for_are_read_by_name_until_a_list_proves_that_none_is_left(
     waits: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(detached, "MANY", 1)
+    monkeypatch.setattr(run_detach_wait, "MANY", 1)
     raw = objects.pod("web-0", volumes=objects.mounts("data"))
     one = waits()
     one.waits.expect(plan(raw), shop(raw))

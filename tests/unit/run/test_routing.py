@@ -10,12 +10,12 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import DrainOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices, Route
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import Leaver
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import owners
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import run_owners
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.outcomes import DrainOutcome
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices, Route
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.surge_records import Leaver
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.sites import Bench
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
@@ -230,8 +230,8 @@ def test_a_late_pod_waits_until_its_owner_is_known(bench: Make, monkeypatch: pyt
         asked.append(one.ctx.clock.now())
         return what == "unseen"
 
-    monkeypatch.setattr(owners, "there", there)
-    monkeypatch.setattr(owners, "scales", lambda *_all: [])
+    monkeypatch.setattr(run_owners, "there", there)
+    monkeypatch.setattr(run_owners, "scales", lambda *_all: [])
     owner = {"of nobody": [], "of another kind": objects.owned("Game", "g", "example.org/v1")}.get(
         what, objects.owned("ReplicaSet", "web")
     )
@@ -247,7 +247,7 @@ def test_a_late_pod_waits_until_its_owner_is_known(bench: Make, monkeypatch: pyt
 
 
 def test_a_daemon_set_is_an_owner_that_is_known(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(owners, "there", lambda _ctx, _owner: True)
+    monkeypatch.setattr(run_owners, "there", lambda _ctx, _owner: True)
     one = bench()
     agent = {"kind": "DaemonSet", "apiVersion": "apps/v1", "metadata": {"name": "agent", "uid": "uid-DaemonSet-agent"}}
     late = objects.pod("late", owner=objects.owned("DaemonSet", "agent"))
@@ -265,7 +265,7 @@ def test_owners_that_cannot_be_watched_are_read_every_three_seconds(
         read.append(one.ctx.clock.now())
         return list(known)
 
-    monkeypatch.setattr(owners, "again", again)
+    monkeypatch.setattr(run_owners, "again", again)
     for _turn in range(14):
         follow(one)
         one.world.machine.run_for(0.5)

@@ -11,17 +11,20 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, scopes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import scheduling
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import by_name
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.drain import DrainOptions, drain
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import cordon
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.node_steps import CordonOptions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard import GuardOptions, guard
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    names,
+    node_affinity,
+    run_targeted_reads,
+    scopes,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Context, Result
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_drain import DrainOptions, drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_cordon import cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_node_steps import CordonOptions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_guard import GuardOptions, guard
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
@@ -185,10 +188,10 @@ def test_few_nodes_of_many_are_read_by_their_names(
     monkeypatch: pytest.MonkeyPatch, wanted: list[str], large: int, worth: int, asked: list[str], whole: bool
 ) -> None:
     monkeypatch.setattr(scopes, "LARGE", large)
-    monkeypatch.setattr(by_name, "WORTH", worth)
+    monkeypatch.setattr(run_targeted_reads, "WORTH", worth)
     with world_of() as world:
         world.log.clear()
-        found, is_whole = world.process("me").run(lambda ctx: by_name.nodes_of(ctx.cluster, wanted))
+        found, is_whole = world.process("me").run(lambda ctx: run_targeted_reads.nodes_of(ctx.cluster, wanted))
         fields = [dict(sent.request.query).get("fieldSelector", "") for sent in world.log]
     assert (fields, is_whole) == (asked, whole)
     assert set(found) == (set(NODES) if whole else {"n1"})
@@ -207,7 +210,7 @@ def test_of_pods_with_claims_only_their_own_claims_and_volumes_are_read() -> Non
     with world_of(claim, stranger, *volumes, app) as world:
         parsed = [Pod.of(pod) for pod in world.pods(app="app")]
         world.log.clear()
-        found = world.process("me").run(lambda ctx: by_name.claims_of(ctx.cluster, parsed))
+        found = world.process("me").run(lambda ctx: run_targeted_reads.claims_of(ctx.cluster, parsed))
         asked = [(sent.request.resource, dict(sent.request.query)["fieldSelector"]) for sent in world.log]
     assert {name: [raw["metadata"]["name"] for raw in raws] for name, raws in found.items()} == {
         "claims": ["a"],
@@ -340,4 +343,4 @@ def test_of_other_nodes_a_drain_reads_two_that_each_volume_fits(labelled: tuple[
     ],
 )  # fmt: skip
 def test_what_a_term_means_as_a_label_selector(term: Raw, labels: str | None) -> None:
-    assert scheduling.labels_of(term) == labels
+    assert node_affinity.labels_of(term) == labels

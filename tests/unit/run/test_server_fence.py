@@ -11,20 +11,20 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden, from_answer
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import locking
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import request_for
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import LostLockError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.server_fence import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.api_changes import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_requests import request_for
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.errors import Forbidden, from_answer
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.verbs import Request
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import run_locks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_lock_policy import (
     ServerFence,
     by_the_fence,
     forget,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_node_lock import LostLockError
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.locked import done, held, leases, locks, rewrite
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault, What
@@ -64,7 +64,7 @@ def put(world: World, entered: t.Mapping[str, str | None]) -> None:
     world.patch(kinds.NODE_FENCES, names.FENCE_MAP, {"held": dict(entered)}, names.NAMESPACE)
 
 
-def both(actor: Actor, run: str) -> locking.Locks:
+def both(actor: Actor, run: str) -> run_locks.Locks:
     """Of nodes `a` and `b`."""
     return locks(actor, run, "a", "b")
 

@@ -11,9 +11,13 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.services import STEPS, Services, merged
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_services import (
+    STEPS,
+    Services,
+    merged,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 

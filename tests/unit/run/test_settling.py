@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.rehearsal import settling
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal import run_settle
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 
 
@@ -36,7 +36,7 @@ COUNTED = {"replicas": 2, "readyReplicas": 2, "availableReplicas": 2}
     ],
 )
 def test_a_workload_is_counted_once_its_status_says_what_its_specification_wants(raw: Raw, counted: bool) -> None:
-    assert settling._is_counted(raw) is counted
+    assert run_settle._is_counted(raw) is counted
 
 
 PLACED = {"desiredNumberScheduled": 2, "currentNumberScheduled": 2}
@@ -56,4 +56,4 @@ PLACED = {"desiredNumberScheduled": 2, "currentNumberScheduled": 2}
 )
 def test_a_daemon_set_is_counted_once_it_is_on_as_many_nodes_as_it_wants(raw: Raw, placed: bool) -> None:
     """In a list it does not say its kind; then its status does."""
-    assert settling._is_counted(raw) is placed
+    assert run_settle._is_counted(raw) is placed

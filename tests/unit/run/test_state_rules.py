@@ -12,14 +12,14 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import BadRecordError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import cordon
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.node_steps import CordonOptions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs import runs as stored
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs.state import StateOptions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_cordon import cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_node_steps import CordonOptions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.runs import run_runs as stored
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.runs.arguments import StateOptions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.node_records import BadRecordError
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.test_state import (
     INPUT,
     OTHER,

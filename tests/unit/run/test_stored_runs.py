@@ -10,12 +10,12 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import journaling, places
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.runs.state import StoredRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import stored_runs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Node
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import installation, rollback_record
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import run_stored
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.node_records import Record
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.stored_objects import StoredRun
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
@@ -37,7 +37,7 @@ BAD = other("run-bad", OURS, fingerprint="f", plan="{")
 
 
 def test_runs_that_cannot_be_read_hide_no_others() -> None:
-    found = stored_runs.readable([BAD, other("else", None), run("one"), run("two")])
+    found = run_stored.readable([BAD, other("else", None), run("one"), run("two")])
     assert [each.id for each in found] == ["one", "two"]
 
 
@@ -45,15 +45,15 @@ def test_only_our_config_maps_are_read() -> None:
     maps = [run("one"), other("run-x", None, fingerprint="f"), BAD]
     with World([manifests.namespace(names.NAMESPACE), *maps], settle=False) as world:
         me = world.process("me")
-        assert [raw["metadata"]["name"] for raw in me.run(stored_runs.config_maps)] == ["run-bad", "run-one"]
-        assert [each.id for each in me.run(stored_runs.stored)] == ["one"]
+        assert [raw["metadata"]["name"] for raw in me.run(run_stored.config_maps)] == ["run-bad", "run-one"]
+        assert [each.id for each in me.run(run_stored.stored)] == ["one"]
 
 
 def test_journals_that_cannot_be_read_and_other_config_maps_hide_none() -> None:
-    spoilt = other("descheduler-a", {**OURS, journaling.LABEL: "rollout"}, journal="{")
-    kept = journaling.Journal(
+    spoilt = other("descheduler-a", {**OURS, rollback_record.LABEL: "rollout"}, journal="{")
+    kept = rollback_record.Journal(
         flavor="sigs",
-        place=places.Place("kube-system", "map", "key", "descheduler"),
+        place=installation.Place("kube-system", "map", "key", "descheduler"),
         kind="Deployment",
         uid="u1",
         config="",
@@ -62,7 +62,7 @@ def test_journals_that_cannot_be_read_and_other_config_maps_hide_none() -> None:
         marks={},
         bare=True,
     )
-    found = stored_runs.journals([other("none", None), run("one"), spoilt, kept.to_config_map()])
+    found = run_stored.journals([other("none", None), run("one"), spoilt, kept.to_config_map()])
     assert [journal.uid for journal in found] == ["u1"]
 
 
@@ -73,7 +73,7 @@ def test_records_are_told_from_nodes_without_one_and_from_what_cannot_be_read() 
         Node.of(objects.node("b")),
         Node.of(objects.node("c", annotations={names.RECORD: record.dump()})),
     ]
-    found, bad = stored_runs.records(nodes)
+    found, bad = run_stored.records(nodes)
     assert (set(found), set(bad)) == ({"c"}, {"a"})
     assert found["c"].run == "r1"
     assert "cannot be read" in bad["a"]
@@ -90,7 +90,7 @@ def test_records_are_told_from_nodes_without_one_and_from_what_cannot_be_read() 
 def test_which_nodes_a_run_no_longer_has_to_do(stored: tuple[str, ...] | None, done: list[str], said: str) -> None:
     kept = [] if stored is None else [run("r1", finished=stored)]
     with World([manifests.namespace(names.NAMESPACE), *kept], settle=False) as world:
-        found = world.process("me").run(lambda ctx: stored_runs.not_to_do(ctx, "r1", ["a", "b"]))
+        found = world.process("me").run(lambda ctx: run_stored.not_to_do(ctx, "r1", ["a", "b"]))
     assert list(found) == done
     for node, why in found.items():
         assert why.startswith(f"Node {node} is not taken out. Run r1 {said}")

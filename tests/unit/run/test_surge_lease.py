@@ -10,11 +10,11 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import Surge
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import surge_lease, surge_writer
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_lease import LostSurgeError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.surge_records import Surge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_surge_lease, run_surge_writer
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_surge_lease import LostSurgeError
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.play import recorded, wanted
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.world import World
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.halves import Caller, Play
@@ -33,7 +33,7 @@ class Keeper(Caller):
 
     def __init__(self, world: World, run: str = "r1/n1", holder: str | None = None) -> None:
         super().__init__(world, run)
-        self.leases = surge_lease.SurgeLeases(self.ctx, run if holder is None else holder, self.fence)
+        self.leases = run_surge_lease.SurgeLeases(self.ctx, run if holder is None else holder, self.fence)
         self.surge = wanted(world, "n1")
 
     def hold(self, surge: Surge | None = None) -> None:
@@ -210,8 +210,8 @@ def test_our_own_write_is_known_by_name_time_and_record(world: World, changes: d
     world.apply(one.writing("r1/n1", now))
     (raw,) = world.leases
     lease = {**raw, "spec": {**raw["spec"], **changes}}
-    assert surge_lease._is_as(lease, one, "r1/n1", now) is same
-    assert not surge_lease._is_as(lease, replace(one, stage="ready"), "r1/n1", now)
+    assert run_surge_lease._is_as(lease, one, "r1/n1", now) is same
+    assert not run_surge_lease._is_as(lease, replace(one, stage="ready"), "r1/n1", now)
 
 
 # -- gone on with by the next call of the run ----------------------------------------------------------
@@ -224,7 +224,7 @@ class NextCall(Keeper):
         super().__init__(world, run)
         self.me.process.skew = skew
         self.me.run(lambda ctx: ctx.cluster.send(verbs.get(kinds.NODES, "n1")))  # by which it knows the server's time
-        self.leases = surge_lease.SurgeLeases(self.ctx, run if holder is None else holder, self.fence, world.leases)
+        self.leases = run_surge_lease.SurgeLeases(self.ctx, run if holder is None else holder, self.fence, world.leases)
         self.surge = self.me.run(lambda _ctx: self.leases.go_on(recorded(world)))
 
 
@@ -301,8 +301,8 @@ def test_a_surge_begins_anew_on_somebody_elses_count(
     """One replica and our count of two are ours; once it was lowered only the one is."""
     Play(world).rounds()
     one = Caller(world, "r1/n1")
-    writer = surge_writer.SurgeWriter(one.ctx, "r1/n1", one.fence)
-    tracked = surge_writer.Tracked(surge=recorded(world), claimed=True, serving_since=1.0)
+    writer = run_surge_writer.SurgeWriter(one.ctx, "r1/n1", one.fence)
+    tracked = run_surge_writer.Tracked(surge=recorded(world), claimed=True, serving_since=1.0)
     world.scale(count)
     assert one.me.run(lambda _ctx: writer.rebase(tracked, world.snapshot(), lowered=lowered)) is (prior is not None)
     assert (recorded(world).prior_replicas, recorded(world).target) == (prior or 1, (prior or 1) + 1)
@@ -313,7 +313,7 @@ def test_a_surge_begins_anew_on_somebody_elses_count(
 
 
 def test_what_serves_without_a_break_is_counted_from_its_first_second() -> None:
-    tracked = surge_writer.Tracked()
+    tracked = run_surge_writer.Tracked()
     assert [tracked.served(now) for now in (0.0, 3.0)] == [0.0, 3.0]
     tracked.serving_since = None
     assert [tracked.served(now) for now in (5.0, 6.5)] == [0.0, 1.5]

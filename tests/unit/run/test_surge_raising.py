@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import reasons
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import swap
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_machine import Surging
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import steps
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_raise import Surging
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.play import recorded
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.world import World
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.halves import Play
@@ -195,8 +195,8 @@ def test_what_may_be_a_moments_is_given_one(
     play = Play(world)
     play.step()
     why = reasons.Reason(code, "so it is", "Do it.")
-    monkeypatch.setattr(swap, "blocked", lambda *_all: why)
-    monkeypatch.setattr(swap, "settled", lambda *_all: acting)
+    monkeypatch.setattr(steps, "blocked", lambda *_all: why)
+    monkeypatch.setattr(steps, "settled", lambda *_all: acting)
     play.step()
     if seconds:
         assert play.case.outcome is None
@@ -229,8 +229,8 @@ def test_whatever_keeps_a_second_pod_from_serving_consent_gets_by(
         play.me.faults.when(lambda request: request.resource == "deployments.apps/scale", Fault("forbidden"), times=100)
     else:
         why = reasons.Reason(code, "so it is", "Do it.")
-        monkeypatch.setattr(swap, "blocked", lambda *_all: why)
-        monkeypatch.setattr(swap, "settled", lambda *_all: "")
+        monkeypatch.setattr(steps, "blocked", lambda *_all: why)
+        monkeypatch.setattr(steps, "settled", lambda *_all: "")
     play.rounds(120)
     assert (state(play), play.case.outcome) == ("undone", "interruption_allowed")
     assert recorded(world).stage == "reverted"
@@ -245,7 +245,7 @@ def test_another_reason_is_given_its_own_moment(world: World, monkeypatch: pytes
     play.step()
     for code, seconds in (("surge_not_scheduled", 30.0), ("surge_unschedulable", 1.9), ("surge_unschedulable", 0.2)):
         why = reasons.Reason(code, "so it is", "Do it.")
-        monkeypatch.setattr(swap, "blocked", lambda *_all, why=why: why)
+        monkeypatch.setattr(steps, "blocked", lambda *_all, why=why: why)
         play.step()
         assert play.case.outcome is None
         world.act(seconds)
@@ -258,7 +258,7 @@ def test_what_was_blocked_for_a_moment_begins_to_count_anew(world: World, monkey
     play.step()
     why = reasons.Reason("surge_refused", "so it is", "Do it.")
     for blocked in (why, None, why):
-        monkeypatch.setattr(swap, "blocked", lambda *_all, blocked=blocked: blocked)
+        monkeypatch.setattr(steps, "blocked", lambda *_all, blocked=blocked: blocked)
         play.step()
         assert (play.case.blocked_since is not None) == (blocked is not None)
         world.act(1.5)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import WorkloadOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import BadSurgeError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import LostLockError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_lease import LostSurgeError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_machine import State
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.outcomes import WorkloadOutcome
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_node_lock import LostLockError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.surge_records import BadSurgeError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_raise import State
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_surge_lease import LostSurgeError
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.play import recorded, wanted
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.world import World
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.halves import Play

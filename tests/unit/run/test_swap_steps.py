@@ -11,12 +11,12 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import Leaver, Surge
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import writing
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import LostLockError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_lease import LostSurgeError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.swaps import Swaps
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import run_reconcile
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_node_lock import LostLockError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.surge_records import Leaver, Surge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_lower import Swaps
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_surge_lease import LostSurgeError
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.play import Hand, prepare, recorded
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.world import World
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.halves import End, Play
@@ -95,7 +95,7 @@ def test_a_lost_node_ends_the_surges_that_serve_it_alone(three: Swaps) -> None:
     ("error", "state", "waiting"),
     [
         (errors.Overloaded("busy"), "open", str(errors.Overloaded("busy"))),
-        (writing.Contended("busy"), "open", str(writing.Contended("busy"))),
+        (run_reconcile.Contended("busy"), "open", str(run_reconcile.Contended("busy"))),
         (errors.Forbidden("no"), "failed", ""),
         (LostSurgeError("r2 has it"), "failed", ""),
         (LostLockError("n1", "by r2"), "failed", ""),

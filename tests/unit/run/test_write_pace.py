@@ -11,12 +11,11 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import writing
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, run_reconcile
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.api_changes import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.test_write import MAP, NODE, after, labelled, made
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault, What
@@ -60,7 +59,7 @@ def test_each_pause_is_longer_and_longer_still_for_a_server_in_trouble(
 
 def test_others_who_always_write_first_end_it_after_twenty_tries(world: World) -> None:
     always: list[What] = ["conflict"] * 20
-    with pytest.raises(writing.Contended, match="20 times in a row"):
+    with pytest.raises(run_reconcile.Contended, match="20 times in a row"):
         after(world, labelled, NODE, *always)
     assert tries(world) == 20
 
@@ -115,7 +114,7 @@ def test_what_is_removed_is_what_was_named(world: World, keys: tuple[str, ...], 
     if changed:
         world.patch(kinds.CONFIGMAPS, MAP.name, changed, MAP.namespace)
     change = deletion(**{key: meta[key] for key in keys})
-    assert world.process("me").run(lambda ctx: writing.remove(ctx, change)) is gone
+    assert world.process("me").run(lambda ctx: run_reconcile.remove(ctx, change)) is gone
     assert (world.find(kinds.CONFIGMAPS, MAP.name, MAP.namespace) is None) is gone
 
 
@@ -135,7 +134,7 @@ def test_our_namespace_is_tried_to_be_made_with_longer_pauses() -> None:
     with World([manifests.node("n1")], settle=False) as world:
         me = world.process("me")
         me.faults.when(lambda request: request.resource == "namespaces", Fault("conflict"), times=3)
-        me.run(writing.ensure_namespace)
+        me.run(run_reconcile.ensure_namespace)
         assert pauses(world, "create") == pytest.approx([JITTER * pause for pause in (0.02, 0.04, 0.06)])
         labels = world.get(kinds.NAMESPACES, names.NAMESPACE)["metadata"]["labels"]
         assert labels[names.MANAGED_BY_LABEL] == names.MANAGED_BY
@@ -145,5 +144,5 @@ def test_our_namespace_is_not_tried_for_ever() -> None:
     with World([manifests.node("n1")], settle=False) as world:
         me = world.process("me")
         me.faults.when(lambda request: request.resource == "namespaces", Fault("conflict"), times=99)
-        me.run(writing.ensure_namespace)
+        me.run(run_reconcile.ensure_namespace)
         assert tries(world, "create") == 20

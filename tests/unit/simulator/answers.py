@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.kinds import Kind
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.kinds import Kind
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 
 SPENT = "Cannot evict pod as it would violate the pod's disruption budget."

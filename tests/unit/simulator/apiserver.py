@@ -12,10 +12,10 @@ import typing as t
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.kinds import Kind
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.kinds import Kind
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.verbs import Request
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import answers, evictions
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.clocks import EPOCH
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import FOREVER, Machine

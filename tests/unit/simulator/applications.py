@@ -8,9 +8,10 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import hooks, names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.hook_calls import NoAnswerError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks.run_hook_calls import NoAnswerError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.controllers import (
     PODS,
     Controller,
@@ -205,10 +206,10 @@ class Endpoint:
     listeners: list[t.Callable[[Call], None]] = field(default_factory=list)
     takes: float = 0.3
 
-    def sender(self, actor: Actor) -> t.Callable[[hooks.Http, t.Mapping[str, t.Any], float], int]:
+    def sender(self, actor: Actor) -> t.Callable[[hook_definitions.Http, t.Mapping[str, t.Any], float], int]:
         """How that process sends."""
 
-        def send(http: hooks.Http, variables: t.Mapping[str, t.Any], timeout: float) -> int:
+        def send(http: hook_definitions.Http, variables: t.Mapping[str, t.Any], timeout: float) -> int:
             call = Call(actor.world.machine.now, actor.name, dict(variables))
             first = not any(_subject(known) == _subject(call) for known in self.calls)
             self.calls.append(call)

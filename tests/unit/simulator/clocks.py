@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Time, threads and chance as the engine takes them (`_cluster.clocks.Clock`), on a machine."""
+"""Time, threads and chance as the engine takes them (`kube.clocks.Clock`), on a machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import threading
 import typing as t
 from concurrent.futures import Executor, Future
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clocks import Clock, Interruption
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.clocks import Clock, Interruption
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import (
     FOREVER,
     Killed,

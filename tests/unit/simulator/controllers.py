@@ -12,9 +12,9 @@ from __future__ import annotations
 import abc
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.kinds import Kind
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.kinds import Kind
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.apiserver import ApiServer
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.evictions import is_ready
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Action

@@ -10,15 +10,16 @@ import contextlib
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import hooks, names, selectors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_selectors import PodSelector
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Result
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.drain import DrainOptions, drain
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import cordon
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.node_steps import CordonOptions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard import GuardOptions, guard
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.pod_selectors import PodSelector
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Result
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_drain import DrainOptions, drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_cordon import cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_node_steps import CordonOptions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_guard import GuardOptions, guard
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Task
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor, World
@@ -31,20 +32,26 @@ def pods(labels: str) -> PodSelector:
     return PodSelector(selectors.parse(labels))
 
 
-def rule(hook: hooks.Hook, action: hooks.Action, app: str = "web", deadline: float = 60.0, **more: t.Any) -> hooks.Rule:
-    http = hooks.Http("http://{name}.example/drain", **more) if action == "http" else None
+def rule(
+    hook: hook_definitions.Hook,
+    action: hook_definitions.Action,
+    app: str = "web",
+    deadline: float = 60.0,
+    **more: t.Any,
+) -> hook_definitions.Rule:
+    http = hook_definitions.Http("http://{name}.example/drain", **more) if action == "http" else None
     tasks = "/tasks.yml" if action == "tasks" else ""
-    return hooks.Rule(hook, f"{app}-{action}", action, deadline, pods(f"app={app}"), http=http, tasks=tasks)
+    return hook_definitions.Rule(hook, f"{app}-{action}", action, deadline, pods(f"app={app}"), http=http, tasks=tasks)
 
 
 BEFORE, AFTER = rule("before_pod", "http"), rule("after_pod", "http")
 HANDSHAKE = rule("before_pod", "annotation")
 
 
-def sorted_by_hook(rules: t.Iterable[hooks.Rule]) -> hooks.Rules:
+def sorted_by_hook(rules: t.Iterable[hook_definitions.Rule]) -> hook_definitions.Rules:
     """Those of pods, as a drain takes them."""
     before, after = (tuple(one for one in rules if one.hook == hook) for hook in ("before_pod", "after_pod"))
-    return hooks.Rules(before, after)
+    return hook_definitions.Rules(before, after)
 
 
 @dataclass
@@ -52,12 +59,12 @@ class Scene:
     """A world with one node to drain, the application's side of its hooks, and what it saw."""
 
     world: World
-    rules: hooks.Rules
+    rules: hook_definitions.Rules
     answer: t.Callable[[int], int] = lambda count: 200
     calls: list[tuple[float, str, t.Mapping[str, t.Any]]] = field(default_factory=list)
     asked: set[str] = field(default_factory=set)
 
-    def send(self, http: hooks.Http, variables: t.Mapping[str, t.Any], timeout: float) -> int:
+    def send(self, http: hook_definitions.Http, variables: t.Mapping[str, t.Any], timeout: float) -> int:
         assert timeout > 0
         self.calls.append((self.world.machine.now, http.url, dict(variables)))
         return self.answer(len(self.calls))
@@ -118,7 +125,7 @@ def scenes() -> t.Iterator[Make]:
     """Makes worlds with pods of `web`, for which the rules are, and of `other`; all are closed at the end."""
     made: list[World] = []
 
-    def make(*rules: hooks.Rule, replicas: int = 2, **more: t.Any) -> Scene:
+    def make(*rules: hook_definitions.Rule, replicas: int = 2, **more: t.Any) -> Scene:
         world = World([manifests.node("n1"), manifests.deployment("web", replicas), manifests.deployment("other", 2)])
         world.apply(manifests.service("web"), manifests.node("n8"), manifests.node("n9"))
         made.append(world)

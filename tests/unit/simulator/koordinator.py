@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import evictions
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.answers import Refused
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.controllers import PODS, Controller, key_of

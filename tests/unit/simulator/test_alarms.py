@@ -10,14 +10,16 @@ from collections.abc import Callable
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import decoding, hooks, reasons
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import cordon
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.node_steps import CordonOptions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard import GuardOptions, guard
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs import announcing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import decoding
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_cordon import cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_node_steps import CordonOptions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import run_announcements
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_guard import GuardOptions, guard
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, nodes
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Task
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.object_rules import DENIES
@@ -145,14 +147,16 @@ def test_whoever_is_told_does_not_hold_the_drain_up() -> None:
 def test_what_is_told_names_the_node_the_workload_and_the_reason() -> None:
     sent: list[Raw] = []
 
-    def send(http: hooks.Http, body: t.Mapping[str, t.Any], timeout: float) -> int:
+    def send(http: hook_definitions.Http, body: t.Mapping[str, t.Any], timeout: float) -> int:
         sent.append(dict(body))
         return 200
 
-    webhook = announcing.Webhook(hooks.Http("https://chat.example/x", "POST", (), announcing.STATUS, secret_path=True))
-    options = announcing.EventOptions("blocked", send, lambda path, content: None, events=True, webhook=webhook)
+    webhook = run_announcements.Webhook(
+        hook_definitions.Http("https://chat.example/x", "POST", (), run_announcements.STATUS, secret_path=True)
+    )
+    options = run_announcements.EventOptions("blocked", send, lambda path, content: None, events=True, webhook=webhook)
     with world_of(manifests.deployment("web", 3), manifests.namespace("default")) as world:
-        me, task = begun(world, alarm_after=AFTER, announce=lambda *told: announcing.alarm(options, *told))
+        me, task = begun(world, alarm_after=AFTER, announce=lambda *told: run_announcements.alarm(options, *told))
         held(world)
         world.machine.run_for(AFTER * 3)
         (body,) = sent

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import pod_plan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.drain import DrainOptions, drain
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import cordon
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.node_steps import CordonOptions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan.plan import PlanOptions, make_plan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard import GuardOptions, guard
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_drain import DrainOptions, drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_cordon import cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_node_steps import CordonOptions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning.run_plan import PlanOptions, make_plan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_guard import GuardOptions, guard
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import answers, evictions, manifests, nodes
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
@@ -123,7 +123,7 @@ def drained(world: World) -> dict[str, t.Any]:
     me, wanted = world.process("me"), ("n1",)
     me.run(lambda ctx: cordon(ctx, CordonOptions("cordoned", wanted)), RUN)
     me.run(lambda ctx: guard(ctx, GuardOptions("present", wanted)), RUN)
-    options = DrainOptions(wanted, pod_plan.Choices(), timeout=LONG)
+    options = DrainOptions(wanted, drain_policy.Choices(), timeout=LONG)
     (found,) = me.run(lambda ctx: drain(ctx, options), RUN).data["nodes"]
     return t.cast("dict[str, t.Any]", found)
 
@@ -158,7 +158,7 @@ def test_what_is_forecast_of_budgets_comes_so(case: Case) -> None:
     """What blocks stays, for that budget; what may wait waits only for what is named; all else finishes."""
     with case.world() as world:
         plan = planned(world)
-        stuck = [pod for pod in plan["pods"] if pod["code"] in pod_plan.BUDGET_FORBIDS]
+        stuck = [pod for pod in plan["pods"] if pod["code"] in drain_policy.BUDGET_FORBIDS]
         blocking = {held["name"] for held in plan["budgets"] if held["blocks"]}
         waiting = {held["name"] for held in plan["budgets"] if not held["allowed"]} - blocking
         assert blocking == {pod["budgets"][0].rpartition("/")[2] for pod in stuck}

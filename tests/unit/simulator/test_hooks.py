@@ -9,23 +9,21 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
-    hooks,
-    names,
-    phases,
-    pod_rules,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.hook_calls import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_drain import DrainOptions, drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks.run_hook_calls import (
     AT_ONCE,
     NoAnswerError,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.drain import DrainOptions, drain
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import cordon
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.node_steps import CordonOptions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard import GuardOptions, guard
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs import recovery
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import phases
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_cordon import cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_node_steps import CordonOptions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import pod_rules
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.runs import run_recovery
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_guard import GuardOptions, guard
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, nodes
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.hooked import (
@@ -44,7 +42,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.hooked im
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 
 PODS = kinds.PODS.resource
-HOOKS: tuple[hooks.Hook, ...] = ("before_pod", "after_pod")
+HOOKS: tuple[hook_definitions.Hook, ...] = ("before_pod", "after_pod")
 
 
 @pytest.fixture
@@ -187,7 +185,7 @@ def test_after_a_kill_too_whoever_ends_the_run_takes_its_announcements_back(scen
     registered_again(one.world)
     again = one.world.process("me")
     if way == "recover":
-        assert not again.run(lambda ctx: recovery.recover(ctx, finished=False, parked=False)).failed
+        assert not again.run(lambda ctx: run_recovery.recover(ctx, finished=False, parked=False)).failed
     else:
         assert not again.run(lambda ctx: cordon(ctx, CordonOptions("uncordoned", ("n1",))), RUN).failed
     assert (len(one.world.pods(app="web", on="n1")), announced(one)) == (3, [])
@@ -372,7 +370,7 @@ def test_progress_names_no_hook_that_is_done(scene: Make) -> None:
     one = scene(BEFORE)
     one.world.patch(kinds.DEPLOYMENTS, "web", {"spec": {"replicas": 0}})
     one.world.settle()
-    one.rules = hooks.Rules((rule("before_pod", "http", "slow"),), ())
+    one.rules = hook_definitions.Rules((rule("before_pod", "http", "slow"),), ())
     for name in ("n8", "n9"):
         one.world.cordon(name)
     one.world.apply(manifests.deployment("slow", 3, annotations={nodes.START: "30s"}))

@@ -10,10 +10,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import hooks
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.drain import DrainOptions, drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_drain import DrainOptions, drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import koordinator, manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.hooked import (
     AFTER,
@@ -35,7 +35,7 @@ def moved() -> t.Iterator[t.Callable[..., Scene]]:
     """A node whose pods all leave by jobs, and the application's side of its hooks."""
     made: list[World] = []
 
-    def make(*rules: hooks.Rule, **more: t.Any) -> Scene:
+    def make(*rules: hook_definitions.Rule, **more: t.Any) -> Scene:
         web = manifests.deployment("web", 2, schedulerName="koord-scheduler")
         world = World([*manifests.koordinator("0s"), manifests.node("n1"), web], add_ons=[koordinator.GROUP])
         world.apply(manifests.service("web"), manifests.node("n8"), manifests.node("n9"))

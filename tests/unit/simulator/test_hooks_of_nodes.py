@@ -11,12 +11,16 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import hooks, names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Result
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import cordon
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.hooks import HookOptions, call_hooks
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.node_steps import CordonOptions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Result
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_cordon import cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_node_hooks import (
+    HookOptions,
+    call_hooks,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_node_steps import CordonOptions
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.hooked import (
     NODES,
@@ -37,12 +41,16 @@ def scene() -> t.Iterator[Make]:
         yield make
 
 
-def of_node(hook: hooks.Hook, action: hooks.Action, selector: str = "kubernetes.io/hostname") -> hooks.Rule:
-    http = hooks.Http("http://ceph.example/{node}") if action == "http" else None
-    return hooks.Rule(hook, action, action, 60.0, pods(selector), tasks="/t.yml" * (not http), http=http)
+def of_node(
+    hook: hook_definitions.Hook, action: hook_definitions.Action, selector: str = "kubernetes.io/hostname"
+) -> hook_definitions.Rule:
+    http = hook_definitions.Http("http://ceph.example/{node}") if action == "http" else None
+    return hook_definitions.Rule(hook, action, action, 60.0, pods(selector), tasks="/t.yml" * (not http), http=http)
 
 
-def called(one: Scene, me: Actor, state: t.Any, *rules: hooks.Rule, listed: t.Any = (), run: str = RUN) -> Result:
+def called(
+    one: Scene, me: Actor, state: t.Any, *rules: hook_definitions.Rule, listed: t.Any = (), run: str = RUN
+) -> Result:
     options = HookOptions(state, ("n1",), rules, tuple(listed), one.send)
     return me.run(lambda ctx: call_hooks(ctx, options), run)
 

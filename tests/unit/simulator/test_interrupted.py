@@ -10,10 +10,11 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clocks import Interruption
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, phases
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs import recovery
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.clocks import Interruption
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import phases
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.runs import run_recovery
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.test_whole import (
     patched,
@@ -89,7 +90,7 @@ def test_the_same_command_goes_on_at_once(part: float, saved: Saved, usual: floa
         assert run(world, after=after).process.dead
         assert world.machine.now - began <= after + ENDS_WITHIN
         looker = world.process("looker")
-        found, alive = looker.run(recovery.look)
+        found, alive = looker.run(run_recovery.look)
         out = at_work(world)
         assert held(world) == [f"node-{node} 3600" for node in out]
         assert alive == set()

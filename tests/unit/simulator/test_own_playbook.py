@@ -14,11 +14,11 @@ import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.specs import ClusterModuleSpec
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import calls
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Result, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import calls
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible.specs import ClusterModuleSpec
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Result, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.test_whole import traces, watch_services
@@ -70,8 +70,13 @@ class Play:
         arguments = {**play["module_defaults"][f"group/{OURS}node_maintenance"], **given}
         whole = given["nodes"] == "{{ ansible_play_hosts_all }}"
         arguments["nodes"] = list(self.nodes) if whole else [node]
-        edge = {"maintenance_plan": "plan", "pdb_guard": "guard"}.get(module, module.removeprefix("node_"))
-        path = f"ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.{edge}"
+        files = {
+            "maintenance_plan": "planning.arguments",
+            "pdb_guard": "surge.arguments",
+            "node_drain": "drain.arguments",
+        }
+        edge = files.get(module, f"nodes.arguments_{module.removeprefix('node_')}")
+        path = f"ansible_collections.kubeops.node_maintenance.plugins.module_utils.{edge}"
         spec: ClusterModuleSpec = importlib.import_module(path).SPEC
         validation = ArgumentSpecValidator(spec.argument_spec, **spec.rules).validate(arguments)
         assert not validation.error_messages

@@ -9,11 +9,12 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, phases, pod_rules
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.replace import conditions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import observe
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, run_listing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import replacement_conditions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import phases
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import pod_rules
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, serving, workloads
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.nodes import READY, START
@@ -143,11 +144,11 @@ def test_what_others_would_take_for_their_own_keeps_its_way(kind: str) -> None:
         assert all(f"{kind} shop/other" in reason for reason in reasons)
 
 
-@pytest.mark.parametrize("kind", sorted(observe.REFUSABLE))
+@pytest.mark.parametrize("kind", sorted(run_listing.REFUSABLE))
 def test_where_it_is_unknown_who_would_take_them_they_keep_their_way(kind: str) -> None:
-    assert kind in conditions.KINDS
+    assert kind in replacement_conditions.KINDS
     with Shop(3) as shop:
-        shop.world.server.add_ons, resource = frozenset({"apps.kruise.io"}), observe.KINDS[kind].resource
+        shop.world.server.add_ons, resource = frozenset({"apps.kruise.io"}), run_listing.KINDS[kind].resource
         shop.world.server.denied.add(("list", resource))
         outcome = shop.run()
         assert (outcome.ok, routes(outcome)) == (True, [("evict", "evicted")] * 3)

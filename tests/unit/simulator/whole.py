@@ -14,18 +14,21 @@ import enum
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import clocks
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import hooks
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import calls
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.drain import DrainOptions, drain
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import cordon
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.hooks import HookOptions, call_hooks
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.node_steps import CordonOptions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan.plan import PlanOptions, make_plan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard import GuardOptions, guard
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs.state import StateOptions, state
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import calls as calls_module
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Context, Result
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_drain import DrainOptions, drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import clocks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_cordon import cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_node_hooks import (
+    HookOptions,
+    call_hooks,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_node_steps import CordonOptions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning.run_plan import PlanOptions, make_plan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.runs.arguments import StateOptions, state
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_guard import GuardOptions, guard
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor
 
 GATES = ("ready", "daemonsets", "schedulable", "conditions", "pressure", "stable")
@@ -56,9 +59,9 @@ class Input:
     check: bool = False
     node_conditions: bool = False
     planned_notice: float | None = None
-    hook_rules: tuple[hooks.Rule, ...] = ()
+    hook_rules: tuple[hook_definitions.Rule, ...] = ()
 
-    def rules(self, *wanted: hooks.Hook) -> tuple[hooks.Rule, ...]:
+    def rules(self, *wanted: hook_definitions.Hook) -> tuple[hook_definitions.Rule, ...]:
         """The rules of these hooks."""
         return tuple(rule for rule in self.hook_rules if rule.hook in wanted)
 
@@ -102,7 +105,7 @@ def maintain(actor: Actor, given: Input) -> Outcome:
         # Between two calls: the main process ends the run at its exit.
         if run := playbook.outcome.run:
             ctx = actor.ctx(run)
-            calls.ended(ctx, lambda ctx: state(ctx, StateOptions("ended", failed=True)))
+            calls_module.ended(ctx, lambda ctx: state(ctx, StateOptions("ended", failed=True)))
             ctx.cluster.close()
         actor.process.kill()
         raise
@@ -286,13 +289,13 @@ class _Playbook:
     def _drain(self, nodes: list[str], told: list[Result]) -> list[str]:
         if not nodes:
             return []
-        rules = hooks.Rules(self.given.rules("before_pod"), self.given.rules("after_pod"))
+        rules = hook_definitions.Rules(self.given.rules("before_pod"), self.given.rules("after_pod"))
         send = self.actor.world.endpoint.sender(self.actor)
         options = DrainOptions(tuple(nodes), self.given.choices, timeout=self.given.timeout, hooks=rules, send=send)
         result = self.call_nodes("drain", lambda ctx: drain(ctx, options), self.outcome.run, told)
         return [node["name"] for node in result.data["nodes"] if not node["failed"] and node["outcome"] != "gone"]
 
-    def _hooked(self, name: hooks.Hook, nodes: list[str], told: list[Result]) -> list[str]:
+    def _hooked(self, name: hook_definitions.Hook, nodes: list[str], told: list[Result]) -> list[str]:
         """tasks/hooks.yml; gives the nodes of which no hook failed."""
         rules, send = self.given.rules(name), self.actor.world.endpoint.sender(self.actor)
         if not rules or not nodes:
@@ -414,7 +417,7 @@ class _Playbook:
             self.actor.clock.sleep(self.given.gap)
         ctx, interruption = self.actor.ctx(run, check=self.given.check), self.actor.clock.interruption
         try:
-            result = calls.ended(ctx, loop)
+            result = calls_module.ended(ctx, loop)
         finally:
             ctx.cluster.close()
             self.actor.clock.interruption = interruption

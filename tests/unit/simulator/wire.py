@@ -17,11 +17,11 @@ import json
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import tunnel
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Unreachable
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.exchange import Lost
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import tunnel
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.errors import Unreachable
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.exchange import Lost
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.verbs import Request
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import answers
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.apiserver import ApiServer, Watcher
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.clocks import EPOCH

@@ -35,9 +35,9 @@ import types
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Cluster
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Event, Run
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Context, Event, Run
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.client import Cluster
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import (
     applications,
     koordinator,

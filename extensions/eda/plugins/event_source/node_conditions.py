@@ -69,7 +69,7 @@ TREE = str(Path(__file__).absolute().parents[7])
 if TREE not in sys.path:
     sys.path.append(TREE)
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import node_conditions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import arguments_condition_events
 
 LOOK_SECONDS = 0.5
 
@@ -89,7 +89,7 @@ async def main(queue: asyncio.Queue[dict[str, t.Any]], args: dict[str, t.Any]) -
             concurrent.futures.wait([put], LOOK_SECONDS)
 
     try:
-        why = await asyncio.to_thread(node_conditions.follow, args, dict(os.environ), emit, stop.is_set)
+        why = await asyncio.to_thread(arguments_condition_events.follow, args, dict(os.environ), emit, stop.is_set)
     finally:
         stop.set()
     raise RuntimeError(f"node_conditions: {why}")

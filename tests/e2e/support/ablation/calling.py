@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from witness.log import Json
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import client, errors, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import client, errors, verbs
 
 INCOMPLETE = ("missing_permission", "not_checked", "not_fenced")
 """Codes of findings and of progress: something was left out for want of a right."""

@@ -14,7 +14,9 @@ from typing import Any, ClassVar
 import yaml
 from witness.log import Json
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import descheduler, jobs, plan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import arguments as descheduler
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import arguments as jobs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import arguments as plan
 from support import koordinator, rights, rollouts, shapes
 from support.ablation import calling, scenes
 from support.jobs import JOBS, RESERVATIONS, RESERVED

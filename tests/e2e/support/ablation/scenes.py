@@ -16,18 +16,15 @@ from typing import Any, ClassVar
 from witness.api import JSON_PATCH
 from witness.log import Json
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import (
-    access,
-    announce,
-    copies,
-    cordon,
-    drain,
-    guard,
-    plan,
-    specs,
-    state,
-    taint,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import arguments as access
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import arguments as drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import arguments_cordon, arguments_taint
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import arguments as plan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal import arguments as copies
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import arguments_event
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.runs import arguments as state
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import arguments as guard
 from support import devices, shapes
 from support import nodes as fake
 from support.ablation import calling
@@ -139,7 +136,7 @@ class Scene(abc.ABC):
         """The nodes as they were before the run."""
         mine: Json = {"nodes": nodes, "run": run}
         self.as_administrator(guard.SPEC, state="absent", **mine)
-        self.as_administrator(cordon.SPEC, state="uncordoned", **mine)
+        self.as_administrator(arguments_cordon.SPEC, state="uncordoned", **mine)
         self.as_administrator(state.SPEC, state="ended", run=run)
         self.arena.settle()
 
@@ -189,29 +186,29 @@ class Maintain(Scene):
         waves = {"waves": [nodes]}
         self._run = str(self.done(state.SPEC, state="started", input={"n": here}, plan=waves)["run"])
         mine: Json = {"nodes": nodes, "run": self._run}
-        self.done(cordon.SPEC, state="cordoned", node_conditions=True, reason="ablation", **mine)
+        self.done(arguments_cordon.SPEC, state="cordoned", node_conditions=True, reason="ablation", **mine)
         self.done(guard.SPEC, state="present", settle="0s", **mine)
         self.done(drain.SPEC, wait_for=["gone", "replacement", "volumes"], timeout="120s", **mine)
-        out = self.done(cordon.SPEC, state="out", **mine)
+        out = self.done(arguments_cordon.SPEC, state="out", **mine)
         waits = [one["message"] for one in out["timeline"] if "load balancers" in one["message"]]
         self.expect(not waits, f"No Service has a load balancer, and still: {' '.join(waits)}")
-        self.done(cordon.SPEC, state="returning", **mine)
+        self.done(arguments_cordon.SPEC, state="returning", **mine)
         self.done(plan.SPEC, nodes=nodes, gates=["ready", "daemonsets"], wait=True, timeout="30s")
         self.done(state.SPEC, state="noted", **mine)
         self.done(guard.SPEC, state="absent", **{**mine, "nodes": beside})
         self.done(guard.SPEC, state="absent", **mine)
         self._tainted(here)
-        self.done(cordon.SPEC, state="uncordoned", **mine)
+        self.done(arguments_cordon.SPEC, state="uncordoned", **mine)
         self._announced()
         self.done(state.SPEC, state="ended", run=self._run)
 
     def _tainted(self, node: str) -> None:
         wanted: Json = {"nodes": [node], "taints": [{"key": "ablation", "effect": "PreferNoSchedule"}]}
-        self.done(taint.SPEC, **wanted)
-        self.done(taint.SPEC, **wanted, state="absent")
+        self.done(arguments_taint.SPEC, **wanted)
+        self.done(arguments_taint.SPEC, **wanted, state="absent")
 
     def _announced(self) -> None:
-        result = self.done(announce.SPEC, moment="ended", events=True, results=[self._planned], run=self._run)
+        result = self.done(arguments_event.SPEC, moment="ended", events=True, results=[self._planned], run=self._run)
         self.expect(not result["warnings"], " ".join(result["warnings"]))
         path = f"/apis/events.k8s.io/v1/namespaces/{self.arena.namespace}/events"
         told = [one["regarding"] for one in self.api.items(path) if "maintenance" in one.get("reportingController", "")]
@@ -240,7 +237,7 @@ class Draining(Scene):
 
     def use(self) -> None:
         mine: Json = {"nodes": [self._node], "run": self._run}
-        self.done(cordon.SPEC, state="cordoned", **mine)
+        self.done(arguments_cordon.SPEC, state="cordoned", **mine)
         asked: Json = {"pod_selector": f"app={self.app}", "timeout": "60s", **self.options}
         self._drained = self.done(drain.SPEC, **mine, **asked)["nodes"][0]["pods"]
 

@@ -14,7 +14,7 @@ from typing import Any
 from ansible.plugins.callback import CallbackBase
 
 try:
-    from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.details import whole
+    from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible.details import whole
 except ImportError:
     # The benchmark runs other tools, too, in environments without us.
     def whole(result: Any) -> Any:

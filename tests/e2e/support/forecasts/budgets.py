@@ -16,13 +16,13 @@ from witness import objects as o
 from witness.api import Api, ApiError
 from witness.log import Json
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import client
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import pod_plan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import drain
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import cordon, node_steps
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan import plan as planning
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import guard
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import run_context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import run_drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import client
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import run_cordon, run_node_steps
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import run_plan as planning
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_guard
 from support import nodes as fake
 from support import shapes
 from support.arena import Arena, arena_name
@@ -135,7 +135,7 @@ class Played:
         node = self._build()
         plan = self._run(lambda ctx: planning.make_plan(ctx, planning.PlanOptions(nodes=(node,))))
         verdict = foreseen(plan)
-        stuck = [pod for pod in plan["pods"] if pod["code"] in pod_plan.BUDGET_FORBIDS]
+        stuck = [pod for pod in plan["pods"] if pod["code"] in drain_policy.BUDGET_FORBIDS]
         nowhere = any(pod["fits"] is False for pod in plan["pods"])
         roomless = any(finding["code"] == "no_room" for finding in plan["findings"])
         feasible = not stuck and not roomless
@@ -273,14 +273,16 @@ class Played:
 
     def _run(self, loop: object) -> Json:
         assert callable(loop)
-        result: context.Result = loop(context.Context(self.cluster, run=context.Run(self.arena.name, "first")))
+        result: run_context.Result = loop(
+            run_context.Context(self.cluster, run=run_context.Run(self.arena.name, "first"))
+        )
         return dict(result.data)
 
     def _drained(self, node: str, timeout: float) -> Json:
-        self._run(lambda ctx: cordon.cordon(ctx, node_steps.CordonOptions("cordoned", (node,))))
-        self._run(lambda ctx: guard.guard(ctx, guard.GuardOptions("present", (node,), timeout=timeout)))
-        options = drain.DrainOptions((node,), pod_plan.Choices(), timeout=timeout)
-        (found,) = self._run(lambda ctx: drain.drain(ctx, options))["nodes"]
+        self._run(lambda ctx: run_cordon.cordon(ctx, run_node_steps.CordonOptions("cordoned", (node,))))
+        self._run(lambda ctx: run_guard.guard(ctx, run_guard.GuardOptions("present", (node,), timeout=timeout)))
+        options = run_drain.DrainOptions((node,), drain_policy.Choices(), timeout=timeout)
+        (found,) = self._run(lambda ctx: run_drain.drain(ctx, options))["nodes"]
         return dict(found)
 
     def _refused(self, pods: Sequence[Json]) -> None:

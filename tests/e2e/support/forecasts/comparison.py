@@ -13,15 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from witness.api import Api, ApiError
 from witness.log import Json
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.parsers import PARSERS
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import (
-    filters,
-    forecast,
-    preemption,
-    world,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.index_keys import PARSERS
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import filters, forecast, world
 from support.forecasts.cases import Case, Foreseen, Sequenced
 from support.forecasts.clusters import CLASSES, MARK, Cluster
 from support.forecasts.pressure import PRIORITIES
@@ -273,14 +268,14 @@ def _foresee(snapshot: Snapshot, scheduler: filters.Filters, raw: Json) -> Fores
         return Foreseen((), unknown.text, waits=True)
     guest = _guest(raw)
     answer = scheduler.answer(guest)
-    eviction = None if answer.nodes else preemption.preempted(scheduler, guest)
+    eviction = None if answer.nodes else forecast.preempted(scheduler, guest)
     return Foreseen(answer.nodes, answer.text, eviction.cost[1:4] if eviction else None)
 
 
 def _cost(gone: Sequence[Json], node: str) -> tuple[int, ...] | None:
     """What the scheduler weighs of pods that it preempted on the node, as `preemption.Eviction.cost` has it."""
     values = [int(pod["spec"].get("priority") or 0) for pod in gone if pod["spec"].get("nodeName") == node]
-    return (max(values), sum(one + preemption.EACH for one in values), len(values)) if values else None
+    return (max(values), sum(one + forecast.EACH for one in values), len(values)) if values else None
 
 
 def _condition(pod: Json, kind: str) -> Json:

@@ -17,10 +17,9 @@ from dataclasses import dataclass
 
 import yaml
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.yaml_text import read
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.check import check, schema_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.rules import Fault
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schemas import Plugin, Schema
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.arguments_yaml import read
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.check import check, schema_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.schemas import Fault, Plugin, Schema
 
 from . import koord_traps, sigs_traps
 from .mutants import Path, changed, changes, shown

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schemas import Schema
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.schemas import Schema
 
 from . import cases
 from .mutants import GONE, Path, changed

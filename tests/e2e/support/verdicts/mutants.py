@@ -10,10 +10,7 @@ import copy
 import typing as t
 from collections.abc import Iterator
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schemas import (
-    LABEL_SELECTOR,
-    Field,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.schemas import LABEL_SELECTOR, Field
 
 Path = tuple[str | int, ...]
 Change = tuple[str, Path, t.Any]

@@ -10,7 +10,7 @@ import random
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schemas import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.schemas import (
     LABEL_SELECTOR,
     Field,
     Schema,

@@ -23,8 +23,8 @@ from typing import cast
 import lab_binaries
 import yaml
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import profiles, schemas
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import typed
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import profiles, schemas
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import typed
 from support.lab import CACHE, ROOT
 
 COMPONENTS = ROOT / "roles" / "lab" / "files" / "components"

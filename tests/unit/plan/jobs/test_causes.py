@@ -14,12 +14,12 @@ from pathlib import Path
 HERE = Path(__file__).parents[4]
 UTILS = HERE / "plugins/module_utils"
 SAYING = (
-    "_plan/jobs/causes.py",
-    "_plan/jobs/object_limiter.py",
-    "_plan/jobs/verdict.py",
-    "_plan/jobs/reserve.py",
-    "_plan/jobs/targets.py",
-    "_run/jobs/module.py",
+    "koordinator/causes.py",
+    "koordinator/object_limiter.py",
+    "koordinator/job_status.py",
+    "koordinator/reservations.py",
+    "koordinator/targets.py",
+    "koordinator/run_module.py",
 )
 GUIDE = (HERE / "docs/docsite/rst/koordinator_jobs.rst").read_text(encoding="utf-8")
 

@@ -10,8 +10,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import check
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.typed import TYPES, faults
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import typed
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.typed import TYPES, faults
 
 Raw = dict[str, t.Any]
 
@@ -26,7 +26,7 @@ def test_pod_fields_that_only_the_newer_koordinator_knows_are_valid() -> None:
     container = {"name": "web", "lifecycle": {"preStop": {"sleep": {"seconds": 5}}}}
     spec = {"containers": [container], "hostnameOverride": "web", "resources": {"requests": {"cpu": "1"}}}
     template = {"spec": {"template": {"spec": spec}, "owners": [{"labelSelector": {}}]}}
-    assert list(check.template(template)) == []
+    assert list(typed.template(template)) == []
     assert paths("PodSpec", {"hostnameOverride": 1, "resources": {"requests": 1}}) == [
         "x.hostnameOverride",
         "x.resources.requests",
@@ -56,12 +56,12 @@ def test_every_type_that_is_named_is_known() -> None:
     ],
 )
 def test_a_ttl(value: t.Any, seconds: float | None) -> None:
-    assert check.ttl(value) == seconds
+    assert typed.ttl(value) == seconds
 
 
 @pytest.mark.parametrize("value", ["5 minutes", True, "-5m", "1d", "5m ago", "", "100ms", "999ms", [], "٣s"])
 def test_no_ttl(value: t.Any) -> None:
-    assert check.ttl(value) == check.TTL_WORDS
+    assert typed.ttl(value) == typed.TTL_WORDS
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_go_does_not_decode(kind: str, value: t.Any, path: str) -> None:
 
 @pytest.mark.parametrize(("length", "valid"), [(1, True), (253, True), (254, False)])
 def test_a_name_has_253_characters_at_most(length: int, valid: bool) -> None:
-    assert (not list(check.name("name", "a" * length))) is valid
+    assert (not list(typed.name("name", "a" * length))) is valid
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_a_name_has_253_characters_at_most(length: int, valid: bool) -> None:
     ],
 )
 def test_the_options_of_the_eviction(options: Raw, path: str) -> None:
-    assert [found for found, _value, _words in check.delete_options(options, "o")] == ([path] if path else [])
+    assert [found for found, _value, _words in typed.delete_options(options, "o")] == ([path] if path else [])
 
 
 def test_a_misspelt_field_is_told_with_the_right_one() -> None:
@@ -187,7 +187,7 @@ def test_a_misspelt_field_is_told_with_the_right_one() -> None:
     ],
 )
 def test_no_template(value: Raw, path: str) -> None:
-    assert path in [found for found, _value, _words in check.template(value)]
+    assert path in [found for found, _value, _words in typed.template(value)]
 
 
 def test_a_template() -> None:
@@ -201,7 +201,7 @@ def test_a_template() -> None:
             "template": {"spec": {"nodeSelector": {"pool": "new"}, "containers": [{"name": "c"}]}},
         },
     }
-    assert list(check.template(value)) == []
+    assert list(typed.template(value)) == []
 
 
 @pytest.mark.parametrize(
@@ -217,18 +217,18 @@ def test_a_template() -> None:
     ],
 )
 def test_no_delete_options(value: Raw, path: str) -> None:
-    assert [found for found, _value, _words in check.delete_options(value)] == [path]
+    assert [found for found, _value, _words in typed.delete_options(value)] == [path]
 
 
 def test_delete_options() -> None:
-    assert list(check.delete_options({"gracePeriodSeconds": 0, "preconditions": {"resourceVersion": "7"}})) == []
+    assert list(typed.delete_options({"gracePeriodSeconds": 0, "preconditions": {"resourceVersion": "7"}})) == []
 
 
 @pytest.mark.parametrize("name", ["Job", "a_b", "-a", "a-", "a..b", "", "a" * 254, "ä"])
 def test_no_name(name: str) -> None:
-    assert len(list(check.name("name", name))) == 1
+    assert len(list(typed.name("name", name))) == 1
 
 
 @pytest.mark.parametrize("name", ["a", "migrationjob-demo", "a.b", "1"])
 def test_a_name(name: str) -> None:
-    assert not list(check.name("name", name))
+    assert not list(typed.name("name", name))

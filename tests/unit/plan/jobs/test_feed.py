@@ -6,20 +6,16 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import object_limiter
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.feed import (
-    Traffic,
-    admit,
-    ttl_of,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import Job
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.dispositions import routes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import object_limiter
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.feed import Traffic, admit, ttl_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.migration_jobs import Job
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.migration_controller import (
     Controller,
     Limiter,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.migrate import routes
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
     budget,

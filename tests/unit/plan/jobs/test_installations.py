@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import places
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import installations
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import installation
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import installations
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw
 
 HOME = "koordinator-system"
@@ -104,7 +104,7 @@ CHART = ("koord-descheduler-config", "koord-descheduler-config")
 def test_the_configuration_is_the_file_that_is_mounted(workload: Raw, read: tuple[str, str]) -> None:
     found = installations.completed(installations.ANYWHERE, workload)
     assert (found.config_map, found.key) == read
-    given = places.Place("", "", "given", "key")
+    given = installation.Place("", "", "given", "key")
     assert installations.completed(given, workload) == given
 
 
@@ -175,6 +175,6 @@ def test_where_nothing_works_on_jobs_what_was_looked_for_is_told(
     ],
 )
 def test_a_second_descheduler_is_warned_of(deployments: list[Raw], told: bool) -> None:
-    found = installations.beside(deployments, places.Place(HOME, "mine", "", ""))
+    found = installations.beside(deployments, installation.Place(HOME, "mine", "", ""))
     assert [(one.code, one.severity) for one in found] == [("several_deschedulers", "warning")] * told
     assert all("b/other" in one.message for one in found)

@@ -12,7 +12,8 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.migration_jobs import (
     PASSED,
     POD_UID_LABEL,
     REASON,
@@ -24,7 +25,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
     manifest,
     name_of,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
 
 POD = Ref("Pod", "web-5d4f-x7k2p", "shop", "8c6f", "v1")
 

@@ -8,17 +8,17 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import causes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.estimate import limiter_seconds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.object_limiter import ALLOCATED
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import dispositions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.dispositions import routes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import causes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.feed import limiter_seconds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.object_limiter import ALLOCATED
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices, PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.migration_controller import (
     Controller,
     Limiter,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices, PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import job_route
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.migrate import routes
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     TOLERATES_ALL,
     Raw,
@@ -95,7 +95,7 @@ def test_what_cannot_be_swapped_and_may_be_interrupted_goes_by_job_where_it_is_a
         (web(scheduler="default-scheduler"), "default-scheduler has no Reservation plugin"),
         (web(requests={}), "a Reservation of nothing is never taken"),
         (web(volumes=[{"name": "logs", "hostPath": {"path": "/var/log"}}]), "It has local volumes"),
-        (web(labels={"app": "web", job_route.POLICY: "SoftEviction"}), "would not ask its budgets"),
+        (web(labels={"app": "web", dispositions.POLICY: "SoftEviction"}), "would not ask its budgets"),
     ],
 )
 def test_the_others_are_evicted_or_refused_as_fallback_says(pods: list[Raw], why: str) -> None:

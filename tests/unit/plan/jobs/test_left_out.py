@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.left_out import left_out
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.left_out import left_out
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw, deployment, owned, pod, snapshot
 
 TAINTS: Raw = {"deschedule": {"enabled": [{"name": "RemovePodsViolatingNodeTaints"}]}}

@@ -8,12 +8,12 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import limits
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.limits import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import limits
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.limits import (
     UnreadableError,
     controller,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.migration_controller import (
     Controller,
     Limiter,
     interval,

@@ -10,13 +10,13 @@ import json
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import (
+    causes,
     migration_jobs,
     object_limiter,
-    stranded,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import Job
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.migration_jobs import Job
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw, owned, pod
 
 BORN = "2026-01-01T00:00:00Z"
@@ -28,7 +28,7 @@ def job(ttl: str = "5m0s", by: str = "", evicting: bool = False, reservation: st
     conditions = [{"type": "Eviction", "status": "False"}] if evicting else []
     reserved = {"reservationOptions": {"reservationRef": {"name": reservation}}} if reservation else {}
     raw: Raw = {
-        "metadata": {"name": "j", "creationTimestamp": BORN, "annotations": {stranded.CREATED_BY: by} if by else {}},
+        "metadata": {"name": "j", "creationTimestamp": BORN, "annotations": {causes.CREATED_BY: by} if by else {}},
         "spec": {"podRef": {"namespace": "shop", "name": "p", "uid": "u"}, "ttl": ttl, **reserved, **spec},
         "status": {"phase": "Running", "conditions": conditions},
     }
@@ -53,19 +53,19 @@ def job(ttl: str = "5m0s", by: str = "", evicting: bool = False, reservation: st
 def test_a_job_is_stranded_when_nobody_would_end_it(
     age: float, gone: float, controllers: list[str], made: Job, why: str
 ) -> None:
-    found = stranded.why(made, START + age, controllers, gone)
+    found = causes.why(made, START + age, controllers, gone)
     assert (why in found) if why else not found
 
 
 def test_a_job_without_a_ttl_has_the_time_for_which_such_jobs_are_kept() -> None:
     kept = migration_jobs.KEPT_WITHOUT_TTL
-    assert not stranded.why(job(ttl="0s"), START + kept + 10, [], 0.0)
-    assert "has outlived" in stranded.why(job(ttl="0s"), START + kept + 10.1, [], 0.0)
+    assert not causes.why(job(ttl="0s"), START + kept + 10, [], 0.0)
+    assert "has outlived" in causes.why(job(ttl="0s"), START + kept + 10.1, [], 0.0)
 
 
 def test_a_paused_job_is_not_running() -> None:
-    assert stranded.running(job())
-    assert not stranded.running(job(paused=True))
+    assert causes.running(job())
+    assert not causes.running(job(paused=True))
 
 
 def evicted(name: str, at: str, reservation: str = "", **metadata: object) -> Job:

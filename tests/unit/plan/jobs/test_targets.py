@@ -11,22 +11,22 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import causes, check, reserve
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Pod, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import causes, reservations, typed
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.migration_jobs import (
     RUN_LABEL,
     Job,
     JobSettings,
     manifest,
     name_of,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.targets import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.targets import (
     Choice,
     Selection,
     choose,
     moved,
     targets,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Ref
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw
 
@@ -223,12 +223,12 @@ def koord_pod() -> Raw:
     ],
 )
 def test_a_reservation_and_a_pod(raw: Raw, code: str) -> None:
-    cause = reserve.unusable(raw, Pod.of(koord_pod()))
+    cause = reservations.unusable(raw, Pod.of(koord_pod()))
     assert (cause.code if cause else "") == code
 
 
 def test_a_reservation_is_completed_from_the_pod() -> None:
-    made = reserve.manifest("r", koord_pod(), {"spec": {}}, 300.0, "night")
+    made = reservations.manifest("r", koord_pod(), {"spec": {}}, 300.0, "night")
     assert made["metadata"]["labels"][RUN_LABEL] == "night"
     (owner,) = made["spec"]["owners"]
     assert (owner["controller"]["uid"], owner["controller"]["controller"]) == ("uid-ReplicaSet-web", True)
@@ -239,8 +239,8 @@ def test_a_reservation_is_completed_from_the_pod() -> None:
     assert inner["schedulerName"] == "koord-scheduler"
     [term] = inner["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     assert term["matchFields"] == [{"key": "metadata.name", "operator": "NotIn", "values": ["n1"]}]
-    assert reserve.unusable({**made, "status": {"nodeName": "n2"}}, Pod.of(koord_pod())) is None
-    assert not list(check.template({key: made[key] for key in ("metadata", "spec")}))
+    assert reservations.unusable({**made, "status": {"nodeName": "n2"}}, Pod.of(koord_pod())) is None
+    assert not list(typed.template({key: made[key] for key in ("metadata", "spec")}))
 
 
 def test_what_the_template_says_stays() -> None:
@@ -255,7 +255,7 @@ def test_what_the_template_says_stays() -> None:
         },
     }
     before = copy.deepcopy(template)
-    made = reserve.manifest("r", pod, template, 300.0)
+    made = reservations.manifest("r", pod, template, 300.0)
     assert RUN_LABEL not in made["metadata"]["labels"]
     assert template == before
     assert made["spec"]["ttl"] == "1h"
@@ -269,13 +269,13 @@ def test_what_the_template_says_stays() -> None:
 
 
 def test_a_node_that_is_named_needs_no_exclusion() -> None:
-    made = reserve.manifest("r", koord_pod(), {"spec": {"template": {"spec": {"nodeName": "n3"}}}}, None)
+    made = reservations.manifest("r", koord_pod(), {"spec": {"template": {"spec": {"nodeName": "n3"}}}}, None)
     assert "affinity" not in made["spec"]["template"]["spec"]
     assert "ttl" not in made["spec"]
 
 
 def test_a_bare_pod_is_served_by_its_labels() -> None:
-    made = reserve.manifest("r", objects.pod("bare", "n1", labels={"app": "bare"}), {"spec": {}}, None)
+    made = reservations.manifest("r", objects.pod("bare", "n1", labels={"app": "bare"}), {"spec": {}}, None)
     assert made["spec"]["owners"] == [{"labelSelector": {"matchLabels": {"app": "bare"}}}]
 
 
@@ -299,4 +299,4 @@ def test_only_what_is_requested_is_reserved(requests: Raw, code: str) -> None:
     ],
 )
 def test_what_the_scheduler_said_of_a_reservation(conditions: list[Raw], said: str) -> None:
-    assert reserve.unplaced({"status": {"conditions": conditions}}) == said
+    assert reservations.unplaced({"status": {"conditions": conditions}}) == said

@@ -10,13 +10,11 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rehearsal import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal import (
     copies,
-    delays,
     notes,
-    results,
+    outcome,
     snapshot_files,
-    variables,
     workload_copies,
 )
 
@@ -75,8 +73,8 @@ def test_successors_start_as_the_pods_of_the_workload_did_and_the_copies_run_at_
     )
     for kind in ("ReplicaSet", "Deployment"):
         told = one(found, "owners", kind)["spec"]["template"]["metadata"]["annotations"]
-        assert told == {delays.START: "5000ms", delays.STOP: "5000ms"}
-    assert [raw["metadata"]["annotations"] for raw in found.steps["pods"]] == [{delays.STOP: "1000ms"}] * 4
+        assert told == {workload_copies.START: "5000ms", workload_copies.STOP: "5000ms"}
+    assert [raw["metadata"]["annotations"] for raw in found.steps["pods"]] == [{workload_copies.STOP: "1000ms"}] * 4
     assert all("owner" not in raw["metadata"] and "uid" not in raw["metadata"] for raw in found.steps["pods"])
     assert found.ready == {("shop", name) for name in "abcd"}
 
@@ -92,18 +90,23 @@ def test_owners_come_after_what_they_adopt() -> None:
 def test_a_workload_that_is_never_ready_stays_so() -> None:
     owner = ("ReplicaSet", "web-1", "uid-web-1")
     found = made(pods=[pod("a", owner, None, ready=False)], **DEPLOYED)
-    assert found.steps["pods"][0]["metadata"]["annotations"][delays.READY] == "never"
-    assert one(found, "owners", "Deployment")["spec"]["template"]["metadata"]["annotations"][delays.READY] == "never"
+    assert found.steps["pods"][0]["metadata"]["annotations"][workload_copies.READY] == "never"
+    assert (
+        one(found, "owners", "Deployment")["spec"]["template"]["metadata"]["annotations"][workload_copies.READY]
+        == "never"
+    )
     assert found.ready == frozenset()
     some = made(pods=[pod("a", owner, None, ready=False), pod("b", owner)], **DEPLOYED)
-    assert delays.READY not in one(some, "owners", "Deployment")["spec"]["template"]["metadata"]["annotations"]
+    assert workload_copies.READY not in one(some, "owners", "Deployment")["spec"]["template"]["metadata"]["annotations"]
 
 
 def test_pods_that_have_not_started_tell_nothing_about_readiness() -> None:
     waiting = pod("a", ("ReplicaSet", "web-1", "uid-web-1"), None, ready=False)
     waiting["status"]["phase"] = "Pending"
     found = made(pods=[waiting], **DEPLOYED)
-    assert delays.READY not in one(found, "owners", "Deployment")["spec"]["template"]["metadata"]["annotations"]
+    assert (
+        workload_copies.READY not in one(found, "owners", "Deployment")["spec"]["template"]["metadata"]["annotations"]
+    )
 
 
 def test_a_controller_that_the_copy_lacks_has_a_stand_in_and_is_named() -> None:
@@ -139,10 +142,15 @@ def test_members_of_stateful_sets_are_known_and_budgets_count_ready_copies() -> 
 
 @pytest.mark.parametrize(
     ("told", "slept", "stop"),
-    [({}, 0.0, "2000ms"), ({}, 5.0, "7000ms"), ({delays.STOP: "9s"}, 5.0, "9s"), ({delays.STOP: "0s"}, 0.0, "1000ms")],
+    [
+        ({}, 0.0, "2000ms"),
+        ({}, 5.0, "7000ms"),
+        ({workload_copies.STOP: "9s"}, 5.0, "9s"),
+        ({workload_copies.STOP: "0s"}, 0.0, "1000ms"),
+    ],
 )
 def test_a_pod_stops_as_far_as_it_is_known_and_never_at_once(told: Raw, slept: float, stop: str) -> None:
-    assert delays.stop({"annotations": told}, {"preStopSeconds": slept}, 2.0) == stop
+    assert workload_copies.stop_delay({"annotations": told}, {"preStopSeconds": slept}, 2.0) == stop
 
 
 READ: Raw = {
@@ -164,7 +172,7 @@ def test_nothing_that_reaches_the_world_outside_is_used_on_the_copy() -> None:
         )
     }
     given = {**outside, "maintain_serial": 2, "maintain_nodes": "n1", "maintain_reason": ""}
-    found, said = variables.of_copy(given, READ, {"n1": "h1"}, report_dir="/r", tasks="/work.yml")
+    found, said = outcome.of_copy(given, READ, {"n1": "h1"}, report_dir="/r", tasks="/work.yml")
     assert found == {
         "maintain_serial": 2,
         "maintain_reason": "rehearsal",
@@ -180,15 +188,15 @@ def test_nothing_that_reaches_the_world_outside_is_used_on_the_copy() -> None:
 
 def test_the_report_of_the_copy_says_that_it_is_a_rehearsal() -> None:
     given = {"maintain_reason": "kernel update"}
-    found, _said = variables.of_copy(given, READ, {"n1": "n1"}, report_dir="/r", tasks="/work.yml")
+    found, _said = outcome.of_copy(given, READ, {"n1": "n1"}, report_dir="/r", tasks="/work.yml")
     assert found["maintain_reason"] == "rehearsal: kernel update"
 
 
 def test_what_cannot_be_rehearsed_is_said() -> None:
-    assert variables.wrong(READ, {"n1": "n1"}) == []
-    assert "no node n1" in variables.wrong(READ, {"n2": "n2"})[0]
-    assert "contacts no host" in variables.wrong({**READ, "asks_hosts": True}, {"n1": "n1"})[0]
-    hashed = variables.wrong({**READ, "nodes": [], "node_selector": "pool=blue"}, {"n1": "h1"})
+    assert outcome.wrong(READ, {"n1": "n1"}) == []
+    assert "no node n1" in outcome.wrong(READ, {"n2": "n2"})[0]
+    assert "contacts no host" in outcome.wrong({**READ, "asks_hosts": True}, {"n1": "n1"})[0]
+    hashed = outcome.wrong({**READ, "nodes": [], "node_selector": "pool=blue"}, {"n1": "h1"})
     assert "maintain_node_selector selects nothing" in hashed[0]
 
 
@@ -224,22 +232,22 @@ SEVERAL = {**BLOCKER, "object": "Pod shop/web-1 and 1 more", "objects": ["Pod sh
     ],
 )
 def test_a_rehearsal_says_whether_it_finished_and_what_blocks(more: Raw, verdict: str, by: list[str]) -> None:
-    found = results.rehearsed(report(**more), ["no load."])
+    found = outcome.rehearsed(report(**more), ["no load."])
     assert (found["verdict"], [blocker["object"] for blocker in found["blockers"]]) == (verdict, by)
     assert [service["name"] for service in found["thin"]] == ["web"]
-    lines = results.lines(found)
+    lines = outcome.lines(found)
     assert "service shop/web: at 2 of 3 for 4 s" in lines
     assert lines[-1] == "not rehearsed: no load."
     assert all(f"blocked by {about}" in lines for about in by)
 
 
 def test_a_rehearsal_beside_the_real_run() -> None:
-    before, real = results.rehearsed(report()), report()
-    assert results.compared(before, results.rehearsed(real))["all"]
+    before, real = outcome.rehearsed(report()), report()
+    assert outcome.compared(before, outcome.rehearsed(real))["all"]
     real["totals"] = {**real["totals"], "seconds": 24.9}
-    assert results.compared(before, results.rehearsed(real))["all"]
+    assert outcome.compared(before, outcome.rehearsed(real))["all"]
     real["totals"] = {**real["totals"], "seconds": 25.1}
-    found = results.compared(before, results.rehearsed({**real, "refusals": [STUCK]}))
+    found = outcome.compared(before, outcome.rehearsed({**real, "refusals": [STUCK]}))
     differ = [row["what"] for row in found["rows"] if not row["same"]]
     assert differ == ["verdict", "blockers", "seconds"]
     assert "seconds: rehearsed 20.0, real 25.1: DIFFERS" in found["lines"]
@@ -247,35 +255,35 @@ def test_a_rehearsal_beside_the_real_run() -> None:
 
 @pytest.mark.parametrize(("seconds", "first"), [(20.0, " in 20 s. Never dark"), (None, ". Never dark")])
 def test_how_long_it_took_is_told_if_it_is_known(seconds: float | None, first: str) -> None:
-    found = results.rehearsed(report(totals={**report()["totals"], "seconds": seconds}))
-    assert results.lines(found)[0] == f"The maintenance finished on the copy{first}"
+    found = outcome.rehearsed(report(totals={**report()["totals"], "seconds": seconds}))
+    assert outcome.lines(found)[0] == f"The maintenance finished on the copy{first}"
 
 
 def test_seconds_of_moving_may_differ_by_a_fifth_and_long_lists_are_counted() -> None:
     def of(seconds: float, name: str = "n1") -> dict[str, t.Any]:
         node = {**report()["nodes"][0], "name": name}
-        return results.rehearsed(report(nodes=[node], totals={**report()["totals"], "moving_seconds": seconds}))
+        return outcome.rehearsed(report(nodes=[node], totals={**report()["totals"], "moving_seconds": seconds}))
 
     row = "seconds from cordon to drained"
-    assert f"{row}: rehearsed 5.0, real 6.2: as rehearsed" in results.compared(of(5.0), of(6.2))["lines"]
-    assert f"{row}: rehearsed 5.0, real 6.3: DIFFERS" in results.compared(of(5.0), of(6.3))["lines"]
+    assert f"{row}: rehearsed 5.0, real 6.2: as rehearsed" in outcome.compared(of(5.0), of(6.2))["lines"]
+    assert f"{row}: rehearsed 5.0, real 6.3: DIFFERS" in outcome.compared(of(5.0), of(6.3))["lines"]
     for length, shown in ((54, "n" * 54), (55, "1")):
-        lines = results.compared(of(5.0, "n" * length), of(5.0, "n" * length))["lines"]
+        lines = outcome.compared(of(5.0, "n" * length), of(5.0, "n" * length))["lines"]
         assert f"waves: rehearsed {shown}, real {shown}: as rehearsed" in lines
 
 
 @pytest.mark.parametrize("wrong", [{"version": 1}, {"version": 9, "verdict": "finished"}])
 def test_what_is_no_rehearsal_is_an_error(wrong: t.Any) -> None:
-    with pytest.raises(results.NoReportError):
-        results.compared(wrong, results.rehearsed(report()))
+    with pytest.raises(outcome.NoReportError):
+        outcome.compared(wrong, outcome.rehearsed(report()))
 
 
 @pytest.mark.parametrize("wrong", [{}, {"version": 9, "totals": {}}, []])
 def test_what_is_no_report_is_an_error(wrong: t.Any) -> None:
-    with pytest.raises(results.NoReportError):
-        results.rehearsed(wrong)
-    with pytest.raises(results.NoReportError):
-        results.compared(wrong, results.rehearsed(report()))
+    with pytest.raises(outcome.NoReportError):
+        outcome.rehearsed(wrong)
+    with pytest.raises(outcome.NoReportError):
+        outcome.compared(wrong, outcome.rehearsed(report()))
 
 
 def test_containers_of_all_kinds_get_the_image_of_the_copy() -> None:

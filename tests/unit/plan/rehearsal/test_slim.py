@@ -10,15 +10,15 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rehearsal import slim
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal import field_filter
 
 Raw = dict[str, t.Any]
 META: Raw = {"name": "x", "namespace": "shop", "uid": "u"}
 
 
 def kept(plural: str, /, **parts: t.Any) -> Raw | None:
-    return slim.slim(plural, {"metadata": {**META, **parts.pop("metadata", {})}, **parts})
+    return field_filter.slim(plural, {"metadata": {**META, **parts.pop("metadata", {})}, **parts})
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_what_is_being_deleted_and_what_is_ours_is_left_out() -> None:
     ours = {"labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY}}
     assert kept("budgets", metadata=ours, spec={}) is None
     assert kept("pods", metadata=ours, kind="Pod", status={"phase": "Running"}) is not None, "of our own template"
-    assert slim.slim("namespaces", {"metadata": {"name": names.NAMESPACE}}) is None
+    assert field_filter.slim("namespaces", {"metadata": {"name": names.NAMESPACE}}) is None
     assert kept("budgets", metadata={"namespace": names.NAMESPACE}, spec={}) is None
 
 
@@ -68,7 +68,7 @@ def test_templates_of_claims_are_kept_by_name_and_by_what_they_ask_for() -> None
 
 def test_labels_of_a_namespace_are_kept_but_for_those_of_pod_security() -> None:
     labels = {"team": "a", "pod-security.kubernetes.io/enforce": "restricted"}
-    assert slim.slim("namespaces", {"metadata": {"name": "shop", "labels": labels}}) == {
+    assert field_filter.slim("namespaces", {"metadata": {"name": "shop", "labels": labels}}) == {
         "metadata": {"name": "shop", "labels": {"team": "a"}}
     }
 
@@ -128,4 +128,4 @@ def test_only_services_that_select_pods_are_kept_with_numbered_ports() -> None:
     ],
 )
 def test_what_the_copy_lacks_of_an_object_is_noted(kind: str, status: Raw, phase: str, codes: list[str]) -> None:
-    assert slim.notes(kind, {"metadata": META, "status": {**status, "phase": phase}}) == codes
+    assert field_filter.notes(kind, {"metadata": META, "status": {**status, "phase": phase}}) == codes

@@ -14,12 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rehearsal import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal import (
+    field_filter,
     hashing,
     notes,
-    pod_shapes,
-    slim,
     snapshot_files,
 )
 
@@ -27,7 +26,7 @@ CANARY = "canary-7b1f"
 NAMES = st.from_regex(r"[a-z][a-z0-9]{0,8}(-[a-z0-9]{1,8}){0,3}", fullmatch=True)
 WORDS = st.sampled_from(["web-0", "db", "a.b", "\u00e9", ""])
 OBJECTS = st.dictionaries(
-    st.sampled_from(slim.KINDS),
+    st.sampled_from(field_filter.KINDS),
     st.lists(
         st.builds(
             lambda name, spec: {"metadata": {"name": f"n{name}"}, "spec": spec}, WORDS, st.dictionaries(WORDS, WORDS)
@@ -115,7 +114,7 @@ def test_nothing_secret_reaches_a_snapshot() -> None:
     )
     raw["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": CANARY}
     raw["metadata"]["managedFields"] = [{"manager": CANARY}]
-    kept = slim.slim("pods", raw)
+    kept = field_filter.slim("pods", raw)
     assert kept is not None
     assert CANARY not in json.dumps(kept)
     assert kept["spec"]["containers"] == [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]
@@ -124,16 +123,16 @@ def test_nothing_secret_reaches_a_snapshot() -> None:
         "metadata": {"name": "pv"},
         "spec": {"csi": {"driver": "d", "volumeHandle": CANARY, "nodeStageSecretRef": {"name": CANARY}}},
     }
-    assert CANARY not in json.dumps(slim.slim("volumes", volume))
+    assert CANARY not in json.dumps(field_filter.slim("volumes", volume))
 
 
 def test_the_time_to_start_is_from_bound_to_ready_and_unknown_after_a_restart() -> None:
     raw = pod()
-    kept = slim.slim("pods", raw)
+    kept = field_filter.slim("pods", raw)
     assert kept is not None
     assert kept["status"] == {"phase": "Running", "ready": True, "start": 7.0}
     raw["status"]["containerStatuses"][0]["restartCount"] = 1
-    again = slim.slim("pods", raw)
+    again = field_filter.slim("pods", raw)
     assert again is not None
     assert again["status"]["start"] is None
 
@@ -149,21 +148,21 @@ def test_what_a_run_left_is_not_copied() -> None:
         "spec": {"unschedulable": True, "taints": taints},
         "status": {},
     }
-    kept = slim.slim("nodes", raw)
+    kept = field_filter.slim("nodes", raw)
     assert kept is not None
     assert kept["spec"] == {"taints": [{"key": "gpu", "effect": "NoSchedule"}], "unschedulable": False}
-    assert slim.notes("nodes", raw) == ["record"]
+    assert field_filter.notes("nodes", raw) == ["record"]
     guard = {
         "metadata": {"name": "kubeops-guard-u1", "labels": {"app.kubernetes.io/managed-by": "kubeops.node_maintenance"}}
     }
-    assert slim.slim("budgets", {**guard, "spec": {}}) is None
+    assert field_filter.slim("budgets", {**guard, "spec": {}}) is None
 
 
 def test_which_annotations_are_kept() -> None:
     raw = pod()
     kept = {names.DELETION_COST: "5", names.ALLOW_INTERRUPTION: "true"}
     raw["metadata"]["annotations"] = {**kept, names.SURGE: "{}", names.PLANNED: "{}", "example.com/team": "red"}
-    found = slim.slim("pods", raw)
+    found = field_filter.slim("pods", raw)
     assert found is not None
     assert found["metadata"]["annotations"] == kept
 
@@ -179,7 +178,7 @@ def test_which_annotations_are_kept() -> None:
     ],
 )
 def test_what_the_copy_lacks_of_a_pod_is_said(spec: dict[str, t.Any], codes: list[str]) -> None:
-    assert slim.notes("pods", pod(**spec)) == codes
+    assert field_filter.notes("pods", pod(**spec)) == codes
 
 
 def slept(*seconds: int | None) -> list[dict[str, t.Any]]:
@@ -199,7 +198,7 @@ def slept(*seconds: int | None) -> list[dict[str, t.Any]]:
     ],
 )
 def test_the_longest_sleep_before_the_stop_is_kept(containers: list[dict[str, t.Any]], seconds: float | None) -> None:
-    found = pod_shapes.template({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": containers}})
+    found = field_filter.template({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": containers}})
     assert found["metadata"] == {"labels": {"app": "web"}, "annotations": {}}
     assert found["spec"].get("preStopSeconds") == seconds
     assert [one["name"] for one in found["spec"].get("containers") or ()] == [one["name"] for one in containers]

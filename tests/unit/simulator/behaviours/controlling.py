@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.behaviours.here import Here, Raw, behaviour
 
 TOP, SETS, PODS, NODES = kinds.DEPLOYMENTS, kinds.STATEFUL_SETS, kinds.PODS, kinds.NODES

@@ -15,10 +15,10 @@ import typing as t
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Cluster
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError, NotFound
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.kinds import Kind
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.client import Cluster
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.errors import ClusterError, NotFound
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.kinds import Kind
 
 Raw = dict[str, t.Any]
 

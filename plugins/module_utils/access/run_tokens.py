@@ -1,0 +1,246 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The kubeconfig of an account: its token, which is in the file and nowhere else, and the file.
+
+A token that is asked for expires; one in a Secret does not, until the Secret is deleted.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime
+import json
+import re
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import accounts
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    api_changes,
+    objects,
+    run_context,
+    run_reconcile,
+    run_requests,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes
+
+# The kubeconfig of an account: its text, and whether one that was written earlier still serves.
+#
+# A token is only looked into, not verified; the API server does that.
+
+
+_TOKEN = re.compile(r"^    token: (\S+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What a token says of itself: when it was made, when it expires (0: never), and the account's UID."""
+
+    user: str
+    uid: str
+    made: float
+    expires: float
+
+    @property
+    def until(self) -> str:
+        """When it expires, in UTC, or that it does not."""
+        if not self.expires:
+            return "never"
+        return datetime.datetime.fromtimestamp(self.expires, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def serves(self, user: str, uid: str, now: float) -> bool:
+        """Whether it is of this account and not of an earlier one of that name, and half of its time is left."""
+        lasting = not self.expires or now < (self.made + self.expires) / 2
+        return lasting and (self.user, self.uid) == (user, uid)
+
+
+def kubeconfig_text(cluster: t.Mapping[str, t.Any], name: str, token: str) -> str:
+    """The kubeconfig of ``name`` for a cluster, given as a kubeconfig has it."""
+    lines = "".join(f"    {key}: {json.dumps(value)}\n" for key, value in sorted(cluster.items()))
+    return (
+        f"apiVersion: v1\nkind: Config\ncurrent-context: {name}\n"
+        f"clusters:\n- name: cluster\n  cluster:\n{lines}"
+        f"contexts:\n- name: {name}\n  context:\n    cluster: cluster\n    user: {name}\n"
+        f"users:\n- name: {name}\n  user:\n    token: {token}\n"
+    )
+
+
+def token_in(content: str, cluster: t.Mapping[str, t.Any], name: str) -> str:
+    """The token in what ``text`` made for this account and cluster; empty if it is anything else."""
+    found = _TOKEN.search(content)
+    return found[1] if found and content == kubeconfig_text(cluster, name, found[1]) else ""
+
+
+def parsed(token: str) -> Token | None:
+    """What a token says; ``None`` if it is none of a ServiceAccount."""
+    try:
+        _head, claims, _signature = token.split(".")
+        found = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
+        kubernetes = found.get("kubernetes.io") or {}
+        uid = (kubernetes.get("serviceaccount") or {}).get("uid") or found[
+            "kubernetes.io/serviceaccount/service-account.uid"
+        ]
+        return Token(str(found["sub"]), str(uid), float(found.get("iat") or 0), float(found.get("exp") or 0))
+    except (ValueError, KeyError, TypeError, AttributeError, binascii.Error):
+        return None
+
+
+FILLED_WITHIN = 30.0
+"""Seconds within which the control plane has to put the token into a new Secret."""
+LOOK_EVERY = 0.2
+
+Form = t.Literal["request", "secret"]
+
+
+class Place(t.Protocol):
+    """A file that its owner alone may read."""
+
+    path: str
+
+    def read(self) -> str:
+        """What is in it, empty if it does not exist."""
+
+    def write(self, text: str) -> None:
+        """Put this text there, at once."""
+
+    def remove(self) -> None:
+        """Delete it, if it exists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Whose kubeconfig goes where, with which kind of token, for how many seconds."""
+
+    account: accounts.Account
+    form: Form
+    seconds: float
+    place: Place
+
+    @property
+    def target(self) -> objects.Ref:
+        return objects.Ref("Kubeconfig", self.place.path)
+
+    @property
+    def secret(self) -> objects.Raw:
+        """The Secret that the control plane fills with a token."""
+        return {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {
+                "name": f"{self.account.name}-token",
+                "namespace": self.account.namespace,
+                "labels": accounts.LABELS,
+                "annotations": {"kubernetes.io/service-account.name": self.account.name},
+            },
+            "type": "kubernetes.io/service-account-token",
+        }
+
+
+def written(ctx: run_context.Context, asked: Asked) -> dict[str, t.Any]:
+    """Write the kubeconfig, unless the one that is there still serves.
+
+    Raises:
+        StopRun: the Secret is somebody else's, or stays empty.
+        ClusterError: the server refused, or could not be reached.
+        PlaceError: the file cannot be read or written.
+    """
+    entry, account = ctx.cluster.entry, asked.account
+    content = asked.place.read()
+    held = parsed(token_in(content, entry, account.name))
+    if held and held.serves(account.user, _uid(ctx, account), ctx.clock.epoch()):
+        lasting = not held.expires
+        if lasting == (asked.form == "secret"):
+            return _told(asked, outcomes.AccessOutcome.ALREADY_PRESENT, held.until)
+    token = _from_secret(ctx, asked) if asked.form == "secret" else _requested(ctx, asked)
+    before = {"account": account.user, "token": f"valid until {held.until}"} if held else {}
+    before = before or ({"account": "another"} if content else {})
+    after = {"account": account.user, "token": "new"}
+    verb: api_changes.Verb = "patch" if content else "create"
+    sentence = f"Write the kubeconfig of {account.user} to {asked.place.path}"
+    if not ctx.check:
+        asked.place.write(kubeconfig_text(entry, account.name, token))
+    ctx.changed(api_changes.Change(verb, asked.target, sentence, before=before, after=after))
+    made = parsed(token)
+    outcome = outcomes.AccessOutcome.CHANGED if content else outcomes.AccessOutcome.CREATED
+    return _told(asked, outcome, made.until if made else "")
+
+
+def removed(ctx: run_context.Context, asked: Asked) -> dict[str, t.Any]:
+    """Delete the account's Secret with its token, and the file if it is this account's kubeconfig.
+
+    Raises:
+        ClusterError: the server refused, or could not be reached.
+        PlaceError: the file cannot be read or deleted.
+    """
+    if asked.form == "secret":
+        target = accounts.ref_of(asked.secret)
+        run_reconcile.write(ctx, target, lambda found: _unfilled(asked, found))
+    content = asked.place.read()
+    held = parsed(token_in(content, ctx.cluster.entry, asked.account.name))
+    if held is None or held.user != asked.account.user:
+        return _told(asked, outcomes.AccessOutcome.ALREADY_ABSENT, "")
+    if not ctx.check:
+        asked.place.remove()
+    sentence = f"Delete the kubeconfig {asked.place.path}"
+    ctx.changed(api_changes.Change("delete", asked.target, sentence, before={"account": held.user}, after={}))
+    return _told(asked, outcomes.AccessOutcome.DELETED, "")
+
+
+def _told(asked: Asked, outcome: outcomes.AccessOutcome, until: str) -> dict[str, t.Any]:
+    return {"path": asked.place.path, "user": asked.account.user, "outcome": outcome.value, "expires": until}
+
+
+def _uid(ctx: run_context.Context, account: accounts.Account) -> str:
+    found = run_reconcile.read(ctx, objects.Ref("ServiceAccount", account.name, account.namespace, api_version="v1"))
+    return str(found["metadata"]["uid"]) if found else ""
+
+
+def _requested(ctx: run_context.Context, asked: Asked) -> str:
+    if ctx.check:
+        return ""
+    account = asked.account
+    answer = ctx.cluster.send(
+        verbs.token(account.namespace, account.name, int(asked.seconds)), patience=run_requests.PATIENCE
+    )
+    return str(answer["status"]["token"])
+
+
+def _from_secret(ctx: run_context.Context, asked: Asked) -> str:
+    target = accounts.ref_of(asked.secret)
+    # Its content is a secret: the result tells of the change by its coordinates only.
+    run_reconcile.write(ctx, target, lambda found: _filled(asked, found))
+    until = ctx.clock.now() + FILLED_WITHIN
+    while not ctx.check and ctx.clock.now() < until:
+        found = ctx.cluster.send(
+            verbs.get(kinds.SECRETS, target.name, target.namespace), patience=run_requests.PATIENCE
+        )
+        if token := (found.get("data") or {}).get("token"):
+            return base64.b64decode(token).decode("ascii")
+        ctx.clock.sleep(LOOK_EVERY)
+    if ctx.check:
+        return ""
+    raise run_context.StopRun(
+        "no_token",
+        f"{target} got no token within {FILLED_WITHIN:.0f} s.",
+        "Check that kube-controller-manager runs with --service-account-private-key-file, or use token=request.",
+        str(target),
+    )
+
+
+def _filled(asked: Asked, found: objects.Raw | None) -> api_changes.Change | None:
+    if found is not None and not accounts.ours(found):
+        target = accounts.ref_of(asked.secret)
+        raise run_context.StopRun(
+            "not_ours",
+            f"{target} exists, and this collection did not make it.",
+            "Rename or delete it, or use another service account.",
+            str(target),
+        )
+    return accounts.present(asked.secret, found)
+
+
+def _unfilled(asked: Asked, found: objects.Raw | None) -> api_changes.Change | None:
+    return accounts.absent(asked.secret, found) if found is not None and accounts.ours(found) else None

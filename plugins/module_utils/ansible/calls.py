@@ -1,0 +1,121 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""One call of a loop from connecting to its result, with every expected error as part of the result."""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import run_permissions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import run_context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import clocks, connection, errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
+    node_records,
+    run_lease,
+    surge_records,
+)
+
+Interruption = clocks.Interruption
+INTERRUPTED = "interrupted"
+"""The code of a call that was asked to end."""
+
+
+def library_error() -> str | None:
+    """The traceback of a failed ``import kubernetes``, ``None`` where the package is there."""
+    return connection.LIBRARY_ERROR
+
+
+def perform(
+    target: t.Mapping[str, t.Any],
+    loop: t.Callable[[run_context.Context], run_context.Result],
+    *,
+    user_agent: str,
+    run: run_context.Run | None,
+    check: bool,
+    progress: t.Callable[[run_context.Event], None],
+    guard: t.Callable[[], None] | None,
+    interruption: clocks.Interruption | None = None,
+    steps: t.Sequence[str] = (),
+    nodes: t.Sequence[str] = (),
+    within: t.Sequence[str] = (),
+) -> dict[str, t.Any]:
+    """Connect to ``target`` (the fields of ``ConnectionOptions``), run the loop, and shape its result.
+
+    What was changed before an error is in the result too; only unexpected errors are raised. If it failed and
+    something was forbidden, the result names all permissions that are missing for its ``steps``, also those for the
+    pods of its ``nodes`` in the namespaces that it is limited to (``within``). An ``interruption`` ends the loop early.
+    """
+    try:
+        cluster = connection.connect(
+            connection.ConnectionOptions(**target),
+            user_agent=user_agent,
+            guard=guard,
+            # A nonce comes from a call of this very start: the server was there a moment ago.
+            answered=bool(run and run.id and run.nonce),
+        )
+    except (errors.ConfigError, errors.ClusterError) as error:
+        return failure(str(error))
+    cluster.clock.interruption = interruption
+    ctx = run_context.Context(cluster, check=check, run=run, progress=progress, clock=cluster.clock)
+    try:
+        result = ended(ctx, loop)
+        if result.failed and cluster.refusals and steps:
+            _name_lacking(ctx, result, steps, nodes, within)
+    finally:
+        cluster.close()
+    return result.shaped(ctx)
+
+
+def ended(ctx: run_context.Context, loop: t.Callable[[run_context.Context], run_context.Result]) -> run_context.Result:
+    """The loop's result, with every expected error as part of it; interrupted, this start lets go of all it holds."""
+    result = _result(ctx, loop)
+    interruption, ctx.clock.interruption = ctx.clock.interruption, None
+    if interruption and interruption.asked:
+        with contextlib.suppress(errors.ClusterError):
+            run_lease.let_go(ctx)
+    return result
+
+
+def _result(
+    ctx: run_context.Context, loop: t.Callable[[run_context.Context], run_context.Result]
+) -> run_context.Result:
+    try:
+        return loop(ctx)
+    except run_context.StopRun as stop:
+        return stopped(stop)
+    except clocks.Interrupted:
+        return stopped(
+            run_context.StopRun(INTERRUPTED, "The call was interrupted.", "The same command resumes its run.")
+        )
+    except (errors.ConfigError, errors.ClusterError, node_records.BadRecordError, surge_records.BadSurgeError) as error:
+        return run_context.Result({"findings": []}, failed=True, message=str(error))
+
+
+def _name_lacking(
+    ctx: run_context.Context,
+    result: run_context.Result,
+    steps: t.Sequence[str],
+    nodes: t.Sequence[str],
+    within: t.Sequence[str],
+) -> None:
+    try:
+        found = run_permissions.lacking(ctx, steps, nodes, within)
+    except errors.ClusterError:
+        return
+    before = result.data.get("findings") or ()
+    known = {name for finding in before for name in finding.get("objects") or (finding["object"],)}
+    more = [finding for finding in found if finding.object not in known]
+    result.data["findings"] = [*before, *(finding.to_dict() for finding in more)]
+    result.message = " ".join([result.message, *(finding.sentence for finding in more)]).strip()
+
+
+def failure(message: str) -> dict[str, t.Any]:
+    """The result of a call that failed before its first request."""
+    return {"findings": [], **run_context.Result({}, failed=True, message=message).shaped()}
+
+
+def stopped(stop: run_context.StopRun) -> run_context.Result:
+    """The result of a call that ended itself."""
+    return run_context.Result({"findings": [stop.reason.to_dict()]}, failed=True, message=stop.reason.sentence)

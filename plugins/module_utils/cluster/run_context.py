@@ -1,0 +1,149 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What every loop is given and what it returns."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+import threading
+import typing as t
+from dataclasses import asdict, dataclass, field
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import api_changes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import client, clocks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes, phases, reasons
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something worth a line in the terminal and a mark in the report.
+
+    ``at`` is RFC 3339 in UTC, ``what`` an outcome or a word of ``phases.What``, ``namespace`` and ``name`` the object
+    it is about (empty: the node itself), ``phase`` the ``phases.Phase`` that the node is in from then on.
+    """
+
+    at: str
+    node: str
+    what: str
+    message: str
+    namespace: str = ""
+    name: str = ""
+    phase: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run's identity: ``id`` names it, ``nonce`` is one start of a playbook and the right to act.
+
+    Calls by hand have no nonce. An empty ``id`` with a nonce stands for the run in a node's record.
+    """
+
+    id: str
+    nonce: str = ""
+
+    @classmethod
+    def parse(cls, text: str | None) -> Run | None:
+        """From ``<id>``, ``<id>/<nonce>`` or ``/<nonce>``; ``None`` and the empty string are no run."""
+        if not text:
+            return None
+        run_id, _slash, nonce = text.partition("/")
+        return cls(run_id, nonce)
+
+    def __str__(self) -> str:
+        """The form that modules take and leases hold."""
+        return f"{self.id}/{self.nonce}" if self.nonce else self.id
+
+
+class StopRun(Exception):
+    """Ends the whole call, and nothing more is written; ``reason`` says why, ``subject`` is its object."""
+
+    def __init__(self, code: str, message: str, remedy: str = "", subject: str = "") -> None:
+        super().__init__(message)
+        self.reason = reasons.Finding(code, message, remedy, "blocker", subject)
+
+
+def who() -> str:
+    """The user that runs this process, as ``name@host``."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):
+        name = "unknown"
+    return f"{name}@{socket.gethostname()}"
+
+
+@dataclass
+class Context:
+    """One call: its connection, its clock, its progress callback, and what it has changed so far."""
+
+    cluster: client.Cluster
+    check: bool = False
+    run: Run | None = None
+    progress: t.Callable[[Event], None] = lambda event: None
+    clock: clocks.Clock = field(default_factory=clocks.Clock)
+    by: str = field(default_factory=who)
+    timeline: list[Event] = field(default_factory=list)
+    changes: list[api_changes.Change] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def caller(self) -> tuple[str, str]:
+        """Id and nonce of the calling run; both are empty for a call by hand."""
+        return (self.run.id, self.run.nonce) if self.run else ("", "")
+
+    def tell(
+        self, what: outcomes.Outcome, message: str, *, node: str = "", namespace: str = "", name: str = ""
+    ) -> None:
+        """Report an event, to the terminal now and to the report later."""
+        self.progress(self.note(what, message, node=node, namespace=namespace, name=name))
+
+    def note(
+        self, what: outcomes.Outcome, message: str, *, node: str = "", namespace: str = "", name: str = ""
+    ) -> Event:
+        """Keep an event for the report without a line in the terminal."""
+        event = self._event(what, message, node, namespace, name)
+        with self._lock:
+            self.timeline.append(event)
+        return event
+
+    def show(self, what: outcomes.Outcome, message: str, *, node: str = "") -> None:
+        """A line in the terminal alone, for what the report has in more detail."""
+        self.progress(self._event(what, message, node, "", ""))
+
+    def _event(self, what: outcomes.Outcome, message: str, node: str, namespace: str, name: str) -> Event:
+        phase = phases.PHASE_AFTER.get("" if name else what)
+        if isinstance(what, phases.What):
+            phase = what.phase
+        return Event(self.clock.wall(), node, what.value, message, namespace, name, phase.value if phase else "")
+
+    def changed(self, change: api_changes.Change) -> None:
+        """Remember a change that was made (in check mode: would be made)."""
+        with self._lock:
+            self.changes.append(change)
+
+
+@dataclass
+class Result:
+    """The module's documented returns in ``data``, and whether it failed."""
+
+    data: dict[str, t.Any]
+    failed: bool = False
+    message: str = ""
+
+    def shaped(self, ctx: Context | None = None) -> dict[str, t.Any]:
+        """The whole result as plain data, with ``changed``, ``actions``, ``diff`` and ``timeline``.
+
+        Of a call that had a cluster also which one it was.
+        """
+        changes, timeline = (ctx.changes, ctx.timeline) if ctx else ([], [])
+        return {
+            **self.data,
+            **({"cluster": ctx.cluster.place} if ctx else {}),
+            "changed": bool(changes),
+            "failed": self.failed,
+            "msg": self.message,
+            "actions": [change.sentence for change in changes],
+            "diff": api_changes.diff_of(changes),
+            "timeline": [asdict(event) for event in timeline],
+        }

@@ -1,0 +1,180 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Snapshots of the cluster by lists, and the kinds to list or to watch for a question."""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    index_keys,
+    names,
+    objects,
+    run_requests,
+    scopes,
+    sharing,
+    snapshots,
+    virtual_machines,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import client, errors, kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import surge_records
+
+KINDS: t.Mapping[str, kinds.Kind] = {
+    "nodes": kinds.NODES,
+    "pods": kinds.PODS,
+    "budgets": kinds.BUDGETS,
+    "deployments": kinds.DEPLOYMENTS,
+    "replica_sets": kinds.REPLICA_SETS,
+    "stateful_sets": kinds.STATEFUL_SETS,
+    "rollouts": kinds.ROLLOUTS,
+    "clone_sets": kinds.CLONE_SETS,
+    "autoscalers": kinds.HPAS,
+    "daemon_sets": kinds.DAEMON_SETS,
+    "claims": kinds.PVCS,
+    "volumes": kinds.PVS,
+    "quotas": kinds.RESOURCE_QUOTAS,
+    "limits": kinds.LIMIT_RANGES,
+    "slices": kinds.ENDPOINT_SLICES,
+    "leases": kinds.LEASES,
+    "attachments": kinds.VOLUME_ATTACHMENTS,
+    "device_claims": kinds.RESOURCE_CLAIMS,
+    "device_slices": kinds.RESOURCE_SLICES,
+    "device_classes": kinds.DEVICE_CLASSES,
+    "pod_groups": kinds.POD_GROUPS,
+    "eviction_requests": kinds.EVICTION_REQUESTS,
+    "csi_nodes": kinds.CSI_NODES,
+    "storage_classes": kinds.STORAGE_CLASSES,
+    "virtual_machines": kinds.VIRTUAL_MACHINES,
+    "kubevirts": kinds.KUBEVIRTS,
+    "selecting_services": kinds.SERVICES,
+    "network_policies": kinds.NETWORK_POLICIES,
+    "replication_controllers": kinds.REPLICATION_CONTROLLERS,
+    "kruise_daemon_sets": kinds.KRUISE_DAEMON_SETS,
+    "selecting_jobs": kinds.JOBS,
+}
+
+OPTIONAL = frozenset({"pod_groups", *virtual_machines.KINDS})
+"""What may be refused to be read: it then counts as empty."""
+REFUSABLE = frozenset(
+    {"selecting_services", "network_policies", "replication_controllers", "kruise_daemon_sets", "selecting_jobs"}
+)
+"""What may be refused, too, where it is then known that it is: the resources are then in ``refused``."""
+
+OWNER_KINDS: t.Mapping[str, tuple[str, ...]] = {
+    "ReplicaSet": ("replica_sets", "deployments"),
+    "StatefulSet": ("stateful_sets",),
+    "DaemonSet": ("daemon_sets",),
+}
+"""Which lists show a pod's controller; read only if such a controller appears."""
+
+SURGED_KINDS = {
+    "Deployment": ("deployments", "replica_sets"),
+    "ReplicaSet": ("replica_sets",),
+    "Rollout": ("rollouts", "replica_sets"),
+    "CloneSet": ("clone_sets",),
+}
+"""What is watched to follow the surge of a workload of this kind."""
+
+
+def spaces_of(name: str, part: scopes.Part) -> tuple[str, ...]:
+    """The namespaces in which a part of a kind is, none for all."""
+    return (names.NAMESPACE,) if name == "leases" else part.namespaces
+
+
+def lists(
+    cluster: client.Cluster,
+    wanted: t.Collection[str],
+    scope: scopes.Scope | None = None,
+    versions: dict[str, str] | None = None,
+) -> dict[str, list[t.Any]]:
+    """Parsed objects by kind, of what is in scope: one list request (in pages) for each kind, or each part of it.
+
+    ``versions`` takes in the resourceVersions of the whole lists, which there are without a scope.
+    """
+    found: dict[str, list[t.Any]] = {name: [] for name in wanted}
+    share = sharing.Shared()
+    for name in wanted:
+        try:
+            for part in scope.parts(name) if scope else (scopes.ALL,):
+                found[name] += listed(cluster, name, part, scope, share, versions=None if scope else versions)
+        except errors.NotFound:
+            continue
+        except errors.Forbidden:
+            if name in REFUSABLE:
+                found.setdefault("refused", []).append(KINDS[name].resource)
+            elif name not in OPTIONAL:
+                raise
+    return found
+
+
+def listed(
+    cluster: client.Cluster,
+    name: str,
+    part: scopes.Part,
+    scope: scopes.Scope | None = None,
+    share: sharing.Shared | None = None,
+    labels: str = "",
+    versions: dict[str, str] | None = None,
+) -> list[t.Any]:
+    """Parsed objects of one part of a kind, or of those with certain ``labels``; ``versions`` as in ``lists``."""
+    keep, found = index_keys.parser(name, share or sharing.Shared()), list[t.Any]()
+    for space in spaces_of(name, part) or ("",):
+        kind, wanted = KINDS[name], labels or part.labels
+        listing = cluster.items(
+            kind, namespace=space, labels=wanted, fields=part.fields, patience=run_requests.PATIENCE, keep=keep
+        )
+        found += (one for one in listing.items if one is not None)
+        if versions is not None:
+            versions[name] = listing.resource_version
+    return [one for one in found if scope.takes(part, one)] if scope and name == "pods" else found
+
+
+def pods_of(cluster: client.Cluster, nodes: t.Collection[str], among: int) -> list[objects.Pod]:
+    """The pods on these nodes, ``among`` so many nodes of the cluster."""
+    return [pod for pod in lists(cluster, ("pods",), scopes.apart(nodes, among))["pods"] if pod.node in nodes]
+
+
+def device_rules(cluster: client.Cluster) -> list[t.Any]:
+    """The DeviceTaintRules, of the first version that the cluster has; empty where it has none."""
+    for kind in (kinds.DEVICE_TAINT_RULES, kinds.DEVICE_TAINT_RULES_BETA):
+        with contextlib.suppress(errors.NotFound):
+            return list(cluster.items(kind, patience=run_requests.PATIENCE).items)
+    return []
+
+
+def gather(cluster: client.Cluster, wanted: t.Collection[str]) -> snapshots.Snapshot:
+    """A snapshot of the wanted kinds, by lists."""
+    return snapshots.Snapshot.of(lists(cluster, wanted))
+
+
+def owners_of(pods: t.Iterable[t.Any]) -> list[str]:
+    """The kinds to list so that the pods' controllers are known."""
+    pods = tuple(pods)
+    present = {pod.owner.kind for pod in pods if pod.owner}
+    if any(names.RELEASED in pod.labels for pod in pods):
+        # Its ReplicaSet has let it go.
+        present.add("ReplicaSet")
+    return [name for kind, lists_ in OWNER_KINDS.items() if kind in present for name in lists_]
+
+
+def kinds_of(workloads: t.Iterable[objects.Ref]) -> list[str]:
+    """The kinds to list so that these workloads are known, those of Kubernetes."""
+    present = {"ReplicaSet" if ref.kind == "Deployment" else ref.kind: None for ref in workloads}
+    return [name for kind in present for name in OWNER_KINDS.get(kind, ())]
+
+
+def groups_of(pods: t.Iterable[objects.Pod]) -> list[str]:
+    """The kinds to list so that it is known which pods are disrupted together; unread, each PodGroup is a gang."""
+    return ["pod_groups"] if any(pod.group for pod in pods) else []
+
+
+def machines_of(pods: t.Iterable[objects.Pod]) -> list[str]:
+    """The kinds to list so that it is known what an eviction makes of KubeVirt's virtual machines."""
+    return [*virtual_machines.KINDS] if any(virtual_machines.runs_in(pod) for pod in pods) else []
+
+
+def surged(surges: t.Collection[surge_records.Surge]) -> list[str]:
+    """The kinds to watch while the workloads of these surges change their count."""
+    return list(dict.fromkeys(name for surge in surges for name in SURGED_KINDS.get(surge.kind, ())))

@@ -1,0 +1,86 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""From a change as data to a request, and sending it."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    api_changes,
+    names,
+    objects,
+    run_context,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds, verbs
+
+
+def request_for(change: api_changes.Change) -> verbs.Request:
+    """The request that makes the change, guarded by the UID or resourceVersion that it names."""
+    target = change.target
+    kind = kinds.KINDS[(target.api_version, target.kind)]
+    match change.verb:
+        case "create":
+            return verbs.create(kind, dict(change.body or {}), namespace=target.namespace)
+        case "patch" | "scale" | "status":
+            body = dict(change.body or {})
+            if change.resource_version:
+                body["metadata"] = {**body.get("metadata", {}), "resourceVersion": change.resource_version}
+            subresource = "" if change.verb == "patch" else change.verb
+            # Nothing else of a patch is for admission alone: an annotation would stay.
+            holder = change.fence.partition("=")[2]
+            return verbs.merge_patch(kind, target.name, body, target.namespace, subresource, holder)
+        case "delete":
+            return verbs.delete(
+                kind,
+                target.name,
+                namespace=target.namespace,
+                uid=target.uid,
+                resource_version=change.resource_version,
+                grace_seconds=change.grace_seconds,
+            )
+        case "evict":
+            return verbs.evict(
+                target.namespace,
+                target.name,
+                target.uid,
+                grace_seconds=change.grace_seconds,
+                annotations={names.FENCE: change.fence} if change.fence else None,
+            )
+
+
+AT_ONCE = 8
+"""How many requests, or objects to work on, are under way at the same time."""
+PATIENCE = 60.0
+"""Seconds a single request may be tried again while the API server is away or overloaded."""
+NO_PATIENCE = 0.0
+"""The same for what is better decided anew."""
+TIMEOUT = 30.0
+"""Seconds one attempt of a request may take."""
+Fence = t.Callable[[], None]
+"""Proves that the sender may still act; raises where it may not."""
+
+
+def apply(
+    ctx: run_context.Context,
+    change: api_changes.Change,
+    *,
+    fence: Fence | None = None,
+    patience: float = PATIENCE,
+    timeout: float = TIMEOUT,
+    remember: bool = True,
+) -> objects.Raw | None:
+    """Send the change, remember it, and give the object as it is now; in check mode only remember it.
+
+    ``fence`` is called before every attempt; what it raises ends the change unsent. For the rest see ``writing.write``.
+
+    Raises:
+        ClusterError: the server refused or could not be reached; nothing is remembered then.
+    """
+    answer = None
+    if not ctx.check:
+        answer = ctx.cluster.send(request_for(change), timeout=timeout, patience=patience, fence=fence)
+    if remember:
+        ctx.changed(change)
+    return None if change.verb == "delete" else answer

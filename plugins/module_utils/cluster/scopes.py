@@ -1,0 +1,214 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What a call about a few nodes of a large cluster reads of the rest.
+
+Of the pods: those on its nodes, and those that decide whether they may leave, which are the pods of their workloads
+and of their budgets, found by one label of the selector each. Of what belongs to a namespace: that of the namespaces
+of the pods that may have to leave. A workload that is not of Kubernetes' own plain kinds, or a selector without a label
+that has to be equal, makes it all pods of the namespace.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import gangs, objects, snapshots
+
+FEW, SPARSE = 16, 10
+"""Pods of at most ``FEW`` nodes, and of at most one node in ``SPARSE``, are asked for node by node.
+
+Of more nodes all pods of the cluster are read at once: that takes fewer requests, which is what counts then.
+"""
+LARGE = 100
+"""Nodes of a cluster of which a drain reads only what its own nodes need; a smaller one fits in a few pages."""
+LONGEST = 4000
+"""Characters of one label selector at most: some proxies refuse long addresses."""
+PLAIN = frozenset({"Deployment", "ReplicaSet", "StatefulSet"})
+"""Kinds of workloads whose controllers keep only pods that their selectors match."""
+
+SPACED = frozenset(
+    {
+        "budgets",
+        "deployments",
+        "replica_sets",
+        "stateful_sets",
+        "rollouts",
+        "clone_sets",
+        "autoscalers",
+        "slices",
+        "pod_groups",
+        "eviction_requests",
+        "virtual_machines",
+        "selecting_services",
+        "network_policies",
+        "replication_controllers",
+        "kruise_daemon_sets",
+        "selecting_jobs",
+    }
+)
+"""The kinds that are read namespace by namespace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Objects that one list asks for and one watch follows: one of this name, those of a node or of namespaces, or
+    with one of a label's values.
+
+    ``pairs`` are namespaces and values of the label ``key``. Without any of these it is all objects of the kind.
+    """
+
+    node: str = ""
+    namespaces: tuple[str, ...] = ()
+    key: str = ""
+    pairs: frozenset[tuple[str, str]] = frozenset()
+    name: str = ""
+
+    @property
+    def fields(self) -> str:
+        """The field selector."""
+        if self.name:
+            return f"metadata.name={self.name}"
+        return f"spec.nodeName={self.node}" if self.node else ""
+
+    @property
+    def labels(self) -> str:
+        """The label selector; it also matches pods of other namespaces, which ``takes`` leaves out."""
+        return f"{self.key} in ({','.join(sorted({value for _space, value in self.pairs}))})" if self.key else ""
+
+    @property
+    def words(self) -> str:
+        """Which objects these are, in words after the kind."""
+        spaces = f"{len(self.namespaces)} namespaces" if len(self.namespaces) > 1 else "".join(self.namespaces)
+        return self.name or self.node or spaces or (self.key and f"label {self.key}")
+
+    def covers(self, pod: objects.Pod) -> bool:
+        if self.node:
+            return pod.node == self.node
+        return pod.namespace in self.namespaces or (pod.namespace, pod.labels.get(self.key, "")) in self.pairs
+
+
+ALL = Part()
+Beside = t.Mapping[str, frozenset[tuple[str, str]]]
+"""Pods to know of: by label, namespaces and values; under the empty text whole namespaces, whose values are empty."""
+
+
+@dataclass
+class Scope:
+    """What is asked for so far: ``pods`` in parts, of which the first that covers a pod has it; and of what else is
+    read namespace by namespace the ``namespaces``.
+    """
+
+    nodes: tuple[str, ...]
+    namespaces: tuple[str, ...] = ()
+    pods: list[Part] = field(default_factory=list)
+    _beside: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.pods = [Part(node=node) for node in self.nodes]
+
+    def parts(self, name: str) -> list[Part]:
+        """The parts of a kind."""
+        if name == "pods":
+            return list(self.pods)
+        if name == "nodes":
+            return [Part(name=node) for node in self.nodes]
+        if name in SPACED:
+            return [Part(namespaces=self.namespaces)] if self.namespaces else []
+        return [ALL]
+
+    def enter(self, namespaces: t.Iterable[str]) -> tuple[str, ...]:
+        """Take in namespaces; returns those that are new."""
+        new = tuple(sorted(set(namespaces).difference(self.namespaces)))
+        self.namespaces += new
+        return new
+
+    def widen(self, beside: Beside) -> list[Part]:
+        """Take in pods beside those of the nodes; returns the parts that are new."""
+        new: list[Part] = []
+        whole = self._beside.setdefault("", set())
+        for key, pairs in sorted(beside.items()):
+            known = self._beside.setdefault(key, set())
+            fresh = sorted(pair for pair in pairs - known if (pair[0], "") not in whole)
+            known.update(fresh)
+            if key:
+                new += [Part(key=key, pairs=some) for some in _chunks(key, fresh)]
+            else:
+                new += [Part(namespaces=(space,)) for space, _value in fresh]
+        self.pods += new
+        return new
+
+    def takes(self, part: Part, pod: objects.Pod) -> bool:
+        """Whether the pod is known by this part, and not by an earlier one."""
+        return next((one for one in self.pods if one.covers(pod)), None) is part
+
+
+def _chunks(key: str, pairs: t.Iterable[tuple[str, str]]) -> t.Iterator[frozenset[tuple[str, str]]]:
+    some: list[tuple[str, str]] = []
+    length = len(key)
+    for pair in pairs:
+        if some and length + len(pair[1]) > LONGEST:
+            yield frozenset(some)
+            some, length = [], len(key)
+        some.append(pair)
+        length += len(pair[1]) + 1
+    if some:
+        yield frozenset(some)
+
+
+def apart(nodes: t.Iterable[str], among: int) -> Scope | None:
+    """The scope of a call about the pods of these nodes, ``among`` so many of the cluster; ``None``: read it whole."""
+    wanted = tuple(dict.fromkeys(nodes))
+    return Scope(wanted) if 0 < len(wanted) <= min(FEW, among // SPARSE) else None
+
+
+def narrow(nodes: t.Iterable[str], among: int) -> Scope | None:
+    """The scope of a call that also asks what decides whether the pods of these nodes may leave."""
+    return apart(nodes, among) if among >= LARGE else None
+
+
+def namespaces_of(snapshot: snapshots.Snapshot, pods: t.Iterable[objects.Pod]) -> set[str]:
+    """The namespaces of the pods that may have to leave; needs the DaemonSets."""
+    return {pod.namespace for pod in pods if not _stays(snapshot, pod)}
+
+
+def beside(
+    snapshot: snapshots.Snapshot, pods: t.Iterable[objects.Pod], more: t.Iterable[objects.Workload] = ()
+) -> Beside:
+    """The pods that decide whether these may leave, and those of ``more`` workloads; needs owners and budgets."""
+    found: dict[str, set[tuple[str, str]]] = {}
+    for pod in pods:
+        if _stays(snapshot, pod):
+            continue
+        for budget in snapshot.budgets_of(pod):
+            # A guard of ours selects pods of its workload.
+            if not budget.ours:
+                _add(found, budget, budget.selector)
+        workload = snapshot.workload_of(pod)
+        plain = workload is None and pod.owner is None
+        if workload and workload.kind in PLAIN and workload.owner is None:
+            _add(found, workload, workload.selector)
+            plain = True
+        if not plain or gangs.ref_of(pod):
+            found.setdefault("", set()).add((pod.namespace, ""))
+    for workload in more:
+        _add(found, workload, workload.selector if workload.kind in PLAIN else None)
+    return {key: frozenset(pairs) for key, pairs in found.items()}
+
+
+def _stays(snapshot: snapshots.Snapshot, pod: objects.Pod) -> bool:
+    """Whether it is its node's own: a DaemonSet's, or a static pod's mirror."""
+    return pod.mirror or (pod.owner is not None and snapshot.daemon_set(pod.owner.uid) is not None)
+
+
+def _add(found: dict[str, set[tuple[str, str]]], of: objects.Object, selector: objects.Raw | None) -> None:
+    """One label that has to be equal: of several the one whose value is like the object's name, then the longest."""
+    exact: objects.Raw = (selector or {}).get("matchLabels") or {}
+
+    def telling(pair: tuple[str, str]) -> tuple[bool, bool, int, str]:
+        key, value = pair
+        return value == of.name, value in of.name, len(value), key
+
+    key, value = max(exact.items(), key=telling, default=("", ""))
+    found.setdefault(key if value else "", set()).add((of.namespace, value))

@@ -1,0 +1,502 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The rules that give a pod its route: the first in ``RULES`` that applies to the pod decides.
+
+Where they follow the semantics of kubectl's drain filters or the API server's eviction handler, so does their order.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    budgets,
+    names,
+    node_taints,
+    objects,
+    operators,
+    selectors,
+    virtual_machines,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import devices, pod_facts, replacement
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import eligibility
+
+# What is to be said of pods that run KubeVirt's virtual machines, by what their eviction leads to.
+
+
+ASKS = "sets evacuationNodeName of the machine once its eviction is tried, and another controller acts on that"
+"""For the strategy External."""
+
+
+def machine_of(case: pod_facts.Case) -> virtual_machines.Machine | None:
+    """The machine, where its eviction is asked for and what that leads to can be known."""
+    if case.choices.disable_eviction:
+        return None
+    return virtual_machines.machine_of(case.context.snapshot, case.pod)
+
+
+def eviction_denied(case: pod_facts.Case) -> reasons.Reason | None:
+    """That KubeVirt denies the eviction for good; no consent changes that."""
+    machine = machine_of(case)
+    if machine is None or machine.fate != "stays":
+        return None
+    message = (
+        f"KubeVirt denies its eviction: {machine.ref} has the eviction strategy LiveMigrate and cannot be migrated "
+        f"({machine.why.rstrip('.')})."
+    )
+    remedy = (
+        "Make it migratable, or stop it by hand, or set its evictionStrategy to LiveMigrateIfPossible: then "
+        f"{reasons.options(allow_interruption=True)} shuts it down."
+    )
+    return reasons.Reason("not_migratable", message, remedy)
+
+
+def waited_for(case: pod_facts.Case) -> budgets.Verdict | None:
+    """That the pod stays until KubeVirt, or who acts on its behalf, has moved the machine."""
+    machine = machine_of(case)
+    if machine is None or machine.fate not in ("migrates", "external"):
+        return None
+    preset = operators.PRESETS["kubevirt"]
+    acts = preset.acts if machine.fate == "migrates" else ASKS
+    return budgets.of_operator(case.pod, None, operators.Operator(preset.project, acts, machine.ref))
+
+
+def shut_down(case: pod_facts.Case) -> str:
+    """Why its eviction shuts the machine down; empty if it does not, or if that cannot be known."""
+    machine = machine_of(case)
+    if machine is None or machine.fate != "stops":
+        return ""
+    why = f" and it cannot be migrated ({machine.why.rstrip('.')})" if machine.strategy != "None" else ""
+    return f"{machine.ref} is shut down by an eviction: its eviction strategy is {machine.strategy}{why}."
+
+
+def unread(case: pod_facts.Case) -> str:
+    """What would tell more of the pod, as the end of a remedy."""
+    if case.choices.disable_eviction or not virtual_machines.runs_in(case.pod) or machine_of(case):
+        return ""
+    return (
+        " Whether KubeVirt would migrate it instead is known where list on virtualmachineinstances.kubevirt.io and "
+        "kubevirts.kubevirt.io is granted."
+    )
+
+
+REPLACE = f"let its pods be replaced first: {reasons.options(method='replace')}"
+JOB_FINALIZER = "batch.kubernetes.io/job-tracking"
+KRUISE = "apps.kruise.io"
+"""The group of Kruise's DaemonSets, whose controller works as that of Kubernetes does."""
+
+
+def _mirror(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+    if case.pod.mirror:
+        return case.to("skip", "mirror", "A static pod: only its kubelet can stop it.")
+    return None
+
+
+def _daemon_set_of(case: pod_facts.Case) -> str:
+    """``there``, ``gone``, or ``""`` for a pod of something else."""
+    owner = case.pod.owner
+    if owner is None or owner.kind != "DaemonSet":
+        return ""
+    group = owner.api_version.partition("/")[0]
+    if group == KRUISE:
+        # They are not read: the garbage collector ends the pods of one that is gone.
+        return "there"
+    if group != "apps":
+        return ""
+    return "there" if case.context.snapshot.daemon_set(owner.uid) else "gone"
+
+
+def _daemon_set(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+    if _daemon_set_of(case) == "there" and case.choices.ignore_daemonsets and not _stays_away(case):
+        return case.to("skip", "daemonset", "Its DaemonSet would recreate it at once: it stays.")
+    return None
+
+
+def _stays_away(case: pod_facts.Case) -> bool:
+    """Whether a rule wants a DaemonSet's pod to leave, and its controller does not recreate it before our taint goes.
+
+    DaemonSet pods tolerate a cordon, but few tolerate our taint (``NodeShouldRunDaemonPod``, Kubernetes 1.36).
+    """
+    holding, _emptied = case.context.keeps_out(case.pod.node)
+    return case.manner.last and bool(node_taints.untolerated(case.pod.tolerations, holding))
+
+
+def _not_selected(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+    pod, choices = case.pod, case.choices
+    if choices.namespaces and pod.namespace not in choices.namespaces:
+        return case.to("skip", "not_selected", f"Namespace {pod.namespace} is not one of the selected ones.")
+    if not selectors.matches(case.context.selector, pod.labels):
+        return case.to("skip", "not_selected", f"pod_selector {choices.pod_selector} does not match it.")
+    return None
+
+
+def _self(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+    me, pod = case.choices.self_pod, case.pod
+    same_place = me and me.name == pod.name and me.namespace in ("", pod.namespace)
+    if me is None or not (me.uid == pod.uid if me.uid else same_place):
+        return None
+    return case.to(
+        "refuse",
+        "self_on_node",
+        "This play runs in it: evicting it would abort the maintenance.",
+        f"Run the play from a pod on another node (for AWX: an instance group or pod spec that keeps "
+        f"its job pods off {pod.node}), or leave {pod.node} for another run.",
+    )
+
+
+def _left_by_rule(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+    manner = case.manner
+    if manner.fault:
+        remedy = "Correct or remove the annotation."
+        return case.to("refuse", "bad_rule", f"What {manner.rule} ask for cannot be read: {manner.fault}.", remedy)
+    if not manner.skip:
+        return None
+    if case.surge:
+        why = f"By {manner.rule} it stays on the node, but its swap is prepared already."
+        return case.to("refuse", "bad_rule", why, "Call pdb_guard with state=absent, and again with the same rules.")
+    return case.to("skip", "left_by_rule", f"By {manner.rule} it stays on the node.")
+
+
+def _daemon_set_in_the_way(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+    if _daemon_set_of(case) == "there" and not _stays_away(case) and not case.pod.finished:
+        why = "A pod of a DaemonSet cannot be moved, and ignore_daemonsets is false."
+        return case.to("refuse", "daemonset", why, "Set ignore_daemonsets: true to leave such pods where they are.")
+    return None
+
+
+def _evictable(case: pod_facts.Case, code: str, reason: str) -> drain_policy.PodPlan:
+    """Evicted under its budget, unless that can never allow it; consent does not override a budget."""
+    if case.choices.disable_eviction:
+        return case.to("evict", "disable_eviction", f"{reason} It is deleted without checking its budgets.")
+    verdict = budgets.diagnose(case.context.unguarded, case.pod, case.context.with_operators)
+    match verdict.code:
+        case "two_budgets":
+            return case.to("refuse", "two_budgets", verdict.message, verdict.remedy)
+        case "operator_budget" | "unhealthy_blocked":
+            return case.to("evict", verdict.code, verdict.message, verdict.remedy)
+    if verdict.lasting:
+        return case.to("refuse", "budget_allows_nothing", verdict.message, verdict.remedy)
+    return case.to("evict", code, reason)
+
+
+def _by_operator(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+    """A pod that nothing could replace by its workload alone, where its operator sees to it.
+
+    It goes by the operator's budget: at once if that has room and other pods of it serve, else when the operator acts,
+    unless the pod is known to be the only one, so that nothing could take over.
+    """
+    operator, seen = case.operator, case.context.snapshot
+    if operator is None:
+        return None
+    budget, owner = case.budgets[0], operators.owner_of(seen, case.pod)
+    others = [p for p in seen.selected(budget.namespace, budget.selector) if p.uid != case.pod.uid and not p.finished]
+    plan = _evictable(case, "replicas", f"Other pods of {budget.ref} serve meanwhile: {operator} {operator.acts}.")
+    if plan.code == "replicas":
+        serving = any(p.ready and not p.deleting for p in others)
+        # Not as one of several: its workload may want no other.
+        return replace(plan, code="operator_budget") if serving else None
+    others += [p for p in seen.pods if owner and p.uid != case.pod.uid and operators.owner_of(seen, p) == owner]
+    only = case.workload is not None and not others and not operator.asked_for
+    return plan if plan.code == "operator_budget" and not only else None
+
+
+def _terminating(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+    pod = case.pod
+    if not pod.deleting:
+        return None
+    if holders := [f for f in pod.finalizers if f != JOB_FINALIZER]:
+        why = f"It is terminating, and held by finalizers {', '.join(holders)}."
+        remedy = "Whoever set the finalizers has to remove them; it is never force-deleted."
+    elif case.context.now[:19] > pod.deadline[:19]:
+        why = f"It is still there although its grace period ended at {pod.deadline}."
+        remedy = f"Check the kubelet of {pod.node}; it is never force-deleted."
+    else:
+        return case.to("wait", "terminating", "It is terminating already.")
+    return case.to("wait", "stuck_terminating", why, remedy)
+
+
+def _finished(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+    if case.pod.finished:
+        return case.to("evict", "finished", f"It has finished ({case.pod.phase}): no budget applies to it.")
+    return None
+
+
+def _unreadable(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+    found = case.context.snapshot.unreadable_for(case.pod)
+    if not found:
+        return None
+    why = f"It is unknown how it may leave: {'; '.join(f'{parts} of {ref} cannot be read' for ref, parts in found)}."
+    return case.to("refuse", "unreadable", why, "Look at what is named with `kubectl get -o yaml`, and correct it.")
+
+
+def _daemon_set_gone(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+    if _daemon_set_of(case) != "gone" or case.choices.force:
+        return None
+    remedy = f"Delete the pod if nobody needs it, or set {_forced(case)}."
+    return case.to("refuse", "daemonset_gone", "Its DaemonSet is gone: nothing would recreate it.", remedy)
+
+
+def _forced(case: pod_facts.Case) -> str:
+    """The options without which a pod that nothing recreates is not evicted."""
+    return reasons.options(force=True, **({"delete_emptydir_data": True} if case.pod.empty_dirs else {}))
+
+
+def _waits_by_rule(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+    manner = case.manner
+    if not manner.wait:
+        return None
+    if case.workload is not None:
+        why = f"By {manner.rule} it is left to finish, but pods of {case.workload.ref} never finish."
+        return case.to("refuse", "bad_rule", why, "Let the rule select pods of Jobs or without a controller only.")
+    return case.to("wait", "waits_by_rule", f"By {manner.rule} it is left to finish.")
+
+
+def _job(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+    owner = case.pod.owner
+    if owner is None or owner.kind != "Job":
+        return None
+    waiting = case.to(
+        "wait",
+        "job",
+        f"It runs for {owner} and is left to finish: an eviction would count against the backoffLimit.",
+        f"Wait, or set {reasons.options(allow_interruption=True)}.",
+    )
+    if not case.consent:
+        return waiting
+    if case.pod.empty_dirs and not case.choices.delete_emptydir_data:
+        remedy = f"Wait, or set {reasons.options(delete_emptydir_data=True, allow_interruption=True)}."
+        reason = f"{waiting.reason} The data of its emptyDir would be lost as well."
+        return replace(waiting, reason=reason, remedy=remedy)
+    evicted = _evictable(case, "interruption_allowed", f"{owner} may be interrupted.")
+    return waiting if evicted.route == "refuse" else evicted
+
+
+def _bare(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+    if case.pod.owner is not None or case.choices.force:
+        return None
+    remedy = f"Move it by hand, or set {_forced(case)}."
+    return case.to("refuse", "bare_pod", "No controller owns it: nothing would recreate it.", remedy)
+
+
+def _pending(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+    if case.pod.phase == "Pending":
+        return case.to("evict", "pending", "It has not started: there is nothing to interrupt, and no budget applies.")
+    return None
+
+
+def _denied_machine(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+    """Before all that consent could change."""
+    denied = eviction_denied(case)
+    return case.to("refuse", denied.code, denied.message, denied.remedy) if denied else None
+
+
+def _empty_dir(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+    if not case.pod.empty_dirs or case.choices.delete_emptydir_data:
+        return None
+    use = {name: f" ({why})" for name, why in case.pod.scratch.items()}
+    named = ", ".join(f"{name}{use.get(name, '')}" for name in case.pod.empty_dirs)
+    why = f"The data of its emptyDir {named} would be lost."
+    remedy = f"Set {reasons.options(delete_emptydir_data=True)} if that data may be deleted."
+    return case.to("refuse", "emptydir", why, remedy)
+
+
+def _local_volume(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+    why = devices.bound_here(case.context.snapshot, case.pod)
+    if not why:
+        return None
+    if case.consent:
+        return _evictable(case, "local_volume", f"{why}. It is down until the node is back, which was allowed.")
+    return case.to(
+        "refuse",
+        "local_volume",
+        f"{why}. It cannot run on another node and would be down until the node is back.",
+        f"Move the data, or set {reasons.options(allow_interruption=True)}; the volume itself stays as it is.",
+    )
+
+
+def _daemon_set_last(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+    if _daemon_set_of(case) != "there":
+        return None
+    why = f"By {case.manner.rule} it leaves after all other pods. Its DaemonSet recreates it once the node returns."
+    return _evictable(case, "daemonset_last", why)
+
+
+def _forced_out(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+    if _daemon_set_of(case) == "gone":
+        return _evictable(case, "daemonset_gone", "Its DaemonSet is gone; force allows its eviction.")
+    if case.pod.owner is not None:
+        return None
+    return _evictable(case, "bare_pod", "No controller owns it; force allows its eviction for good.")
+
+
+def _two_budgets(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+    """Also for pods that would be swapped: a new pod of theirs that fails could never be evicted."""
+    if len(case.budgets) < 2:
+        return None
+    plan = _evictable(case, "two_budgets", "")
+    return plan if plan.code == "two_budgets" else None
+
+
+def _scaled_down(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+    if case.workload is None or case.replicas > 0:
+        return None
+    return _evictable(case, "scaled_down", f"{case.workload.ref} is scaled to 0: none of its pods should run.")
+
+
+def _not_ready(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+    if case.pod.ready:
+        return None
+    return _evictable(case, "not_ready", "It does not serve (it is not Ready), so it is evicted and not swapped.")
+
+
+def _prepared(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+    if case.surge is None:
+        return None
+    if case.surge.stage == "reverted":
+        why = f"A second pod of {case.owner} was started, and did not come to serve."
+        if case.consent:
+            return _evictable(case, "interruption_allowed", f"{why} Its interruption was allowed.")
+        return case.to("refuse", "surge_reverted", why, f"Remove what keeps it from serving, or {eligibility.ACCEPT}.")
+    return _swap(case, "single_replica", "The surge of its workload is prepared: it is deleted once a new pod serves.")
+
+
+def _swap(case: pod_facts.Case, code: str, why: str) -> drain_policy.PodPlan:
+    plan = case.to("swap", code, why)
+    if case.replicas != 1 or _evictable(case, "interruption_allowed", why).route == "refuse":
+        return plan
+    return replace(plan, interruption="allowed" if case.consent else "possible")
+
+
+def _gang(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+    """Before all that relies on other pods to serve: the others of its gang do not work without it."""
+    gang = case.context.gang_by_pod.get(case.pod.uid)
+    if gang is None or not any(pod.ready for pod in gang.pods):
+        return None
+    why = f"It is of {gang.words}, which works only as a whole."
+    if case.consent:
+        return _evictable(case, "gang", f"{why} Its interruption was allowed.")
+    remedy = (
+        f"Wait until it has ended, or set {reasons.options(allow_interruption=True)}: its pods then leave together."
+    )
+    return case.to("refuse", "gang", why, remedy)
+
+
+def _machine(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+    if verdict := waited_for(case):
+        plan = _evictable(case, verdict.code, verdict.message)
+        return plan if plan.remedy else replace(plan, remedy=verdict.remedy)
+    why = shut_down(case)
+    if not why:
+        return None
+    if case.consent:
+        return _evictable(case, "interruption_allowed", f"{why} Its interruption was allowed.")
+    return case.to("refuse", "not_surgeable", why, f"Stop it by hand, or {eligibility.ACCEPT}.")
+
+
+def _unknown_owner(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+    """A controller without a known replica count: judged by the pods it has."""
+    if case.workload is not None:
+        return None
+    uid = case.pod.owner.uid if case.pod.owner else ""
+    peers = [p for p in case.context.snapshot.owned_pods(uid) if p.ready and not p.deleting]
+    if any(p.node not in case.context.leaving for p in peers) or (len(peers) > 1 and case.budgets):
+        return _evictable(case, "replicas", f"Other pods of {case.pod.owner} serve meanwhile.")
+    if case.consent:
+        return _evictable(case, "interruption_allowed", f"{case.pod.owner} may be interrupted.")
+    if found := _by_operator(case):
+        return found
+    why = (
+        f"{case.pod.owner} has no replica count that could be read and raised, and no other pod of it serves meanwhile."
+    )
+    allow = reasons.options(allow_interruption=True)
+    remedy = f'Set {allow}, or annotate the pod with {names.ALLOW_INTERRUPTION}: "true".{unread(case)}'
+    return case.to("refuse", "not_surgeable", why, remedy)
+
+
+def _single(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+    if case.workload is None or case.replicas > 1:
+        return None
+    refusal = _no_swap(case, case.workload)
+    if refusal is None and case.method == "evict":
+        why = f"{case.workload.ref} has one replica, and its method is evict: no second pod is started before."
+        if case.consent:
+            return _evictable(case, "interruption_allowed", f"{why} Its interruption was allowed.")
+        remedy = f"Choose another method, or {eligibility.ACCEPT}."
+        return case.to("refuse", "method_evict", why, remedy)
+    if refusal is None:
+        why = f"{case.workload.ref} has one replica: a new pod serves before this one is deleted."
+        return _swap(case, "single_replica", why)
+    if case.consent and devices.nowhere(case.context.snapshot, case.pod):
+        why = f"{refusal.message} It is down until the node is back, which was allowed."
+        return _evictable(case, devices.NOWHERE, why)
+    if case.consent:
+        return _evictable(case, "interruption_allowed", f"{refusal.message} Its interruption was allowed.")
+    if found := _by_operator(case):
+        return found
+    return case.to("refuse", refusal.code, refusal.message, refusal.remedy)
+
+
+def _no_swap(case: pod_facts.Case, workload: objects.Workload) -> reasons.Reason | None:
+    """Why no second pod may run for a while, or could run nowhere."""
+    return eligibility.refusal(case.context.snapshot, workload) or devices.refusal(case.context.snapshot, case.pod)
+
+
+def _sharing(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+    """Replicas that share devices of one node: none of their successors can start before all of them are gone."""
+    shared = devices.single_node(case.context.snapshot, case.pod)
+    if shared is None or case.replicas < 2:
+        return None
+    if case.consent:
+        return _evictable(case, "interruption_allowed", f"{shared.message} Their interruption was allowed.")
+    return case.to("refuse", shared.code, shared.message, shared.remedy)
+
+
+def _several(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+    count = f"{case.owner} has {case.replicas} replicas"
+    if not case.budgets and not case.choices.disable_eviction:
+        why = f"{count} and no budget: they are evicted one at a time, under a guard of ours."
+        return replace(case.to("evict", "guarded", why), guarded=True)
+    plan = _evictable(case, "replicas", f"{count}; it is evicted when its budget allows it.")
+    replaceable = case.workload and case.workload.kind == "Deployment" and case.method == "surge"
+    if plan.code == "budget_allows_nothing" and replaceable:
+        return replace(plan, remedy=f"{plan.remedy} Or {REPLACE}.")
+    return plan
+
+
+RULES: tuple[t.Callable[[pod_facts.Case], drain_policy.PodPlan | None], ...] = (
+    _mirror,
+    _daemon_set,
+    _not_selected,
+    _self,
+    _left_by_rule,
+    _daemon_set_in_the_way,
+    _terminating,
+    _finished,
+    _unreadable,
+    replacement.let_go,
+    _daemon_set_gone,
+    _waits_by_rule,
+    _job,
+    _bare,
+    _pending,
+    _denied_machine,
+    _empty_dir,
+    _two_budgets,
+    _local_volume,
+    _daemon_set_last,
+    _gang,
+    _forced_out,
+    _scaled_down,
+    _not_ready,
+    _prepared,
+    _machine,
+    _unknown_owner,
+    _single,
+    _sharing,
+    _several,
+)
+"""In order; the last one applies to every pod that is left."""

@@ -1,0 +1,176 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Nodes of a drain on which nothing has moved on for a while: why, and who is told of it.
+
+That a pod is terminating within its grace period is no reason to tell anybody.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    objects,
+    run_background,
+    run_context,
+    run_object_events,
+    snapshots,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import run_node_drain, run_unreachable
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes, phases, reasons
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import run_pod_drain
+
+STILL = run_object_events.STILL
+SHOWN = 3
+"""Pods of one reason that are named."""
+GOES_ON = "The drain goes on by itself once that is so."
+TELLING = "alarm"
+
+Announce = t.Callable[[run_context.Context, objects.Raw, tuple[reasons.Blocked, ...]], t.Sequence[str]]
+"""Tells others why nodes are blocked; these and what is left on them are in a result. Returns what went wrong."""
+LookAgain = t.Callable[[run_node_drain.NodeDrain, snapshots.Snapshot], None]
+Silent = t.Callable[[run_node_drain.NodeDrain, snapshots.Snapshot], t.Iterable[objects.Ref | None]]
+"""The objects of which Events alone may say why a node waits."""
+Waits = t.Mapping[reasons.Reason, t.Sequence[run_pod_drain.Move]]
+
+
+@dataclass(slots=True)
+class _Still:
+    """A node's state, and since when it has been so, by our clock and by the API server's."""
+
+    state: t.Hashable
+    since: float
+    moment: str
+    looks: int = 0
+
+
+class Alarms:
+    """Looks at the nodes in each turn of the loop.
+
+    Others are told by ``announce``, where somebody is to be told, ``after`` so many seconds without progress, once for
+    each reason. ``look_again`` gives pods that do not end the reason for that, ``events`` reads of what is ``silent``.
+    """
+
+    def __init__(
+        self,
+        ctx: run_context.Context,
+        after: float,
+        announce: Announce | None,
+        look_again: LookAgain,
+        events: run_object_events.Events,
+        silent: Silent,
+        wake: t.Callable[[], None],
+    ) -> None:
+        self._ctx, self._after, self._announce, self._look_again = ctx, after, announce, look_again
+        self._events, self._silent = events, silent
+        self._aside = run_background.Aside(ctx, TELLING, wake)
+        self._still: dict[str, _Still] = {}
+        self._known: set[tuple[str, str]] = set()
+        self._due: list[tuple[reasons.Blocked, run_node_drain.NodeDrain]] = []
+        self.why: dict[str, tuple[str, ...]] = {}
+
+    def step(
+        self,
+        sites: t.Iterable[run_node_drain.NodeDrain],
+        snapshot: snapshots.Snapshot,
+        swaps: t.Mapping[str, str],
+        missing: t.Sequence[str],
+    ) -> None:
+        """Look at the open nodes; ``why`` is then what those without progress wait for, by their names.
+
+        ``swaps`` is what swaps wait for, by the UID of their workload, ``missing`` what nodes without pods wait for.
+        """
+        now, self.why = self._ctx.clock.now(), {}
+        self._events.take()
+        for site in (site for site in sites if site.open):
+            still = self._since(site, missing, now)
+            if now - still.since < STILL:
+                continue
+            late = now - still.since >= self._after
+            if still.looks < 1 + late and self._events.ask(self._silent(site, snapshot)):
+                still.looks = 1 + late
+                self._look_again(site, snapshot)
+            waits = _waits(site, swaps, missing, now)
+            self.why[site.name] = tuple(reason.message for reason in waits)
+            if late and not self._events.asking:
+                self._raise(site, waits, still)
+        self._tell()
+
+    def close(self) -> None:
+        """Wait until others have been told."""
+        self._events.close()
+        self._aside.close()
+        self._heard()
+
+    def _since(self, site: run_node_drain.NodeDrain, missing: t.Sequence[str], now: float) -> _Still:
+        """Since when nothing has moved on."""
+        state = tuple((uid, move.state) for uid, move in site.moves.items()), len(missing)
+        still = self._still.get(site.name)
+        if still is None or still.state != state:
+            self._still[site.name] = still = _Still(state, now, self._ctx.clock.server())
+        return still
+
+    def _raise(self, site: run_node_drain.NodeDrain, waits: Waits, still: _Still) -> None:
+        for reason, moves in waits.items():
+            names = [str(move.pod.ref) for move in moves] or [f"Node {site.name}"]
+            who = reasons.listed(names, SHOWN)
+            blocked = reasons.Blocked(reason.code, reason.message, reason.remedy, who, site.name, still.moment)
+            if blocked.key not in self._known:
+                self._known.add(blocked.key)
+                self._ctx.tell(phases.What.ALARM, blocked.sentence, node=site.name)
+                self._due.append((blocked, site))
+
+    def _tell(self) -> None:
+        """Beside the loop: the drain goes on, whoever does not answer."""
+        self._heard()
+        if not self._due or self._announce is None or self._aside.going(TELLING):
+            return
+        found, self._due = self._due, []
+        about = {"reason": found[0][1].taken.reason, "nodes": [_entry(blocked, site) for blocked, site in found]}
+        told = tuple(blocked for blocked, _site in found)
+        self._aside.start(TELLING, functools.partial(self._announce, self._ctx, about, told))
+
+    def _heard(self) -> None:
+        if self._aside.done(TELLING):
+            for warning in self._aside.answer(TELLING):
+                self._ctx.tell(phases.What.NOTE, warning)
+
+
+def _waits(site: run_node_drain.NodeDrain, swaps: t.Mapping[str, str], missing: t.Sequence[str], now: float) -> Waits:
+    """What the node waits for, with the pods that each reason keeps."""
+    found = collections.defaultdict[reasons.Reason, list[run_pod_drain.Move]](list)
+    left = site.left()
+    for move in left:
+        if move.left_at is None or now - move.left_at > move.pod.grace_seconds + run_unreachable.OVERDUE:
+            found[_wait(move, swaps)].append(move)
+    if not left:
+        found |= {reasons.Reason("waiting", text, GOES_ON): [] for text in missing or ["it is being verified"]}
+    return found
+
+
+def _wait(move: run_pod_drain.Move, swaps: t.Mapping[str, str]) -> reasons.Reason:
+    workload = move.plan.workload
+    if move.plan.route == "swap" and workload and workload.uid in swaps:
+        return reasons.Reason("waiting", f"Its swap waits: {swaps[workload.uid]}", GOES_ON)
+    return move.waits
+
+
+def _entry(blocked: reasons.Blocked, site: run_node_drain.NodeDrain) -> objects.Raw:
+    """The node with what is left on it, as results have it."""
+    pods = [
+        {
+            "namespace": move.pod.namespace,
+            "name": move.pod.name,
+            "uid": move.pod.uid,
+            "owner": str(move.plan.workload or move.pod.owner or ""),
+            "route": move.plan.route,
+            "code": move.plan.code,
+        }
+        for move in site.left()
+    ]
+    entry = outcomes.entry(site.name, outcomes.PlanOutcome.BLOCKED, blocked.sentence)
+    return {**entry, "failed": False, "pods": pods}

@@ -1,0 +1,272 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Every pod on the nodes of a drain: its route, and what the watch says of it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    names,
+    objects,
+    run_context,
+    run_listing,
+    run_owners,
+    run_watch_cache,
+    scopes,
+    snapshots,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import (
+    devices,
+    dispositions,
+    released,
+    replacement,
+    run_node_drain,
+    run_replacement_wait,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes, phases
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy, run_pod_drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import surge_records
+
+OWNERS_EVERY = 3.0
+"""Seconds between two reads of owners that cannot be watched, and of one that is not known yet."""
+BESIDE_EVERY = 1.0
+"""Seconds between two looks at which other pods decide whether those of the nodes may leave."""
+
+
+@dataclasses.dataclass
+class Routing:
+    """The moves of all sites. By UIDs of workloads: ``surges`` are prepared, ``unreplaced`` were given up, and why."""
+
+    ctx: run_context.Context
+    choices: drain_policy.Choices
+    live: run_watch_cache.Live
+    sites: t.Mapping[str, run_node_drain.NodeDrain]
+    surges: t.Mapping[str, surge_records.Surge]
+    replacements: run_replacement_wait.Replacements
+    unreplaced: dict[str, str] = dataclasses.field(default_factory=dict)
+    _scales: list[objects.Workload] = dataclasses.field(default_factory=list)
+    _scaled_at: float = float("-inf")
+    _first: frozenset[str] = frozenset()
+    _asked_at: dict[str, float] = dataclasses.field(default_factory=dict)
+    _requests_at: float = float("-inf")
+    _beside_at: float = float("-inf")
+
+    def plan(self) -> snapshots.Snapshot:
+        """Give every pod on open sites its route; returns the cluster on which that was decided."""
+        open_sites = [name for name, site in self.sites.items() if site.open]
+        pods = self.live.snapshot().pods_on(open_sites)
+        self._enter(pods)
+        # An autoscaler makes an eviction of what would be a swap.
+        self.live.fetch(["autoscalers"] if any(pod.owner for pod in pods) else [])
+        self._first = frozenset(pod.uid for pod in pods)
+        snapshot = self._with_owners(pods)
+        self._adopt(snapshot, open_sites)
+        self._read_requests()
+        return snapshot
+
+    def follow(self, snapshot: snapshots.Snapshot) -> None:
+        """Update every move from the watch, and plan pods that came late."""
+        now = self.ctx.clock.now()
+        stale: set[str] = set()
+        for name, site in self.sites.items():
+            if not site.open:
+                continue
+            present = {pod.uid: pod for pod in snapshot.pods_on((name,))}
+            for uid, move in site.moves.items():
+                if move.state == "asked" or move.done:
+                    continue
+                found = present.get(uid)
+                if found is None:
+                    self._gone(move, now)
+                elif found.deleting and move.state == "waiting":
+                    move.state, move.left_at = "leaving", now
+                elif (found.finished and move.plan.route in ("wait", "swap", "replace")) or _given_back(
+                    move, found, self.unreplaced
+                ):
+                    stale.add(name)
+            if present.keys() - site.moves.keys():
+                stale.add(name)
+            came, went = present.keys() - site.present, site.present - present.keys()
+            if came or any(_may_return(site.moves.get(uid), snapshot) for uid in went):
+                site.quiet_since = now
+            site.present = frozenset(present)
+        if stale:
+            self._take_up(snapshot, stale)
+        if self._scales and now - self._scaled_at >= OWNERS_EVERY:
+            # These cannot be watched.
+            self._scaled_at = now
+            self._scales = run_owners.again(self.ctx, self._scales)
+            self.live.seed({"scales": list(self._scales)})
+        if self.live.scope and now - self._beside_at >= BESIDE_EVERY:
+            # A budget may be new, or an owner another one.
+            self._beside_at = now
+            self._look_beside(snapshot, self._waiting())
+        with contextlib.suppress(errors.ClusterError):
+            # What was read before holds until they can be read again.
+            self._read_requests()
+
+    def _waiting(self) -> list[objects.Pod]:
+        """The pods that are still to leave."""
+        moves = (move for site in self.sites.values() if site.open for move in site.moves.values())
+        return [move.pod for move in moves if move.state == "waiting"]
+
+    def _read_requests(self) -> None:
+        """List the EvictionRequests, if pods that wait for their eviction have responders; most clusters have none."""
+        now = self.ctx.clock.now()
+        if now - self._requests_at < OWNERS_EVERY:
+            return
+        moves = (move for site in self.sites.values() if site.open for move in site.moves.values())
+        if any(m.state == "waiting" and m.plan.route == "evict" and m.pod.responders for m in moves):
+            self._requests_at = now
+            self.live.fetch(("eviction_requests",), again=True)
+
+    def _gone(self, move: run_pod_drain.Move, now: float) -> None:
+        move.came_true(self.ctx)
+        outcome = _outcome(move, delete=self.choices.disable_eviction)
+        move.end("gone", outcome, now)
+        pod = move.pod
+        self.ctx.note(phases.What.GONE, outcome.value, node=pod.node, namespace=pod.namespace, name=pod.name)
+
+    def _take_up(self, snapshot: snapshots.Snapshot, nodes: t.Collection[str]) -> None:
+        """Plan pods that came late, once their owners are known, and those whose route may have changed.
+
+        One that may not be moved fails its node.
+        """
+        here = (pod for name in nodes for pod in snapshot.pods_on((name,)))
+        late = [pod for pod in here if pod.uid not in self.sites[pod.node].moves]
+        if late:
+            snapshot = self._with_owners(late)
+        unknown = frozenset(pod.uid for pod in late if self._behind(pod, snapshot))
+        self._adopt(snapshot, nodes, but=unknown)
+        for name in nodes:
+            for move in self.sites[name].moves.values():
+                if move.state == "waiting" and move.plan.route == "refuse":
+                    move.end("failed", outcomes.PodOutcome.REFUSED, self.ctx.clock.now(), move.plan.reason)
+
+    def _with_owners(self, pods: t.Sequence[objects.Pod]) -> snapshots.Snapshot:
+        """The cluster, with the owners and volumes of these pods."""
+        self._enter(pods)
+        self.live.follow(run_listing.owners_of(pods))
+        self.live.fetch(run_listing.groups_of(pods))
+        self.live.fetch(run_listing.machines_of(pods), again=True)
+        if devices.volume_claimants(pods):
+            self.live.fetch_claims(pods)
+        if devices.claimants(pods):
+            self.live.fetch(devices.KINDS, again=True)
+            self.live.know_nodes()
+        self.take_in(run_owners.scales(self.ctx, self.live.snapshot(), pods))
+        self._look_beside(self.live.snapshot(), pods)
+        self.live.fetch(replacement.kinds(self.live.snapshot(), pods, self.choices))
+        return self.live.snapshot()
+
+    def take_in(self, found: t.Sequence[objects.Workload]) -> None:
+        """Know controllers that cannot be watched, and read them again now and then."""
+        if found:
+            self._scales, self._scaled_at = [*self._scales, *found], self.ctx.clock.now()
+            self.live.seed({"scales": list(self._scales)})
+
+    def _enter(self, pods: t.Sequence[objects.Pod]) -> None:
+        """Take in the namespaces of pods that may have to leave, and of the surges."""
+        if self.live.scope:
+            # Which pods stay with their node is known by these alone.
+            self.live.follow(name for name in run_listing.owners_of(pods) if name == "daemon_sets")
+            surged = {surge.workload.namespace for surge in self.surges.values()}
+            self.live.enter(surged | scopes.namespaces_of(self.live.snapshot(), pods))
+
+    def _look_beside(self, snapshot: snapshots.Snapshot, pods: t.Iterable[objects.Pod]) -> None:
+        """Know all pods that decide whether these may leave: budgets and owners say which."""
+        if self.live.scope:
+            pods = list(pods)
+            let_go = (mark.deployment for pod in pods if (mark := released.mark_of(pod)))
+            known = filter(None, map(snapshot.workload, (*self.surges, *self.replacements.owed, *let_go)))
+            self.live.widen(scopes.beside(snapshot, pods, known))
+
+    def _behind(self, pod: objects.Pod, snapshot: snapshots.Snapshot) -> bool:
+        """Whether the pod's owner exists, and its watch has not shown it yet."""
+        owner = pod.owner
+        if owner is None or owner.kind not in run_listing.OWNER_KINDS:
+            return False
+        if snapshot.daemon_set(owner.uid) or snapshot.workload(owner.uid):
+            return False
+        now = self.ctx.clock.now()
+        if now - self._asked_at.get(owner.uid, float("-inf")) < OWNERS_EVERY:
+            return True
+        self._asked_at[owner.uid] = now
+        return run_owners.there(self.ctx, owner)
+
+    def _adopt(self, snapshot: snapshots.Snapshot, nodes: t.Collection[str], *, but: t.Collection[str] = ()) -> None:
+        """Plan new pods, ``but`` for these, and those whose route may have changed."""
+        now = self.ctx.clock.now()
+        for plan in self._routes(snapshot, nodes):
+            if plan.pod.uid in but:
+                continue
+            site = self.sites[plan.pod.node]
+            move = site.moves.get(plan.pod.uid)
+            if move and (move.done or move.state != "waiting" or move.plan.route == plan.route):
+                continue
+            if move and {move.plan.route, plan.route} == {"job", "evict"}:
+                # Both end in an eviction, and a job may be under way, or have failed before.
+                continue
+            new = run_pod_drain.Move(plan, "waiting", now, reason=plan.reason)
+            if plan.route == "skip":
+                new.state, new.outcome = "skipped", outcomes.PodOutcome(plan.code)
+            elif plan.pod.deleting:
+                new.state, new.left_at = "leaving", now
+            site.moves[plan.pod.uid] = new
+            self.replacements.expect(plan, snapshot)
+
+    def ended(self) -> list[surge_records.Surge]:
+        """The surges that this drain ends: all but those whose pods were not selected, which a later one ends."""
+        codes = {uid: move.plan.code for site in self.sites.values() for uid, move in site.moves.items()}
+        found = ((surge, {codes[pod] for pod in surge.leaving if pod in codes}) for surge in self.surges.values())
+        return [surge for surge, of_pods in found if of_pods != {"not_selected"}]
+
+    def _routes(self, snapshot: snapshots.Snapshot, nodes: t.Collection[str]) -> tuple[drain_policy.PodPlan, ...]:
+        now = self.ctx.clock.server()
+        return dispositions.routes(
+            snapshot, nodes, self.choices, now=now, known=self._first, unreplaced=self.unreplaced
+        )
+
+    def look_again(self, site: run_node_drain.NodeDrain, snapshot: snapshots.Snapshot) -> None:
+        """Give the reason why pods that are terminating do not end, instead of that for their route."""
+        for plan in self._routes(snapshot, {site.name}):
+            move = site.moves.get(plan.pod.uid)
+            if move and move.state == "leaving":
+                move.plan = dataclasses.replace(move.plan, code=plan.code, reason=plan.reason, remedy=plan.remedy)
+                move.reason = plan.reason
+
+
+def _outcome(move: run_pod_drain.Move, *, delete: bool) -> outcomes.PodOutcome:
+    """What became of a pod that is gone."""
+    if move.plan.tolerant:
+        return outcomes.PodOutcome.TOLERATES_MAINTENANCE
+    if move.ours or move.pod.finished:
+        return run_node_drain.evicted(move, delete=delete)
+    return run_node_drain.MOVED_BY.get(move.plan.route, outcomes.PodOutcome.GONE)
+
+
+def _given_back(move: run_pod_drain.Move, pod: objects.Pod, unreplaced: t.Container[str]) -> bool:
+    """Whether it was to be replaced first, and is its ReplicaSet's again, or was all the time."""
+    workload = move.plan.workload
+    given_up = move.plan.route == "replace" and workload is not None and workload.uid in unreplaced
+    return given_up and move.state == "waiting" and names.RELEASED not in pod.labels
+
+
+def _may_return(move: run_pod_drain.Move | None, snapshot: snapshots.Snapshot) -> bool:
+    """Whether the successor of a pod that has gone may come to the node although that is out.
+
+    The scheduler keeps it off, unless the pod tolerates the maintenance or its template names its node itself. Of a
+    workload that is not known, or whose template is elsewhere, everything is possible.
+    """
+    if move is None:
+        return True
+    if move.state == "skipped":
+        return False
+    workload = snapshot.workload_of(move.pod)
+    template = workload.pod_spec if workload else {}
+    return move.plan.tolerant or not template or bool(template.get("nodeName"))

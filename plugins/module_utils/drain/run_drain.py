@@ -1,0 +1,403 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""``node_drain``: empty nodes and prove that they are empty.
+
+The call plans every pod first and writes nothing to a node that cannot be emptied. Then one loop serves all nodes:
+it ends the prepared swaps, feeds the evictor, follows every pod by UID until it is gone, waits for replacements and
+volumes, and records each node as drained as soon as that is proven.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    indexes,
+    objects,
+    operators,
+    run_change_writer,
+    run_context,
+    run_listing,
+    run_object_events,
+    run_requests,
+    run_services,
+    run_targeted_reads,
+    run_watch_cache,
+    scopes,
+    snapshots,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import (
+    run_alarms,
+    run_dispositions,
+    run_evictor,
+    run_node_drain,
+    run_outcome,
+    run_pod_hooks,
+    run_replace,
+    run_replacement_wait,
+    run_unreachable,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions, run_hook_calls
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import run_dispatcher, run_installed
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes, phases
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy, run_pod_drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
+    guard_budgets,
+    node_records,
+    run_locks,
+    run_node_lock,
+    surge_records,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_lower
+
+TICK = 0.5
+"""Longest pause of the loop; every change in the cluster ends it early."""
+RESTS, REST = 3, 0.25
+"""How much longer than a look the pause after it is at least, and its most seconds.
+
+The threads that send requests and read watches need the interpreter, and perhaps the API server this machine.
+"""
+AT_LEAST = 2.0
+"""Seconds between two different things that are told of one node."""
+NOTHING: t.Mapping[str, t.Sequence[str]] = {}
+NAMED = 3
+"""So many evicted pods are named in a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainOptions:
+    """Options of the module; times in seconds, ``None`` without a limit. ``send`` sends the HTTP calls of hooks.
+
+    For ``alarm_after`` and ``announce`` see ``alarms``.
+    """
+
+    nodes: tuple[str, ...]
+    choices: drain_policy.Choices
+    grace_period: int | None = None
+    order: str = "priority"
+    parallel: int = 32
+    timeout: float | None = 86400.0
+    pod_timeout: float | None = None
+    wait_for: tuple[t.Literal["gone", "replacement", "volumes"], ...] = ("gone", "replacement", "volumes")
+    hooks: hook_definitions.Rules = hook_definitions.NO_RULES
+    send: run_hook_calls.Send = run_hook_calls.nobody
+    alarm_after: float = 600.0
+    announce: run_alarms.Announce | None = None
+
+
+def drain(ctx: run_context.Context, options: DrainOptions) -> run_context.Result:
+    """Empty the nodes.
+
+    Raises:
+        StopRun: something that concerns the whole call, such as a watch that may not be opened.
+        ClusterError: the API server cannot be reached or refuses to be read.
+    """
+    began, requests = ctx.clock.now(), ctx.cluster.requests
+    deadline = began + options.timeout if options.timeout is not None else float("inf")
+    before = run_listing.gather(ctx.cluster, ("leases",))
+    wanted = dict.fromkeys(options.nodes)
+    found = surge_records.surges_for(before, wanted)
+    surges = {surge.uid: surge for surge in found if surge.stage != "reverted"}
+    choices = run_installed.required(ctx, options.choices)
+    whole = choices.controller is not None or choices.fenced
+    among, listing = (0, None) if whole else run_targeted_reads.nodes_page(ctx.cluster)
+    scope = scopes.narrow(wanted, among)
+    known = {"nodes": listing} if listing and not scope else {}
+    with run_watch_cache.Live(ctx, ("nodes",), scope, raws=wanted, known=known) as live:
+        live.seed({"leases": list(before.leases)})
+        nodes = live.snapshot().nodes
+        live.follow(("pods", "budgets", "slices", *run_listing.surged(surges.values())))
+        sites = {name: run_node_drain.NodeDrain(name, nodes.get(name)) for name in wanted}
+        for site in sites.values():
+            site.read_record(ctx)
+        replacements = run_replacement_wait.Replacements(ctx, options.wait_for, live.nudge, choices)
+        for site in sites.values():
+            if site.record:
+                replacements.resume(site.name, site.record)
+        routes = run_dispositions.Routing(ctx, choices, live, sites, surges, replacements)
+        routes.take_in(run_replacement_wait.known(ctx, live, replacements))
+        run_outcome.at_first(ctx, routes, routes.plan())
+        work = _Drain(ctx, options, routes, deadline)
+        work.run()
+    now = ctx.clock.now()
+    spent = {"requests": ctx.cluster.requests - requests, "seconds": round(now - began, 3)}
+    return run_node_drain.result_of(sites.values(), work.services, now, spent, work.hooks.to_dicts)
+
+
+class _Drain:
+    """The loop: who does what, and in which order all have their turn."""
+
+    def __init__(
+        self, ctx: run_context.Context, options: DrainOptions, routes: run_dispositions.Routing, deadline: float
+    ) -> None:
+        self.ctx, self.options, self.routing, self.deadline = ctx, options, routes, deadline
+        self.live, self.sites = routes.live, routes.sites
+        prior = {uid: surge.prior_replicas for uid, surge in routes.surges.items()}
+        self.locks = run_locks.Locks(ctx)
+        self.services = run_services.Services(ctx, prior)
+        self.writer = run_change_writer.ChangeWriter(ctx, self._fence_all)
+        self.budgets: indexes.Index[tuple[str, str], objects.Budget] | None = None
+        self.progress = Progress(ctx, "deleted" if options.choices.disable_eviction else "evicted")
+        wake, grace, delete = self.live.nudge, options.grace_period, options.choices.disable_eviction
+        sender = run_hook_calls.HttpCalls(ctx, self.locks.fence, options.send, wake)
+        self.hooks = run_pod_hooks.PodHooks(ctx, options.hooks, self.sites, sender, self.locks.fence)
+        leases = self.live.snapshot().leases
+        self.swaps = run_lower.Swaps(ctx, routes.ended(), self.locks.fence, hooks_of=self.hooks.held, leases=leases)
+        runs = {name: site.record.run for name, site in self.sites.items() if site.record}
+        fences = {name: site.record.fence for name, site in self.sites.items() if site.record}
+        self.jobs = run_dispatcher.JobDispatcher(
+            ctx, routes.choices, self._fence_all, wake, runs, grace, deadline, prior
+        )
+        selectors = operators.selectors_of(options.choices.reactive_budgets)
+        waits = run_evictor.OperatorWaits(options.choices.operator_budget_wait, selectors)
+        self.evictor = run_evictor.Evictor(
+            ctx, self._fence, wake, options.parallel, grace, delete, waits, fences, self.locks.regain, prior
+        )
+        self.replacing = run_replace.Replacing(ctx, routes, self.locks.fence, wake, self.locks.regain)
+        self.debts = run_replacement_wait.Debts(ctx, self.live, self.sites, routes.replacements, self.locks.fence)
+        events = run_object_events.Events(ctx, self.live)
+        self.alarms = run_alarms.Alarms(
+            ctx, options.alarm_after, options.announce, routes.look_again, events, routes.replacements.silent, wake
+        )
+        most = options.pod_timeout if options.pod_timeout is not None else float("inf")
+        self.closing = run_outcome.Closing(
+            ctx, routes, self.swaps, self.jobs, self.evictor, self.locks, self.hooks, self.debts, deadline, most
+        )
+
+    def run(self) -> None:
+        """Do the work; in check mode only predict it."""
+        todo = [site for site in self.sites.values() if site.open]
+        if not todo:
+            return
+        if self.ctx.check:
+            self._fenced(todo)
+            for site in todo:
+                if site.open:
+                    self._predict(site)
+            self.swaps.predict(self.live.snapshot())
+            return
+        try:
+            for name, why in self.locks.take_recorded({site.name: site.taken for site in todo}).items():
+                self.sites[name].outcome, self.sites[name].message = outcomes.DrainOutcome.HELD, why
+                self.swaps.lose(name, why)
+            # What the watches know is from before the locks, and they may be far behind.
+            found, _whole = run_targeted_reads.nodes_of(self.ctx.cluster, self.sites)
+            self.closing.stand({name: objects.Node.of(raw) for name, raw in found.items()})
+            self.closing.begin()
+            self._owe()
+            self.swaps.hold()
+            self._fenced(todo)
+            try:
+                self.jobs.start()
+                self._loop()
+            finally:
+                self.jobs.stop()
+                self.evictor.close()
+                self.replacing.close()
+                self.closing.close()
+                self.routing.replacements.close()
+                self.hooks.close()
+                self.alarms.close()
+        finally:
+            self.swaps.close()
+            self.locks.leave(drop=self.closing.left_to_others())
+
+    def _predict(self, site: run_node_drain.NodeDrain) -> None:
+        self.hooks.predict(site)
+        presumed = "" if site.record else f" {node_records.presumed(site.name)}"
+        delete = self.options.choices.disable_eviction
+        for move in site.left():
+            if move.plan.route == "replace":
+                self.replacing.predict(move)
+                run_requests.apply(self.ctx, self.evictor.change(move))
+                move.outcome = outcomes.PodOutcome.REPLACED
+            elif move.plan.route == "evict":
+                run_requests.apply(self.ctx, self.evictor.change(move))
+                move.outcome = run_node_drain.evicted(move, delete=delete)
+            else:
+                move.outcome = run_node_drain.MOVED_BY.get(move.plan.route, outcomes.PodOutcome.GONE)
+                if move.plan.route == "job":
+                    self.jobs.predicted(move)
+        if site.selected_only:
+            site.outcome = outcomes.DrainOutcome.SELECTED_GONE
+            site.message = f"Node {site.name} would lose the selected pods.{presumed}"
+            return
+        proven = site.drained(site.node, site.record) if site.node and site.record else None
+        shown = run_node_drain.predicted(self.ctx, site, self.live.raw_node(site.name))
+        for change in (*shown[:-1], self.debts.predicted(site), proven, *shown[-1:]):
+            if change:
+                run_requests.apply(self.ctx, change)
+        site.outcome = outcomes.DrainOutcome.DRAINED
+        site.message = f"Node {site.name} would be drained.{presumed}"
+
+    def _fenced(self, todo: list[run_node_drain.NodeDrain]) -> None:
+        """First those whose machines are off: their pods and volumes only have to be released."""
+        sites = [site for site in todo if site.open and site.name in self.options.choices.fenced]
+        evacuation = run_unreachable.Evacuation(self.ctx, self.live, self.locks.fence, self.deadline)
+        if self.ctx.check:
+            evacuation.predict(sites)
+        elif sites:
+            for site in evacuation.work(sites):
+                self.closing.prove(site)
+
+    def _loop(self) -> None:
+        while any(site.open for site in self.sites.values()) or not (self.evictor.idle and self.hooks.idle):
+            began = self.ctx.clock.now()
+            snapshot = self.live.snapshot()
+            self.services.sample(snapshot)
+            try:
+                self._turn(snapshot)
+            except run_node_lock.LostLockError as lost:
+                self.closing.taken_over(lost.node, lost.why)
+            self.live.wait(TICK, pause=min(RESTS * (self.ctx.clock.now() - began), REST))
+        self.closing.wind_up()
+
+    def _turn(self, snapshot: snapshots.Snapshot) -> None:
+        """One look at everything, and all that follows; after a LostLockError the others go on in the next turn."""
+        self.closing.stand(snapshot.nodes)
+        self.evictor.settle()
+        self.closing.wind_up()
+        self.routing.follow(snapshot)
+        self._owe()
+        self._yield_guards(snapshot)
+        self.progress.tell_moved(self.sites.values())
+        held = run_node_drain.take(self.sites.values(), self.ctx.clock.now())
+        for site, fallen in self.hooks.step(snapshot):
+            self.closing.unrecorded(site, fallen)
+        if not self.swaps.done:
+            self.swaps.step(snapshot, held)
+            self._fail_swaps()
+        queue = self._queue()
+        self.jobs.step(snapshot, queue)
+        self.replacing.step(queue, snapshot)
+        self.evictor.step(queue, snapshot)
+        for site in self.sites.values():
+            if site.open:
+                self.closing.judge(site, snapshot)
+        owed = [text for site in self.sites.values() if site.open for text in self.hooks.missing(site.name)]
+        missing = [*self.routing.replacements.waited_for, *self.jobs.waited_for, *owed]
+        self.alarms.step(self.sites.values(), snapshot, self.swaps.waiting, missing)
+        self.progress.tell(self.sites.values(), self.swaps.waiting.values(), missing, self.alarms.why)
+
+    def _owe(self) -> None:
+        for site, fallen in self.debts.write():
+            self.closing.unrecorded(site, fallen)
+
+    def _yield_guards(self, snapshot: snapshots.Snapshot) -> None:
+        """Delete a guard of ours that keeps its pods: beside somebody else's budget, or if they cannot be counted."""
+        present, known = snapshot.places_of_budgets, self.budgets
+        differing = list(present.differing(known))
+        new = any(known is None or not known.get(place) for place in differing)
+        uncounted = any(one.ours and one.sync_failed for place in differing for one in present.get(place))
+        try:
+            if (new or uncounted) and not self.writer.write(guard_budgets.yielding(snapshot)):
+                return
+        except errors.ClusterError as error:
+            # Its pods are blocked by two budgets then, as their own messages say; the others go on.
+            self.ctx.tell(phases.What.KEPT, f"guard kept beside another budget: {error}")
+        self.budgets = present
+
+    def _queue(self) -> list[run_pod_drain.Move]:
+        """The moves that may start now: none of a node with a failed one."""
+        going = [list(site.moves.values()) for site in self.sites.values() if site.open]
+        unfailed = [moves for moves in going if not any(move.state == "failed" for move in moves)]
+        moves = [move for moves in unfailed for move in moves if move.state == "waiting" and not move.held]
+        moves = [move for move in moves if not self.hooks.held([move.pod])]
+        if self.options.order == "priority":
+            moves.sort(key=lambda move: move.pod.priority)
+        return moves
+
+    def _fail_swaps(self) -> None:
+        for move in (move for site in self.sites.values() for move in site.left()):
+            workload = move.plan.workload
+            why = self.swaps.failures.get(workload.uid) if workload and move.plan.route == "swap" else None
+            if workload and why is not None:
+                move.block(workload.kind, move.pod.namespace, workload.name, why)
+                move.end("failed", outcomes.PodOutcome.SWAP_FAILED, self.ctx.clock.now(), why)
+
+    def _fence(self, node: str) -> None:
+        self.locks.fence((node,))
+
+    def _fence_all(self) -> None:
+        """For what serves several nodes; those that are lost were closed already and are left out."""
+        self.locks.fence([site.name for site in self.sites.values() if site.open])
+
+
+class Progress:
+    """One line for each node, when it has changed, and one for pods that leave, which the report lists."""
+
+    def __init__(self, ctx: run_context.Context, verb: str = "evicted") -> None:
+        self._ctx, self._verb = ctx, verb
+        self._told: dict[str, tuple[str, float]] = {}
+        self._named: dict[tuple[phases.What, str], float] = {}
+        self._pods: set[tuple[phases.What, str]] = set()
+
+    def tell_moved(self, sites: t.Iterable[run_node_drain.NodeDrain]) -> None:
+        """Tell which pods were let go, and which were evicted, since this was told last."""
+        for site in sites:
+            more = any(move.state in ("waiting", "asked") for move in site.moves.values())
+            let_go = {uid: move for uid, move in site.moves.items() if move.let_go}
+            self._name(phases.What.RELEASED, "replacing", site.name, let_go, more=more)
+            left = {uid: move for uid, move in site.moves.items() if move.ours}
+            self._name(phases.What.EVICTED, self._verb, site.name, left, more=more)
+
+    def _name(
+        self, what: phases.What, verb: str, node: str, moves: t.Mapping[str, run_pod_drain.Move], *, more: bool
+    ) -> None:
+        now = self._ctx.clock.now()
+        found = {(what, uid): move for uid, move in moves.items() if (what, uid) not in self._pods}
+        if found and (not more or now - self._named.get((what, node), float("-inf")) >= AT_LEAST):
+            self._named[what, node] = now
+            self._pods.update(found)
+            self._ctx.show(what, f"{verb} {_places([*found.values()])}", node=node)
+
+    def tell(
+        self,
+        sites: t.Iterable[run_node_drain.NodeDrain],
+        beside: t.Collection[str],
+        missing: t.Collection[str],
+        still: t.Mapping[str, t.Sequence[str]] = NOTHING,
+    ) -> None:
+        """Tell of the open sites; ``beside`` and ``missing`` are waited for while pods are left, and after that.
+
+        ``still`` is all that sites without progress wait for.
+        """
+        now = self._ctx.clock.now()
+        for site in (site for site in sites if site.open):
+            last, at = self._told.get(site.name, ("", float("-inf")))
+            if now - at >= AT_LEAST and (text := _words(site, beside, missing, still)) != last:
+                self._told[site.name] = (text, now)
+                self._ctx.tell(phases.What.PROGRESS, text, node=site.name)
+
+
+def _places(moves: t.Sequence[run_pod_drain.Move]) -> str:
+    """The pods, the first ones by name."""
+    named = ", ".join(f"{move.pod.namespace}/{move.pod.name}" for move in moves[:NAMED])
+    more = len(moves) - NAMED
+    return named + (f" and {more} more {'pod' if more == 1 else 'pods'}" if more > 0 else "")
+
+
+def _words(
+    site: run_node_drain.NodeDrain,
+    beside: t.Collection[str],
+    missing: t.Collection[str],
+    still: t.Mapping[str, t.Sequence[str]] = NOTHING,
+) -> str:
+    left = site.left()
+    total = sum(1 for move in site.moves.values() if move.state != "skipped")
+    leaving = sum(1 for move in left if move.state == "leaving")
+    text = f"{len(left)} of {total} pods left, {leaving} ending"
+    if held := sum(1 for move in left if move.held):
+        text += f", {held} held until others are gone"
+    blocked = {move.blocked_by["message"] for move in left if move.blocked_by} | set(beside)
+    if left:
+        blocked |= set(still.get(site.name, ()))
+    else:
+        text = f"all {total} pods gone"
+        blocked |= set(missing)
+    if blocked:
+        return text + "; waiting: " + "; ".join(sorted(blocked)[:3])
+    return text if left else f"{text}, verifying"

@@ -1,0 +1,415 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Evictions in parallel across budgets, with one request in flight for each budget, as many as the API server takes.
+
+The API server serialises what one budget allows and answers races with conflicts that cost half a
+second each, so several requests on one budget gain nothing; different budgets are independent.
+What a budget allows is read from its watch and never from a dry run, which does not consume it.
+Whether enough pods serve is counted as well, when an eviction is queued and again right before its first
+byte is sent; between the two it may have waited for a free worker, for a connection or for the lock.
+"""
+
+from __future__ import annotations
+
+import math
+import queue
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    api_changes,
+    budgets,
+    objects,
+    operators,
+    run_context,
+    run_requests,
+    snapshots,
+    unready,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import eviction_requests, run_workers
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes, phases
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import readiness, run_pod_drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import guard_budgets, run_lock_policy
+
+# How long the pods of a drain have waited for their operators, and when that is too long.
+#
+# Nothing of it is stored: a drain that is run again waits anew, and the operator goes on meanwhile.
+
+
+@dataclass
+class OperatorWaits:
+    """``seconds`` is how long one pod waits at most; ``wanted`` are the caller's selectors of pods with operators."""
+
+    seconds: float
+    wanted: t.Sequence[objects.Raw] = ()
+    _held: dict[str, tuple[float, budgets.Verdict]] = field(default_factory=dict)
+    _acted: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    def diagnose(self, snapshot: snapshots.Snapshot, pod: objects.Pod) -> budgets.Verdict:
+        return budgets.diagnose(snapshot, pod, self.wanted)
+
+    def hold(self, move: run_pod_drain.Move, verdict: budgets.Verdict, now: float) -> None:
+        """The operator keeps the pod, since now or since the last call for it; the move says for how long still."""
+        since, _old = self._held.get(move.pod.uid, (now, verdict))
+        self._held[move.pod.uid] = since, verdict
+        held = verdict.budget or move.pod.ref
+        left = f"Waited for {_minutes(self._until(move) - now)} more at most."
+        move.block(held.kind, held.namespace, held.name, f"{verdict.message} {left}", verdict.remedy)
+
+    def hold_too(self, move: run_pod_drain.Move, snapshot: snapshots.Snapshot, now: float) -> None:
+        """The same for a pod under a budget of which another pod is asked for first."""
+        verdict = self.holds(move) or self.diagnose(snapshot, snapshot.pod(move.pod.uid) or move.pod)
+        if verdict.code == "operator_budget":
+            self.hold(move, verdict, now)
+
+    def holds(self, move: run_pod_drain.Move) -> budgets.Verdict | None:
+        """Why the operator keeps the pod, ``None`` if it does not."""
+        return self._held[move.pod.uid][1] if move.pod.uid in self._held else None
+
+    def let_go(self, move: run_pod_drain.Move, now: float, *, evicted: bool) -> None:
+        """The operator keeps the pod no longer; ``evicted``: it works, so the time of its other pods begins anew."""
+        self._held.pop(move.pod.uid, None)
+        if evicted and move.budget:
+            self._acted[move.budget] = now
+
+    def end_if_late(self, move: run_pod_drain.Move, now: float) -> bool:
+        """End the move if its operator has not acted in time."""
+        verdict = self.holds(move)
+        if verdict is None or now < self._until(move):
+            return False
+        told = f"Waited {_minutes(self.seconds)} in vain: {verdict.sentence}"
+        move.end("failed", outcomes.PodOutcome.OPERATOR_BUDGET, now, told)
+        return True
+
+    def _until(self, move: run_pod_drain.Move) -> float:
+        since = self._held[move.pod.uid][0]
+        return max(since, self._acted.get(move.budget, since) if move.budget else since) + self.seconds
+
+
+def _minutes(seconds: float) -> str:
+    """Whole minutes, rounded up so that a progress line changes once a minute."""
+    return f"{math.ceil(seconds / 60)} min" if seconds > 60 else f"{max(math.ceil(seconds / 10), 1) * 10} s"
+
+
+ASK_AGAIN = 10.0
+"""Seconds after which a refused budget is asked again even without news from its watch."""
+STALE = 2.0
+"""Seconds after which a decision is too old to be acted on."""
+AGAIN = (
+    errors.NamespaceTerminating,
+    errors.DeniedByWebhook,
+    errors.Overloaded,
+    errors.Unreachable,
+    errors.ServerError,
+    errors.UnknownOutcome,
+)
+"""Refusals after which the same request may succeed; it is sent again after growing pauses."""
+Answer = tuple[run_pod_drain.Move, "Exception | None", float]
+"""What came of an eviction, after how many seconds."""
+LONGEST = 30.0
+"""Seconds that these pauses grow to, unless the server asks for more."""
+
+
+@dataclass
+class Line:
+    """Our requests under one budget that its status does not show yet; ``held``: its operator has to act.
+
+    ``spent`` is why it allows nothing, whichever of its pods is asked for.
+    """
+
+    busy: bool = False
+    held: bool = False
+    taken: int = 0
+    seen: str = ""
+    refused_at: str = ""
+    ask_again: float = 0.0
+    spent: budgets.Verdict | None = None
+
+
+class Lines(dict[tuple[str, str], Line]):
+    """What is known of the budgets, by namespace and name."""
+
+    def of(self, move: run_pod_drain.Move) -> Line:
+        """That of the budget over the move's pod; without a budget one that nobody shares."""
+        return self.setdefault(move.budget, Line()) if move.budget else Line()
+
+    def busy(self, move: run_pod_drain.Move) -> bool:
+        """Whether another pod under its budget is asked for, and it has to wait for that alone."""
+        line = self.get(move.budget) if move.budget else None
+        return line is not None and line.busy and not line.held
+
+    def may_ask(
+        self,
+        budget: objects.Budget,
+        move: run_pod_drain.Move,
+        snapshot: snapshots.Snapshot,
+        now: float,
+        waits: OperatorWaits,
+    ) -> bool:
+        """Whether an eviction under this budget may be sent now; else the move says what it waits for."""
+        line, pod = self.of(move), snapshot.pod(move.pod.uid) or move.pod
+        if not line.busy and budget.resource_version != line.seen:
+            line.seen, line.taken = budget.resource_version, 0
+        spent = pod.ready and budget.observed and budget.allowed - line.taken <= 0
+        early = now < line.ask_again and (spent or line.refused_at == budget.resource_version)
+        if line.busy or early:
+            if line.held:
+                waits.hold_too(move, snapshot, now)
+            elif line.spent and not line.busy:
+                _block(move, line.spent)
+            return False
+        verdict = waits.diagnose(snapshot, pod)
+        if verdict.allowed and (not pod.ready or budget.allowed - line.taken > 0):
+            return True
+        line.spent = verdict if verdict.code == "spent" else None
+        _block(move, verdict)
+        if verdict.code == "two_budgets" and not any(
+            guard_budgets.is_one(snapshot, b) for b in snapshot.budgets_of(pod)
+        ):
+            move.end("failed", outcomes.PodOutcome.TWO_BUDGETS, now, verdict.sentence)
+            return False
+        line.held = verdict.code == "operator_budget"
+        if line.held:
+            waits.hold(move, verdict, now)
+            if now >= line.ask_again:
+                # Some act on an attempt only.
+                return True
+        line.ask_again = max(line.ask_again, now + ASK_AGAIN)
+        return False
+
+
+def _block(move: run_pod_drain.Move, verdict: budgets.Verdict) -> None:
+    if verdict.budget and not verdict.allowed:
+        of = verdict.budget
+        move.block(of.kind, of.namespace, of.name, verdict.message, verdict.remedy)
+
+
+class Requested(dict[str, float]):
+    """When pods were first left to EvictionRequests of others, by UID."""
+
+    def hold(self, move: run_pod_drain.Move, snapshot: snapshots.Snapshot, now: float) -> bool:
+        """Whether the pod's responders act on somebody's request for its eviction; for a limited time."""
+        request = eviction_requests.active(snapshot, move.pod) if move.pod.responders else None
+        if request is None:
+            return False
+        named, message = eviction_requests.named(request), eviction_requests.waited_for(request)
+        if now - self.setdefault(move.pod.uid, now) < eviction_requests.PATIENCE:
+            move.block(named.kind, named.namespace, named.name, message)
+            return True
+        move.reason = f"{named} was not over after {eviction_requests.PATIENCE / 60:g} minutes. {move.plan.reason}"
+        return False
+
+
+class Withdrawn(Exception):
+    """A queued request was not sent, because the reason for it no longer holds."""
+
+
+@dataclass
+class Evictor:
+    """Sends evictions (with ``delete`` plain deletions) and settles their answers on the loop's thread.
+
+    ``fence`` proves the lock of a node right before each request, ``wake`` is called for each answer. ``fenced`` is,
+    by node, the lock that evictions name; where the server's own fence refuses one, ``regain`` is called with the
+    node. ``prior`` are the replicas that workloads with a surge want without it, by their UID. ``waits`` are for the
+    operators of budgets.
+    """
+
+    ctx: run_context.Context
+    fence: t.Callable[[str], None]
+    wake: t.Callable[[], None]
+    parallel: int
+    grace_seconds: int | None
+    delete: bool
+    waits: OperatorWaits
+    fenced: t.Mapping[str, str] = field(default_factory=dict)
+    regain: t.Callable[[str], None] = lambda node: None
+    prior: t.Mapping[str, int] = field(default_factory=dict)
+    _flying: int = 0
+    _closed: set[str] = field(default_factory=set)
+    _requested: Requested = field(default_factory=Requested)
+    _leaving: dict[str, run_pod_drain.Move] = field(default_factory=dict)
+    _view: tuple[snapshots.Snapshot, float] = (snapshots.Snapshot(), float("-inf"))
+    _lines: Lines = field(default_factory=Lines)
+    _answers: queue.SimpleQueue[Answer] = field(default_factory=queue.SimpleQueue)
+
+    def __post_init__(self) -> None:
+        self._workers = run_workers.Workers(self.ctx, self.parallel, self._ask)
+
+    def close(self) -> None:
+        """Wait for requests that are under way; nothing new is sent."""
+        self._workers.close()
+
+    def withdraw(self, node: str) -> None:
+        """Send nothing more for the node, not even what is queued."""
+        self._closed.add(node)
+
+    def step(self, moves: t.Iterable[run_pod_drain.Move], snapshot: snapshots.Snapshot) -> None:
+        """Send what may go now, in the order of the moves."""
+        now = self.ctx.clock.now()
+        self._view = snapshot, now
+        self._leaving = {uid: m for uid, m in self._leaving.items() if m.state in ("asked", "leaving")}
+        for move in moves:
+            if self._flying >= self._workers.room:
+                return
+            if move.state != "waiting" or move.plan.route != "evict" or self._lines.busy(move):
+                continue
+            if self.waits.end_if_late(move, now) or now < move.not_before:
+                continue
+            if not self.delete and run_pod_drain.stays_as_last(move, snapshot, now):
+                continue
+            if self._requested.hold(move, snapshot, now):
+                continue
+            budget = self._budget_of(move, snapshot)
+            move.budget = (budget.namespace, budget.name) if budget else None
+            if budget and not self._lines.may_ask(budget, move, snapshot, now, self.waits):
+                continue
+            if found := self._short(move, snapshot):
+                self.waits.let_go(move, now, evicted=False)
+                why = unready.told(unready.beside(snapshot, move.pod))
+                move.block(found.object.kind, found.object.namespace, found.object.name, f"{found.message}{why}")
+                continue
+            self._send(move)
+
+    def settle(self) -> None:
+        """Act on the answers that have come in; after a LostLockError or StopRun, call it again for the rest."""
+        while True:
+            try:
+                move, error, seconds = self._answers.get_nowait()
+            except queue.Empty:
+                return
+            self._flying -= 1
+            line = self._lines.of(move)
+            line.busy = False
+            self._workers.answered(error, seconds)
+            if error is None:
+                self._accept(move, line)
+                continue
+            move.state = "waiting"
+            if isinstance(error, errors.ClusterError):
+                self._refuse(move, line, error)
+            elif isinstance(error, Withdrawn):
+                move.tries -= 1
+            else:
+                raise error
+
+    @property
+    def idle(self) -> bool:
+        return self._flying == 0
+
+    def _budget_of(self, move: run_pod_drain.Move, snapshot: snapshots.Snapshot) -> objects.Budget | None:
+        """The budget that will be asked; it, or the pod's labels, may have changed since the pod was planned."""
+        pod = snapshot.pod(move.pod.uid) or move.pod
+        if self.delete or pod.finished or pod.phase == "Pending":
+            return None
+        return next(iter(snapshot.budgets_of(pod)), None)
+
+    def _short(self, move: run_pod_drain.Move, snapshot: snapshots.Snapshot) -> readiness.Short | None:
+        budget = self._budget_of(move, snapshot)
+        tried = budget is not None and budget.allowed <= 0 and self.waits.holds(move)
+        return None if self.delete or tried else run_pod_drain.too_few(move, snapshot, self._leaving, self.prior)
+
+    def _send(self, move: run_pod_drain.Move) -> None:
+        self._lines.of(move).busy = True
+        move.state, move.tries = "asked", move.tries + 1
+        self._leaving[move.pod.uid] = move
+        self._flying += 1
+        self._workers.give(move)
+
+    def _ask(self, move: run_pod_drain.Move) -> None:
+        pod, change, began = move.pod, self.change(move), self.ctx.clock.now()
+        error: Exception | None = None
+        try:
+            run_lock_policy.sent(lambda: self._send_now(move, change), lambda: self.regain(pod.node))
+        except Exception as caught:
+            error = caught
+        self._answers.put((move, error, self.ctx.clock.now() - began))
+        self.wake()
+
+    def change(self, move: run_pod_drain.Move) -> api_changes.Change:
+        """The eviction, or the plain deletion, of the move's pod."""
+        fence, grace = self.fenced.get(move.pod.node, ""), move.plan.manner.grace(move.pod, self.grace_seconds)
+        return api_changes.eviction(move.pod, delete=self.delete, grace_seconds=grace, fence=fence)
+
+    def _send_now(self, move: run_pod_drain.Move, change: api_changes.Change) -> None:
+        # Without patience: instead of sending an old decision, the loop decides anew.
+        run_requests.apply(self.ctx, change, fence=lambda: self._last_look(move), patience=run_requests.NO_PATIENCE)
+
+    def _last_look(self, move: run_pod_drain.Move) -> None:
+        """Right before the first byte is sent, the decision has to hold still."""
+        self.fence(move.pod.node)
+        snapshot, at = self._view
+        stale = self.ctx.clock.now() - at > STALE
+        needed = not self.delete and (self._short(move, snapshot) or run_pod_drain.last_one(move, snapshot))
+        if stale or move.pod.node in self._closed or needed:
+            raise Withdrawn
+
+    def _accept(self, move: run_pod_drain.Move, line: Line) -> None:
+        line.taken += 1
+        line.held = False
+        self.waits.let_go(move, self.ctx.clock.now(), evicted=True)
+        move.state, move.left_at, move.ours = "leaving", self.ctx.clock.now(), True
+        move.blocked_by = move.unsure = None
+        self._note(phases.What.EVICTED, move, move.plan.reason)
+
+    def _note(self, what: phases.What, move: run_pod_drain.Move, message: str) -> None:
+        pod = move.pod
+        self.ctx.note(what, message, node=pod.node, namespace=pod.namespace, name=pod.name)
+
+    def _refuse(self, move: run_pod_drain.Move, line: Line, error: errors.ClusterError) -> None:
+        now, pod = self.ctx.clock.now(), move.pod
+        if isinstance(error, errors.UnknownOutcome):
+            move.unsure = self.change(move)
+        if isinstance(error, errors.NotFound):
+            move.came_true(self.ctx)
+            move.end("gone", outcomes.PodOutcome.ALREADY_GONE, now)
+            return
+        if isinstance(error, errors.BudgetSpent | errors.BudgetNotObserved):
+            move.refusals += 1
+            line.refused_at, line.ask_again = line.seen, now + (error.retry_after or ASK_AGAIN)
+            namespace, name = move.budget or (pod.namespace, "")
+            message = "; ".join(cause.message for cause in error.causes if cause.message) or error.message
+            if held := self.waits.holds(move):
+                self.waits.hold(move, held, now)
+            else:
+                move.block("PodDisruptionBudget", namespace, name, message)
+            self._note(phases.What.REFUSED, move, message)
+            return
+        if not isinstance(error, errors.Conflict):
+            move.block("Pod", pod.namespace, pod.name, str(error))
+            self._note(phases.What.REFUSED, move, str(error))
+        denied = isinstance(error, errors.DeniedByWebhook) and not run_lock_policy.by_the_fence(error)
+        # An operator lets the pod go without a sign that a watch would show.
+        longest = ASK_AGAIN if denied and self._wait_for_operator(move, error.message) else LONGEST
+        pause = again_after(error, move.tries, longest)
+        if pause is None:
+            move.end("failed", outcomes.PodOutcome.FAILED, now, str(error))
+        else:
+            move.not_before = now + pause
+
+    def _wait_for_operator(self, move: run_pod_drain.Move, answer: str) -> bool:
+        """Whether the pod has an operator: that a webhook denied the eviction is how it takes notice of it."""
+        snapshot, now = self._view[0], self.ctx.clock.now()
+        pod, budget = snapshot.pod(move.pod.uid) or move.pod, self._budget_of(move, snapshot)
+        operator = operators.operator_of(snapshot, pod, budget, self.waits.wanted)
+        if operator is None or self.delete:
+            return False
+        blocking = budget if budget and budget.allowed <= 0 else None
+        self.waits.hold(move, budgets.of_operator(pod, blocking, operator, answer), now)
+        return True
+
+
+def again_after(error: errors.ClusterError, tries: int, longest: float = LONGEST) -> float | None:
+    """Seconds after which a refused eviction may be sent again; ``None`` where it would be refused for ever.
+
+    They double with each try, up to ``longest``, unless the server asks for more.
+    """
+    if isinstance(error, errors.Conflict | errors.TwoBudgets):
+        # Conflict: its name belongs to another pod now, which the UID precondition protected, or somebody wrote its
+        # budget. Two budgets: the watch has not shown the second one yet, and one of them may be ours to remove.
+        return 1.0
+    if isinstance(error, AGAIN) and not run_lock_policy.by_the_fence(error):
+        growing = min(2.0 ** (tries - 1), longest)
+        return max(growing, error.retry_after or growing)
+    return None

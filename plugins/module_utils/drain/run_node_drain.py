@@ -1,0 +1,337 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""One node of a drain with all of its pods, and both in the result."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+from dataclasses import dataclass, field, replace
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    api_changes,
+    objects,
+    run_context,
+    run_reconcile,
+    run_services,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import pending, released
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import cordon, node_conditions, ownership
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import run_pod_drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import node_records, run_node_lock
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_guard_call, run_surge_lease
+
+MOVED_BY: t.Mapping[str, outcomes.PodOutcome] = {
+    "swap": outcomes.PodOutcome.SWAPPED,
+    "job": outcomes.PodOutcome.MIGRATED,
+}
+"""Outcomes of pods by the route they left by; by any other they are just gone."""
+
+Wanted = t.Callable[[objects.Node, node_records.Record], "api_changes.Change | None"]
+"""From a node that is out, with its record as it is now, to the change; ``None`` where none is needed."""
+
+
+@dataclass
+class NodeDrain:
+    """A node, its record, and a move for every pod; ``outcome`` is ``None`` while it is in work.
+
+    ``raw`` is the node as it was last read to be written, or written. ``lacking`` are the DaemonSets that had no Ready
+    pod there when the drain began, ``moved`` is how many pods had left it before, by its record. ``stood`` is the node
+    as it was last judged to be still ours, with the record by which that was judged. ``needed_by`` are the workloads
+    for which it has to come back, with what they lack.
+    """
+
+    name: str
+    node: objects.Node | None = None
+    record: node_records.Record | None = None
+    moves: dict[str, run_pod_drain.Move] = field(default_factory=dict)
+    outcome: outcomes.DrainOutcome | None = None
+    message: str = ""
+    quiet_since: float = float("-inf")
+    present: frozenset[str] = frozenset()
+    moved: int = 0
+    raw: objects.Raw | None = None
+    lacking: t.Collection[str] = ()
+    stood: tuple[objects.Node | None, node_records.Record] | None = None
+    needed_by: t.Mapping[node_records.Awaited, pending.Lack] = field(default_factory=dict)
+
+    @property
+    def open(self) -> bool:
+        return self.outcome is None
+
+    @property
+    def failed(self) -> bool:
+        return self.outcome is not None and self.outcome.failed
+
+    @property
+    def taken(self) -> node_records.Record:
+        """The record with which it was taken out; only asked for while it is in work."""
+        return t.cast("node_records.Record", self.record)
+
+    @property
+    def selected_only(self) -> bool:
+        """Whether pods were filtered out: nobody looked at them, so the node cannot be called drained."""
+        return any(move.plan.code == "not_selected" for move in self.moves.values())
+
+    def close(self, ctx: run_context.Context, outcome: outcomes.DrainOutcome, message: str) -> None:
+        """Decide the node's outcome; moves that are not over have failed, except for requests under way."""
+        self.outcome, self.message = outcome, f"Node {self.name}: {message}"
+        self.end_moves(ctx.clock.now())
+        ctx.tell(outcome, message, node=self.name)
+
+    def end_moves(self, now: float) -> None:
+        """Give up what is left of a closed node; again when requests under way were answered."""
+        for move in self.left():
+            if move.state == "waiting":
+                move.end("failed", outcomes.PodOutcome.NOT_MOVED, now, move.reason)
+            elif move.state == "leaving":
+                move.end("failed", outcomes.PodOutcome.STILL_ENDING, now, move.reason)
+
+    def left(self) -> list[run_pod_drain.Move]:
+        return [move for move in self.moves.values() if not move.done]
+
+    @property
+    def leaving(self) -> int:
+        """How many pods still have to leave; one that has finished only leaves an object."""
+        return sum(not move.pod.finished for move in self.left())
+
+    def count_earlier(self) -> None:
+        """Count the pods that have left since the drain began that an earlier call did not end."""
+        self.moved += max(0, self.taken.leaving - self.leaving) if self.record else 0
+
+    def read_record(self, ctx: run_context.Context) -> None:
+        """Read who has the node in maintenance; closes the site where that is not this run, or unknown."""
+        if self.node is None:
+            self.outcome, self.message = outcomes.DrainOutcome.UNKNOWN_NODE, f"There is no node {self.name}."
+            return
+        self.record, why = run_guard_call.claim(ctx, self.node)
+        self.moved = self.record.moved if self.record else 0
+        if why:
+            self.outcome, self.message = outcomes.DrainOutcome.FAILED, why.message
+            if why.code != "bad_record":
+                self.outcome = outcomes.DrainOutcome(why.code)
+
+    def write(
+        self,
+        ctx: run_context.Context,
+        wanted: Wanted,
+        fence: run_surge_lease.NodesFence,
+        *,
+        known: objects.Raw | None = None,
+    ) -> tuple[ownership.Fallen | None, api_changes.Change | None]:
+        """Make a change to the node, on the condition that it is still ours and out; both are read anew.
+
+        ``known`` is the node as it was read a moment ago. Returns why the node cannot be emptied any more, and the
+        change that was made.
+        """
+        taken, why = self.taken, t.cast("ownership.Fallen | None", None)
+
+        def decide(raw: objects.Raw | None) -> api_changes.Change | None:
+            nonlocal why
+            self.raw, self.node = raw, objects.Node.of(raw) if raw else None
+            why = ownership.fallen(self.node, taken)
+            if why or self.node is None:
+                return None
+            self.record = node_records.record_of(self.node)
+            return wanted(self.node, self.taken)
+
+        target, fenced = objects.Ref("Node", self.name, api_version="v1"), functools.partial(fence, (self.name,))
+        try:
+            written = run_reconcile.write(ctx, target, decide, known=known or run_reconcile.UNREAD, fence=fenced)
+        except run_node_lock.LostLockError as lost:
+            return taken_over(lost.why), None
+        except errors.ClusterError as error:
+            why = ownership.Fallen(outcomes.DrainOutcome.FAILED, f"its record could not be written: {error} Run again.")
+            return why, None
+        self.raw = written.object
+        return why, written.change
+
+    def drained(self, node: objects.Node, record: node_records.Record) -> api_changes.Change | None:
+        """The proof that nothing is left on the node that had to go, and which workloads it has to come back for.
+
+        With it goes which DaemonSets were ``lacking`` there when it was first drained: its return does not wait for
+        those; and how many pods have left it.
+        """
+        gone = sum(1 for move in self.moves.values() if move.outcome and move.outcome.moved)
+        prior = {"daemonsets": list(self.lacking), **record.prior}
+        awaits = tuple(one for one, found in self.needed_by.items() if not found.behind)
+        left = {"moved": self.moved + gone, "leaving": 0, "awaits": awaits, "volumes": ()}
+        return cordon.at_step(node, record, "drained", prior=prior, **left)
+
+    def show(
+        self, ctx: run_context.Context, phase: node_conditions.Phase, fence: run_surge_lease.NodesFence
+    ) -> ownership.Fallen | None:
+        """Bring the conditions to the phase, if they are ours to set; why the node cannot be emptied any more."""
+
+        def wanted(_node: objects.Node, record: node_records.Record) -> api_changes.Change | None:
+            return node_conditions.change(self.raw, record, phase, ctx.clock.server()) if self.raw else None
+
+        return self.write(ctx, wanted, fence, known=self.raw)[0] if self.taken.conditions else None
+
+    def to_dict(self, now: float) -> dict[str, t.Any]:
+        return {
+            "name": self.name,
+            "outcome": outcomes.word_of(self.outcome),
+            "failed": self.failed,
+            "message": self.message,
+            "moved_before": self.moved,
+            "pods": [_shown(move, now) for move in self.moves.values()],
+            **({"pending": [found.to_dict() for found in self.needed_by.values()]} if self.needed_by else {}),
+        }
+
+
+def evicted(move: run_pod_drain.Move, *, delete: bool) -> outcomes.PodOutcome:
+    """The outcome of a pod that an eviction or a deletion has ended."""
+    if move.pod.finished:
+        return outcomes.PodOutcome.CLEARED
+    if delete:
+        return outcomes.PodOutcome.DELETED
+    return outcomes.PodOutcome.REPLACED if move.plan.code == released.CODE else outcomes.PodOutcome.EVICTED
+
+
+def owing(
+    node: objects.Node,
+    record: node_records.Record,
+    *,
+    awaits: t.Iterable[node_records.Awaited],
+    volumes: t.Iterable[str],
+    leaving: int,
+) -> api_changes.Change | None:
+    """How many pods are about to leave and what has to follow them, beside what the record names already."""
+    known = {one.workload.uid: one for one in (*awaits, *record.awaits)}
+    wanted = replace(
+        record,
+        leaving=record.leaving or leaving,
+        awaits=tuple(known.values()),
+        volumes=tuple(sorted({*record.volumes, *volumes})),
+    )
+    return cordon.noted(node, wanted, f"Record what has to follow the pods of node {node.name}")
+
+
+def predicted(ctx: run_context.Context, site: NodeDrain, raw: objects.Raw | None) -> list[api_changes.Change | None]:
+    """How the node's conditions would change when its drain begins, and when it is proven."""
+    if raw is None or site.record is None:
+        return []
+    began = node_conditions.change(raw, site.record, "draining", ctx.clock.server())
+    ended = node_conditions.change(node_conditions.after(raw, began), site.record, "drained", ctx.clock.server())
+    return [began, ended]
+
+
+def taken_over(why: str) -> ownership.Fallen:
+    """Somebody has the node's lock now; ``why`` says who."""
+    return ownership.Fallen(outcomes.DrainOutcome.ADOPTED_BY, f"it was taken over ({why}); nothing more is sent for it")
+
+
+def result_of(
+    sites: t.Collection[NodeDrain],
+    seen: run_services.Services,
+    now: float,
+    spent: t.Mapping[str, float],
+    hooks_of: t.Callable[[NodeDrain], list[dict[str, t.Any]]] = lambda site: [],
+) -> run_context.Result:
+    """The documented return; ``spent``: the call's ``requests`` and ``seconds``, ``hooks_of``: those of a node."""
+    moves = [move for site in sites for move in site.moves.values()]
+    failed = [site for site in sites if site.failed]
+    short = [found.finding(site.name).to_dict() for site in sites for found in site.needed_by.values()]
+    return run_context.Result(
+        {
+            **({"findings": short} if short else {}),
+            "nodes": [site.to_dict(now) | ({"hooks": found} if (found := hooks_of(site)) else {}) for site in sites],
+            "summary": {
+                "evicted": sum(1 for m in moves if m.ours and m.state == "gone"),
+                "migrated": sum(1 for m in moves if m.outcome in MOVED_BY.values()),
+                "skipped": sum(1 for m in moves if m.state == "skipped"),
+                "failed": sum(1 for m in moves if m.state == "failed"),
+                "refusals": sum(m.refusals for m in moves),
+                "services": seen.watched,
+                **spent,
+            },
+            **seen.result(),
+        },
+        failed=bool(failed),
+        message="; ".join(site.message for site in failed),
+    )
+
+
+def too_late(moves: t.Sequence[run_pod_drain.Move], missing: t.Sequence[str]) -> str:
+    """What was left when time was up, what blocked it, and what helps."""
+    if not moves:
+        return "timed out; " + "; ".join(missing[:5])
+    parts = []
+    for move in moves[:10]:
+        parts.append(f"{move.pod.ref} ({move.waits.sentence})")
+    more = f" and {len(moves) - 10} more" if len(moves) > 10 else ""
+    return f"timed out with {len(moves)} pods left: " + "; ".join(parts) + more
+
+
+def _shown(move: run_pod_drain.Move, now: float) -> dict[str, t.Any]:
+    pod = move.pod
+    shown: dict[str, t.Any] = {
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "uid": pod.uid,
+        # It is evicted in the end.
+        "route": "replace" if move.plan.code == released.CODE else move.plan.route,
+        "outcome": outcomes.word_of(move.outcome or outcomes.PodOutcome.NOT_MOVED),
+        "reason": move.reason,
+        "waited_seconds": round((move.ended or now) - move.since, 3) if move.state != "skipped" else 0.0,
+    }
+    if move.blocked_by and move.state == "failed":
+        shown["blocked_by"] = move.blocked_by
+    return shown
+
+
+# Whose turn it is on each node, where rules say who leaves before whom.
+#
+# Computed anew in each turn of the loop from the pods that are left, so that a run that is resumed goes on where it
+# was. Nodes do not wait for each other: one that cannot be emptied holds nothing on the others.
+
+
+def take(sites: t.Iterable[NodeDrain], now: float) -> frozenset[str]:
+    """Hold the moves whose turn has not come; returns the UIDs of workloads of which no pod may leave yet.
+
+    Kubelets delete a pod once its volumes are unmounted, so what leaves last is not needed for those of the others.
+    """
+    held: set[str] = set()
+    free: set[str] = set()
+    for site in (site for site in sites if site.open):
+        left = site.left()
+        first: dict[t.Any, run_pod_drain.Move] = {}
+        for move in left:
+            first.setdefault(move.plan.manner, move)
+        ordered = any(manner.ordered for manner in first)
+        for move in left:
+            before = ordered and next((first[other] for other in first if move.plan.manner.waits_for(other)), None)
+            _hold(move, before or None, now)
+            if move.plan.workload:
+                (held if move.held else free).add(move.plan.workload.uid)
+    return frozenset(held - free)
+
+
+def _hold(move: run_pod_drain.Move, before: run_pod_drain.Move | None, now: float) -> None:
+    """Hold a waiting move because of another one, or let it go; who is leaving already goes on."""
+    if before and move.state == "waiting":
+        move.held = True
+        pod, rule = before.pod, move.plan.manner.rule or before.plan.manner.rule
+        move.block("Pod", pod.namespace, pod.name, f"by {rule} it leaves after {pod.ref}, which is still there")
+    elif move.held or move.turn_at is None:
+        if move.held:
+            move.blocked_by = None
+        move.held, move.turn_at = False, now
+
+
+def overdue(moves: t.Iterable[run_pod_drain.Move], now: float) -> list[run_pod_drain.Move]:
+    """The moves that took longer, from when it was their turn, than the deadline of their rule."""
+    limited = ((move, move.turn_at, move.plan.manner.deadline) for move in moves if not move.held)
+    return [move for move, at, deadline in limited if at is not None and deadline is not None and now - at > deadline]
+
+
+def fail(moves: t.Iterable[run_pod_drain.Move], now: float) -> None:
+    """End the moves that are overdue."""
+    for move in moves:
+        manner = move.plan.manner
+        why = f"the deadline of {manner.rule}, {manner.deadline:g} s, has passed. {move.plan.reason}"
+        move.end("failed", outcomes.PodOutcome.DEADLINE, now, why)

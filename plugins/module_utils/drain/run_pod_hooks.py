@@ -1,0 +1,362 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The hooks of a drain's pods: what holds a pod back, and what follows once it has gone.
+
+Every step is in the node's record before it is taken, so a call that is killed leaves at worst a hook that was begun
+and never carried out; the next call carries it out, and says that it may be the second time. Task files run in the
+playbook before the drain; here a pod whose task file has not run is not moved.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import functools
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    api_changes,
+    objects,
+    run_context,
+    run_reconcile,
+    snapshots,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import run_node_drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions, run_hook_calls
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes, phases
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import cordon, ownership
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy, run_pod_drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import node_records
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_surge_lease
+
+# One call of a pod's hook, and how it is carried out: an HTTP call, or the handshake by annotations.
+
+
+@dataclass
+class PodHook:
+    """One call; ``state`` is that of the record, ``until`` the deadline of one that is under way.
+
+    ``again``: it was begun before. ``moved``: after the move, whether the pod has gone.
+    """
+
+    call: hook_definitions.Call
+    state: str
+    again: bool
+    moved: bool | None
+    until: float = 0.0
+    answer: concurrent.futures.Future[t.Any] | None = None
+    failure: str = ""
+
+    @property
+    def over(self) -> bool:
+        return self.state == "done" or bool(self.failure)
+
+
+@dataclass
+class Actions:
+    """Carries calls out. ``fence`` proves the lock of nodes before a write."""
+
+    ctx: run_context.Context
+    calls: run_hook_calls.HttpCalls
+    fence: run_surge_lease.NodesFence
+    _pool: concurrent.futures.Executor | None = None
+
+    def close(self) -> None:
+        """Begin nothing more; a call that is under way is waited for, and stays recorded as begun."""
+        self.calls.close()
+        if self._pool:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def begin(self, one: PodHook, record: node_records.Record, pod: objects.Pod | None) -> None:
+        """Carry it out; it is recorded as begun."""
+        one.until, one.state = self.ctx.clock.now() + one.call.rule.deadline, "begun"
+        self.tell(one, "called again, as it was begun before" if one.again else "called")
+        if one.call.rule.action == "http":
+            one.answer = self.calls.start(one.call, again=one.again, moved=one.moved)
+        elif pod is not None:
+            if self._pool is None:
+                self._pool = self.ctx.clock.pool(run_hook_calls.AT_ONCE, "announce")
+            one.answer = self._pool.submit(self._announce, pod, record)
+
+    def _announce(self, pod: objects.Pod, record: node_records.Record) -> str:
+        decide = functools.partial(hook_definitions.announcing, uid=pod.uid, record=record)
+        run_reconcile.write(self.ctx, pod.ref, decide, fence=lambda: self.fence((pod.node,)))
+        self.calls.wake()
+        return ""
+
+    def follow(self, one: PodHook, record: node_records.Record, snapshot: snapshots.Snapshot) -> None:
+        """Take in the answer of one that is under way, and its deadline."""
+        if one.answer is not None and one.answer.done():
+            error = one.answer.exception()
+            if error is not None and not isinstance(error, (errors.ClusterError, run_context.StopRun)):
+                raise error
+            why = str(error) if error else one.answer.result()
+            one.answer = None
+            if why:
+                one.failure = run_hook_calls.failure(one.call, why)
+            elif one.call.rule.action == "http":
+                one.state = "done"
+        if one.call.rule.action != "annotation" or one.over:
+            return
+        pod = snapshot.pod(one.call.uid)
+        if pod is not None and hook_definitions.agreed(pod, record):
+            one.state = "done"
+        elif self.ctx.clock.now() >= one.until:
+            seconds = f"{one.call.rule.deadline:g} s"
+            wanted = f"its application did not set the annotation to {record.since!r} within {seconds}"
+            one.failure = run_hook_calls.failure(one.call, wanted)
+
+    def tell(self, one: PodHook, what: str) -> None:
+        """A line of progress, and an event for the report."""
+        call, message = one.call, f"{one.call.what}: {what}"
+        self.ctx.tell(phases.What.HOOK, message, node=call.node, namespace=call.namespace, name=call.name)
+
+
+UNRUN = "its task file has not run to its end, or the pod came after it was time for that"
+
+
+@dataclass
+class PodHooks:
+    """All hooks of a drain. ``fence`` proves the lock of nodes before a write."""
+
+    ctx: run_context.Context
+    rules: hook_definitions.Rules
+    sites: t.Mapping[str, run_node_drain.NodeDrain]
+    calls: run_hook_calls.HttpCalls
+    fence: run_surge_lease.NodesFence
+    _before: dict[str, list[PodHook]] = field(default_factory=dict)
+    _after: dict[str, list[PodHook]] = field(default_factory=dict)
+    _lost: set[str] = field(default_factory=set)
+    _closed: set[str] = field(default_factory=set)
+    _starting: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._actions = Actions(self.ctx, self.calls, self.fence)
+        self.close = self._actions.close
+
+    def held(self, pods: t.Sequence[objects.Pod]) -> str:
+        """What pods that are to leave still wait for; empty if nothing."""
+        for pod in pods:
+            for one in self._before.get(pod.uid, ()):
+                if one.state != "done":
+                    return f"{one.call.subject}: {one.call.what}"
+        for pod in pods:
+            new = self.rules and not pod.deleting and pod.uid not in self._before
+            if new and pod.node in self.sites and self.sites[pod.node].open:
+                return f"the hooks of {pod.ref}"
+        return ""
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is owed for the pods of closed nodes; each of these was looked at once more."""
+        closed = [site for site in self.sites.values() if not site.open]
+        return not self.rules or not any(site.name not in self._closed or self._owed(site) for site in closed)
+
+    def missing(self, node: str) -> list[str]:
+        """What a node without pods still waits for."""
+        return [f"{one.call.subject}: {one.call.what}" for one in self._owed(self.sites[node])]
+
+    def failed_for(self, node: str) -> str:
+        """Why hooks of the node's pods failed; empty if none did."""
+        found = [*_on(self._before, node), *_on(self._after, node)]
+        return "; ".join(f"{one.call.subject}: {one.failure}" for one in found if one.failure)
+
+    def step(self, snapshot: snapshots.Snapshot) -> list[tuple[run_node_drain.NodeDrain, ownership.Fallen]]:
+        """Begin, follow and record what can be now; returns the nodes whose record could not be written."""
+        if not self.rules:
+            return []
+        self._closed = {name for name, site in self.sites.items() if not site.open}
+        fallen = []
+        for name, site in self.sites.items():
+            if site.record is None or name in self._lost:
+                continue
+            self._look(site, snapshot)
+            if (why := self._record(site, snapshot)) is None:
+                continue
+            self._lost.add(name)
+            if site.open:
+                fallen.append((site, why))
+        return fallen
+
+    def to_dicts(self, site: run_node_drain.NodeDrain) -> list[dict[str, t.Any]]:
+        """The hooks of the node's pods with their states, and the task files that are left to run."""
+        shown = [one for found in (self._before, self._after) for one in _on(found, site.name)]
+        told = [one.call.to_dict("failed" if one.failure else one.state, moved=one.moved) for one in shown]
+        return told + [call.to_dict(state, moved=moved) for call, state, moved in self._tasks_after(site)]
+
+    def predict(self, site: run_node_drain.NodeDrain) -> None:
+        """Say which hooks the pods of the node have, for check mode."""
+        entries: dict[str, dict[str, str]] = {}
+        for move in site.left():
+            found = [_recorded(site, call) for call in hook_definitions.before(self.rules.before, move.plan)]
+            self._before[move.pod.uid] = found
+            after = [_recorded(site, call, moved=True) for call in hook_definitions.before(self.rules.after, move.plan)]
+            self._after.setdefault(site.name, []).extend(after)
+            for one in (one for one in (*found, *after) if one.state != "done"):
+                entries[one.call.key] = one.call.entry("done")
+                self._actions.tell(one, "would be called")
+        node = t.cast("objects.Node", site.node)
+        if site.record and (change := cordon.with_hooks(node, site.record, entries, "Call the hooks")):
+            self.ctx.changed(change)
+
+    # -- what is to be done
+
+    def _look(self, site: run_node_drain.NodeDrain, snapshot: snapshots.Snapshot) -> None:
+        """Take in new pods, what was answered, and pods that have gone."""
+        asked = self._before.keys() - self._starting
+        new = [move for move in site.left() if site.open and move.pod.uid not in asked]
+        for move in new:
+            if move.state == "waiting" and not move.held and move.plan.route in hook_definitions.MOVING:
+                plan = _as_it_is(move, snapshot)
+                self._before[move.pod.uid] = [
+                    _recorded(site, call) for call in hook_definitions.before(self.rules.before, plan)
+                ]
+                # It has nobody to ask yet, and may leave so; if it starts before its turn, it is asked.
+                (self._starting.discard if plan.pod.phase == "Running" else self._starting.add)(move.pod.uid)
+        record = site.taken
+        known = {one.call.key for one in self._after.get(site.name, ())}
+        http = [rule for rule in self.rules.after if rule.action == "http"]
+        for call in hook_definitions.left(http, site.name, record):
+            if call.key in known:
+                continue
+            if (moved := self._over(site, call, snapshot)) is not None:
+                self._after.setdefault(site.name, []).append(_recorded(site, call, moved=moved))
+        for one in [*_on(self._before, site.name), *_on(self._after, site.name)]:
+            if one.until and not one.over:
+                self._actions.follow(one, record, snapshot)
+
+    def _over(
+        self, site: run_node_drain.NodeDrain, call: hook_definitions.Call, snapshot: snapshots.Snapshot
+    ) -> bool | None:
+        """Whether the pod has gone (``True``), or stays because its node was given up after it was asked to go."""
+        if snapshot.pod(call.uid) is None:
+            return True
+        return False if not site.open and self._asked(call.uid) else None
+
+    def _asked(self, uid: str) -> bool:
+        """Whether the pod was asked to go, now or by an earlier call."""
+        return any(one.until or one.again or one.state == "done" for one in self._before.get(uid, ()))
+
+    # -- what is written
+
+    def _record(self, site: run_node_drain.NodeDrain, snapshot: snapshots.Snapshot) -> ownership.Fallen | None:
+        """Write how far the hooks are, then begin those that are written as begun."""
+        record = site.taken
+        entries: dict[str, dict[str, str]] = {}
+        if site.open:
+            for move in site.left():
+                _refuse(move, self._before.get(move.pod.uid, ()))
+                for call in hook_definitions.before(self.rules.after, _as_it_is(move, snapshot)):
+                    if move.state == "waiting" and not hook_definitions.state_of(record, call.key):
+                        entries[call.key] = call.entry("due")
+        begin = self._next(site)
+        ended = []
+        for one in [*_on(self._before, site.name), *_on(self._after, site.name)]:
+            state: hook_definitions.State = "failed" if one.failure else "done"
+            if one.over and one.until and hook_definitions.state_of(record, one.call.key) != state:
+                entries[one.call.key] = one.call.entry(state)
+                ended.append(one)
+        entries |= {one.call.key: one.call.entry("begun") for one in begin}
+        if entries and (why := self._write(site, entries, begin, ended)) is not None:
+            return why
+        for one in begin:
+            self._actions.begin(one, site.taken, snapshot.pod(one.call.uid))
+        for one in ended:
+            self._actions.tell(one, one.failure or "done")
+        self._fail(site)
+        return None
+
+    def _write(
+        self,
+        site: run_node_drain.NodeDrain,
+        entries: t.Mapping[str, t.Mapping[str, str]],
+        begin: t.Sequence[PodHook],
+        ended: t.Sequence[PodHook],
+    ) -> ownership.Fallen | None:
+        steps = [f"call {one.call.what} for {one.call.subject}" for one in begin]
+        steps += [f"record it as {'failed' if one.failure else 'done'} for {one.call.subject}" for one in ended]
+        sentence = "; ".join(steps) or f"record the hooks that are due on node {site.name}"
+
+        def wanted(node: objects.Node, record: node_records.Record) -> api_changes.Change | None:
+            return cordon.with_hooks(node, record, entries, sentence[0].upper() + sentence[1:])
+
+        why, _made = site.write(self.ctx, wanted, self.fence)
+        if why is None:
+            site.record = cordon.hooked(site.taken, entries)
+        return why
+
+    def _next(self, site: run_node_drain.NodeDrain) -> list[PodHook]:
+        """The hooks to begin: of each pod one after the other, HTTP calls only as many as can be sent at once."""
+        going = site.open and not self.failed_for(site.name)
+        lanes = [self._before.get(uid, []) for uid in site.moves] if going else []
+        after: dict[str, list[PodHook]] = {}
+        for one in self._after.get(site.name, ()):
+            after.setdefault(one.call.uid, []).append(one)
+        free, found = self.calls.free, []
+        for lane in (*lanes, *after.values()):
+            left = [one for one in lane if one.state != "done"]
+            if not left or left[0].until:
+                continue
+            one = left[0]
+            if one.call.rule.action == "http":
+                free -= 1
+            if free >= 0 or one.call.rule.action != "http":
+                found.append(one)
+        return found
+
+    # -- what follows
+
+    def _fail(self, site: run_node_drain.NodeDrain) -> None:
+        for move in site.left():
+            for one in self._before.get(move.pod.uid, ()):
+                message = f"{one.call.subject}: {one.call.what}"
+                if one.failure and move.state == "waiting":
+                    move.end("failed", outcomes.PodOutcome.HOOK_FAILED, self.ctx.clock.now(), one.failure)
+                elif not one.over and move.state == "waiting":
+                    move.block("Pod", move.pod.namespace, move.pod.name, message)
+                elif one.over and move.blocked_by and move.blocked_by["message"] == message:
+                    # Whatever it waits for now says so itself.
+                    move.blocked_by = None
+
+    def _owed(self, site: run_node_drain.NodeDrain) -> list[PodHook]:
+        if site.name in self._lost:
+            return []
+        return [one for one in self._after.get(site.name, ()) if not one.over]
+
+    def _tasks_after(self, site: run_node_drain.NodeDrain) -> list[tuple[hook_definitions.Call, str, bool]]:
+        """The task files for pods that have gone, or stay although they were asked to go."""
+        if site.record is None or self.ctx.check:
+            return []
+        tasks = [rule for rule in self.rules.after if rule.action == "tasks"]
+        gone = {uid for uid, move in site.moves.items() if move.state == "gone"}
+        found = []
+        for call in hook_definitions.left(tasks, site.name, site.record):
+            stays = call.uid in site.moves and call.uid not in gone
+            if not stays or self._asked(call.uid):
+                found.append((call, hook_definitions.state_of(site.record, call.key), not stays))
+        return found
+
+
+def _as_it_is(move: run_pod_drain.Move, snapshot: snapshots.Snapshot) -> drain_policy.PodPlan:
+    """The plan of the move, with its pod as it is now."""
+    return dataclasses.replace(move.plan, pod=snapshot.pod(move.pod.uid) or move.pod)
+
+
+def _recorded(site: run_node_drain.NodeDrain, call: hook_definitions.Call, *, moved: bool | None = None) -> PodHook:
+    """The call, as far as it is according to the node's record."""
+    state = hook_definitions.state_of(site.record, call.key) if site.record else ""
+    return PodHook(call, state or "due", state in ("begun", "failed"), moved)
+
+
+def _on(found: t.Mapping[str, list[PodHook]], node: str) -> list[PodHook]:
+    return [one for lane in found.values() for one in lane if one.call.node == node]
+
+
+def _refuse(move: run_pod_drain.Move, found: t.Iterable[PodHook]) -> None:
+    """A pod whose task file has not run is not moved."""
+    for one in found:
+        if move.state == "waiting" and one.call.rule.action == "tasks" and not one.over:
+            one.failure = run_hook_calls.failure(one.call, UNRUN)

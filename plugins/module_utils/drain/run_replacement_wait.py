@@ -1,0 +1,268 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""After a pod has gone: is its replacement ready elsewhere, and what else has to follow its end?"""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    api_changes,
+    index_keys,
+    objects,
+    run_context,
+    run_listing,
+    run_owners,
+    run_requests,
+    run_watch_cache,
+    snapshots,
+    unready,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import (
+    pending,
+    run_detach_wait,
+    run_node_drain,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import ownership
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy, run_pod_drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import node_records
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_surge_lease
+
+SLICES_BEHIND = 5.0
+"""Seconds for which EndpointSlices may lack pods that are ready; a Service may also have another selector by now."""
+
+JUDGE_EVERY = 0.25
+"""Seconds for which "something is missing" stands without another look."""
+
+
+LOOK_EVERY = 1.0
+"""Seconds between two looks at what workloads lack while their pods still leave."""
+
+PLACELESS = 15.0
+"""Seconds for which the scheduler has to find no node for a successor until that is what its node is needed for."""
+HOPELESS = 60.0
+"""The same until pods that could only leave after it are given up."""
+
+
+class Replacements:
+    """What has to be there before a node counts as drained; ``waited_for`` is what was missing at the last look.
+
+    ``owed`` are the workloads of which pods leave, by their UIDs, and ``pending`` those of them that are not waited
+    for, because their successors fit nowhere until their own node is back, or are behind a pod that is not Ready.
+    """
+
+    def __init__(
+        self,
+        ctx: run_context.Context,
+        wait_for: t.Collection[str],
+        wake: t.Callable[[], None] = lambda: None,
+        choices: drain_policy.Choices | None = None,
+    ) -> None:
+        self._ctx, self._wait_for, self._choices = ctx, wait_for, choices or drain_policy.Choices()
+        self.volumes = run_detach_wait.Detachments(ctx, wake)
+        self.owed: dict[str, node_records.Awaited] = {}
+        self.pending: dict[str, pending.Lack] = {}
+        self._of_node: dict[str, dict[str, None]] = {}
+        self._nowhere: dict[str, tuple[float, pending.Lack]] = {}
+        self._looked, self._began = float("-inf"), ctx.clock.server()
+        self._served: dict[tuple[str, str], int] = {}
+        self._first: dict[str, int] = {}
+        self._complete_at: float | None = None
+        self._judged: snapshots.Snapshot | None = None
+        self._judged_at = float("-inf")
+        self.waited_for: list[str] = []
+
+    def expect(self, plan: drain_policy.PodPlan, snapshot: snapshots.Snapshot) -> None:
+        """Remember what has to follow this pod's end."""
+        if plan.route == "skip":
+            self.volumes.stays(plan, snapshot)
+        if plan.route not in ("evict", "swap", "replace", "job") or plan.tolerant:
+            return
+        self.volumes.leaves(plan.pod, snapshot)
+        workload = snapshot.workload_of(plan.pod)
+        if plan.route == "swap" or workload is None or "replacement" not in self._wait_for:
+            # The new pods are ready already.
+            return
+        ready = {p.uid for p in snapshot.pods_of(workload) if p.ready and not p.deleting}
+        if plan.route == "replace":
+            # So are these; if they do not come, one that is given back may not be its own yet.
+            self._first.setdefault(workload.uid, len(ready))
+            return
+        self._of_node.setdefault(plan.pod.node, {})[workload.uid] = None
+        if workload.uid in self.owed:
+            return
+        # With what the node alone has, none can be ready before it is back. A pod of its operator may belong to its
+        # node, too, as Rook's OSDs do; the operator's budget keeps the others meanwhile.
+        here = plan.code in ("local_volume", "no_free_device")
+        here = here or (workload.replicas == 1 and plan.code == "operator_budget")
+        self.owed[workload.uid] = node_records.Awaited(
+            workload.ref, max(len(ready), self._first.get(workload.uid, 0)), here
+        )
+        if not here:
+            self._expect_endpoints(ready, snapshot)
+
+    def _expect_endpoints(self, ready: t.Collection[str], snapshot: snapshots.Snapshot) -> None:
+        pieces = (piece for one in ready for piece in snapshot.slices_with(one))
+        for place in sorted({place for piece in pieces for place in index_keys.service_of(piece)}):
+            uids = snapshot.endpoints(place)
+            if not uids.isdisjoint(ready):
+                self._served[place] = max(len(uids), self._served.get(place, 0))
+
+    def resume(self, node: str, record: node_records.Record) -> None:
+        """What an earlier start of the run had to wait for."""
+        for one in record.awaits:
+            self.owed.setdefault(one.workload.uid, one)
+            self._of_node.setdefault(node, {})[one.workload.uid] = None
+        self.volumes.resume(node, record.volumes)
+
+    def of(self, node: str) -> tuple[dict[str, node_records.Awaited], tuple[str, ...]]:
+        """The workloads, by their UIDs, and the volumes that have to follow the pods of this node."""
+        return {uid: self.owed[uid] for uid in self._of_node.get(node, ())}, self.volumes.of(node)
+
+    def silent(self, site: run_node_drain.NodeDrain, snapshot: snapshots.Snapshot) -> t.Iterator[objects.Ref | None]:
+        """The objects of which Events alone may say why the pods of the node stay, or what has to follow them lacks."""
+        for move in site.left():
+            if move.state == "waiting":
+                yield unready.silent(snapshot, *unready.others(snapshot, move.pod))
+        for one in self.of(site.name)[0].values():
+            yield pending.silent(snapshot, one)
+
+    def pending_of(self, node: str) -> dict[node_records.Awaited, pending.Lack]:
+        """The workloads for whose pods this node has to come back, with what they lack."""
+        return {self.owed[uid]: self.pending[uid] for uid in self._of_node.get(node, ()) if uid in self.pending}
+
+    def missing(self, snapshot: snapshots.Snapshot) -> list[str]:
+        now = self._ctx.clock.now()
+        known = now - self._judged_at < JUDGE_EVERY if self.waited_for else self._judged is snapshot
+        known = known and not self.volumes.answered
+        if not known:
+            self._judged, self._judged_at, wanted = snapshot, now, self._wait_for
+            short = self._lacking(snapshot) if "replacement" in wanted else []
+            self.waited_for = short or (self.volumes.left(snapshot) if "volumes" in wanted else [])
+        return self.waited_for
+
+    def hopeless(self, snapshot: snapshots.Snapshot) -> dict[str, pending.Lack]:
+        """The workloads of which the scheduler has placed no successor for a long time, by their UIDs."""
+        if self._choices.node_autoscaler:
+            return {}
+        now = self._ctx.clock.now()
+        if now - self._looked >= LOOK_EVERY:
+            self._look(snapshot)
+        return {uid: found for uid, (since, found) in self._nowhere.items() if now - since >= HOPELESS}
+
+    def _look(self, snapshot: snapshots.Snapshot) -> dict[str, pending.Lack]:
+        """What the workloads lack, and since when that has no node."""
+        now = self._looked = self._ctx.clock.now()
+        short = {uid: found for uid, one in self.owed.items() if (found := pending.lack(snapshot, one, self._began))}
+        nowhere = {uid: found for uid, found in short.items() if found.nowhere}
+        self._nowhere = {uid: (self._nowhere.get(uid, (now,))[0], found) for uid, found in nowhere.items()}
+        return short
+
+    def _lacking(self, snapshot: snapshots.Snapshot) -> list[str]:
+        """The workloads that lack ready pods; then, for a while, the Services that do not list these yet."""
+        short = self._look(snapshot)
+        self.pending = {uid: found for uid, found in short.items() if self._is_pending(uid, found, snapshot)}
+        if waited := [found.text for uid, found in short.items() if uid not in self.pending]:
+            self._complete_at = None
+            return waited
+        now = self._ctx.clock.now()
+        self._complete_at = now if self._complete_at is None else self._complete_at
+        # Where something is pending, its Services lack it, and the slices have had the time for that.
+        return [] if short or now - self._complete_at >= SLICES_BEHIND else self._unlisted(snapshot)
+
+    def _is_pending(self, uid: str, found: pending.Lack, snapshot: snapshots.Snapshot) -> bool:
+        if self.owed[uid].here or self._choices.node_autoscaler:
+            return self.owed[uid].here
+        if found.overlooked:
+            return False
+        since = self._nowhere.get(uid, (float("inf"),))[0]
+        return self._ctx.clock.now() - since >= PLACELESS and pending.bearable(snapshot, found, self._choices)
+
+    def _unlisted(self, snapshot: snapshots.Snapshot) -> list[str]:
+        """The Services that lack endpoints although the pods are ready: traffic follows the EndpointSlices."""
+        counts = {place: len(snapshot.endpoints(place)) for place in self._served}
+        return [
+            f"Service {'/'.join(place)} has {counts[place]} of {before} ready endpoints"
+            for place, before in self._served.items()
+            if counts[place] < before
+        ]
+
+    def close(self) -> None:
+        """Look for nothing any more."""
+        self.volumes.close()
+
+
+# What has to follow the pods that leave, in the records of their nodes, and pods that this lets never leave.
+
+
+def known(
+    ctx: run_context.Context, live: run_watch_cache.Live, replacements: Replacements
+) -> t.Sequence[objects.Workload]:
+    """Know the workloads that an earlier start of the run has made short, whose pods may be gone.
+
+    Gives those that cannot be watched.
+    """
+    refs = [one.workload for one in replacements.owed.values()]
+    live.enter({ref.namespace for ref in refs})
+    live.follow(run_listing.kinds_of(refs))
+    return run_owners.named(ctx, live.snapshot(), refs)
+
+
+@dataclass
+class Debts:
+    """Of the nodes of a drain: what a killed one leaves, the next one has to wait for as well."""
+
+    ctx: run_context.Context
+    live: run_watch_cache.Live
+    sites: t.Mapping[str, run_node_drain.NodeDrain]
+    replacements: Replacements
+    fence: run_surge_lease.NodesFence
+    _written: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def write(self) -> list[tuple[run_node_drain.NodeDrain, ownership.Fallen]]:
+        """Write what is new to the records, before any pod leaves; gives the nodes that are not ours any more."""
+        todo = [site for site in self.sites.values() if site.open and site.left() and self._new(site)]
+        if not todo:
+            return []
+        with self.ctx.clock.pool(run_requests.AT_ONCE, "owe") as pool:
+            return [(site, why) for site, why in zip(todo, pool.map(self._write, todo), strict=True) if why]
+
+    def predicted(self, site: run_node_drain.NodeDrain) -> api_changes.Change | None:
+        """What would be written to the record of the node."""
+        return self._owing(site)(site.node, site.record) if site.node and site.record else None
+
+    def _new(self, site: run_node_drain.NodeDrain) -> bool:
+        """Whether more has to follow its pods than was written last; it never becomes less."""
+        return self._written.get(site.name) != self._size(site)
+
+    def _size(self, site: run_node_drain.NodeDrain) -> tuple[int, int]:
+        awaits, volumes = self.replacements.of(site.name)
+        return len(awaits), len(volumes)
+
+    def _write(self, site: run_node_drain.NodeDrain) -> ownership.Fallen | None:
+        self._written[site.name] = self._size(site)
+        return site.write(self.ctx, self._owing(site), self.fence, known=site.raw)[0]
+
+    def _owing(self, site: run_node_drain.NodeDrain) -> run_node_drain.Wanted:
+        awaits, volumes = self.replacements.of(site.name)
+        return functools.partial(
+            run_node_drain.owing, awaits=tuple(awaits.values()), volumes=volumes, leaving=site.leaving
+        )
+
+    def hopeless(self, left: t.Iterable[run_pod_drain.Move], snapshot: snapshots.Snapshot) -> str:
+        """Why pods would wait for ever for successors of others, which fit nowhere; empty where they need not."""
+        for move in left:
+            pod = snapshot.pod(move.pod.uid)
+            if move.state != "waiting" or not move.blocked_by or pod is None:
+                continue
+            if found := pending.holding(snapshot, pod, self.replacements.hopeless(snapshot)):
+                why = f"{move.pod.ref} stays: {move.blocked_by['message'].rstrip('.')}. {found.text}"
+                if found.overlooked:
+                    return f"{why}. Start that scheduler, or correct the schedulerName, then run again."
+                if found.behind:
+                    return f"{why}. Repair {found.behind}, then run again."
+                return f"{why}, and no node has had room for long. Add a node or free room, then run again."
+        return ""

@@ -1,0 +1,364 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Nodes without a kubelet in a drain: pods that are terminating there never end, so nobody waits for them.
+
+Without a proof that the machine is off the drain gives such a node up and says what became of its pods. With one
+(``fenced``), and if the cluster has lost the kubelet, too, the taint ``out-of-service`` releases the pods and
+volumes; it is part of the node's record, so giving the node back removes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    api_changes,
+    objects,
+    run_background,
+    run_context,
+    run_listing,
+    run_requests,
+    run_targeted_reads,
+    run_watch_cache,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import run_node_drain, unreachable
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes, phases, reasons
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import cordon, ownership
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import run_pod_drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import node_records
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_surge_lease
+
+LISTEN = 12.0
+"""Seconds for which a lease has to stay as it is, by our own clock: a kubelet renews it every 10 s."""
+LIST, LIST_EVERY = "nodes", 15.0
+"""Seconds between two lists of nodes with overdue pods."""
+LOOK_EVERY = 2.0
+"""Seconds between two looks at a fenced node or at attachments, and between two lists that are to confirm a loss."""
+TICK = 0.5
+OVERDUE = 5.0
+"""Seconds after its grace period from which a pod that has not ended makes us look at its node."""
+SETTLED = 2.0
+STALLED = 15.0
+"""Seconds without progress after which a lost node is given up: where all of its pods are terminating, and else."""
+HOPELESS = 300.0
+"""Seconds without any progress on a fenced node; the pod garbage collector comes by every 20 s."""
+
+
+class _Standstill:
+    """For how many seconds the state of each node has been the same."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[t.Any, float]] = {}
+
+    def seconds(self, node: str, state: t.Any, now: float) -> float:
+        before, since = self._seen.get(node, (None, now))
+        self._seen[node] = state, since if before == state else now
+        return now - self._seen[node][1]
+
+    def forget(self, node: str) -> None:
+        self._seen.pop(node, None)
+
+
+@dataclasses.dataclass(frozen=True)
+class _List:
+    """Nodes as a list found them, which began at ``began``, when the watch had them as they were ``before``."""
+
+    began: float = float("-inf")
+    before: t.Mapping[str, objects.Node | None] = dataclasses.field(default_factory=dict)
+    found: t.Mapping[str, objects.Node] = dataclasses.field(default_factory=dict)
+
+    def newest(self, name: str, watched: objects.Node | None) -> objects.Node | None:
+        """The node as listed, unless the watch has told of it since."""
+        return self.found.get(name, watched) if self.before.get(name) is watched else watched
+
+
+class Silence:
+    """Notices nodes whose kubelet is gone, before the drain or in the middle of it.
+
+    The watch knows that. As it may hang, a list says how nodes with overdue pods are, too: every ``LIST_EVERY``, and
+    before one of them is given up. It is sent beside the loop; ``wake`` is called when it is there.
+    """
+
+    def __init__(
+        self, ctx: run_context.Context, sites: t.Mapping[str, run_node_drain.NodeDrain], wake: t.Callable[[], None]
+    ) -> None:
+        self.ctx, self._sites = ctx, sites
+        self._aside = run_background.Aside(ctx, "nodes", wake)
+        self._list, self._began = _List(), float("-inf")
+        self._standstill = _Standstill()
+
+    def given_up(self, site: run_node_drain.NodeDrain) -> str:
+        """Why nothing more will happen on the node; empty while something may."""
+        now, left = self.ctx.clock.now(), site.left()
+        if not left or any(move.state == "asked" for move in left):
+            return ""
+        suspect = _suspect(site, now)
+        if suspect:
+            self._look(now, LIST_EVERY)
+        node = self._list.newest(site.name, site.node)
+        if not suspect or not unreachable.lost(node):
+            self._standstill.forget(site.name)
+            return ""
+        state = tuple((move.pod.uid, move.state) for move in site.moves.values())
+        seconds = self._standstill.seconds(site.name, state, now)
+        ending = [move for move in left if move.state == "leaving"]
+        if seconds < (SETTLED if len(ending) == len(left) else STALLED):
+            return ""
+        if self._list.began < now - seconds:
+            self._look(now, LOOK_EVERY)
+            return ""
+        return _given_up(t.cast(objects.Node, node), left, ending)
+
+    def close(self) -> None:
+        """Wait for a list that is under way."""
+        self._aside.close()
+
+    def _look(self, now: float, every: float) -> None:
+        """Take in the list that has come; begin another one if the last began so long ago."""
+        if self._aside.done(LIST):
+            # What was known before holds until they can be listed again.
+            with contextlib.suppress(errors.ClusterError):
+                self._list = self._aside.answer(LIST)
+        if self._aside.going(LIST) or now - self._began < every:
+            return
+        self._began = now
+        before = {name: site.node for name, site in self._sites.items() if site.open and _suspect(site, now)}
+        self._aside.start(LIST, functools.partial(self._listed, now, before))
+
+    def _listed(self, now: float, before: t.Mapping[str, objects.Node | None]) -> _List:
+        found, _whole = run_targeted_reads.nodes_of(self.ctx.cluster, before)
+        return _List(now, before, {name: objects.Node.of(found[name]) for name in before if name in found})
+
+
+def _suspect(site: run_node_drain.NodeDrain, now: float) -> bool:
+    """Whether its kubelet may be gone: it is not known to be ready, or a pod should have ended."""
+    if site.node is None or not site.node.ready:
+        return True
+    return any(m.left_at is not None and now - m.left_at > m.pod.grace_seconds + OVERDUE for m in site.left())
+
+
+def _given_up(node: objects.Node, left: t.Sequence[run_pod_drain.Move], ending: t.Sequence[run_pod_drain.Move]) -> str:
+    """What became of its pods, and what helps."""
+    names = reasons.listed([str(move.pod.ref) for move in ending])
+    words = [f"its kubelet has not responded{unreachable.since(node)}, so terminating pods never end"]
+    if ending:
+        words.append(f"{names} {'is' if len(ending) == 1 else 'are'} terminating")
+    words += [
+        f"{move.pod.ref} was not evicted ({(move.blocked_by or {}).get('message') or move.plan.reason})"
+        for move in left
+        if move.state != "leaving"
+    ][:5]
+    return (
+        f"{'. '.join(words)}. They end when the kubelet is back. If the machine is certainly off, set "
+        f"{reasons.options(fenced=(node.name,))}."
+    )
+
+
+class Evacuation:
+    """Releases the pods and volumes of fenced nodes. The nodes are locked; ``fence`` is asked before each write.
+
+    ``deadline`` is when the call ends at the latest, on the context's monotonic clock.
+    """
+
+    def __init__(
+        self, ctx: run_context.Context, live: run_watch_cache.Live, fence: run_surge_lease.NodesFence, deadline: float
+    ) -> None:
+        self.ctx, self.live, self.fence, self.deadline = ctx, live, fence, deadline
+        self._looked = float("-inf")
+        self._volumes: dict[str, set[str]] = {}
+        self._attached: dict[str, set[str]] = {}
+        self._said: dict[str, str] = {}
+
+    def predict(self, sites: t.Collection[run_node_drain.NodeDrain]) -> None:
+        """Note what the real run would write; a node that lives is closed as it would be."""
+        for site in _unproven(self.ctx, sites):
+            if site.record:
+                change = cordon.hold_with(t.cast(objects.Node, site.node), site.record, unreachable.OUT_OF_SERVICE)[1]
+                if change:
+                    run_requests.apply(self.ctx, change)
+
+    def work(self, sites: t.Collection[run_node_drain.NodeDrain]) -> list[run_node_drain.NodeDrain]:
+        """Evacuate the nodes; returns those that are empty. The others are closed with the reason."""
+        leases = _leases(self.ctx)
+        going = [site for site in _listen(self.ctx, _unproven(self.ctx, sites), leases) if self._set(site)]
+        self._volumes = self._attached_to(going) if going else {}
+        standstill = _Standstill()
+        done: list[run_node_drain.NodeDrain] = []
+        while going:
+            now = self.ctx.clock.now()
+            self._follow(going, now)
+            self._look(going, now)
+            for site in list(going):
+                state = (len(site.left()), frozenset(self._attached[site.name]))
+                late = standstill.seconds(site.name, state, now) > HOPELESS or now > self.deadline
+                if site.open and state == (0, frozenset()):
+                    done.append(site)
+                elif site.open and late:
+                    site.close(self.ctx, outcomes.DrainOutcome.TIMED_OUT, f"timed out; {self._words(site)}")
+                if not site.open or site in done:
+                    going.remove(site)
+            self.live.wait(TICK)
+        return done
+
+    def _set(self, site: run_node_drain.NodeDrain) -> bool:
+        """Set the taint on the condition that the node is still lost; the record holds it from then on."""
+
+        def tainted(node: objects.Node, record: node_records.Record) -> api_changes.Change | None:
+            if not unreachable.lost(node):
+                _refuse(self.ctx, site, unreachable.alive(node))
+                return None
+            return cordon.hold_with(node, record, unreachable.OUT_OF_SERVICE)[1]
+
+        return self._write(site, tainted, "tainted") and site.open
+
+    def _lift(self, site: run_node_drain.NodeDrain) -> None:
+        """The kubelet is back in the middle: remove the taint, so that it ends the pods itself."""
+
+        def lifted(node: objects.Node, record: node_records.Record) -> api_changes.Change | None:
+            return cordon.let_go_of(node, record, unreachable.OUT_OF_SERVICE)[1]
+
+        if self._write(site, lifted, "untainted"):
+            site.close(
+                self.ctx,
+                outcomes.DrainOutcome.CAME_BACK,
+                "its kubelet came back during the evacuation, although the machine was declared fenced; "
+                f"{self._words(site)}. The taint out-of-service was removed, so the kubelet ends its terminating pods. "
+                "Make sure that nothing ran twice, then drain the node as a living one, without "
+                f"{reasons.options(fenced=(site.name,))}",
+            )
+
+    def _write(self, site: run_node_drain.NodeDrain, wanted: run_node_drain.Wanted, done: str) -> bool:
+        """Whether the change was made, or none was needed; else the site is closed with the reason."""
+        why, made = site.write(self.ctx, wanted, self.fence)
+        if why:
+            site.close(self.ctx, why.outcome, why.message)
+        elif made:
+            self.ctx.tell(phases.What.TAINTED, f"{done} {unreachable.OUT_OF_SERVICE['key']}", node=site.name)
+        return why is None
+
+    def _attached_to(self, sites: t.Iterable[run_node_drain.NodeDrain]) -> dict[str, set[str]]:
+        """The volumes attached to each node for pods that have to go; those of pods that stay do not count."""
+        attachments = run_listing.lists(self.ctx.cluster, ("attachments",))["attachments"]
+        view = dataclasses.replace(self.live.snapshot(), attachments=tuple(attachments))
+        found: dict[str, set[str]] = {}
+        for site in sites:
+            going = [move.pod for move in site.moves.values() if move.state != "skipped"]
+            found[site.name] = {volume for pod in going for volume in unreachable.attached(view, pod)}
+        return found
+
+    def _follow(self, sites: t.Iterable[run_node_drain.NodeDrain], now: float) -> None:
+        snapshot = self.live.snapshot()
+        present = {pod.uid: pod for pod in snapshot.pods}
+        for site in sites:
+            for move in site.left():
+                found = present.get(move.pod.uid)
+                if found is None:
+                    let_go, where = outcomes.PodOutcome.LET_GO, {"namespace": move.pod.namespace, "name": move.pod.name}
+                    move.end("gone", let_go, now)
+                    self.ctx.note(phases.What.GONE, let_go.value, node=site.name, **where)
+                elif found.deleting and move.state == "waiting":
+                    move.state, move.left_at = "leaving", now
+
+    def _look(self, sites: t.Iterable[run_node_drain.NodeDrain], now: float) -> None:
+        """Who came back, and what is still attached."""
+        if now - self._looked < LOOK_EVERY:
+            return
+        self._looked = now
+        waits = any(self._volumes.values())
+        attachments = run_listing.lists(self.ctx.cluster, ("attachments",))["attachments"] if waits else []
+        for site in sites:
+            self._attached[site.name] = self._volumes[site.name] & unreachable.attached_to(attachments, site.name)
+            site.node = _node(self.ctx, site.name)
+            if why := ownership.fallen(site.node, site.taken):
+                site.close(self.ctx, why.outcome, why.message)
+                continue
+            if not unreachable.lost(site.node):
+                self._lift(site)
+            text = self._words(site)
+            if site.open and self._said.get(site.name) != text:
+                self._said[site.name] = text
+                self.ctx.tell(phases.What.PROGRESS, text, node=site.name)
+
+    def _words(self, site: run_node_drain.NodeDrain) -> str:
+        volumes = sorted(self._attached.get(site.name, ()))
+        return f"{len(site.left())} pods left, volumes attached: {reasons.listed(volumes) or 'none'}"
+
+
+def _unproven(
+    ctx: run_context.Context, sites: t.Collection[run_node_drain.NodeDrain]
+) -> list[run_node_drain.NodeDrain]:
+    """The sites without a sign of life yet; the others are closed."""
+    for site in sites:
+        if why := unreachable.alive(t.cast(objects.Node, site.node)):
+            _refuse(ctx, site, why)
+    return [site for site in sites if site.open]
+
+
+def _listen(
+    ctx: run_context.Context, sites: list[run_node_drain.NodeDrain], leases: t.Mapping[str, objects.Raw]
+) -> list[run_node_drain.NodeDrain]:
+    """The sites whose kubelet does not renew its lease while we listen; its clock and ours are not compared."""
+    if not sites:
+        return []
+    until = ctx.clock.now() + LISTEN
+    names = ", ".join(site.name for site in sites)
+    ctx.tell(phases.What.WAITING, f"waiting {LISTEN:.0f} s for a kubelet of {names} to renew its lease")
+    while sites and ctx.clock.now() < until:
+        ctx.clock.sleep(LOOK_EVERY)
+        now = _leases(ctx)
+        for site in sites:
+            node = _node(ctx, site.name)
+            if node is None:
+                site.close(ctx, outcomes.DrainOutcome.GONE, "it was deleted meanwhile")
+            elif not unreachable.lost(node):
+                _refuse(ctx, site, unreachable.alive(node))
+            elif unreachable.beat(now.get(site.name)) != unreachable.beat(leases.get(site.name)):
+                _refuse(ctx, site, "its kubelet renewed its lease just now")
+        sites = [site for site in sites if site.open]
+    return sites
+
+
+def _refuse(ctx: run_context.Context, site: run_node_drain.NodeDrain, why: str) -> None:
+    finding = unreachable.not_dead(site.name, why)
+    site.outcome, site.message = outcomes.DrainOutcome.NOT_DEAD, finding.sentence
+    site.end_moves(ctx.clock.now())
+    ctx.tell(outcomes.DrainOutcome.NOT_DEAD, site.message, node=site.name)
+
+
+def _node(ctx: run_context.Context, name: str) -> objects.Node | None:
+    try:
+        return objects.Node.of(ctx.cluster.send(verbs.get(kinds.NODES, name), patience=run_requests.PATIENCE))
+    except errors.NotFound:
+        return None
+
+
+def vital_signs(ctx: run_context.Context, nodes: t.Iterable[str]) -> tuple[list[objects.Raw], list[objects.Raw]]:
+    """The leases of these nodes' kubelets, and all VolumeAttachments, where they may be read."""
+    leases: list[objects.Raw] = []
+    try:
+        for name in nodes:
+            with contextlib.suppress(errors.NotFound):
+                leases.append(
+                    ctx.cluster.send(verbs.get(kinds.LEASES, name, unreachable.LEASES), patience=run_requests.PATIENCE)
+                )
+        return leases, run_listing.lists(ctx.cluster, ("attachments",))["attachments"]
+    except errors.Forbidden:
+        return leases, []
+
+
+def _leases(ctx: run_context.Context) -> dict[str, objects.Raw]:
+    """The kubelets' leases by node; StopRun if they may not be read: then nobody knows whether a kubelet lives."""
+    try:
+        found = ctx.cluster.items(kinds.LEASES, namespace=unreachable.LEASES, patience=run_requests.PATIENCE).items
+    except errors.Forbidden as error:
+        raise run_context.StopRun(
+            "missing_permission",
+            f"Whether a kubelet is alive is not known, because its lease may not be read: {error}",
+            f"Grant the verb list on leases.coordination.k8s.io in namespace {unreachable.LEASES}.",
+        ) from error
+    return {lease["metadata"]["name"]: lease for lease in found}

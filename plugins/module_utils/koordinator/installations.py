@@ -1,0 +1,173 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Koordinator's programs in a cluster, found by what their pods run, and where koord-descheduler's configuration is.
+
+A release may have any name and namespace, and a mirror any image: a Deployment counts if an image or a command of its
+containers is the program's, or if it is called as in Koordinator's chart or by ACK.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import posixpath
+import typing as t
+from dataclasses import dataclass, replace
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import decoding, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import installation, schemas
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
+
+DESCHEDULER = "koord-descheduler"
+SCHEDULER = "koord-scheduler"
+CHARTS = (installation.PLACES["koordinator"], installation.PLACES["ack"])
+OPTIONS = ("koordinator_namespace", "koordinator_deployment", "koordinator_config_map", "koordinator_key")
+"""The options that name what is not to be searched, in the order of the fields of ``Place``."""
+
+ANYWHERE = installation.Place("", "", "", "")
+"""A place of which nothing is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """A koord-descheduler: its names, and its Deployment (empty if it may not be read)."""
+
+    place: installation.Place
+    workload: objects.Raw
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has a ready pod; one that may not be read is believed."""
+        return not self.workload or bool((self.workload.get("status") or {}).get("readyReplicas"))
+
+    @property
+    def name(self) -> str:
+        """The Deployment, as messages name it."""
+        return f"{self.place.namespace}/{self.place.deployment}"
+
+
+def runs(workload: objects.Raw, program: str) -> bool:
+    """Whether a container's image or command is the program; not of what cannot be read."""
+    with contextlib.suppress(*decoding.MISREAD):
+        return any(_is(container, program) for container in _containers(workload))
+    return False
+
+
+def _is(container: objects.Raw, program: str) -> bool:
+    image = str(container.get("image") or "").rpartition("/")[2].partition("@")[0].partition(":")[0]
+    words = " ".join(str(word) for word in (*(container.get("command") or ()), *(container.get("args") or ())))
+    return program in image or program in {posixpath.basename(w) for w in words.split() if not w.startswith("-")}
+
+
+def installations(deployments: t.Iterable[objects.Raw], given: installation.Place) -> tuple[Installation, ...]:
+    """Those among the Deployments that run koord-descheduler, and the one that the options name.
+
+    One that cannot be read is none of them.
+    """
+    charts = {chart.deployment for chart in CHARTS}
+    found = []
+    for raw in deployments:
+        namespace, name = raw["metadata"]["namespace"], raw["metadata"]["name"]
+        if given.namespace not in ("", namespace) or given.deployment not in ("", name):
+            continue
+        with contextlib.suppress(*decoding.MISREAD):
+            if given.deployment or name in charts or runs(raw, DESCHEDULER):
+                found.append(Installation(completed(replace(given, namespace=namespace, deployment=name), raw), raw))
+    return tuple(found)
+
+
+def completed(place: installation.Place, workload: objects.Raw) -> installation.Place:
+    """The place with the ConfigMap and the key that the containers read, or else those of the charts."""
+    config_map, key = _mounted(workload) if workload else ("", "")
+    chart = CHARTS[0]
+    return replace(
+        place,
+        config_map=place.config_map or config_map or chart.config_map,
+        key=place.key or key or chart.key,
+    )
+
+
+def _mounted(workload: objects.Raw) -> tuple[str, str]:
+    """The ConfigMap and the key behind the file of ``--config``; empty where no volume shows them."""
+    volumes = {volume.get("name"): volume for volume in installation.template_of(workload)["spec"].get("volumes") or ()}
+    path = installation.flags(workload).get("config") or ""
+    for container in _containers(workload):
+        for mount in container.get("volumeMounts") or ():
+            folder, sub = str(mount.get("mountPath") or "").rstrip("/"), str(mount.get("subPath") or "")
+            inner = sub if sub and path == folder else path.removeprefix(f"{folder}/") if not sub else path
+            if inner == path:
+                continue
+            for source in installation.sources(volumes.get(mount.get("name")) or {}):
+                keys = {str(item.get("path")): str(item.get("key")) for item in source.get("items") or ()}
+                if inner in keys or not keys:
+                    return str(source.get("name") or ""), keys.get(inner, inner)
+    return "", ""
+
+
+def _containers(workload: objects.Raw) -> t.Sequence[objects.Raw]:
+    return (installation.template_of(workload).get("spec") or {}).get("containers") or ()
+
+
+def silent_scheduler(deployments: t.Iterable[objects.Raw], home: str) -> str:
+    """The Deployment that runs koord-scheduler, if none that does has a ready pod; ``home`` is Koordinator's."""
+    found = [
+        (f"{raw['metadata']['namespace']}/{raw['metadata']['name']}", raw)
+        for raw in deployments
+        if (raw["metadata"]["namespace"], raw["metadata"]["name"]) == (home, SCHEDULER) or runs(raw, SCHEDULER)
+    ]
+    ready = any((raw.get("status") or {}).get("readyReplicas") for _name, raw in found)
+    return "" if ready or not found else found[0][0]
+
+
+def several(found: t.Sequence[Installation]) -> reasons.Finding:
+    """More than one works on PodMigrationJobs."""
+    names = " and ".join(one.name for one in found)
+    options = OPTIONS[0] if len({one.place.namespace for one in found}) > 1 else OPTIONS[1]
+    return reasons.Finding(
+        "several_koordinators",
+        f"The Deployments {names} each work on PodMigrationJobs.",
+        f"Remove all but one, or set {options} to the one whose limits are to count.",
+        "blocker",
+        f"Deployment {found[0].name}",
+    )
+
+
+def beside(deployments: t.Iterable[objects.Raw], place: installation.Place) -> list[schemas.Fault]:
+    """That another koord-descheduler is at work beside the one in this place."""
+    found = [one for one in installations(deployments, ANYWHERE) if one.ready]
+    mine = f"{place.namespace}/{place.deployment}"
+    others = [one.name for one in found if one.name != mine]
+    if not others:
+        return []
+    message = f"Beside {mine}, {' and '.join(others)} is at work: each evicts, and each works on PodMigrationJobs."
+    return [schemas.warning("several_deschedulers", message, "Remove all but one, or give each nodes of its own.")]
+
+
+def none(given: installation.Place, found: t.Sequence[Installation]) -> reasons.Finding:
+    """Nothing works on PodMigrationJobs."""
+    if found:
+        names = " and of ".join(one.name for one in found)
+        message = f"No pod of Deployment {names} is ready: nothing works on PodMigrationJobs."
+        remedy = f"Check its pods and their log: kubectl -n {found[0].place.namespace} get pods."
+        return reasons.Finding("no_controller", message, remedy, "blocker", f"Deployment {found[0].name}")
+    chart = CHARTS[0]
+    where = f" in namespace {given.namespace}" if given.namespace else ""
+    what = f"Deployment {given.deployment}" if given.deployment else f"Deployment that runs {DESCHEDULER}"
+    message = f"There is no {what}{where}: nothing works on PodMigrationJobs."
+    remedy = f"Install koord-descheduler, or set {OPTIONS[0]} and {OPTIONS[1]} to the ones it has."
+    name = f"{given.namespace or chart.namespace}/{given.deployment or chart.deployment}"
+    return reasons.Finding("no_controller", message, remedy, "blocker", f"Deployment {name}")
+
+
+def idle(one: Installation, why: str) -> reasons.Finding:
+    """It runs, and not for PodMigrationJobs."""
+    message = f"In the configuration of {one.name} {why}."
+    remedy = "Enable MigrationController at evict and at filter, or let node_drain evict the pods."
+    return reasons.Finding("no_controller", message, remedy, "blocker", f"Deployment {one.name}")
+
+
+def renewed(before: objects.Raw | None, after: objects.Raw | None) -> bool:
+    """Whether somebody wrote the Lease in between."""
+    if not before or not after:
+        return False
+    return bool(before["metadata"].get("resourceVersion") != after["metadata"].get("resourceVersion"))

@@ -1,0 +1,380 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Values checked against Go types, as ``encoding/json`` would decode them.
+
+koord-descheduler lists all PodMigrationJobs into Go types at once: one value of a wrong type in one job, and the
+whole list cannot be decoded, so that no job is processed any more. An unknown field would be dropped silently.
+Both are reported here, with their path.
+
+The types are those of the JSON tags of ``k8s.io/api`` v0.28.7 and v0.35.2 (inside Koordinator v1.7.0 and v1.8.0),
+their ``apimachinery``, and ``apis/scheduling/v1alpha1`` of both Koordinators; embedded types are merged. A field that
+one of them knows is valid: the other drops it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import values
+
+_TABLE = """
+AWSElasticBlockStoreVolumeSource: volumeID fsType partition:int32 readOnly:bool
+Affinity: nodeAffinity:NodeAffinity podAffinity:PodAffinity podAntiAffinity:PodAntiAffinity
+AppArmorProfile: type localhostProfile
+AzureDiskVolumeSource: diskName diskURI cachingMode fsType readOnly:bool kind
+AzureFileVolumeSource: secretName shareName readOnly:bool
+CSIVolumeSource: driver readOnly:bool fsType volumeAttributes:{str} nodePublishSecretRef:LocalObjectReference
+Capabilities: add:[str] drop:[str]
+CephFSVolumeSource: monitors:[str] path user secretFile secretRef:LocalObjectReference readOnly:bool
+CinderVolumeSource: volumeID fsType readOnly:bool secretRef:LocalObjectReference
+ClaimSource: resourceClaimName resourceClaimTemplateName
+ClusterTrustBundleProjection: name signerName labelSelector:LabelSelector optional:bool path
+ConfigMapEnvSource: name optional:bool
+ConfigMapKeySelector: name key optional:bool
+ConfigMapProjection: name items:[KeyToPath] optional:bool
+ConfigMapVolumeSource: name items:[KeyToPath] defaultMode:int32 optional:bool
+Container: name image command:[str] args:[str] workingDir ports:[ContainerPort] envFrom:[EnvFromSource] env:[EnvVar]
+  resources:ResourceRequirements resizePolicy:[ContainerResizePolicy] restartPolicy volumeMounts:[VolumeMount]
+  volumeDevices:[VolumeDevice] livenessProbe:Probe readinessProbe:Probe startupProbe:Probe lifecycle:Lifecycle
+  terminationMessagePath terminationMessagePolicy imagePullPolicy securityContext:SecurityContext stdin:bool
+  stdinOnce:bool tty:bool restartPolicyRules:[ContainerRestartRule]
+ContainerPort: name hostPort:int32 containerPort:int32 protocol hostIP
+ContainerResizePolicy: resourceName restartPolicy
+ContainerRestartRule: action exitCodes:ContainerRestartRuleOnExitCodes
+ContainerRestartRuleOnExitCodes: operator values:[int32]
+DeleteOptions: kind apiVersion gracePeriodSeconds:int64 preconditions:Preconditions orphanDependents:bool
+  propagationPolicy dryRun:[str] ignoreStoreReadErrorWithClusterBreakingPotential:bool
+DownwardAPIProjection: items:[DownwardAPIVolumeFile]
+DownwardAPIVolumeFile: path fieldRef:ObjectFieldSelector resourceFieldRef:ResourceFieldSelector mode:int32
+DownwardAPIVolumeSource: items:[DownwardAPIVolumeFile] defaultMode:int32
+EmptyDirVolumeSource: medium sizeLimit:quantity
+EnvFromSource: prefix configMapRef:ConfigMapEnvSource secretRef:SecretEnvSource
+EnvVar: name value valueFrom:EnvVarSource
+EnvVarSource: fieldRef:ObjectFieldSelector resourceFieldRef:ResourceFieldSelector configMapKeyRef:ConfigMapKeySelector
+  secretKeyRef:SecretKeySelector fileKeyRef:FileKeySelector
+EphemeralContainer: &Container targetContainerName
+EphemeralVolumeSource: volumeClaimTemplate:PersistentVolumeClaimTemplate
+ExecAction: command:[str]
+FCVolumeSource: targetWWNs:[str] lun:int32 fsType readOnly:bool wwids:[str]
+FileKeySelector: volumeName path key optional:bool
+FlexVolumeSource: driver fsType secretRef:LocalObjectReference readOnly:bool options:{str}
+FlockerVolumeSource: datasetName datasetUUID
+GCEPersistentDiskVolumeSource: pdName fsType partition:int32 readOnly:bool
+GRPCAction: port:int32 service
+GitRepoVolumeSource: repository revision directory
+GlusterfsVolumeSource: endpoints path readOnly:bool
+HTTPGetAction: path port:int_or_str host scheme httpHeaders:[HTTPHeader]
+HTTPHeader: name value
+HostAlias: ip hostnames:[str]
+HostPathVolumeSource: path type
+ISCSIVolumeSource: targetPortal iqn lun:int32 iscsiInterface fsType readOnly:bool portals:[str] chapAuthDiscovery:bool
+  chapAuthSession:bool secretRef:LocalObjectReference initiatorName
+ImageVolumeSource: reference pullPolicy
+KeyToPath: key path mode:int32
+LabelSelector: matchLabels:{str} matchExpressions:[LabelSelectorRequirement]
+LabelSelectorRequirement: key operator values:[str]
+Lifecycle: postStart:LifecycleHandler preStop:LifecycleHandler stopSignal
+LifecycleHandler: exec:ExecAction httpGet:HTTPGetAction tcpSocket:TCPSocketAction sleep:SleepAction
+LocalObjectReference: name
+NFSVolumeSource: server path readOnly:bool
+NodeAffinity: requiredDuringSchedulingIgnoredDuringExecution:NodeSelector
+  preferredDuringSchedulingIgnoredDuringExecution:[PreferredSchedulingTerm]
+NodeSelector: nodeSelectorTerms:[NodeSelectorTerm]
+NodeSelectorRequirement: key operator values:[str]
+NodeSelectorTerm: matchExpressions:[NodeSelectorRequirement] matchFields:[NodeSelectorRequirement]
+ObjectFieldSelector: apiVersion fieldPath
+ObjectMeta: name generateName namespace selfLink uid resourceVersion generation:int64 creationTimestamp:time
+  deletionTimestamp:time deletionGracePeriodSeconds:int64 labels:{str} annotations:{str}
+  ownerReferences:[OwnerReference] finalizers:[str] managedFields:[any]
+ObjectReference: kind namespace name uid apiVersion resourceVersion fieldPath
+OwnerReference: apiVersion kind name uid controller:bool blockOwnerDeletion:bool
+PersistentVolumeClaimSpec: accessModes:[str] selector:LabelSelector resources:VolumeResourceRequirements volumeName
+  storageClassName volumeMode dataSource:TypedLocalObjectReference dataSourceRef:TypedObjectReference
+  volumeAttributesClassName
+PersistentVolumeClaimTemplate: metadata:ObjectMeta spec:PersistentVolumeClaimSpec
+PersistentVolumeClaimVolumeSource: claimName readOnly:bool
+PhotonPersistentDiskVolumeSource: pdID fsType
+PodAffinity: requiredDuringSchedulingIgnoredDuringExecution:[PodAffinityTerm]
+  preferredDuringSchedulingIgnoredDuringExecution:[WeightedPodAffinityTerm]
+PodAffinityTerm: labelSelector:LabelSelector namespaces:[str] topologyKey namespaceSelector:LabelSelector
+  matchLabelKeys:[str] mismatchLabelKeys:[str]
+PodAntiAffinity: requiredDuringSchedulingIgnoredDuringExecution:[PodAffinityTerm]
+  preferredDuringSchedulingIgnoredDuringExecution:[WeightedPodAffinityTerm]
+PodCertificateProjection: signerName keyType maxExpirationSeconds:int32 credentialBundlePath keyPath
+  certificateChainPath userAnnotations:{str}
+PodDNSConfig: nameservers:[str] searches:[str] options:[PodDNSConfigOption]
+PodDNSConfigOption: name value
+PodOS: name
+PodReadinessGate: conditionType
+PodResourceClaim: name source:ClaimSource resourceClaimName resourceClaimTemplateName
+PodSchedulingGate: name
+PodSecurityContext: seLinuxOptions:SELinuxOptions windowsOptions:WindowsSecurityContextOptions runAsUser:int64
+  runAsGroup:int64 runAsNonRoot:bool supplementalGroups:[int64] fsGroup:int64 sysctls:[Sysctl] fsGroupChangePolicy
+  seccompProfile:SeccompProfile appArmorProfile:AppArmorProfile supplementalGroupsPolicy seLinuxChangePolicy
+PodSpec: volumes:[Volume] initContainers:[Container] containers:[Container] ephemeralContainers:[EphemeralContainer]
+  restartPolicy terminationGracePeriodSeconds:int64 activeDeadlineSeconds:int64 dnsPolicy nodeSelector:{str}
+  serviceAccountName serviceAccount automountServiceAccountToken:bool nodeName hostNetwork:bool hostPID:bool
+  hostIPC:bool shareProcessNamespace:bool securityContext:PodSecurityContext imagePullSecrets:[LocalObjectReference]
+  hostname subdomain affinity:Affinity schedulerName tolerations:[Toleration] hostAliases:[HostAlias] priorityClassName
+  priority:int32 dnsConfig:PodDNSConfig readinessGates:[PodReadinessGate] runtimeClassName enableServiceLinks:bool
+  preemptionPolicy overhead:{quantity} topologySpreadConstraints:[TopologySpreadConstraint] setHostnameAsFQDN:bool
+  os:PodOS hostUsers:bool schedulingGates:[PodSchedulingGate] resourceClaims:[PodResourceClaim]
+  hostnameOverride resources:ResourceRequirements workloadRef:WorkloadReference
+PodTemplateSpec: metadata:ObjectMeta spec:PodSpec
+PortworxVolumeSource: volumeID fsType readOnly:bool
+PreAllocationPolicy: mode enableMultiple:bool
+Preconditions: uid resourceVersion
+PreferredSchedulingTerm: weight:int32 preference:NodeSelectorTerm
+Probe: exec:ExecAction httpGet:HTTPGetAction tcpSocket:TCPSocketAction grpc:GRPCAction initialDelaySeconds:int32
+  timeoutSeconds:int32 periodSeconds:int32 successThreshold:int32 failureThreshold:int32
+  terminationGracePeriodSeconds:int64
+ProjectedVolumeSource: sources:[VolumeProjection] defaultMode:int32
+QuobyteVolumeSource: registry volume readOnly:bool user group tenant
+RBDVolumeSource: monitors:[str] image fsType pool user keyring secretRef:LocalObjectReference readOnly:bool
+ReservationControllerReference: &OwnerReference namespace
+ReservationOwner: object:ObjectReference controller:ReservationControllerReference labelSelector:LabelSelector
+ReservationSpec: template:PodTemplateSpec owners:[ReservationOwner] ttl:duration expires:time preAllocation:bool
+  allocateOnce:bool allocatePolicy unschedulable:bool taints:[Taint] preAllocationPolicy:PreAllocationPolicy
+ReservationTemplateSpec: metadata:ObjectMeta spec:ReservationSpec
+ResourceClaim: name request
+ResourceFieldSelector: containerName resource divisor:quantity
+ResourceRequirements: limits:{quantity} requests:{quantity} claims:[ResourceClaim]
+SELinuxOptions: user role type level
+ScaleIOVolumeSource: gateway system secretRef:LocalObjectReference sslEnabled:bool protectionDomain storagePool
+  storageMode volumeName fsType readOnly:bool
+SeccompProfile: type localhostProfile
+SecretEnvSource: name optional:bool
+SecretKeySelector: name key optional:bool
+SecretProjection: name items:[KeyToPath] optional:bool
+SecretVolumeSource: secretName items:[KeyToPath] defaultMode:int32 optional:bool
+SecurityContext: capabilities:Capabilities privileged:bool seLinuxOptions:SELinuxOptions
+  windowsOptions:WindowsSecurityContextOptions runAsUser:int64 runAsGroup:int64 runAsNonRoot:bool
+  readOnlyRootFilesystem:bool allowPrivilegeEscalation:bool procMount seccompProfile:SeccompProfile
+  appArmorProfile:AppArmorProfile
+ServiceAccountTokenProjection: audience expirationSeconds:int64 path
+SleepAction: seconds:int64
+StorageOSVolumeSource: volumeName volumeNamespace fsType readOnly:bool secretRef:LocalObjectReference
+Sysctl: name value
+TCPSocketAction: port:int_or_str host
+Taint: key value effect timeAdded:time
+Toleration: key operator value effect tolerationSeconds:int64
+TopologySpreadConstraint: maxSkew:int32 topologyKey whenUnsatisfiable labelSelector:LabelSelector minDomains:int32
+  nodeAffinityPolicy nodeTaintsPolicy matchLabelKeys:[str]
+TypedLocalObjectReference: apiGroup kind name
+TypedObjectReference: apiGroup kind name namespace
+Volume: name hostPath:HostPathVolumeSource emptyDir:EmptyDirVolumeSource
+  gcePersistentDisk:GCEPersistentDiskVolumeSource awsElasticBlockStore:AWSElasticBlockStoreVolumeSource
+  gitRepo:GitRepoVolumeSource secret:SecretVolumeSource nfs:NFSVolumeSource iscsi:ISCSIVolumeSource
+  glusterfs:GlusterfsVolumeSource persistentVolumeClaim:PersistentVolumeClaimVolumeSource rbd:RBDVolumeSource
+  flexVolume:FlexVolumeSource cinder:CinderVolumeSource cephfs:CephFSVolumeSource flocker:FlockerVolumeSource
+  downwardAPI:DownwardAPIVolumeSource fc:FCVolumeSource azureFile:AzureFileVolumeSource configMap:ConfigMapVolumeSource
+  vsphereVolume:VsphereVirtualDiskVolumeSource quobyte:QuobyteVolumeSource azureDisk:AzureDiskVolumeSource
+  photonPersistentDisk:PhotonPersistentDiskVolumeSource projected:ProjectedVolumeSource
+  portworxVolume:PortworxVolumeSource scaleIO:ScaleIOVolumeSource storageos:StorageOSVolumeSource csi:CSIVolumeSource
+  ephemeral:EphemeralVolumeSource image:ImageVolumeSource
+VolumeDevice: name devicePath
+VolumeMount: name readOnly:bool mountPath subPath mountPropagation subPathExpr recursiveReadOnly
+VolumeProjection: secret:SecretProjection downwardAPI:DownwardAPIProjection configMap:ConfigMapProjection
+  serviceAccountToken:ServiceAccountTokenProjection clusterTrustBundle:ClusterTrustBundleProjection
+  podCertificate:PodCertificateProjection
+VolumeResourceClaim: name
+VolumeResourceRequirements: limits:{quantity} requests:{quantity} claims:[VolumeResourceClaim]
+VsphereVirtualDiskVolumeSource: volumePath fsType storagePolicyName storagePolicyID
+WeightedPodAffinityTerm: weight:int32 podAffinityTerm:PodAffinityTerm
+WindowsSecurityContextOptions: gmsaCredentialSpecName gmsaCredentialSpec runAsUserName hostProcess:bool
+WorkloadReference: name podGroup podGroupReplicaKey
+"""
+"""Types and their fields: one without a kind is a text, ``[x]`` a list, ``{x}`` a map of texts, ``&X`` what X has."""
+
+
+def _read(table: str) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    fields: dict[str, str] = {}
+    for word in table.split():
+        name, colon, kind = word.partition(":")
+        if colon and not kind:
+            fields = found.setdefault(name, {})
+        elif name.startswith("&"):
+            fields.update(found[name[1:]])
+        else:
+            fields[name] = kind or "str"
+    return found
+
+
+TYPES: t.Mapping[str, t.Mapping[str, str]] = _read(_TABLE)
+"""The fields of each type with their kinds."""
+
+Fault = tuple[str, t.Any, str]
+"""Path, value, and what would be valid."""
+
+_QUANTITY = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+|[KMGTPE]i|[numkMGTPE])?", re.ASCII)
+_RANGES = {"int32": 2**31, "int64": 2**63}
+_SAID = {
+    "str": "a text (numbers and true/false in quotes)",
+    "bool": "true or false, without quotes",
+    "int32": "a whole number",
+    "int64": "a whole number",
+    "int_or_str": "a whole number or a text",
+    "quantity": "a quantity such as 500m, 2 or 4Gi",
+    "time": "a moment such as 2026-11-21T05:30:00Z",
+    "duration": "a duration as Go writes it, such as 90s, 5m or 1h30m",
+}
+
+
+def faults(kind: str, value: t.Any, path: str) -> t.Iterator[Fault]:
+    """Everything in the value that Go would not decode as this type, and every field it does not know."""
+    if value is None or kind == "any":
+        return
+    if kind.startswith("["):
+        if not isinstance(value, list):
+            yield path, value, "a list"
+            return
+        for index, item in enumerate(value):
+            yield from faults(kind[1:-1], item, f"{path}[{index}]")
+    elif kind.startswith("{") or kind in TYPES:
+        yield from _mapping(kind, value, path)
+    elif not _fits(kind, value):
+        yield path, value, _SAID[kind]
+
+
+def _mapping(kind: str, value: t.Any, path: str) -> t.Iterator[Fault]:
+    """Of an object of a known type, or of a map of texts to values of one kind."""
+    fields = TYPES.get(kind)
+    if not isinstance(value, t.Mapping):
+        yield path, value, "names and values" if fields is None else f"the fields of a {kind}"
+        return
+    for key, item in value.items():
+        if fields is None and not isinstance(key, str):
+            yield path, key, "texts as names, in quotes where they look like something else"
+        elif fields is None or key in fields:
+            yield from faults(fields[key] if fields else kind[1:-1], item, f"{path}.{key}")
+        else:
+            right = values.similar(str(key), fields)
+            yield f"{path}.{key}", item, f"no such field; it is called {right}" if right else "no such field"
+
+
+def _fits(kind: str, value: t.Any) -> bool:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    whole = number and isinstance(value, int)
+    match kind:
+        case "str":
+            return isinstance(value, str)
+        case "bool":
+            return isinstance(value, bool)
+        case "int32" | "int64":
+            return whole and -_RANGES[kind] <= value < _RANGES[kind]
+        case "int_or_str":
+            return isinstance(value, str) or _fits("int32", value)
+        case "quantity":
+            return number or (isinstance(value, str) and _QUANTITY.fullmatch(value) is not None)
+        case "time":
+            return isinstance(value, str) and _moment(value)
+    return isinstance(value, str) and duration(value) is not None
+
+
+def duration(text: str) -> float | None:
+    """A duration in seconds, ``None`` where Go would not read it; only the digits of ASCII are digits."""
+    return values.seconds(text) if text.isascii() else None
+
+
+def _moment(text: str) -> bool:
+    """RFC 3339 with its zone, as Go wants it."""
+    if not re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", text, re.ASCII):
+        return False
+    try:
+        datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        return False
+    return True
+
+
+# What is wrong with the options for a job, checked before any write.
+#
+# The CRD takes any text for ``ttl`` and ``mode`` and anything at all in the Reservation's template. A ttl or a
+# template that cannot be decoded stops the controller for every job in the cluster, a misspelt mode is taken for
+# ReservationFirst; so all of it is checked here.
+
+
+TTL_WORDS = 'a duration as Go writes it, such as "90s", "5m" or "1h30m", or whole seconds; 0 for none'
+SHORTEST_TTL = 1.0
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
+_NAME_WORDS = "a name of small letters, digits, '-' and '.', 253 characters at most"
+
+
+def ttl(value: t.Any) -> float | str | None:
+    """The ttl in seconds, ``None`` for none (0), or the text that says what would be right."""
+    if isinstance(value, bool):
+        return TTL_WORDS
+    text = str(value).strip()
+    length = float(text) if text.isascii() and text.isdigit() else duration(text)
+    if length is None or length < 0 or 0 < length < SHORTEST_TTL:
+        return TTL_WORDS
+    return length or None
+
+
+def name(option: str, value: str) -> t.Iterator[Fault]:
+    """What is wrong with the name of a job or a Reservation."""
+    if len(value) > 253 or not _NAME.fullmatch(value):
+        yield option, value, _NAME_WORDS
+
+
+def delete_options(value: t.Mapping[str, t.Any], path: str = "delete_options") -> t.Iterator[Fault]:
+    """What is wrong with the options of the eviction."""
+    yield from faults("DeleteOptions", value, path)
+    grace = value.get("gracePeriodSeconds")
+    if isinstance(grace, int) and grace < 0:
+        yield f"{path}.gracePeriodSeconds", grace, "0 or more"
+    policy = value.get("propagationPolicy")
+    if isinstance(policy, str) and policy not in ("Orphan", "Background", "Foreground"):
+        yield f"{path}.propagationPolicy", policy, "Orphan, Background or Foreground"
+    preconditions = value.get("preconditions")
+    if isinstance(preconditions, t.Mapping) and preconditions.get("uid"):
+        yield f"{path}.preconditions.uid", preconditions["uid"], "nothing: it is always the pod's own, see pods[].uid"
+    if value.get("dryRun"):
+        yield f"{path}.dryRun", value["dryRun"], "nothing: the job would wait for the pod's end until its ttl"
+
+
+def template(value: t.Mapping[str, t.Any], path: str = "reservation_template") -> t.Iterator[Fault]:
+    """What is wrong with a Reservation's ``metadata`` and ``spec``, as a job's template or to create one beforehand."""
+    rest = {key: item for key, item in value.items() if key not in ("apiVersion", "kind")}
+    yield from faults("ReservationTemplateSpec", rest, path)
+    spec = value.get("spec")
+    if not spec:
+        yield path, value, "metadata and spec of a Reservation; spec is missing"
+    if not isinstance(spec, t.Mapping):
+        return
+    metadata = value.get("metadata")
+    if isinstance(metadata, t.Mapping) and isinstance(metadata.get("name"), str):
+        yield from name(f"{path}.metadata.name", metadata["name"])
+    yield from _reservation(spec, f"{path}.spec")
+
+
+def _reservation(spec: t.Mapping[str, t.Any], path: str) -> t.Iterator[Fault]:
+    if spec.get("ttl") is not None and spec.get("expires") is not None:
+        yield f"{path}.expires", spec["expires"], "ttl or expires, not both"
+    if spec.get("allocateOnce") is False:
+        yield f"{path}.allocateOnce", False, "true: the job would take an earlier owner for its pod"
+    policy = spec.get("allocatePolicy")
+    if isinstance(policy, str) and policy not in ("", "Aligned", "Restricted"):
+        yield f"{path}.allocatePolicy", policy, "Aligned or Restricted"
+    owners = spec.get("owners")
+    for index, owner in enumerate(owners if isinstance(owners, list) else ()):
+        here = f"{path}.owners[{index}]"
+        if isinstance(owner, t.Mapping):
+            yield from _owner(owner, here)
+
+
+def _owner(owner: t.Mapping[str, t.Any], path: str) -> t.Iterator[Fault]:
+    if not owner:
+        yield path, dict(owner), "controller or labelSelector"
+    if set(owner) == {"object"}:
+        yield path, dict(owner), "controller or labelSelector; with an object alone the job ends without moving it"
+    controller = owner.get("controller")
+    if isinstance(controller, t.Mapping):
+        missing = [key for key in ("apiVersion", "kind", "name", "uid") if not controller.get(key)]
+        if missing:
+            yield f"{path}.controller", dict(controller), f"{', '.join(missing)} as well"

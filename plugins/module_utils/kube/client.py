@@ -1,0 +1,222 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+"""Requests to one cluster: retries, pages, streams.
+
+exchange.py sends a single request; what happens when it fails, or when there is more to fetch, is decided here.
+Times are seconds of the given clock, so setting the wall clock has no effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
+    clocks,
+    collector,
+    errors,
+    exchange,
+    kinds,
+    retry,
+    transports,
+    tunnel,
+    verbs,
+)
+
+_RESTARTS = 2
+_REFUSED = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """All items of a list at one resourceVersion, as they were kept."""
+
+    items: list[Any]
+    resource_version: str
+
+
+class Stream:
+    """The events of one watch. Iterating blocks; `close` ends that from any thread."""
+
+    def __init__(self, body: exchange.Body, request: verbs.Request) -> None:
+        self._body = body
+        self._request = request
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """The events until the server ends the watch; raises Unreachable if it is cut or silent for too long."""
+        rest = b""
+        try:
+            for chunk in self._body.chunks():
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    if line:
+                        yield exchange.decoded(line)
+        except exchange.Lost as error:
+            raise errors.Unreachable(str(error), request=self._request) from error
+        except ValueError as error:
+            raise errors.ServerError("the watch sent no JSON", request=self._request) from error
+        finally:
+            self._body.close()
+
+    def close(self) -> None:
+        self._body.close()
+
+
+class Cluster:
+    """One cluster. Safe to use from many threads.
+
+    `answered` says that the server is known to be there. Until a server has answered for the first time,
+    requests to it are retried for FIRST_CONTACT seconds at most.
+    """
+
+    def __init__(
+        self,
+        connection: exchange.Connection,
+        guard: Callable[[], None] | None = None,
+        *,
+        answered: bool = True,
+        clock: clocks.Clock | None = None,
+    ) -> None:
+        self.clock = clock or clocks.Clock()
+        self._connection = connection
+        self._exchange = exchange.Exchange(connection, guard, answered=answered, clock=self.clock)
+        self._closed = self.clock.event()
+        self.granted = self._exchange.granted
+        self.refusals: list[errors.Forbidden] = []
+        """What these credentials were not allowed to do, whatever became of it."""
+
+    @property
+    def requests(self) -> int:
+        """How many requests were sent, retries included."""
+        return self._exchange.requests
+
+    @property
+    def source(self) -> str:
+        """Where the credentials come from, for messages; never a secret."""
+        return self._connection.source
+
+    @property
+    def entry(self) -> Mapping[str, Any]:
+        """The cluster as a kubeconfig describes it: address, authority, proxy; never credentials."""
+        return self._connection.entry
+
+    @property
+    def place(self) -> dict[str, str]:
+        """What people know the cluster by: the `context`, as far as there is one, and the address of the `server`."""
+        return {"context": self._connection.context, "server": transports.plain(str(self.entry.get("server") or ""))}
+
+    def send(
+        self,
+        request: verbs.Request,
+        *,
+        timeout: float = 30.0,
+        patience: float = 0.0,
+        fence: Callable[[], None] | None = None,
+    ) -> dict[str, Any]:
+        """Sends a request and returns the object in the answer.
+
+        Args:
+            request: from verbs.py.
+            timeout: seconds for one attempt, from connecting to the last byte.
+            patience: seconds for which a request to an unreachable or overloaded server is retried. A refusal of
+                what was allowed before is retried for at most 30 of them, any other refusal once. A write is
+                repeated only if it was certainly not processed.
+            fence: called right before the first byte of every attempt; if it raises, nothing is sent.
+
+        Raises:
+            ClusterError: one of the types in errors.py; whatever `guard` or `fence` raises is passed on.
+        """
+        began = self.clock.now()
+        deadline = began + patience
+        backoff = retry.Backoff(self.clock)
+        refusals = retry.Refusals(self.clock, min(patience, _REFUSED))
+        while True:
+            try:
+                answer = exchange.parsed(self._exchange.whole(request, timeout, fence))
+                if answer is None:
+                    kind = errors.UnknownOutcome if request.writes else errors.ServerError
+                    raise kind("the answer is not JSON: is this the address of an API server?", request=request)
+                return answer
+            except (errors.Forbidden, errors.Unauthorized, errors.Unreachable, errors.Overloaded) as error:
+                if isinstance(error, (errors.Forbidden, errors.Unauthorized)):
+                    delay = refusals.delay(error, self.granted(request))
+                else:
+                    if not (self._exchange.answered or isinstance(error, errors.Unrenewed)):
+                        deadline = min(deadline, began + exchange.FIRST_CONTACT)
+                        error.advice = f"Check the address in {self.source}, the network and the proxy."
+                    delay = backoff.delay(error)
+                left = deadline - self.clock.now()
+                if delay is None or left <= 0 or self._closed.is_set() or (error.retry_after or 0.0) > left:
+                    if isinstance(error, errors.Forbidden):
+                        self.refusals.append(error)
+                    raise
+            self.clock.look()
+            self._closed.wait(min(delay, left))
+            timeout = min(timeout, max(1.0, deadline - self.clock.now()))
+
+    @collector.paused()
+    def items(
+        self,
+        kind: kinds.Kind,
+        *,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        patience: float = 0.0,
+        limit: int | None = None,
+        keep: Callable[[dict[str, Any]], Any] = lambda item: item,
+    ) -> Listing:
+        """The whole list, fetched page by page; starts over if the pages expire on the way.
+
+        `keep` makes of each item, a JSON object with its `apiVersion` and `kind`, what the list holds of it. It is
+        called page by page, so that what it leaves out needs memory for one page only. Meanwhile no garbage is
+        collected.
+
+        Raises ClusterError as `send` does; Expired only if the list cannot be had in one piece either.
+        """
+        items: list[Any] = []
+        restarts, token = 0, ""
+        limit = verbs.PAGES.get(kind, verbs.PAGE) if limit is None else limit
+        while True:
+            page = verbs.list_page(kind, namespace, labels, fields, limit, token)
+            try:
+                answer = self.send(page, timeout=60.0, patience=patience)
+            except errors.Expired:
+                if not token:
+                    raise
+                restarts += 1
+                items, token = [], ""
+                limit = limit if restarts <= _RESTARTS else 0
+                continue
+            for item in answer.get("items") or ():
+                item.setdefault("apiVersion", kind.api_version)
+                item.setdefault("kind", kind.kind)
+                items.append(keep(item))
+            metadata = answer.get("metadata") or {}
+            token = metadata.get("continue") or ""
+            if not token:
+                return Listing(items, str(metadata.get("resourceVersion") or ""))
+            del answer  # before the next page is there
+
+    def stream(self, request: verbs.Request, *, read_timeout: float) -> Stream:
+        """Opens a watch, without retries. `read_timeout`: the longest silence, in seconds; raises ClusterError."""
+        return Stream(self._exchange.opened(request, read_timeout), request)
+
+    def text(self, request: verbs.Request) -> str:
+        """The plain text in the answer, such as a container's log; without retries; raises ClusterError."""
+        return self._exchange.whole(request, 30.0).decode("utf-8", "replace")
+
+    def page(self, request: verbs.Request, path: str, *, timeout: float = 10.0) -> Any:
+        """The JSON document at `path` of the pod's port that `request` (`verbs.port_forward`) opens; without retries.
+
+        Raises ClusterError as `send` does; Unreachable also if nothing listens on the port.
+        """
+        deadline = self.clock.now() + timeout
+        body = self._exchange.opened(request, timeout)
+        return tunnel.fetch(body.wire(), path, request=request, late=lambda: self.clock.now() > deadline)
+
+    def close(self) -> None:
+        """Ends waits for a retry and closes idle connections."""
+        self._closed.set()
+        self._connection.close()

@@ -1,0 +1,54 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Whether a node that is being drained is still the node that was cordoned, and still cordoned.
+
+If a person or another run changes that, they meant to: the drain stops and leaves the node as they made it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, node_taints, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import node_records
+
+STOPPED = "No further pod of it is moved, and the node stays as they left it. To continue, cordon it again"
+
+
+@dataclass(frozen=True, slots=True)
+class Fallen:
+    """Why the drain of the node stops: its outcome, and the reason."""
+
+    outcome: outcomes.DrainOutcome
+    message: str
+
+
+def fallen(node: objects.Node | None, taken: node_records.Record) -> Fallen | None:
+    """Why the node is no longer as it was with the record ``taken``; ``None`` while it is.
+
+    Its taints are compared with its present record, since both are written in one patch.
+    """
+    if node is None:
+        return Fallen(outcomes.DrainOutcome.GONE, "it was deleted meanwhile")
+    if node.uid != taken.node_uid:
+        text = "it was deleted, and another one that was never cordoned is registered under its name. "
+        text += "No further pod of it is moved. To maintain the new one, start again"
+        return Fallen(outcomes.DrainOutcome.REPLACED, text)
+    try:
+        record = node_records.record_of(node)
+    except node_records.BadRecordError as error:
+        return Fallen(outcomes.DrainOutcome.FAILED, str(error))
+    if record is None:
+        return Fallen(outcomes.DrainOutcome.ADOPTED_BY, "its record is gone: somebody gave the node back meanwhile")
+    if record.nonce != taken.nonce:
+        return Fallen(outcomes.DrainOutcome.ADOPTED_BY, "its record was taken over by another run")
+    if not node.unschedulable:
+        return Fallen(outcomes.DrainOutcome.UNCORDONED, f"somebody uncordoned it during the drain. {STOPPED}")
+    ours = [taint for taint in record.added if taint.get("key") == names.TAINT_KEY]
+    if any(not any(node_taints.same_taint(taint, found) for found in node.taints) for taint in ours):
+        return Fallen(
+            outcomes.DrainOutcome.UNTAINTED, f"somebody removed our taint {names.TAINT_KEY} during the drain. {STOPPED}"
+        )
+    return None

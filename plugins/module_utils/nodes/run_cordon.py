@@ -1,0 +1,350 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""``node_cordon``: take nodes through the steps of their maintenance, many at once.
+
+Every state is planned from one list of the nodes. Only if there is something to do, the node's lock is taken, the node
+read again, and the patch sent on the condition that nobody changed the node in between.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    api_changes,
+    names,
+    objects,
+    run_context,
+    run_listing,
+    run_reconcile,
+    run_requests,
+    snapshots,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import dispositions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions, run_handshakes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import (
+    node_conditions,
+    run_external_controllers,
+    run_lookup,
+    run_node_steps,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy, pod_rules
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
+    node_records,
+    run_heartbeats,
+    run_lease,
+    run_locks,
+    run_node_lock,
+    run_stored,
+)
+
+# Bringing the conditions of a node to a phase of its maintenance.
+
+
+class Own(t.Protocol):
+    """From the node as it was read to its record."""
+
+    def __call__(self, raw: objects.Raw, /) -> node_records.Record | None:
+        """``None`` if it is no longer the caller's."""
+
+
+def show(
+    ctx: run_context.Context,
+    name: str,
+    phase: node_conditions.Phase,
+    own: Own,
+    fence: run_requests.Fence,
+    *,
+    known: objects.Raw | run_reconcile.Unread | None = run_reconcile.UNREAD,
+) -> objects.Raw | None:
+    """Write the node's status, if a condition of it is to change; gives the node as it is now.
+
+    ``known`` is the node as it was read just now. Raises what ``writing.write`` raises.
+    """
+
+    def decide(raw: objects.Raw | None) -> api_changes.Change | None:
+        record = own(raw) if raw else None
+        return node_conditions.change(raw, record, phase, ctx.clock.server()) if raw and record else None
+
+    target = objects.Ref("Node", name, api_version="v1")
+    return run_reconcile.write(ctx, target, decide, known=known, fence=fence).object
+
+
+DONE: t.Mapping[run_node_steps.State, str] = {
+    "cordoned": "cordoned",
+    "out": "handed over to the tasks on its host",
+    "returning": "our taint removed, still cordoned",
+    "parked": "left out of service",
+    "uncordoned": "uncordoned",
+}
+
+
+UNRECORDED = (outcomes.CordonOutcome.NOT_IN_MAINTENANCE, outcomes.CordonOutcome.NOT_IN_MAINTENANCE_YET)
+
+
+def cordon(ctx: run_context.Context, options: run_node_steps.CordonOptions) -> run_context.Result:
+    """Bring every node to the state.
+
+    Raises:
+        StopRun: an unknown node, or a namespace that is missing and may not be created.
+        ClusterError: the API server cannot be reached or refuses to be read.
+    """
+    found, _among = run_lookup.nodes(ctx, options.nodes)
+    if options.state in ("cordoned", "out"):
+        run_lookup.refuse_unknown({name: objects.Node.of(raw) for name, raw in found.items()}, options.nodes)
+    run_id, nonce = ctx.caller
+    newcomer = run_context.Run(run_id or ctx.clock.token(), nonce)
+    tasks = [run_node_steps.Task(name, found.get(name), newcomer) for name in dict.fromkeys(options.nodes)]
+    for task in tasks:
+        run_node_steps.decide(ctx, options, task)
+    # To make the lock last longer it is taken even if the node needs no change.
+    stretch = options.state == "cordoned" and options.lease_duration
+    todo = [task for task in tasks if task.change or task.shown or _notice_left(ctx, options, task)]
+    todo += [task for task in tasks if options.state == "uncordoned" and task.awaited and task not in todo]
+    todo += [task for task in tasks if stretch and task.identity and not task.failed and task not in todo]
+    if todo and not ctx.check:
+        _act(ctx, options, todo)
+    elif todo:
+        for task in todo:
+            if options.state == "uncordoned":
+                run_handshakes.take_back(ctx, task.record)
+            first_shown = options.state == "uncordoned"
+            both = (task.shown, task.change) if first_shown else (task.change, task.shown)
+            for change in (change for change in both if change):
+                run_requests.apply(ctx, change)
+    _drop_left_locks(ctx, options, [task for task in tasks if not task.raw or task.outcome in UNRECORDED])
+    return run_lookup.result([task.to_dict(ctx.clock) for task in tasks])
+
+
+def _drop_left_locks(
+    ctx: run_context.Context, options: run_node_steps.CordonOptions, tasks: list[run_node_steps.Task]
+) -> None:
+    """Delete the locks of nodes that are gone or have no record: nobody else would.
+
+    A start that was killed right after its last patch of a node has left its lock, and tasks that delete a node or
+    register it again leave that of their own start. Only the way back is for locks of other starts.
+    """
+    back, run = options.state == "uncordoned", ctx.run
+    if not tasks or run is None or options.state == "cordoned" or not (run.id or back):
+        return
+    by_name = {task.name: task for task in tasks}
+    left = run_lease.left_locks(ctx, run, by_name.keys(), run_locks.lease_namespace(ctx, options.lease_namespace))
+    left = [lock for lock in left if back or run_context.Run.parse(lock.lease["spec"]["holderIdentity"]) == run]
+    ended: set[str] = set()
+    for lock in left:
+        name = run_lease.node_of(lock.lease)
+        if options.state == "returning":
+            run_node_steps.judge_new(by_name[name], lock.lease)
+        run_handshakes.take_back_on(ctx, name)
+        run_lease.drop(ctx, lock, ended)
+    if left:
+        run_heartbeats.sweep(ctx, run.id)
+
+
+def _act(ctx: run_context.Context, options: run_node_steps.CordonOptions, todo: list[run_node_steps.Task]) -> None:
+    namespace = "" if all(task.lease for task in todo) else run_locks.lease_namespace(ctx, options.lease_namespace)
+    for task in todo:
+        task.lease = task.lease or f"{namespace}/{names.node_lease_name(task.name)}"
+    for me in dict.fromkeys(task.identity for task in todo if task.identity):
+        group = [task for task in todo if task.identity == me]
+        locks = run_locks.Locks(ctx, me, {task.name: task.lease for task in group})
+        given_up: list[str] = []
+        try:
+            patient = ctx.run is not None and ctx.run.id == me.id and any(task.record for task in group)
+            for node, why in locks.take(patient=patient, borrowed=not me.nonce, adopt=options.adopt).items():
+                task = next(x for x in group if x.name == node)
+                task.outcome, task.wanted = outcomes.CordonOutcome.HELD, task.record
+                task.message = f"{why}. Wait until it ends, or inspect it with the recover playbook."
+            if options.state == "cordoned" and options.stored:
+                given_up += _refuse_done(ctx, [task for task in group if not task.failed])
+            if options.state == "out":
+                _refuse_undrained(ctx, [task for task in group if not task.failed], options.rules)
+            _write_all(ctx, options, locks, [x for x in group if not x.failed])
+            if options.state == "uncordoned":
+                _tell_back(ctx, group)
+                _await_workloads(ctx, options, locks, group)
+            if options.state == "out":
+                done = [task for task in group if not task.failed]
+                run_external_controllers.let_balancers_settle(
+                    ctx, {task.name: task.record for task in done if task.record}
+                )
+            if options.state == "cordoned":
+                run_external_controllers.await_notice(
+                    ctx, {task.name: _notice_left(ctx, options, task) for task in group}
+                )
+            over = options.state in ("uncordoned", "parked")
+            # Somebody may have given a node back in the meantime: nobody else would delete its lock.
+            left = (outcomes.CordonOutcome.GONE, outcomes.CordonOutcome.NOT_IN_MAINTENANCE_YET)
+            given_up += [task.name for task in group if task.outcome in left or (over and not task.failed)]
+        finally:
+            stays = options.lease_duration if options.state in ("out", "cordoned") else None
+            locks.leave(stays or run_locks.IDLE, drop=given_up)
+
+
+def _write_all(
+    ctx: run_context.Context,
+    options: run_node_steps.CordonOptions,
+    locks: run_locks.Locks,
+    tasks: list[run_node_steps.Task],
+) -> None:
+    with ctx.clock.pool(run_requests.AT_ONCE, "node") as pool:
+        list(pool.map(functools.partial(_write, ctx, options, locks), tasks))
+
+
+def _await_workloads(
+    ctx: run_context.Context,
+    options: run_node_steps.CordonOptions,
+    locks: run_locks.Locks,
+    group: list[run_node_steps.Task],
+) -> None:
+    """Forget nodes that workloads waited for once these run again, or after a while; what does not is said."""
+    back = [task for task in group if task.awaited]
+    if not back:
+        return
+    short = run_external_controllers.await_workloads(ctx, {task.name: task.awaited for task in back})
+    told = [(task, task.message, (*task.kept, *short[task.name])) for task in back]
+    for task in back:
+        task.complete = True
+    _write_all(ctx, options, locks, back)
+    for task, message, kept in told:
+        if task.outcome == outcomes.CordonOutcome.UNCORDONED:
+            task.message, task.kept = message, kept
+
+
+def _write(
+    ctx: run_context.Context, options: run_node_steps.CordonOptions, locks: run_locks.Locks, task: run_node_steps.Task
+) -> None:
+    """Write one node under its lock; whoever held that before may have changed the node since it was read."""
+    planned = task.change
+    kept: tuple[str, ...] = ()
+
+    def decide(raw: objects.Raw | None) -> api_changes.Change | None:
+        nonlocal kept
+        task.raw = raw
+        run_node_steps.decide(ctx, options, task)
+        if task.change is None:
+            return None
+        kept = task.kept
+        if options.state == "uncordoned":
+            run_handshakes.take_back(ctx, task.record, fence)
+        return task.change
+
+    # If somebody has written the node since it was read, this patch is refused, and decided anew. What is announced on
+    # pods is taken back before it, by the record, which is read again for that.
+    as_read = planned is not None and not (
+        options.state == "uncordoned" and task.record and hook_definitions.planned(task.record)
+    )
+    target, fence = objects.Ref("Node", task.name, api_version="v1"), functools.partial(locks.fence, [task.name])
+    known: objects.Raw | run_reconcile.Unread | None = task.raw if as_read else run_reconcile.UNREAD
+    try:
+        if options.state == "uncordoned" and task.record and task.record.conditions:
+            own = functools.partial(_still_to_give_back, ctx, options, task)
+            known = show(ctx, task.name, "back", own, fence)
+        written = run_reconcile.write(ctx, target, decide, known=known, fence=fence)
+        change = written.change
+        task.raw = written.object or task.raw
+        if task.wanted and task.wanted.conditions and not task.failed:
+            own = functools.partial(_held_by, task.wanted.nonce)
+            task.raw = show(ctx, task.name, task.wanted.step, own, fence, known=written.object)
+    except run_node_lock.LostLockError as error:
+        task.outcome, task.message = outcomes.CordonOutcome.ADOPTED_BY, error.reason.sentence
+    except (run_context.StopRun, errors.ClusterError) as error:
+        task.outcome, task.message = outcomes.CordonOutcome.FAILED, f"Node {task.name}: {error}"
+    else:
+        if change is not None:
+            task.outcome, task.message, task.kept = outcomes.CordonOutcome(options.state), change.sentence, kept
+            task.line = _done(options.state, change)
+            if options.state != "uncordoned":
+                ctx.tell(task.outcome, task.line, node=task.name)
+
+
+def _tell_back(ctx: run_context.Context, tasks: list[run_node_steps.Task]) -> None:
+    """Tell of nodes that were given back, once they take pods again."""
+    given_back = [task for task in tasks if task.line and task.outcome]
+    notes = run_external_controllers.await_schedulable(ctx, {task.name: task.raw for task in given_back if task.raw})
+    for task in given_back:
+        note = notes.get(task.name, "")
+        task.message += note
+        ctx.tell(t.cast("outcomes.CordonOutcome", task.outcome), task.line + note, node=task.name)
+
+
+def _still_to_give_back(
+    ctx: run_context.Context, options: run_node_steps.CordonOptions, task: run_node_steps.Task, raw: objects.Raw
+) -> node_records.Record | None:
+    """The record of the node, planned anew under its lock."""
+    task.raw = raw
+    run_node_steps.decide(ctx, options, task)
+    return None if task.failed else task.record
+
+
+def _held_by(nonce: str, raw: objects.Raw) -> node_records.Record | None:
+    """The record of the node, if it was not taken over since it was written."""
+    with contextlib.suppress(node_records.BadRecordError):
+        record = node_records.record_of(objects.Node.of(raw))
+        return record if record and record.nonce == nonce else None
+    return None
+
+
+def _notice_left(ctx: run_context.Context, options: run_node_steps.CordonOptions, task: run_node_steps.Task) -> float:
+    """For how long others may still react to the planned maintenance of the node, in seconds."""
+    if not options.planned_notice or options.state != "cordoned" or not task.node or not task.wanted or task.failed:
+        return 0.0
+    return node_conditions.notice_left(task.node, task.wanted, options.planned_notice, ctx.clock.server())
+
+
+def _done(state: run_node_steps.State, change: api_changes.Change) -> str:
+    """The line of progress for a node that ``change`` has brought to the state."""
+    if state == "cordoned" and "step" in (change.before or {}):
+        return "maintenance resumed"
+    if state == "uncordoned" and (change.after or {}).get("unschedulable"):
+        return "given back, cordoned as before"
+    return DONE[state]
+
+
+def _refuse_done(ctx: run_context.Context, tasks: list[run_node_steps.Task]) -> list[str]:
+    """Refuse, and return, the nodes that another start of the run has finished while this one stood still.
+
+    Checked under the locks: a finished node is noted before its lock is deleted.
+    """
+    run_id, _nonce = ctx.caller
+    if not (run_id and tasks):
+        return []
+    outcome = outcomes.CordonOutcome.ADOPTED_BY
+    try:
+        why = run_stored.not_to_do(ctx, run_id, [task.name for task in tasks])
+    except (errors.ClusterError, node_records.BadRecordError) as error:
+        text = f"run {run_id} as stored cannot be read, so it is unknown whether the node is still to be done: {error}"
+        why, outcome = {task.name: f"Node {task.name}: {text}" for task in tasks}, outcomes.CordonOutcome.FAILED
+    for task in tasks:
+        if task.name in why:
+            task.outcome, task.message, task.wanted = outcome, why[task.name], task.record
+    return list(why)
+
+
+def _refuse_undrained(
+    ctx: run_context.Context, tasks: list[run_node_steps.Task], rules: tuple[pod_rules.Rule, ...]
+) -> None:
+    """Prove once more that the nodes are drained, right before the user's tasks; a few lists for all of them.
+
+    What ``rules`` leave on the nodes does not count.
+    """
+    nodes = [task.name for task in tasks]
+    there, among = run_lookup.nodes(ctx, nodes)
+    pods = run_listing.pods_of(ctx.cluster, nodes, among)
+    known: dict[str, list[t.Any]] = {"nodes": list(map(objects.Node.of, there.values())), "pods": pods}
+    found = {**known, **run_listing.lists(ctx.cluster, ("leases", *run_listing.owners_of(pods)))}
+    left = dispositions.left_to_move(snapshots.Snapshot.of(found), nodes, drain_policy.Choices(rules=rules))
+    for task in tasks:
+        mine = [pod for pod in left if pod.node == task.name]
+        step = task.record.step if task.record else "none"
+        if step in ("drained", "out", "parked") and not mine:
+            continue
+        where = ", ".join(str(pod.ref) for pod in mine[:5]) or f"its record says {step}"
+        task.outcome, task.change = outcomes.CordonOutcome.NOT_DRAINED, None
+        text = f"is not drained ({where}); no task may run on it. Drain it again with node_drain."
+        task.message = f"Node {task.name} {text}"

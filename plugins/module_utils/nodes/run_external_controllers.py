@@ -1,0 +1,140 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Those who react to what a node or its pods show: load balancers, operators, applications, Kubernetes' controllers."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    index_keys,
+    names,
+    objects,
+    run_context,
+    run_listing,
+    run_owners,
+    run_requests,
+    run_watch_cache,
+    scopes,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import pending
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds, watch
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import phases
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import cordon as plan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import node_records
+
+RUNS_AGAIN = 180.0
+"""For how long the successors of pods that waited for a node may take to be ready once it is back in service."""
+TICK = 1.0
+"""Longest pause between two looks at them, in seconds."""
+
+TAINT_SECONDS = 10.0
+"""For how long the node lifecycle controller may take to remove the taint of a cordon."""
+
+
+def await_notice(ctx: run_context.Context, waits: t.Mapping[str, float]) -> None:
+    """Give others time to react to the maintenance that is planned; ``waits``: seconds by node."""
+    nodes = ", ".join(name for name, wait in waits.items() if wait > 0)
+    if nodes:
+        longest = max(waits.values())
+        ctx.tell(phases.What.WAITING, f"{longest:.0f} s for others to react to MaintenancePlanned of {nodes}")
+        ctx.clock.sleep(longest)
+
+
+def let_balancers_settle(ctx: run_context.Context, records: t.Mapping[str, node_records.Record]) -> None:
+    """Wait until load balancers outside of the cluster have removed the nodes, before work on their hosts starts."""
+    now = ctx.clock.server()
+    wait = max((plan.balanced_for(record, now) for record in records.values()), default=0.0)
+    if not wait or not _has_balancers(ctx):
+        return
+    ctx.tell(phases.What.WAITING, f"{wait:.0f} s for external load balancers to remove {', '.join(records)}")
+    ctx.clock.sleep(wait)
+
+
+def _has_balancers(ctx: run_context.Context) -> bool:
+    """Whether a Service has an external load balancer; if Services may not be listed, one may."""
+    try:
+        found = ctx.cluster.items(kinds.SERVICES, patience=run_requests.PATIENCE, keep=index_keys.service).items
+    except errors.Forbidden:
+        return True
+    return any((service.get("spec") or {}).get("type") == "LoadBalancer" for service in found)
+
+
+def await_schedulable(ctx: run_context.Context, nodes: t.Mapping[str, objects.Raw]) -> dict[str, str]:
+    """Wait for the end of the unschedulable taints, some milliseconds after the cordons; notes on those that stay.
+
+    ``nodes`` are as the API server answered when their cordons were removed. One watch from there tells of all of them.
+    """
+    held = {name for name, raw in nodes.items() if _held(raw)}
+    if not held:
+        return {}
+    until, wake = ctx.clock.now() + TAINT_SECONDS, ctx.clock.condition()
+
+    def see(what: str, raw: objects.Raw) -> None:
+        if what == "DELETED" or not _held(raw):
+            held.discard(raw["metadata"]["name"])
+
+    fields = f"metadata.name={next(iter(held))}" if len(held) == 1 else ""
+    reflector = watch.Reflector(
+        ctx.cluster,
+        kinds.NODES,
+        fields=fields,
+        wake=wake,
+        keep=lambda raw: raw if raw["metadata"]["name"] in nodes else None,
+        on_event=see,
+    )
+    versions = [nodes[name]["metadata"]["resourceVersion"] for name in held]
+    # From the first of them on, so that the watch tells of each; where their order is unknown, a list does.
+    reflector.resource_version = min(versions, key=int) if all(map(str.isdigit, versions)) else ""
+    reflector.start()
+    try:
+        with wake:
+            while held and (left := until - ctx.clock.now()) > 0:
+                if reflector.error or reflector.trouble:
+                    # They were given back, even if they cannot be read now.
+                    return {}
+                wake.wait(left)
+            late = sorted(held)
+    finally:
+        reflector.stop()
+    taint = f"the taint {names.UNSCHEDULABLE_TAINT} is still there, is the node lifecycle controller running?"
+    return dict.fromkeys(late, f"; {taint}")
+
+
+def await_workloads(
+    ctx: run_context.Context, waiting: t.Mapping[str, t.Collection[node_records.Awaited]]
+) -> dict[str, list[str]]:
+    """Wait until what waited for these nodes runs again; what of that still does not, by node."""
+    refs = list({one.workload: None for some in waiting.values() for one in some})
+    spaces = tuple(dict.fromkeys(ref.namespace for ref in refs))
+    until, told = ctx.clock.now() + RUNS_AGAIN, ""
+    short: dict[str, list[str]] = {}
+    try:
+        with run_watch_cache.Live(ctx, ("pods", *run_listing.kinds_of(refs)), scopes.Scope((), spaces)) as live:
+            live.seed({"scales": run_owners.named(ctx, live.snapshot(), refs)})
+            live.widen(
+                scopes.beside(live.snapshot(), (), filter(None, (live.snapshot().workload(r.uid) for r in refs)))
+            )
+            while True:
+                seen = live.snapshot()
+                short = {
+                    name: [found.text for one in some if (found := pending.lack(seen, one))]
+                    for name, some in waiting.items()
+                }
+                text = "; ".join(dict.fromkeys(text for some in short.values() for text in some))
+                if not text or ctx.clock.now() >= until:
+                    return short
+                if text != told:
+                    told = text
+                    ctx.tell(phases.What.WAITING, f"{', '.join(waiting)} in service; {text}")
+                live.wait(min(TICK, until - ctx.clock.now()))
+    except (run_context.StopRun, errors.ClusterError) as error:
+        unseen = f"whether what waited for it runs again could not be watched: {error}"
+        return {name: [*short.get(name, ()), unseen] for name in waiting}
+
+
+def _held(raw: objects.Raw) -> bool:
+    """Whether a node that is not cordoned still has the taint."""
+    node = objects.Node.of(raw)
+    return not node.unschedulable and any(x.get("key") == names.UNSCHEDULABLE_TAINT for x in node.taints)

@@ -1,0 +1,214 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""A whole plan from a snapshot alone: routes, waves, forecasts and findings.
+
+In two halves, because the routes tell which further kinds have to be read before the rest can be judged.
+"""
+
+from __future__ import annotations
+
+import difflib
+import typing as t
+from dataclasses import dataclass, field, replace
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import objects, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import dispositions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import (
+    forecast,
+    neighbours,
+    preflight,
+    waves,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import forecast_findings as placement
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import node_records
+
+Waits = tuple[waves.Wait, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is planned: ``nodes`` as named, unknown ones too; the others are options of ``maintenance_plan``.
+
+    ``run`` is the id of the run or ``""``, ``now`` is RFC 3339. ``evacuates``: the nodes stay out, and those that are
+    out and empty already are at their goal. Without ``with_volumes`` the snapshot lacks what volumes of pods need.
+    ``unreplaced`` as in ``migrate.routes``.
+    """
+
+    nodes: tuple[str, ...]
+    choices: drain_policy.Choices = field(default_factory=drain_policy.Choices)
+    run: str = ""
+    now: str = ""
+    evacuates: bool = False
+    order: waves.Order = "given"
+    max_parallel: int = 1
+    zone_key: str = "topology.kubernetes.io/zone"
+    max_per_zone: int | None = None
+    with_volumes: bool = True
+    kured: str = neighbours.KURED
+    unreplaced: t.Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What waves are formed of, see ``waves.formed``."""
+
+    nodes: tuple[objects.Node, ...]
+    limits: waves.Limits
+    together: t.Sequence[t.Collection[str]]
+    lines: tuple[waves.Line, ...]
+
+    def sharing(self, more: tuple[waves.Share, ...]) -> Shape:
+        """The same where nodes always share ``more`` as well."""
+        return replace(self, limits=replace(self.limits, shares=(*self.limits.shares, *more)))
+
+    def formed(self, more: tuple[waves.Share, ...] = ()) -> waves.Formed:
+        """The waves, where nodes share ``more`` as well."""
+        return waves.formed(self.nodes, self.sharing(more).limits, together=self.together, lines=self.lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """The first half: ``there`` are nodes at their goal, ``todo`` the others in order; ``plans`` are of their pods.
+
+    ``waits`` say why nodes are not in the first wave. What room is left has no part in the waves yet.
+    """
+
+    plans: tuple[drain_policy.PodPlan, ...]
+    there: frozenset[str]
+    todo: tuple[objects.Node, ...]
+    waves: preflight.Waves
+    shape: Shape
+    waits: Waits = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The whole, with the waves as the room allows; ``placed`` has the forecast of each pod that moves, by UID."""
+
+    draft: Draft
+    placed: t.Mapping[str, forecast.Forecast]
+    findings: tuple[reasons.Finding, ...]
+
+
+def draft(snapshot: snapshots.Snapshot, wanted: Wanted) -> Draft:
+    """Routes and waves.
+
+    Raises:
+        ValueError: ``pod_selector`` is not a label selector.
+    """
+    present = [name for name in wanted.nodes if name in snapshot.nodes]
+    plans = dispositions.routes(snapshot, present, wanted.choices, now=wanted.now, unreplaced=wanted.unreplaced)
+    there = frozenset(name for name in present if _at_goal(snapshot, name, wanted))
+    todo = [snapshot.nodes[name] for name in present if name not in there]
+    todo = waves.ordered(todo, plans, wanted.order, zone_key=wanted.zone_key)
+    plans = tuple(plan for plan in plans if plan.pod.node not in there)
+    shared = waves.shares(snapshot, todo, plans)
+    limits = waves.Limits(wanted.max_parallel, wanted.zone_key, wanted.max_per_zone, shared)
+    lines = waves.lines(snapshot, plans) if wanted.max_parallel > 1 else ()
+    shape = Shape(tuple(todo), limits, neighbours.together(snapshot, plans), lines)
+    formed = shape.formed()
+    return Draft(plans, there, shape.nodes, formed.waves, shape, formed.waits)
+
+
+def judged(snapshot: snapshots.Snapshot, wanted: Wanted, drafted: Draft) -> Plan:
+    """The plan with forecasts and findings; the snapshot has by now what the routes need besides."""
+    plans = drafted.plans
+
+    def foresee(some: t.Sequence[t.Collection[str]]) -> dict[str, forecast.Forecast]:
+        return forecast.forecasts(snapshot, plans, some, stay_out=wanted.evacuates, with_volumes=wanted.with_volumes)
+
+    seen = _shaped(plans, drafted.shape, waves.Formed(drafted.waves, drafted.waits), foresee)
+    # Nodes that stay out are out together, whatever their waves are.
+    apart = not (wanted.evacuates or wanted.choices.node_autoscaler)
+    shape = drafted.shape.sharing(waves.nowhere(snapshot, plans, seen.placed) if apart else ())
+    if shape != drafted.shape and (formed := shape.formed()).waves != drafted.waves:
+        seen = _shaped(plans, shape, formed, foresee)
+    drafted = replace(drafted, waves=seen.formed.waves, waits=seen.formed.waits)
+    asked = preflight.Asked(
+        nodes=wanted.nodes,
+        waves=drafted.waves,
+        choices=wanted.choices,
+        run=wanted.run,
+        now=wanted.now,
+        stay_out=wanted.evacuates,
+        kured=wanted.kured,
+        terminating=frozenset(name for name, phase in phases(snapshot).items() if phase == "Terminating"),
+    )
+    out: t.Sequence[t.Collection[str]] = drafted.waves
+    if wanted.choices.node_autoscaler:
+        out = ()
+    elif wanted.evacuates:
+        out = [[name for wave in drafted.waves for name in wave]]
+    found = (
+        *preflight.findings(snapshot, drafted.plans, asked),
+        *placement.findings(snapshot, drafted.plans, seen.placed, out),
+    )
+    return Plan(drafted, seen.placed, found)
+
+
+def fitting(snapshot: snapshots.Snapshot, wanted: Wanted, whole: Plan) -> tuple[Plan, tuple[reasons.Finding, ...]]:
+    """The plan without the nodes that are blocked, and the blockers of these.
+
+    It is the whole one where a blocker is not about nodes of the plan alone, or about a name that is no node's.
+    """
+    plan, told = whole, dict[reasons.Finding, None]()
+    while blockers := [finding for finding in plan.findings if finding.severity == "blocker"]:
+        blocked = {name for finding in blockers for name in finding.nodes}
+        if not all(finding.nodes for finding in blockers) or not blocked <= {*wanted.nodes} & snapshot.nodes.keys():
+            return whole, ()
+        told |= dict.fromkeys(blockers)
+        wanted = replace(wanted, nodes=tuple(name for name in wanted.nodes if name not in blocked))
+        plan = judged(snapshot, wanted, draft(snapshot, wanted))
+    return plan, tuple(told)
+
+
+def _shaped(
+    plans: t.Sequence[drain_policy.PodPlan],
+    shape: Shape,
+    formed: waves.Formed,
+    foresee: t.Callable[[t.Sequence[t.Collection[str]]], waves.Placed],
+) -> waves.Foreseen:
+    return waves.Shaping(plans, shape.together, shape.formed, foresee).shaped(formed)
+
+
+def phases(snapshot: snapshots.Snapshot) -> dict[str, str]:
+    """Each namespace with its phase; none if they may not be read."""
+    return {item["metadata"]["name"]: (item.get("status") or {}).get("phase", "") for item in snapshot.namespaces}
+
+
+def _at_goal(snapshot: snapshots.Snapshot, name: str, wanted: Wanted) -> bool:
+    if not wanted.evacuates:
+        return False
+    try:
+        record = node_records.record_of(snapshot.nodes[name])
+    except node_records.BadRecordError:
+        return False
+    if record is None or record.step != "parked":
+        return False
+    return not dispositions.left_to_move(snapshot, {name}, wanted.choices)
+
+
+def nothing_selected(selector: str) -> reasons.Finding:
+    """That ``node_selector`` selects no node."""
+    return reasons.Finding(
+        "selector_matches_nothing",
+        f"No node matches node_selector {selector}.",
+        "Look at `kubectl get nodes --show-labels`.",
+        "blocker",
+        f"node_selector {selector}",
+    )
+
+
+def unknown_zone_key(nodes: t.Iterable[objects.Node], wanted: Wanted) -> list[reasons.Finding]:
+    """A limit or an order by a label that no node of the cluster has would silently mean one zone for all."""
+    key, labels = wanted.zone_key, {label for node in nodes for label in node.labels}
+    if key in labels or (wanted.max_per_zone is None and wanted.order != "zone"):
+        return []
+    close = difflib.get_close_matches(key, labels, n=3, cutoff=0.75)
+    close = close or sorted(label for label in labels if "zone" in label)
+    hint = f" Similar labels are {', '.join(close)}." if close else ""
+    remedy = "Name the label with the zones in maintain_zone_key (zone_key of maintenance_plan)."
+    return [reasons.Finding("unknown_zone_key", f"No node has the label {key}.{hint}", remedy, "blocker", key)]

@@ -1,0 +1,404 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Where a pod fits now: each node, or why it cannot, in the words and the order of the default scheduler."""
+
+from __future__ import annotations
+
+import typing as t
+from collections import Counter
+from dataclasses import dataclass, field
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    node_affinity,
+    node_taints,
+    objects,
+    selectors,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import storage, world
+
+# Filters by pod affinity and anti-affinity, of the pod and of those that run (InterPodAffinity).
+
+
+NO_COMPANY = "node(s) didn't match pod affinity rules"
+BAD_COMPANY = "node(s) didn't match pod anti-affinity rules"
+UNWELCOME = "node(s) didn't satisfy existing pods anti-affinity rules"
+
+Domains = Counter[tuple[str, str]]
+"""How many pods count in each domain: a label of nodes with its value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Company:
+    """``wanted`` and ``shunned`` are the topology keys of the pod's terms; ``first``: it may be the first of its kind.
+
+    ``unwelcome`` are the domains of pods that keep it away, with the labels that name them.
+    """
+
+    wanted: tuple[str, ...]
+    near: Domains
+    first: bool
+    shunned: tuple[str, ...]
+    bad: Domains
+    unwelcome: Domains
+
+    def __bool__(self) -> bool:
+        return bool(self.wanted or self.shunned or self.unwelcome)
+
+
+def company(around: world.World, guest: world.Guest) -> Company:
+    """What the pods of the cluster mean for this one, as they are now."""
+    wanted, shunned = guest.terms("podAffinity"), guest.terms("podAntiAffinity")
+    near: Domains = Counter()
+    first = False
+    if wanted:
+        pairs = tuple(_wanted(around, guest.namespace, term) for term in wanted)
+        tally = around.tally(pairs)
+        for term in wanted:
+            _count(around, near, tally.by_node, term["topologyKey"])
+        first = not near and tally.counts(guest)
+    bad: Domains = Counter()
+    for term in shunned:
+        _count(around, bad, around.tally((_wanted(around, guest.namespace, term),)).by_node, term["topologyKey"])
+    unwelcome: Domains = Counter()
+    for example, by_node in around.shunning(guest):
+        for term in example.terms("podAntiAffinity"):
+            if _covers(around, example.namespace, term, guest):
+                _count(around, unwelcome, by_node, term["topologyKey"])
+    keys = [tuple(term["topologyKey"] for term in terms) for terms in (wanted, shunned)]
+    return Company(keys[0], near, first, keys[1], bad, unwelcome)
+
+
+def affinity_reason(found: Company, place: world.Place) -> str:
+    """Why the pod cannot be on the node, ``""`` if it can."""
+    if found.wanted:
+        domains = [(key, place.labels.get(key)) for key in found.wanted]
+        if any(value is None for _key, value in domains):
+            return NO_COMPANY
+        if not found.first and any(found.near.get((key, value or ""), 0) <= 0 for key, value in domains):
+            return NO_COMPANY
+    if _within(found.bad, found.shunned, place):
+        return BAD_COMPANY
+    return UNWELCOME if _within(found.unwelcome, {key for key, _value in found.unwelcome}, place) else ""
+
+
+def _within(domains: Domains, keys: t.Iterable[str], place: world.Place) -> bool:
+    return any(domains.get((key, place.labels[key]), 0) > 0 for key in keys if key in place.labels)
+
+
+def _count(around: world.World, domains: Domains, by_node: t.Mapping[str, int], key: str) -> None:
+    for name, count in by_node.items():
+        value = around.places[name].labels.get(key)
+        if count and value is not None:
+            domains[key, value] += count
+
+
+def _wanted(around: world.World, namespace: str, term: objects.Raw) -> tuple[frozenset[str] | None, objects.Raw | None]:
+    """The namespaces and the selector of a term; without any namespaces the pod's own counts."""
+    listed, selector = term.get("namespaces") or (), term.get("namespaceSelector")
+    if selector is None:
+        return frozenset(listed or (namespace,)), term.get("labelSelector")
+    more = around.namespaces(selector)
+    return None if more is None else more | set(listed), term.get("labelSelector")
+
+
+def _covers(around: world.World, namespace: str, term: objects.Raw, guest: world.Guest) -> bool:
+    spaces, selector = _wanted(around, namespace, term)
+    return (spaces is None or guest.namespace in spaces) and selectors.matches(selector, guest.labels)
+
+
+# Filters that look at the node alone: unschedulable, taints, node selector and node affinity.
+#
+# They are the scheduler's plugins NodeUnschedulable, TaintToleration and NodeAffinity, in its order.
+
+
+CLOSED = "node(s) were unschedulable"
+TAINTED = "node(s) had untolerated taint(s)"
+NOT_SELECTED = "node(s) didn't match Pod's node affinity/selector"
+NOT_NAMED = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
+CONFLICT = "pod affinity terms conflict"
+
+_CORDON: objects.Raw = {"key": world.UNSCHEDULABLE, "effect": "NoSchedule"}
+
+
+def required(guest: world.Guest) -> objects.Raw | None:
+    """Its required node affinity."""
+    affinity = (guest.spec.get("affinity") or {}).get("nodeAffinity") or {}
+    return t.cast("objects.Raw | None", affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))
+
+
+def nodes_named(guest: world.Guest) -> frozenset[str] | None:
+    """The node names that its ``matchFields`` leave, ``None`` for any: each of the ORed terms has to name some."""
+    terms = (required(guest) or {}).get("nodeSelectorTerms") or ()
+    found: set[str] = set()
+    for term in terms:
+        mine: set[str] | None = None
+        for requirement in term.get("matchFields") or ():
+            if requirement.get("key") == "metadata.name" and requirement.get("operator") == "In":
+                values = set(requirement.get("values") or ())
+                mine = values if mine is None else mine & values
+        if mine is None:
+            return None
+        found |= mine
+    return frozenset(found) if terms else None
+
+
+def matches(guest: world.Guest, node: objects.Node) -> bool:
+    """Whether node selector and node affinity allow the node."""
+    return node_affinity.selects(guest.spec, node)
+
+
+def node_reason(guest: world.Guest, place: world.Place) -> str:
+    """Why the pod cannot be on the node, ``""`` if it can."""
+    if place.closed and not node_taints.tolerates(guest.tolerations, _CORDON):
+        return CLOSED
+    if place.taints and node_taints.untolerated(guest.tolerations, place.taints):
+        return TAINTED
+    return "" if matches(guest, place.node) else NOT_SELECTED
+
+
+def unmet(pod: objects.Pod, node: objects.Node) -> list[str]:
+    """What keeps the pod off the node by itself, in words: taints, labels that it lacks; nothing of a cordon."""
+    taints = node_taints.untolerated(pod.tolerations, (x for x in node.taints if x.get("key") != world.UNSCHEDULABLE))
+    return [*(f"taint {node_taints.in_words(taint)}" for taint in taints), *node_affinity.unmet(pod.placed, node)]
+
+
+def preference(guest: world.Guest, place: world.Place) -> tuple[int, int]:
+    """How little the pod wants the node: PreferNoSchedule taints that it does not tolerate, weights that do not match.
+
+    The lower the better.
+    """
+    if not place.taints and not guest.spec.get("affinity"):
+        return 0, 0
+    taints = sum(
+        1
+        for taint in place.taints
+        if taint.get("effect") == "PreferNoSchedule" and not node_taints.tolerates(guest.tolerations, taint)
+    )
+    affinity = (guest.spec.get("affinity") or {}).get("nodeAffinity") or {}
+    weight = sum(
+        term.get("weight", 0)
+        for term in affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+        if node_affinity.node_matches({"nodeSelectorTerms": [term.get("preference") or {}]}, place.node)
+    )
+    return taints, -weight
+
+
+# Filters by topology spread constraints with ``DoNotSchedule`` (PodTopologySpread).
+
+
+UNEVEN = "node(s) didn't match pod topology spread constraints"
+NO_LABEL = f"{UNEVEN} (missing required label)"
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """One constraint with the count of matching pods by domain, those of the nodes that count; none is none."""
+
+    key: str
+    skew: int
+    own: int
+    fewest: int
+    counts: t.Mapping[str, int]
+
+
+def constraints(around: world.World, guest: world.Guest) -> tuple[Constraint, ...]:
+    """The pod's constraints as the cluster is now."""
+    raws = [
+        raw
+        for raw in guest.spec.get("topologySpreadConstraints") or ()
+        if raw.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule"
+    ]
+    if not raws:
+        return ()
+    keys = [raw["topologyKey"] for raw in raws]
+    return tuple(_constraint(around, guest, raw, keys) for raw in raws)
+
+
+def spread_reason(found: t.Iterable[Constraint], place: world.Place) -> str:
+    """Why the pod cannot be on the node, ``""`` if it can."""
+    for one in found:
+        domain = place.labels.get(one.key)
+        if domain is None:
+            return NO_LABEL
+        if one.counts.get(domain, 0) + one.own - one.fewest > one.skew:
+            return UNEVEN
+    return ""
+
+
+def _constraint(around: world.World, guest: world.Guest, raw: objects.Raw, keys: t.Sequence[str]) -> Constraint:
+    key, selector = raw["topologyKey"], _selector(guest, raw)
+    counting = _counting(around, guest, raw, keys)
+    counts: Counter[str] = Counter()
+    if selector is not None and (selector.get("matchLabels") or selector.get("matchExpressions")):
+        # A selector that selects everything counts nothing (countPodsMatchSelector).
+        tally = around.tally(((frozenset({guest.namespace}), selector),), living=True)
+        for name, count in tally.by_node.items():
+            if count and name in counting.by_node:
+                counts[counting.by_node[name]] += count
+    fewest = min(counts.values(), default=2**31 - 1)
+    if len(counts) < len(counting.all) or len(counting.all) < (raw.get("minDomains") or 1):
+        fewest = 0
+    return Constraint(key, raw.get("maxSkew", 1), int(selectors.matches(selector, guest.labels)), fewest, counts)
+
+
+def _counting(around: world.World, guest: world.Guest, raw: objects.Raw, keys: t.Sequence[str]) -> world.Domains:
+    """The nodes that count, with their domain: they have the labels of all constraints, and the policies allow them."""
+
+    def found() -> dict[str, str]:
+        labelled = (place for place in around.places.values() if all(key in place.labels for key in keys))
+        return {place.name: place.labels[raw["topologyKey"]] for place in labelled if _counts(guest, raw, place)}
+
+    policies = (raw.get("nodeAffinityPolicy"), raw.get("nodeTaintsPolicy"))
+    own = (guest.spec.get("nodeSelector"), required(guest), guest.tolerations)
+    lasting = raw.get("nodeTaintsPolicy", "Ignore") != "Honor"
+    return around.domains(world.key_of(raw["topologyKey"], keys, policies, own), found, lasting=lasting)
+
+
+def _selector(guest: world.Guest, raw: objects.Raw) -> objects.Raw | None:
+    selector: objects.Raw | None = raw.get("labelSelector")
+    more = {key: guest.labels[key] for key in raw.get("matchLabelKeys") or () if key in guest.labels}
+    if not more or selector is None:
+        return selector
+    expressions = [{"key": key, "operator": "In", "values": [value]} for key, value in more.items()]
+    return {**selector, "matchExpressions": [*(selector.get("matchExpressions") or ()), *expressions]}
+
+
+def _counts(guest: world.Guest, raw: objects.Raw, place: world.Place) -> bool:
+    """Whether the node is a domain's, by the constraint's two policies."""
+    if raw.get("nodeAffinityPolicy", "Honor") == "Honor" and not matches(guest, place.node):
+        return False
+    return raw.get("nodeTaintsPolicy", "Ignore") != "Honor" or not node_taints.untolerated(
+        guest.tolerations, place.taints
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """``nodes`` that can take the pod, in order of names; ``reasons`` count the others by reason.
+
+    ``refusal`` says why no node is even looked at. ``total`` is the number of all nodes.
+    """
+
+    nodes: tuple[str, ...]
+    reasons: t.Mapping[str, int]
+    total: int
+    refusal: str = ""
+
+    @property
+    def text(self) -> str:
+        """What the scheduler's event says if no node can take it."""
+        message = f"0/{self.total} nodes are available:"
+        if self.refusal:
+            return f"{message} {self.refusal}."
+        counted = sorted(f"{count} {reason}" for reason, count in self.reasons.items())
+        return f"{message} {', '.join(counted)}." if counted else message
+
+
+@dataclass(slots=True)
+class _Suiting:
+    """For equal pods: reasons by node of what the nodes are by themselves, and the places that are left.
+
+    They are as after the first ``seen`` changes of nodes.
+    """
+
+    seen: int = 0
+    reasons: dict[str, str] = field(default_factory=dict)
+    places: dict[str, world.Place] = field(default_factory=dict)
+
+
+class Filters:
+    """The scheduler's filters over a world; what a pod's nodes have of their own is computed once for equal pods.
+
+    ``looks`` counts how often a pod was held against a node: what a forecast costs.
+    """
+
+    def __init__(self, around: world.World) -> None:
+        self.around = around
+        self.storage = storage.Storage(around.snapshot)
+        self.looks = 0
+        self._suiting: dict[str, _Suiting] = {}
+
+    def answer(self, guest: world.Guest) -> Answer:
+        """Every node for the pod."""
+        around, total = self.around, len(self.around.places)
+        look = self.look(guest)
+        if look.refusal:
+            return Answer((), {}, total, look.refusal)
+        reasons, open_places = self.by_itself(guest)
+        counts = Counter(reasons.values())
+        nodes = []
+        for place in open_places.values():
+            found = look.reasons(place)
+            if found:
+                counts.update(found)
+            else:
+                nodes.append(place.name)
+        return Answer(tuple(sorted(nodes)), dict(counts), len(around.places))
+
+    def look(self, guest: world.Guest) -> Look:
+        """What the pod needs of the pods around it, as they are now."""
+        named = nodes_named(guest)
+        if named is not None and not named:
+            return Look(self, guest, refusal=CONFLICT)
+        needs = storage.needs(self.storage, self.around, guest) if guest.volumes else storage.NOTHING
+        if needs.refusal:
+            return Look(self, guest, refusal=needs.refusal)
+        return Look(
+            self,
+            guest,
+            needs=needs,
+            spread=constraints(self.around, guest),
+            company=company(self.around, guest),
+        )
+
+    def by_itself(self, guest: world.Guest) -> tuple[t.Mapping[str, str], t.Mapping[str, world.Place]]:
+        """Reasons by node of what the nodes are by themselves, and the places that are left, by name."""
+        around = self.around
+        key = world.key_of(guest.spec.get("nodeSelector"), required(guest), guest.tolerations)
+        found = self._suiting.get(key)
+        again: t.Iterable[str]
+        if found is None:
+            found, again = self._suiting.setdefault(key, _Suiting()), around.places
+        else:
+            again = dict.fromkeys(around.changed[found.seen :])
+        found.seen = len(around.changed)
+        named = nodes_named(guest)
+        for name in again:
+            place = around.places[name]
+            why = NOT_NAMED if named is not None and name not in named else node_reason(guest, place)
+            if why:
+                found.reasons[name] = why
+                found.places.pop(name, None)
+            else:
+                found.places[name] = place
+                found.reasons.pop(name, None)
+        return found.reasons, found.places
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A pod's needs at one moment."""
+
+    filters: Filters
+    guest: world.Guest
+    refusal: str = ""
+    needs: storage.Needs = storage.NOTHING
+    spread: tuple[Constraint, ...] = ()
+    company: Company | None = None
+
+    def reasons(self, place: world.Place) -> tuple[str, ...]:
+        """Why the pod cannot be on a node that suits it by itself; empty if it can."""
+        guest = self.guest
+        self.filters.looks += 1
+        if guest.ports and world.ports_taken(guest, place):
+            return (world.PORTS,)
+        if short := world.short(guest, place):
+            return short
+        if guest.volumes and (why := storage.reasons(self.filters.storage, guest, self.needs, place)):
+            return why
+        if self.spread and (uneven := spread_reason(self.spread, place)):
+            return (uneven,)
+        if self.company and (unwanted := affinity_reason(self.company, place)):
+            return (unwanted,)
+        return ()

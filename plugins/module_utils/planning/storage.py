@@ -1,0 +1,343 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Filters by volumes: disks and ReadWriteOncePod (VolumeRestrictions), attach limits (NodeVolumeLimits), node affinity
+of volumes and claims that are not bound yet (VolumeBinding), zones (VolumeZone).
+
+Not forecast: the storage that a CSI driver has left (CSIStorageCapacity), see ``provisioner``.
+"""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+from collections import Counter
+from dataclasses import dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    node_affinity,
+    objects,
+    quantities,
+    selectors,
+    shapes,
+    snapshots,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import world
+
+DISK = "node(s) had no available disk"
+ONE_POD = (
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+)
+LIMIT = "node(s) exceed max volume count"
+ELSEWHERE = "node(s) didn't match PersistentVolume's node affinity"
+NONE_FREE = "node(s) didn't find available persistent volumes to bind"
+GONE = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+OTHER_ZONE = "node(s) had no available volume zone"
+UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
+
+BOUND = "pv.kubernetes.io/bind-completed"
+SELECTED = "volume.kubernetes.io/selected-node"
+ZONES = (
+    *(f"failure-domain.beta.kubernetes.io/{key}" for key in ("zone", "region")),
+    *(f"topology.kubernetes.io/{key}" for key in ("zone", "region")),
+)
+NEWER = dict(zip(ZONES[:2], ZONES[2:], strict=True))
+NOT_PROVISIONED = ("", "kubernetes.io/no-provisioner")
+MIGRATED = {
+    "awsElasticBlockStore": ("kubernetes.io/aws-ebs", "ebs.csi.aws.com"),
+    "azureDisk": ("kubernetes.io/azure-disk", "disk.csi.azure.com"),
+    "cinder": ("kubernetes.io/cinder", "cinder.csi.openstack.org"),
+    "gcePersistentDisk": ("kubernetes.io/gce-pd", "pd.csi.storage.gke.io"),
+    "portworxVolume": ("kubernetes.io/portworx-volume", "pxd.portworx.com"),
+}
+"""Kinds of disks that a CSI driver serves by now: the provisioner of before, and the driver."""
+DRIVERS = dict(MIGRATED.values())
+
+
+class Storage:
+    """Claims, volumes, classes and attach limits of a snapshot, by name."""
+
+    def __init__(self, snapshot: snapshots.Snapshot) -> None:
+        self.snapshot = snapshot
+        self.volumes = {raw["metadata"]["name"]: raw for raw in snapshot.volumes}
+        self.classes = {raw["metadata"]["name"]: raw for raw in snapshot.storage_classes}
+        self.limits = {raw["metadata"]["name"]: _limits(raw) for raw in snapshot.csi_nodes}
+
+    @functools.cached_property
+    def attached(self) -> dict[str, set[tuple[str, str]]]:
+        """The volumes that are attached to each node, by driver and handle."""
+        found: dict[str, set[tuple[str, str]]] = {}
+        for raw in self.snapshot.attachments:
+            volume = self.volumes.get(((raw["spec"].get("source") or {}).get("persistentVolumeName")) or "")
+            if volume and (handle := _csi(volume["spec"])):
+                found.setdefault(raw["spec"]["nodeName"], set()).add(handle)
+        return found
+
+    def by_class(self, name: str) -> list[objects.Raw]:
+        """The volumes of a class, the smallest first."""
+        inside = [raw for raw in self.volumes.values() if (raw["spec"].get("storageClassName") or "") == name]
+        return sorted(inside, key=lambda raw: (_size(raw["spec"].get("capacity")), raw["metadata"]["name"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What the pod's volumes ask of every node; ``refusal`` is why no node can take it at all.
+
+    ``bound`` are raw volumes, ``waiting`` claims that the scheduler binds, ``new`` the classes of generic ephemeral
+    volumes, whose claims do not exist yet. ``busy``: a ReadWriteOncePod claim is in use.
+    """
+
+    refusal: str = ""
+    bound: tuple[objects.Raw, ...] = ()
+    missing: bool = False
+    waiting: tuple[objects.Raw, ...] = ()
+    csi: frozenset[tuple[str, str]] = frozenset()
+    busy: bool = False
+
+
+NOTHING = Needs()
+"""The needs of a pod without claims."""
+
+
+def needs(storage: Storage, around: world.World, guest: world.Guest) -> Needs:
+    """What the volumes of a pod to be placed mean for it."""
+    claims: list[objects.Raw] = []
+    busy = False
+    for volume in guest.volumes:
+        if source := volume.get("persistentVolumeClaim"):
+            claim = storage.snapshot.claim(guest.namespace, source["claimName"])
+            refusal = _refusal(claim, source["claimName"])
+            if claim is None or refusal:
+                return Needs(refusal)
+            claims.append(claim)
+            once = "ReadWriteOncePod" in (claim["spec"].get("accessModes") or ())
+            busy |= once and around.claims_used[guest.namespace, source["claimName"]] > 0
+        elif source := volume.get("ephemeral"):
+            # The claim of the successor is made anew, from the template.
+            template: objects.Raw = source.get("volumeClaimTemplate") or {}
+            meta = {"namespace": guest.namespace, "name": f"{guest.name}-{volume['name']}"}
+            claims.append({"metadata": meta, "spec": template.get("spec") or {}})
+    bound: list[objects.Raw] = []
+    waiting: list[objects.Raw] = []
+    missing = False
+    for claim in claims:
+        name = claim["spec"].get("volumeName")
+        if name and BOUND in (claim["metadata"].get("annotations") or {}):
+            if name in storage.volumes:
+                bound.append(storage.volumes[name])
+            else:
+                missing = True
+        elif not name and _delayed(storage, claim):
+            waiting.append(claim)
+        elif "uid" in claim["metadata"]:
+            return Needs(UNBOUND)
+    disks = (_disk_before_csi(volume) for volume in guest.volumes)
+    csi = frozenset(handle for handle in (*disks, *(_handle(storage, claim) for claim in claims)) if handle)
+    return Needs("", tuple(bound), missing, tuple(waiting), csi, busy)
+
+
+def reasons(storage: Storage, guest: world.Guest, found: Needs, place: world.Place) -> tuple[str, ...]:
+    """Why the pod's volumes keep it off the node, of the first plugin that refuses it."""
+    if _disk_taken(guest, place):
+        return (DISK,)
+    if found.busy:
+        return (ONE_POD,)
+    if found.csi and _over_limit(storage, found, place):
+        return (LIMIT,)
+    binding = tuple(_binding(storage, found, place))
+    if binding:
+        return binding
+    return (OTHER_ZONE,) if _in_other_zone(found, place) else ()
+
+
+def provisioner(storage: Storage, guest: world.Guest) -> str:
+    """Who makes a volume for the pod anew, as it does for generic ephemeral ones; empty if nobody has to."""
+    for volume in guest.volumes:
+        spec = ((volume.get("ephemeral") or {}).get("volumeClaimTemplate") or {}).get("spec")
+        if spec is None or spec.get("storageClassName") == "":
+            continue
+        made = (storage.classes.get(spec.get("storageClassName", "")) or {}).get("provisioner", "the default class")
+        if made not in NOT_PROVISIONED:
+            return str(made)
+    return ""
+
+
+def _refusal(claim: objects.Raw | None, name: str) -> str:
+    if claim is None:
+        return f'persistentvolumeclaim "{name}" not found'
+    if (claim.get("status") or {}).get("phase") == "Lost":
+        volume = claim["spec"].get("volumeName", "")
+        return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{volume}"'
+    if claim["metadata"].get("deletionTimestamp"):
+        return f'persistentvolumeclaim "{name}" is being deleted'
+    return ""
+
+
+def _class_of(claim: objects.Raw) -> str:
+    old = (claim["metadata"].get("annotations") or {}).get("volume.beta.kubernetes.io/storage-class")
+    return str(old or claim["spec"].get("storageClassName") or "")
+
+
+def _delayed(storage: Storage, claim: objects.Raw) -> bool:
+    found = storage.classes.get(_class_of(claim)) or {}
+    return found.get("volumeBindingMode") == "WaitForFirstConsumer"
+
+
+def _handle(storage: Storage, claim: objects.Raw) -> tuple[str, str] | None:
+    """Driver and handle of the claim's CSI volume; an unbound one has its class's driver and a name of its own."""
+    volume = storage.volumes.get(claim["spec"].get("volumeName") or "")
+    if volume is not None:
+        return _csi(volume["spec"])
+    driver = (storage.classes.get(_class_of(claim)) or {}).get("provisioner")
+    meta = claim["metadata"]
+    return (DRIVERS.get(driver) or str(driver), f"{meta.get('namespace')}/{meta['name']}") if driver else None
+
+
+def _csi(spec: objects.Raw) -> tuple[str, str] | None:
+    """Driver and handle of a PersistentVolume, also of one from before CSI that a driver serves by now."""
+    if csi := spec.get("csi"):
+        return csi["driver"], csi["volumeHandle"]
+    return _disk_before_csi(spec)
+
+
+def _disk_before_csi(volume: objects.Raw) -> tuple[str, str] | None:
+    """Driver and handle of a disk in a PersistentVolume's spec, or among the volumes of a pod."""
+    for kind, (_before, driver) in MIGRATED.items():
+        if disk := volume.get(kind):
+            (key,) = shapes.DISKS[kind]
+            return driver, disk.get(key, "")
+    return None
+
+
+def _limits(raw: objects.Raw) -> dict[str, int]:
+    counts = ((one["name"], (one.get("allocatable") or {}).get("count")) for one in raw["spec"].get("drivers") or ())
+    return {name: count for name, count in counts if count is not None}
+
+
+def _over_limit(storage: Storage, found: Needs, place: world.Place) -> bool:
+    limits = storage.limits.get(place.name)
+    attached = storage.attached.get(place.name, ())
+    at_most = sum(len(guest.volumes) for guest in place.mounting.values()) + len(attached) + len(found.csi)
+    if not limits or at_most <= min(limits.values()):
+        return False
+    there: set[tuple[str, str]] = set()
+    for guest in place.mounting.values():
+        for volume in guest.volumes:
+            name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
+            name = name or (f"{guest.name}-{volume['name']}" if volume.get("ephemeral") else "")
+            claim = storage.snapshot.claim(guest.namespace, name) if name else None
+            if handle := _handle(storage, claim) if claim else _disk_before_csi(volume):
+                there.add(handle)
+    used = Counter(driver for driver, _handle in there.union(attached))
+    new = Counter(driver for driver, _handle in found.csi - there)
+    return any(driver in limits and used[driver] + count > limits[driver] for driver, count in new.items())
+
+
+def _binding(storage: Storage, found: Needs, place: world.Place) -> t.Iterator[str]:
+    if any(not _on_node(volume, place) for volume in found.bound):
+        yield ELSEWHERE
+    if found.waiting and not _bindable(storage, found.waiting, place):
+        yield NONE_FREE
+    if found.missing:
+        yield GONE
+
+
+def _on_node(volume: objects.Raw, place: world.Place) -> bool:
+    required = (volume["spec"].get("nodeAffinity") or {}).get("required")
+    return required is None or node_affinity.node_matches(required, place.node)
+
+
+def _bindable(storage: Storage, claims: t.Sequence[objects.Raw], place: world.Place) -> bool:
+    """Whether each claim finds a free volume for the node, or can be provisioned there."""
+    chosen: set[str] = set()
+    for claim in sorted(claims, key=lambda raw: _size((raw["spec"].get("resources") or {}).get("requests"))):
+        selected = (claim["metadata"].get("annotations") or {}).get(SELECTED)
+        if selected and selected != place.name:
+            return False
+        match = (
+            None
+            if selected
+            else next(
+                (volume for volume in storage.by_class(_class_of(claim)) if _serves(volume, claim, chosen, place)), None
+            )
+        )
+        if match is not None:
+            chosen.add(match["metadata"]["name"])
+            continue
+        how = storage.classes.get(_class_of(claim)) or {}
+        if how.get("provisioner", "") in NOT_PROVISIONED or not _allowed(how.get("allowedTopologies"), place):
+            return False
+    return True
+
+
+def _serves(volume: objects.Raw, claim: objects.Raw, chosen: t.Collection[str], place: world.Place) -> bool:
+    spec, wanted = volume["spec"], claim["spec"]
+    holder = spec.get("claimRef")
+    mine = bool(holder) and (holder.get("namespace"), holder["name"]) == (
+        claim["metadata"].get("namespace"),
+        claim["metadata"]["name"],
+    )
+    if volume["metadata"]["name"] in chosen or (holder and not mine) or volume["metadata"].get("deletionTimestamp"):
+        return False
+    if _size(spec.get("capacity")) < _size((wanted.get("resources") or {}).get("requests")):
+        return False
+    if spec.get("volumeMode", "Filesystem") != wanted.get("volumeMode", "Filesystem") or not _on_node(volume, place):
+        return False
+    if mine:
+        return True
+    if (volume.get("status") or {}).get("phase") != "Available":
+        return False
+    if wanted.get("selector") and not selectors.matches(wanted["selector"], volume["metadata"].get("labels") or {}):
+        return False
+    return set(wanted.get("accessModes") or ()) <= set(spec.get("accessModes") or ())
+
+
+def _allowed(terms: t.Sequence[objects.Raw] | None, place: world.Place) -> bool:
+    return not terms or any(
+        all(place.labels.get(one["key"]) in one["values"] for one in term.get("matchLabelExpressions") or ())
+        for term in terms
+    )
+
+
+def _in_other_zone(found: Needs, place: world.Place) -> bool:
+    if not any(key in place.labels for key in ZONES):
+        return False
+    for volume in found.bound:
+        labels = volume["metadata"].get("labels") or {}
+        for key in ZONES:
+            if key not in labels:
+                continue
+            here = place.labels.get(key, place.labels.get(NEWER.get(key, key)))
+            if here not in labels[key].split("__"):
+                return True
+    return False
+
+
+def _disk_taken(guest: world.Guest, place: world.Place) -> bool:
+    mine = [disk for volume in guest.volumes if (disk := _disk(volume))]
+    if not mine:
+        return False
+    others = [disk for other in place.mounting.values() for volume in other.volumes if (disk := _disk(volume))]
+    return any(
+        kind == other and names & them and not (read_only and only)
+        for kind, names, read_only in mine
+        for other, them, only in others
+    )
+
+
+def _disk(volume: objects.Raw) -> tuple[str, frozenset[t.Any], bool] | None:
+    """A disk that two pods of a node cannot share: its kind, what it is called, whether it is read only."""
+    if disk := volume.get("gcePersistentDisk"):
+        return "gce", frozenset({disk.get("pdName")}), bool(disk.get("readOnly"))
+    if disk := volume.get("awsElasticBlockStore"):
+        return "aws", frozenset({disk.get("volumeID")}), False
+    if disk := volume.get("iscsi"):
+        return "iscsi", frozenset({disk.get("iqn")}), bool(disk.get("readOnly"))
+    if disk := volume.get("rbd"):
+        images = ((monitor, disk.get("pool", "rbd"), disk.get("image")) for monitor in disk.get("monitors") or ())
+        return "rbd", frozenset(images), bool(disk.get("readOnly"))
+    return None
+
+
+def _size(amounts: objects.Raw | None) -> int:
+    return quantities.counted("storage", (amounts or {}).get("storage", 0))

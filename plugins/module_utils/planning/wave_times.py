@@ -1,0 +1,299 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""How long each wave of a maintenance will take, without the user's own tasks, and which budgets hold it up.
+
+In a wave, the successors of pods that are swapped start first, all at the same time. Then the others leave: pods of one
+budget in a queue (``queues``), different budgets at the same time, so the slowest queue counts. Pods that leave by a
+PodMigrationJob go as fast as Koordinator's limits let them, but with backend ``auto`` they are evicted after
+``job_wait``. How long a leaving pod takes is known within limits only (``stop_times``), so each wave has a range.
+
+Between two waves nothing is left of what a budget allowed: a wave ends when the successors of its pods are Ready.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import objects, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import released
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import feed
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import queues
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
+
+PER_WAVE = 3.0
+"""Seconds for the cordon, the proof that the nodes are empty, and giving them back; measured on a busy lab."""
+
+BOUNDS: tuple[queues.Bound, ...] = ("expected", "least", "most")
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a wave takes, in seconds; the whole is their sum.
+
+    ``steps`` is for cordon, proof and giving back, ``notice`` before the first pod leaves. ``starts`` is waiting for
+    successors, ``stops`` for pods to end, ``budgets`` and ``jobs`` for the turn of a pod by its budget or by
+    Koordinator's limits.
+    """
+
+    steps: float = PER_WAVE
+    notice: float = 0.0
+    starts: float = 0.0
+    stops: float = 0.0
+    budgets: float = 0.0
+    jobs: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """The whole."""
+        return self.steps + self.notice + self.starts + self.stops + self.budgets + self.jobs
+
+    def plus(self, other: Parts) -> Parts:
+        """Both, one after the other."""
+        return Parts(*(mine + theirs for mine, theirs in zip(_values(self), _values(other), strict=True)))
+
+    def to_dict(self) -> dict[str, float]:
+        return {field.name: round(getattr(self, field.name), 1) for field in dataclasses.fields(self)}
+
+
+NOTHING = Parts(steps=0.0)
+Rounds: t.TypeAlias = tuple[int, list[drain_policy.PodPlan]]
+"""How many times others of a workload are waited for, of which these pods are replaced first."""
+Band: t.TypeAlias = tuple[list[drain_policy.PodPlan], list[queues.Queue], list[Rounds]]
+"""Pods of a wave that leave at the same time: those that are swapped, the queues of the others, and the replaced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A budget that holds pods of a wave back, or for good.
+
+    ``allowed`` pods may be missing at a time; the last of them waits ``seconds`` for its turn. With 0 the budget allows
+    nothing at the moment, and how long that lasts is not known: ``seconds`` are from then on. ``blocks``: it lasts.
+    """
+
+    wave: int
+    budget: objects.Ref
+    workload: objects.Ref | None
+    pods: int
+    allowed: int
+    seconds: float
+    guard: bool = False
+    blocks: bool = False
+
+    def to_dict(self) -> dict[str, t.Any]:
+        """As the module returns it."""
+        return {
+            "namespace": self.budget.namespace,
+            "name": self.budget.name,
+            "workload": str(self.workload or ""),
+            "guard": self.guard,
+            "wave": self.wave,
+            "pods": self.pods,
+            "allowed": self.allowed,
+            "seconds": round(self.seconds, 1),
+            "blocks": self.blocks,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class WaveTime:
+    """The forecast of one wave; ``held`` with the budget first that holds it up longest, those that block before.
+
+    ``parts`` are what is expected; ``others`` are the same if all pods end as fast, or as slowly, as they may. It is
+    expected that ``swaps`` seconds pass until all swaps have taken over, and then ``drains`` in the drain.
+    """
+
+    parts: Parts
+    held: tuple[Held, ...] = ()
+    others: tuple[Parts, ...] = ()
+    swaps: float = 0.0
+    drains: float = 0.0
+
+    @property
+    def seconds(self) -> int:
+        """Rounded up."""
+        return _whole(self.parts)
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """The fewest and the most seconds that it may take."""
+        found = [_whole(each) for each in (self.parts, *self.others)]
+        return min(found), max(found)
+
+
+def wave_times(
+    snapshot: snapshots.Snapshot,
+    plans: t.Sequence[drain_policy.PodPlan],
+    waves: t.Iterable[t.Collection[str]],
+    *,
+    settle: float = 0.0,
+    notice: float = 0.0,
+    choices: drain_policy.Choices | None = None,
+    now: str = "",
+) -> list[WaveTime]:
+    """The forecast of each wave; ending pods are not waited for in it.
+
+    Each wave waits for what Koordinator's object limiter remembers of those before, with ``now`` (RFC 3339) also of
+    earlier runs.
+    """
+    choices = choices or drain_policy.Choices()
+    times = queues.Times(snapshot, choices.load_balancer_wait)
+    ways = [_Way(times.at(bound), feed.Pace(snapshot, choices.controller, now)) for bound in BOUNDS]
+    found = list[WaveTime]()
+    for number, (_nodes, leaving) in enumerate(drain_policy.by_wave(plans, waves), start=1):
+        wave = _Wave(leaving, _bands(snapshot, leaving), settle, notice)
+        (ready, moves), *others = [_parts_of(snapshot, wave, way, choices) for way in ways]
+        held, sums = _held(snapshot, times, leaving, number), tuple(each.plus(more) for each, more in others)
+        found.append(WaveTime(ready.plus(moves), held, sums, ready.starts, moves.seconds))
+    return found
+
+
+@dataclass
+class _Way:
+    """How fast pods end, and go by jobs, in one course of all waves, of which so many ``seconds`` are over."""
+
+    times: queues.Times
+    pace: feed.Pace
+    seconds: float = 0.0
+
+
+class _Wave(t.NamedTuple):
+    """What leaves in a wave; ``bands`` one after the other."""
+
+    leaving: t.Sequence[drain_policy.PodPlan]
+    bands: list[Band]
+    settle: float
+    notice: float
+
+
+def together(waves: t.Iterable[WaveTime]) -> list[int]:
+    """The fewest and the most seconds that all of them may take."""
+    return [sum(each) for each in zip((0, 0), *(wave.range for wave in waves), strict=True)]
+
+
+def _parts_of(
+    snapshot: snapshots.Snapshot, wave: _Wave, way: _Way, choices: drain_policy.Choices
+) -> tuple[Parts, Parts]:
+    """Until swaps have taken over, and the drain after that."""
+    times, by_job = way.times, [plan for plan in wave.leaving if plan.route == "job"]
+    jobs = way.pace.seconds(by_job, way.seconds, times.job)
+    if choices.backend == "auto" and jobs > choices.job_wait:
+        bands = _bands(snapshot, [dataclasses.replace(plan, route="evict") for plan in by_job])
+        jobs = min(jobs, choices.job_wait + _evictions(times, bands).seconds)
+    swaps = [plan for plan in wave.leaving if plan.route == "swap"]
+    starts = max((times.start(plan).available + wave.settle for plan in swaps), default=0.0)
+    moves = _evictions(times, wave.bands)
+    moves = dataclasses.replace(moves, jobs=max(0.0, jobs - moves.seconds))
+    ready = Parts(notice=wave.notice, starts=starts)
+    way.seconds += _whole(ready.plus(moves))
+    return ready, moves
+
+
+def _bands(snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan]) -> list[Band]:
+    """The pods whose turn is later (a rule's order) leave when the others are gone."""
+    bands: dict[tuple[bool, int], list[drain_policy.PodPlan]] = {}
+    for plan in plans:
+        if plan.route in ("evict", "swap", "replace"):
+            bands.setdefault((plan.manner.last, plan.manner.order), []).append(plan)
+    return [
+        ([plan for plan in band if plan.route == "swap"], queues.queues(snapshot, band), _replaced(snapshot, band))
+        for band in bands.values()
+    ]
+
+
+def _evictions(times: queues.Times, bands: t.Iterable[Band]) -> Parts:
+    whole = NOTHING
+    for swapped, queued, replaced in bands:
+        parts = [Parts(steps=0.0, stops=max(map(times.stop, swapped), default=0.0))]
+        parts += [_parts(times, queue) for queue in queued]
+        for rounds, plans in replaced:
+            starts = rounds * max(map(times.replaced, plans))
+            parts.append(Parts(steps=0.0, stops=max(map(times.stop, plans)), starts=starts))
+        whole = whole.plus(max(parts, key=lambda one: one.seconds))
+    return whole
+
+
+def _replaced(snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan]) -> list[Rounds]:
+    """The pods that are replaced first, of each workload so many at a time."""
+    found: dict[str, list[drain_policy.PodPlan]] = {}
+    for plan in plans:
+        if plan.route == "replace" and plan.workload:
+            found.setdefault(plan.workload.uid, []).append(plan)
+    workloads = ((snapshot.workload(uid), some) for uid, some in found.items())
+    return [(-(-len(some) // released.most_at_once(one)) if one else 1, some) for one, some in workloads]
+
+
+def _parts(times: queues.Times, queue: queues.Queue) -> Parts:
+    steps = [times.step(plan) for plan in queue.plans]
+    lasts = queues.play(steps, queue.allowed).lasts
+    at_once = lasts if len(steps) <= queue.allowed else queues.play(steps, len(steps)).lasts
+    stops = max(step.stop for step in steps)
+    return Parts(steps=0.0, stops=stops, starts=at_once - stops, budgets=max(0.0, lasts - at_once))
+
+
+def _held(
+    snapshot: snapshots.Snapshot, times: queues.Times, plans: t.Sequence[drain_policy.PodPlan], wave: int
+) -> tuple[Held, ...]:
+    found = [Held(wave, budget, None, len(group), 0, 0.0, blocks=True) for budget, group in _blocked(plans).items()]
+    for queue in queues.queues(snapshot, plans):
+        waits = queues.play([times.step(plan) for plan in queue.plans], queue.allowed).waits
+        if queue.budget and (waits or not queue.allowed):
+            count = len(queue.plans)
+            found.append(Held(wave, queue.budget, queue.workload, count, queue.allowed, waits, guard=queue.guard))
+    return tuple(sorted(found, key=lambda one: (not one.blocks, -one.seconds, str(one.budget))))
+
+
+def _blocked(plans: t.Iterable[drain_policy.PodPlan]) -> dict[objects.Ref, list[drain_policy.PodPlan]]:
+    """The pods of budgets that never allow an eviction."""
+    found: dict[objects.Ref, list[drain_policy.PodPlan]] = {}
+    for plan in plans:
+        if plan.code in drain_policy.BUDGET_FORBIDS and plan.budgets:
+            found.setdefault(plan.budgets[0], []).append(plan)
+    return found
+
+
+def _whole(parts: Parts) -> int:
+    return math.ceil(round(parts.seconds, 3))
+
+
+def _values(parts: Parts) -> tuple[float, ...]:
+    return dataclasses.astuple(parts)
+
+
+# Whether the calls of a run have as much time as they take by its forecast.
+
+
+SWAPS, DRAIN = 600.0, 86400.0
+"""Seconds that ``pdb_guard`` and ``node_drain`` have if no limit is given."""
+ROOM = 1.5
+"""How much more time than it takes by the forecast a call should have."""
+
+
+def findings(
+    waves: t.Sequence[t.Sequence[str]], times: t.Sequence[WaveTime], timeout: float | None
+) -> list[reasons.Finding]:
+    """One for each of the two calls that takes too long for a wave, about the longest one."""
+    found = _late(waves, [time.swaps for time in times], "pdb_guard", SWAPS if timeout is None else timeout)
+    return found + _late(waves, [time.drains for time in times], "node_drain", DRAIN if timeout is None else timeout)
+
+
+def _late(
+    waves: t.Sequence[t.Sequence[str]], taken: t.Sequence[float], call: str, limit: float
+) -> list[reasons.Finding]:
+    late = [index for index, seconds in enumerate(taken) if seconds > limit]
+    if not late:
+        return []
+    longest = max(late, key=lambda index: taken[index])
+    others = f", and too long for {len(late) - 1} more" if len(late) > 1 else ""
+    seconds = math.ceil(taken[longest])
+    message = (
+        f"By the forecast {call} takes about {seconds} s for wave {longest + 1}{others}. Its limit is {limit:g} s; "
+        "then the nodes are given back."
+    )
+    remedy = f"Give it more time: {reasons.options(timeout=f'{math.ceil(ROOM * seconds / 60)}m')}."
+    nodes = tuple(name for index in late for name in waves[index])
+    return [reasons.Finding("timeout_too_short", message, remedy, "warning", call, nodes)]

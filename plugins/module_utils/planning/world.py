@@ -1,0 +1,453 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The cluster as the scheduler would see it while pods move: nodes with their pods, indexed once and then kept current.
+
+Built in one pass over nodes and pods. What depends on all pods, the counts of topology spread and pod affinity, is kept
+in tallies: one for each selector that was asked for, with its matches by node.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    objects,
+    quantities,
+    selectors,
+    shapes,
+    snapshots,
+)
+
+# What a pod asks of a node and takes of it: resources and host ports (``component-helpers/resource``).
+
+
+Amounts = dict[str, int]
+"""By resource, as ``quantities.counted`` counts it."""
+Port = tuple[str, str, int]
+"""Address, protocol and number; the address ``0.0.0.0`` is every address."""
+
+EVERYWHERE = "0.0.0.0"
+
+
+def pod_requests(spec: objects.Raw, *, running: bool) -> Amounts:
+    """The requests of a trimmed spec: containers and sidecars together, or the largest init container at its turn.
+
+    What is said for the whole pod counts instead, and the overhead is added. ``running``: during a resize the larger of
+    what is wanted, allocated and in force counts.
+    """
+    counted: Mapping[str, t.Any] = (spec.get("counted") or {}) if running else {}
+    infeasible = bool(spec.get("infeasible"))
+    total: Amounts = {}
+    for container in spec.get("containers") or ():
+        _add(total, _effective(container.get("requests"), counted.get(container["name"]), infeasible))
+    sidecars: Amounts = {}
+    peak: Amounts = {}
+    for container in spec.get("initContainers") or ():
+        sidecar = container.get("restartPolicy") == "Always"
+        own = _effective(container.get("requests"), counted.get(container["name"]) if sidecar else None, infeasible)
+        if sidecar:
+            _add(total, own)
+            _add(sidecars, own)
+            own = dict(sidecars)
+        else:
+            _add(own, sidecars)
+        for name, amount in own.items():
+            peak[name] = max(peak.get(name, 0), amount)
+    for name, amount in peak.items():
+        total[name] = max(total.get(name, 0), amount)
+    whole = (spec.get("resources") or {}).get("requests")
+    if whole:
+        in_force = spec.get("countedWhole") if running else None
+        stated = _effective(whole, in_force, infeasible)
+        total.update({name: stated[name] for name in whole if _for_whole_pods(name)})
+    _add(total, _amounts(spec.get("overhead")))
+    return {name: amount for name, amount in total.items() if amount}
+
+
+def ports(spec: objects.Raw) -> tuple[Port, ...]:
+    """The host ports of containers and sidecars."""
+    lasting = [c for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always"]
+    return tuple(
+        (port.get("hostIP") or EVERYWHERE, port.get("protocol") or "TCP", port["hostPort"])
+        for container in (*lasting, *(spec.get("containers") or ()))
+        for port in container.get("ports") or ()
+    )
+
+
+def _effective(wanted: objects.Raw | None, counted: t.Sequence[objects.Raw] | None, infeasible: bool) -> Amounts:
+    if not counted:
+        return _amounts(wanted)
+    found: Amounts = {}
+    for one in (*(() if infeasible else (wanted,)), *counted):
+        for name, amount in _amounts(one).items():
+            found[name] = max(found.get(name, 0), amount)
+    return found
+
+
+def _amounts(raw: objects.Raw | None) -> Amounts:
+    return {name: quantities.counted(name, text) for name, text in (raw or {}).items()}
+
+
+def _for_whole_pods(name: str) -> bool:
+    return name in ("cpu", "memory") or name.startswith("hugepages-")
+
+
+def _add(total: Amounts, more: Amounts) -> None:
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + amount
+
+
+Wanted: t.TypeAlias = "tuple[tuple[frozenset[str] | None, objects.Raw | None], ...]"
+"""Pairs of namespaces (``None``: all) and a label selector that a pod has to match, all of them."""
+
+
+HOLDING = ("persistentVolumeClaim", "ephemeral", *shapes.DISKS, "iscsi", "rbd")
+"""Kinds of volumes that decide where a pod fits; others, such as a ConfigMap's, are made on any node."""
+
+
+NOW = "9"
+"""After every timestamp."""
+
+
+@dataclass(eq=False, slots=True)
+class Guest:
+    """A pod, on a node or to be placed; ``deleting`` pods do not count for topology spread.
+
+    ``spec`` is trimmed, ``volumes`` are those of ``HOLDING``, ``requests`` and ``ports`` are what it takes. It started
+    at ``since``, which is ``NOW`` before that.
+    """
+
+    namespace: str
+    name: str
+    labels: t.Mapping[str, str]
+    spec: objects.Raw
+    tolerations: tuple[objects.Raw, ...]
+    volumes: tuple[objects.Raw, ...]
+    requests: Amounts
+    ports: tuple[Port, ...]
+    priority: int = 0
+    deleting: bool = False
+    group: str = ""
+    since: str = NOW
+
+    @property
+    def words(self) -> str:
+        """As messages name it."""
+        return f"Pod {self.namespace}/{self.name}"
+
+    def terms(self, kind: str) -> t.Sequence[objects.Raw]:
+        """The required terms of its ``podAffinity`` or ``podAntiAffinity``."""
+        affinity = (self.spec.get("affinity") or {}).get(kind) or {}
+        return affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
+
+    @classmethod
+    def of(cls, pod: objects.Pod, known: dict[int, Amounts] | None = None) -> Guest:
+        """A pod as it runs; ``known`` are the requests of such pods before it, by the ``id`` of what they share."""
+        found = {} if known is None else known
+        if id(pod.placed) not in found:
+            found[id(pod.placed)] = pod_requests(pod.placed, running=True)
+        return cls._of(pod, pod.placed, found[id(pod.placed)], running=True)
+
+    @classmethod
+    def successor(cls, pod: objects.Pod, template: objects.Raw) -> Guest:
+        """The pod that replaces it: as it is, but with the requests of its workload's ``template`` (a raw pod spec).
+
+        The template counts because a resize changes only the pod; the pod counts for the rest, because admission adds
+        to the template.
+        """
+        spec = dict(pod.placed)
+        for key in ("containers", "initContainers"):
+            asked = {one.get("name"): (one.get("resources") or {}).get("requests") for one in template.get(key) or ()}
+            if spec.get(key):
+                spec[key] = [
+                    {**one, "requests": asked[one["name"]]} if asked.get(one["name"]) else one for one in spec[key]
+                ]
+        return cls._of(pod, spec, pod_requests(spec, running=False), running=False)
+
+    @classmethod
+    def _of(cls, pod: objects.Pod, spec: objects.Raw, requests: Amounts, *, running: bool) -> Guest:
+        return cls(
+            namespace=pod.namespace,
+            name=pod.name,
+            labels=pod.labels,
+            spec=spec,
+            tolerations=pod.tolerations,
+            volumes=tuple(volume for volume in pod.volumes if any(volume.get(kind) for kind in HOLDING)),
+            requests=requests,
+            ports=ports(spec),
+            priority=pod.priority,
+            deleting=running and pod.deleting,
+            since=(running and pod.started) or NOW,
+        )
+
+
+@dataclass(eq=False, slots=True)
+class Place:
+    """A node with what is on it; ``taints`` and ``closed`` (unschedulable) are as they will be.
+
+    ``mounting`` are those of ``guests`` that have volumes.
+    """
+
+    node: objects.Node
+    taints: tuple[objects.Raw, ...]
+    closed: bool
+    room: Amounts
+    most_pods: int
+    used: Amounts = field(default_factory=dict)
+    ports: Counter[Port] = field(default_factory=Counter)
+    guests: dict[int, Guest] = field(default_factory=dict)
+    mounting: dict[int, Guest] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
+    def labels(self) -> t.Mapping[str, str]:
+        return self.node.labels
+
+
+class Domains(t.NamedTuple):
+    """The domains of a topology: of each node that counts, and all of them."""
+
+    by_node: t.Mapping[str, str]
+    all: frozenset[str]
+
+
+NO_DOMAINS = Domains({}, frozenset())
+
+
+class Tally:
+    """How many pods on each node match all of some selectors."""
+
+    def __init__(self, wanted: Wanted, *, living: bool) -> None:
+        self.wanted = wanted
+        self.living = living
+        self.by_node: Counter[str] = Counter()
+
+    def counts(self, guest: Guest) -> bool:
+        """Whether the pod matches; with ``living``, one that is being deleted does not."""
+        if self.living and guest.deleting:
+            return False
+        return all(
+            (spaces is None or guest.namespace in spaces) and selectors.matches(selector, guest.labels)
+            for spaces, selector in self.wanted
+        )
+
+    @property
+    def hint(self) -> tuple[str, str] | None:
+        """A label that every match has."""
+        return next((label for _spaces, selector in self.wanted if (label := _label_of(selector))), None)
+
+
+class World:
+    """All nodes and pods; ``take``, ``leave``, ``close`` and ``reopen`` change it.
+
+    ``changed`` are the nodes that were closed or reopened, one after the other; ``by_crowd`` are the nodes by number of
+    pods; ``anti`` are the pods with required anti-affinity, one of each group of equal terms, with their numbers by
+    node.
+    """
+
+    def __init__(self, snapshot: snapshots.Snapshot) -> None:
+        self.snapshot = snapshot
+        self.places = {name: _place(node) for name, node in sorted(snapshot.nodes.items())}
+        self.by_uid: dict[str, Guest] = {}
+        self.where: dict[int, str] = {}
+        self.lowest = min((pod.priority for pod in snapshot.pods if not pod.finished), default=0)
+        self.changed: list[str] = []
+        self.claims_used: Counter[tuple[str, str]] = Counter()
+        self.by_crowd: dict[int, dict[str, Place]] = {0: dict(self.places)}
+        self.anti: dict[str, tuple[Guest, Counter[str]]] = {}
+        self._anti_by_label: dict[tuple[str, str] | None, dict[str, None]] = {}
+        self.namespace_labels = {n["metadata"]["name"]: n["metadata"].get("labels") or {} for n in snapshot.namespaces}
+        self._tallies: dict[str, Tally] = {}
+        self._domains: dict[str, tuple[int, Domains]] = {}
+        self._hinted: dict[tuple[str, str], list[Tally]] = {}
+        self._unhinted: list[Tally] = []
+        self._labelled: dict[tuple[str, str], dict[int, Guest]] = {}
+        known: dict[int, Amounts] = {}
+        for pod in snapshot.pods:
+            if pod.node in self.places and not pod.finished:
+                guest = Guest.of(pod, known)
+                self.by_uid[pod.uid] = guest
+                self.take(guest, pod.node)
+
+    def take(self, guest: Guest, name: str) -> None:
+        """The pod is on the node from now on."""
+        self.where[id(guest)] = name
+        place = self.places[name]
+        self._moved(place, 1)
+        place.guests[id(guest)] = guest
+        if guest.volumes:
+            place.mounting[id(guest)] = guest
+        self._change(guest, place, 1)
+        for label in guest.labels.items():
+            self._labelled.setdefault(label, {})[id(guest)] = guest
+
+    def leave(self, guest: Guest) -> str | None:
+        """The pod is gone; its node."""
+        name = self.where.pop(id(guest), None)
+        if name is None:
+            return None
+        place = self.places[name]
+        self._moved(place, -1)
+        del place.guests[id(guest)]
+        place.mounting.pop(id(guest), None)
+        self._change(guest, place, -1)
+        for label in guest.labels.items():
+            del self._labelled[label][id(guest)]
+        return name
+
+    def close(self, name: str) -> None:
+        """The node takes no pods: as a cordon, with the taint that the node controller adds."""
+        place = self.places[name]
+        if not place.closed:
+            place.closed = True
+            place.taints = (*place.taints, {"key": UNSCHEDULABLE, "effect": "NoSchedule"})
+            self.changed.append(name)
+
+    def reopen(self, name: str, taints: tuple[objects.Raw, ...]) -> None:
+        """The node takes pods again, with these taints."""
+        place = self.places[name]
+        place.closed, place.taints = False, tuple(x for x in taints if x.get("key") != UNSCHEDULABLE)
+        self.changed.append(name)
+
+    def shun(self, name: str, taint: objects.Raw) -> None:
+        """The node has one more taint, which keeps no pod off it."""
+        place = self.places[name]
+        place.taints = (*place.taints, taint)
+
+    def domains(self, key: str, found: t.Callable[[], dict[str, str]], *, lasting: bool) -> Domains:
+        """What ``found`` says, nodes with their domain, once for each ``key``.
+
+        Unless it is ``lasting``, it is asked again after a node was closed or reopened.
+        """
+        now = 0 if lasting else len(self.changed)
+        seen, known = self._domains.get(key, (-1, NO_DOMAINS))
+        if seen != now:
+            by_node = found()
+            known = Domains(by_node, frozenset(by_node.values()))
+            self._domains[key] = (now, known)
+        return known
+
+    def shunning(self, guest: Guest) -> list[tuple[Guest, Counter[str]]]:
+        """Those of ``anti`` whose terms may mean the pod, by a label that a term asks for."""
+        labels = (None, *guest.labels.items())
+        groups = dict.fromkeys(group for label in labels for group in self._anti_by_label.get(label, ()))
+        return [self.anti[group] for group in groups]
+
+    def _moved(self, place: Place, step: int) -> None:
+        crowd = len(place.guests)
+        del self.by_crowd[crowd][place.name]
+        self.by_crowd.setdefault(crowd + step, {})[place.name] = place
+
+    def _change(self, guest: Guest, place: Place, step: int) -> None:
+        for resource, amount in guest.requests.items():
+            place.used[resource] = place.used.get(resource, 0) + step * amount
+        for port in guest.ports:
+            place.ports[port] += step
+        for volume in guest.volumes:
+            if claim := volume.get("persistentVolumeClaim"):
+                self.claims_used[guest.namespace, claim["claimName"]] += step
+        if terms := guest.terms("podAntiAffinity"):
+            guest.group = guest.group or key_of(guest.namespace, terms)
+            if guest.group not in self.anti:
+                self.anti[guest.group] = (guest, Counter())
+                for term in terms:
+                    self._anti_by_label.setdefault(_label_of(term.get("labelSelector")), {})[guest.group] = None
+            self.anti[guest.group][1][place.name] += step
+        for label in guest.labels.items():
+            for tally in self._hinted.get(label, ()):
+                if tally.counts(guest):
+                    tally.by_node[place.name] += step
+        for tally in self._unhinted:
+            if tally.counts(guest):
+                tally.by_node[place.name] += step
+
+    def tally(self, wanted: Wanted, *, living: bool = False) -> Tally:
+        """The count of the pods that match, current from now on."""
+        key = key_of(
+            [[sorted(spaces) if spaces is not None else None, selector] for spaces, selector in wanted], living
+        )
+        found = self._tallies.get(key)
+        if found is None:
+            found = self._tallies[key] = Tally(wanted, living=living)
+            hint = found.hint
+            guests: t.Iterable[Guest]
+            if hint:
+                self._hinted.setdefault(hint, []).append(found)
+                guests = self._labelled.get(hint, {}).values()
+            else:
+                self._unhinted.append(found)
+                guests = (guest for place in self.places.values() for guest in place.guests.values())
+            for guest in guests:
+                if found.counts(guest):
+                    found.by_node[self.where[id(guest)]] += 1
+        return found
+
+    def namespaces(self, selector: objects.Raw) -> frozenset[str] | None:
+        """The namespaces that a namespace selector selects, ``None`` for all."""
+        if not selector.get("matchLabels") and not selector.get("matchExpressions"):
+            return None
+        return frozenset(name for name, labels in self.namespace_labels.items() if selectors.matches(selector, labels))
+
+
+UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+
+
+def key_of(*parts: t.Any) -> str:
+    """The same text for equal data."""
+    return json.dumps(parts, sort_keys=True)
+
+
+def _label_of(selector: objects.Raw | None) -> tuple[str, str] | None:
+    """A label that everything has that the selector matches."""
+    exact: t.Mapping[str, str] = (selector or {}).get("matchLabels") or {}
+    return next(iter(exact.items()), None)
+
+
+def _place(node: objects.Node) -> Place:
+    room = {name: quantities.counted(name, text) for name, text in node.allocatable.items()}
+    return Place(node, node.taints, node.unschedulable, room, room.get("pods", 0))
+
+
+# Filters by what is left on a node: host ports, pod count, resources (NodePorts and NodeResourcesFit).
+
+
+PORTS = "node(s) didn't have free ports for the requested pod ports"
+PODS = "Too many pods"
+INSUFFICIENT = "Insufficient "
+
+
+def ports_taken(guest: Guest, place: Place) -> bool:
+    """Whether a host port that it wants is in use; one on every address clashes with the same on any."""
+    for address, protocol, number in guest.ports:
+        for (other, used, taken), count in place.ports.items():
+            clash = EVERYWHERE in (address, other) or address == other
+            if count > 0 and clash and (used, taken) == (protocol, number):
+                return True
+    return False
+
+
+def short(guest: Guest, place: Place) -> tuple[str, ...]:
+    """Every resource that the node is short of: the scheduler names all of them."""
+    found: tuple[str, ...]
+    found, has, used = (PODS,) if len(place.guests) >= place.most_pods else (), place.room, place.used
+    for name, amount in guest.requests.items():
+        if amount > has.get(name, 0) - used.get(name, 0):
+            found += (f"{INSUFFICIENT}{name}",)
+    return found
+
+
+def load(guest: Guest, place: Place) -> float:
+    """How full the node is with the pod, of CPU and memory together (the scheduler's LeastAllocated); 0 is empty."""
+    found = 0.0
+    for name in ("cpu", "memory"):
+        if place.room.get(name):
+            found += (place.used.get(name, 0) + guest.requests.get(name, 0)) / place.room[name]
+    return round(found, 6)

@@ -1,0 +1,158 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The lines that ``plan`` and ``recover`` show."""
+
+from __future__ import annotations
+
+import datetime
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import commands
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import arguments_window
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks import call_results
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import arguments_announcements, text
+
+PARTS = {
+    "steps": "cordon and proof",
+    "notice": "notice",
+    "starts": "starts",
+    "stops": "stops",
+    "budgets": "budgets",
+    "jobs": "jobs",
+}
+"""What a wave is made of, in words."""
+BUDGETS_SHOWN = 5
+WAVES_SHOWN, WAVES_OF_MANY = 12, 3
+"""So many waves are all told, of more than these the first ``WAVES_OF_MANY``."""
+FATES_SHOWN = 5
+RUNS_SHOWN = 5
+FENCE = "ansible-playbook kubeops.node_maintenance.fence"
+FENCES = {
+    "present": "The API server refuses evictions from a run that has lost its lock.",
+    "absent": f"The API server has no fence. Install it: {FENCE}",
+    "incomplete": f"The fence in the API server is incomplete. Repair it: {FENCE}",
+    "unknown": "These credentials do not allow reading whether the API server has a fence.",
+}
+
+
+def plan(
+    answers: call_results.Answers, *, wanted: t.Mapping[str, t.Any] | None = None, now: float | str = 0.0
+) -> dict[str, list[str]]:
+    """A plan as ``lines`` and its ``blockers`` as sentences; ``says`` is what a last message says of these.
+
+    With ``wanted``, the input, and ``now``, seconds since the epoch, also whether the maintenance window is open.
+    """
+    plan = answers["plan"]
+    blockers = call_results.blockers(plan)
+    lines = [*_waves(plan), *_budgets(plan), *(call_results.left_out(plan) if plan.get("feasible") else ())]
+    lines += [*call_results.notes(plan, "warning"), *call_results.notes(plan, "info")]
+    fates = [pod for pod in plan.get("pods") or () if pod.get("fate")]
+    lines += [f"{pod['namespace']}/{pod['name']}: {pod['fate']['reason']}" for pod in fates[:FATES_SHOWN]]
+    lines += call_results.more(len(fates) - FATES_SHOWN, "pod")
+    if plan.get("estimate_seconds"):
+        lines.append(f"Draining the nodes takes {_about(plan['estimate_seconds'], plan.get('estimate_range') or ())}.")
+    if wanted and wanted["window"] and plan.get("waves"):
+        work = wanted["tasks_estimate"] if wanted["tasks"] or wanted["reboot"] else 0
+        closed = arguments_window.closed(wanted["window"], now, plan["wave_seconds"][0] + work)
+        lines.append(closed or "The maintenance window is open for the first wave.")
+    lines.append(FENCES[plan.get("fence") or "unknown"])
+    return {
+        "lines": lines,
+        "blockers": [call_results.sentence(finding) for finding in blockers],
+        "says": call_results.short(blockers),
+    }
+
+
+def _waves(plan: t.Mapping[str, t.Any]) -> list[str]:
+    """The nodes of each wave, what it takes, and why it comes after others."""
+    reasons = {wait["node"]: wait["reason"] for wait in plan.get("waits") or ()}
+    keys = ("waves", "wave_seconds", "wave_ranges", "wave_parts")
+    waves, seconds, ranges, parts = (plan.get(key) or () for key in keys)
+    lines = []
+    shown = waves if len(waves) <= WAVES_SHOWN else waves[:WAVES_OF_MANY]
+    for number, wave in enumerate(shown, start=1):
+        line = f"Wave {number}: {', '.join(wave)}"
+        if number <= min(len(seconds), len(ranges), len(parts)):
+            made_of = (f"{PARTS[key]} {value:g} s" for key, value in parts[number - 1].items() if value)
+            line += f" ({_about(seconds[number - 1], ranges[number - 1])}: {', '.join(made_of)})"
+        why = text.waiting({node: reasons.get(node, "") for node in wave}, most=1)
+        lines.append(f"{line}; {why}" if why else line)
+    return lines + call_results.more(len(waves) - len(shown), "wave")
+
+
+def _about(seconds: int, limits: t.Sequence[int]) -> str:
+    """What is expected, and what is possible if that is not the same."""
+    expected = f"about {seconds} s" if seconds < 60 else f"about {text.duration(seconds)}"
+    return expected if len(set(limits)) < 2 else f"{expected}, {text.between(*limits)} possible"
+
+
+def _budgets(plan: t.Mapping[str, t.Any]) -> list[str]:
+    """The budgets that hold pods back; those that block are findings, too."""
+    held = [one for one in plan.get("budgets") or () if not one["blocks"]]
+    lines = []
+    for one in sorted(held, key=lambda one: -one["seconds"])[:BUDGETS_SHOWN]:
+        what = f"the guard of {one['workload']}" if one["guard"] else f"budget {one['namespace']}/{one['name']}"
+        pods = f"{one['pods']} {'pod' if one['pods'] == 1 else 'pods'}"
+        pace = f"{one['allowed']} at a time, {one['seconds']:g} s" if one["allowed"] else "none allowed at the moment"
+        lines.append(f"Wave {one['wave']} waits for {what}: {pods}, {pace}.")
+    hidden = len(held) - BUDGETS_SHOWN
+    return lines + ([f"It waits for budgets {hidden} more times, for a shorter time each."] if hidden > 0 else [])
+
+
+def traces(answers: call_results.Answers, *, run: str = "", state: str = "") -> dict[str, list[str]]:
+    """What earlier runs left (``listed``), or one of them, as ``lines``; ``runs`` are the ids of all runs."""
+    listed = answers["listed"]
+    found = [trace for trace in listed["traces"] if run in ("", trace["run"])]
+    lines = [_trace(trace) for trace in found] + (_commands(found) if state == "listed" else [])
+    runs = dict.fromkeys(trace["run"] for trace in listed["traces"] if trace["run"])
+    return {"lines": lines or ["Earlier runs left nothing."], "runs": list(runs)}
+
+
+def _commands(found: t.Sequence[call_results.Entry]) -> list[str]:
+    """What to do about what was left."""
+    parked = [node for trace in found if trace.get("step") == "parked" for node in trace["nodes"]]
+    dead = [trace for trace in found if not trace["alive"]]
+    runs = list(dict.fromkeys(trace["run"] for trace in dead if trace["run"]))
+    lines = [f"To return {', '.join(parked)} to service: {commands.release(parked)}"] if parked else []
+    lines += [f"To undo what run {run} left: {commands.undo(run)}" for run in runs[:RUNS_SHOWN]]
+    return lines + ([f"To undo what all dead runs left: {commands.UNDO_ALL}"] if dead else [])
+
+
+def _trace(trace: call_results.Entry) -> str:
+    words: list[t.Any] = [f"{trace['object']}: {trace['what']}"]
+    words += [
+        f"{word} {trace[key]}" for word, key in (("run", "run"), ("started by", "by"), ("since", "since")) if trace[key]
+    ]
+    return ", ".join([*words, "its run is alive" if trace["alive"] else "no live run"])
+
+
+# What the playbooks announce: when a maintenance takes place, and where its webhook is.
+
+
+def announced(
+    answers: call_results.Answers,
+    *,
+    wanted: t.Mapping[str, t.Any],
+    now: float | str,
+    seconds: t.Sequence[float] = (),
+) -> dict[str, t.Any]:
+    """The ``webhook`` of the input (``wanted``) as the role takes it, ``{}`` without one, and the time of the
+    maintenance, from ``start`` to ``end`` in RFC 3339, in which it takes its ``duration``.
+
+    ``seconds`` is the forecast for each wave. With maintenance windows the time is the open one in which the first wave
+    fits, otherwise from ``now`` (seconds since the epoch) until all waves are done. ``answers`` may have a ``plan``,
+    whose forecast counts if ``seconds`` does not say more.
+    """
+    work = wanted["tasks_estimate"] if wanted["tasks"] or wanted["reboot"] else 0
+    forecast = list(seconds) or [each + work for each in answers.get("plan", {}).get("wave_seconds") or ()]
+    start = datetime.datetime.fromtimestamp(float(now), datetime.UTC)
+    end = start + datetime.timedelta(seconds=sum(forecast))
+    if wanted["window"] and (found := arguments_window.fitting(wanted["window"], now, next(iter(forecast), 0.0))):
+        start, end = found
+    return {
+        "webhook": arguments_announcements.webhook(wanted),
+        "start": start.isoformat(timespec="milliseconds"),
+        "end": end.isoformat(timespec="milliseconds"),
+        "duration": f"{round(sum(forecast))}s" if forecast else "",
+    }

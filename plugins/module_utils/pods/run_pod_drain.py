@@ -1,0 +1,130 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""One pod that is being moved off its node, and what blocks it."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, replace
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    api_changes,
+    objects,
+    run_context,
+    snapshots,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import released
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes, reasons
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy, readiness
+
+State = t.Literal["waiting", "asked", "leaving", "gone", "failed", "skipped"]
+
+
+@dataclass
+class Move:
+    """One pod that is being moved off its node. Times are of the context's monotonic clock.
+
+    ``unsure`` is a request without an answer: it succeeded if the pod is gone. ``held``: rules let other pods of the
+    node leave before; ``turn_at`` is when it was no longer so. ``let_go``: its ReplicaSet has let it go, to replace it.
+    """
+
+    plan: drain_policy.PodPlan
+    state: State
+    since: float
+    outcome: outcomes.PodOutcome | None = None
+    reason: str = ""
+    ended: float = 0.0
+    not_before: float = 0.0
+    tries: int = 0
+    refusals: int = 0
+    left_at: float | None = None
+    held: bool = False
+    turn_at: float | None = None
+    blocked_by: dict[str, str] | None = None
+    remedy: str = ""
+    let_go: bool = False
+    ours: bool = False
+    unsure: api_changes.Change | None = None
+    budget: tuple[str, str] | None = None
+
+    @property
+    def pod(self) -> objects.Pod:
+        """The pod as it was when it was planned."""
+        return self.plan.pod
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more will happen to it."""
+        return self.state in ("gone", "failed", "skipped")
+
+    def taken(self, now: float) -> float:
+        """Seconds since it was its turn, or since it is leaving."""
+        return now - (self.left_at or self.turn_at or self.since)
+
+    def came_true(self, ctx: run_context.Context) -> None:
+        """Remember the request without an answer, as the pod is gone."""
+        if self.unsure:
+            self.ours = True
+            ctx.changed(self.unsure)
+            self.unsure = None
+
+    def end(self, state: State, outcome: outcomes.PodOutcome, now: float, reason: str = "") -> None:
+        """Close the move with an outcome and a reason."""
+        self.state, self.outcome, self.ended = state, outcome, now
+        self.reason = reason or self.reason
+
+    def reopen(self) -> None:
+        """It was taken for gone, and is there."""
+        self.state, self.outcome, self.left_at, self.not_before = "waiting", None, None, 0.0
+
+    def block(self, kind: str, namespace: str, name: str, message: str, remedy: str = "") -> None:
+        """Remember what blocks it, and what helps, for messages and for the result."""
+        self.blocked_by = {"kind": kind, "namespace": namespace, "name": name, "message": message}
+        self.remedy = remedy
+
+    @property
+    def waits(self) -> reasons.Reason:
+        """What it waits for, and what helps."""
+        why = self.plan.why
+        if self.blocked_by:
+            return replace(why, message=self.blocked_by["message"], remedy=self.remedy or why.remedy)
+        return replace(why, message="Its eviction has not been answered.") if self.state == "asked" else why
+
+
+def too_few(
+    move: Move, snapshot: snapshots.Snapshot, leaving: t.Collection[str], prior: t.Mapping[str, int]
+) -> readiness.Short | None:
+    """Why too few others serve for its pod to go; ``None`` if its owner consented. For the rest see ``short``."""
+    pod = snapshot.pod(move.pod.uid)
+    if pod is None or move.plan.code in readiness.CONSENTED:
+        return None
+    if move.plan.code == released.CODE:
+        mark = released.mark_of(pod)
+        why = released.lacks(snapshot, pod, mark, leaving) if mark else f"{pod.ref} was given back meanwhile"
+        return readiness.Short(move.plan.workload or pod.ref, f"{why}.") if why else None
+    return readiness.short(snapshot, pod, leaving, prior)
+
+
+def stays_as_last(move: Move, snapshot: snapshots.Snapshot, now: float) -> bool:
+    """Whether its workload now has this pod alone; then a swap has to be prepared first, and this move ends."""
+    found = last_one(move, snapshot)
+    if found is None:
+        return False
+    move.block(found.object.kind, found.object.namespace, found.object.name, found.message)
+    if found.alone:
+        move.end(
+            "failed",
+            outcomes.PodOutcome.NEEDS_SURGE,
+            now,
+            f"{found.message} Run the same command again: it moves it by a swap.",
+        )
+    return True
+
+
+def last_one(move: Move, snapshot: snapshots.Snapshot) -> readiness.Last | None:
+    """The workload of which the pod is the last one that serves, where its route counts on others."""
+    pod = snapshot.pod(move.pod.uid)
+    if pod is None or move.plan.code not in readiness.OF_SEVERAL:
+        return None
+    return readiness.last(snapshot, pod)

@@ -1,0 +1,180 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""From a snapshot to the objects of its copy, in the order in which they have to be created.
+
+Pods are created bound to their nodes and without owners, and their controllers afterwards: these adopt what fits their
+selectors, as they do after an owner was deleted without its pods. A DaemonSet creates its own.
+"""
+
+from __future__ import annotations
+
+import collections
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal import (
+    notes,
+    snapshot_files,
+    workload_copies,
+)
+
+Made = dict[str, t.Any]
+
+NODE_SWITCH = "lab.kubeops.io/node"
+_USUAL_CONDITIONS = {
+    "Ready": "True",
+    "MemoryPressure": "False",
+    "DiskPressure": "False",
+    "PIDPressure": "False",
+    "NetworkUnavailable": "False",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """The objects of a copy, each in a step of ``STEPS``, and what it lacks.
+
+    ``conditions`` are those of nodes that a simulated kubelet does not set, by node. ``ready`` are the pods (namespace
+    and name) that have to be ready before the controllers follow. ``members`` are the pods of each StatefulSet, which
+    have to carry the hash of its revision.
+    """
+
+    steps: t.Mapping[str, list[Made]]
+    conditions: t.Mapping[str, list[Made]]
+    ready: frozenset[tuple[str, str]]
+    members: t.Mapping[tuple[str, str], frozenset[str]]
+    notes: list[snapshot_files.Note] = field(default_factory=list)
+
+
+STEPS = ("ground", "nodes", "storage", "daemons", "pods", "owners", "rules")
+"""Namespaces and classes; nodes; volumes and claims; DaemonSets; pods; their controllers; budgets, Services, quotas."""
+
+
+def copy(snapshot: snapshot_files.Snapshot, *, stop: float) -> Copy:
+    """The copy of a cluster; ``stop`` are the seconds a pod usually takes to stop."""
+    found = {kind: snapshot.objects.get(kind) or [] for kind in _KINDS}
+    gaps = [*snapshot.notes, notes.note("extensions")]
+    made = workload_copies.Workloads(found, stop, gaps)
+    steps: dict[str, list[Made]] = {
+        "ground": _ground(found),
+        "nodes": [_node(raw) for raw in found["nodes"]],
+        "storage": [
+            *map(_volume, found["volumes"]),
+            *map(_claim, found["claims"]),
+            *map(_csi_node, found["csi_nodes"]),
+        ],
+        "daemons": made.daemons(),
+        "pods": made.pods(),
+        "owners": made.owners(),
+        "rules": [*_budgets(found), *_services(found), *_scalers(found, gaps), *_limits(found)],
+    }
+    conditions = {raw["metadata"]["name"]: set_ for raw in found["nodes"] if (set_ := _conditions(raw))}
+    return Copy(steps, conditions, made.ready(), made.members(), gaps)
+
+
+_KINDS = (
+    *("nodes", "namespaces", "pods", "services", "claims", "volumes", "deployments", "replica_sets", "stateful_sets"),
+    *("daemon_sets", "jobs", "budgets", "autoscalers", "quotas", "limits", "csi_nodes", "storage_classes"),
+    *("priority_classes", "runtime_classes"),
+)
+
+
+def _object(api_version: str, kind: str, raw: objects.Raw, **fields: t.Any) -> Made:
+    return {"apiVersion": api_version, "kind": kind, "metadata": workload_copies.meta(raw), **fields}
+
+
+def _ground(found: t.Mapping[str, list[Made]]) -> list[Made]:
+    made = [_object("v1", "Namespace", raw) for raw in found["namespaces"]]
+    for kind, api_version, name in (
+        ("priority_classes", "scheduling.k8s.io/v1", "PriorityClass"),
+        ("storage_classes", "storage.k8s.io/v1", "StorageClass"),
+        ("runtime_classes", "node.k8s.io/v1", "RuntimeClass"),
+    ):
+        fields = ({k: v for k, v in raw.items() if k != "metadata"} for raw in found[kind])
+        made += [_object(api_version, name, raw, **each) for raw, each in zip(found[kind], fields, strict=True)]
+    return made
+
+
+def _node(raw: objects.Raw) -> Made:
+    status = raw["status"]
+    ready = next((c["status"] for c in status["conditions"] if c["type"] == "Ready"), "True")
+    switch = {"False": {NODE_SWITCH: "not-ready"}, "Unknown": {NODE_SWITCH: "down"}}.get(ready, {})
+    made = _object("v1", "Node", raw, spec={k: v for k, v in raw["spec"].items() if v})
+    made["metadata"]["annotations"] = {"kwok.x-k8s.io/node": "fake", **switch}
+    addresses = [{"type": "Hostname", "address": raw["metadata"]["name"]}]
+    made["status"] = {**{key: status[key] for key in ("allocatable", "capacity", "nodeInfo")}, "addresses": addresses}
+    return made
+
+
+def _conditions(raw: objects.Raw) -> list[Made]:
+    """Conditions that a healthy kubelet does not report: those of others, and the kubelet's bad ones."""
+    return [
+        {"message": "as in the cluster that was copied", "reason": "Copied", **condition}
+        for condition in raw["status"]["conditions"]
+        if condition["type"] != "Ready" and _USUAL_CONDITIONS.get(condition["type"]) != condition["status"]
+    ]
+
+
+def _volume(raw: objects.Raw) -> Made:
+    spec = {**raw["spec"], "persistentVolumeReclaimPolicy": "Retain"}
+    name = raw["metadata"]["name"]
+    if raw.get("driver"):
+        spec["csi"] = {"driver": raw["driver"], "volumeHandle": name}
+    else:
+        spec["local" if raw.get("local") else "hostPath"] = {"path": "/copy"}
+    if raw.get("claim"):
+        spec["claimRef"] = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", **raw["claim"]}
+    return _object("v1", "PersistentVolume", raw, spec=spec)
+
+
+def _claim(raw: objects.Raw) -> Made:
+    return _object("v1", "PersistentVolumeClaim", raw, spec=raw["spec"])
+
+
+def _csi_node(raw: objects.Raw) -> Made:
+    drivers = [
+        {**one, "nodeID": one.get("nodeID") or raw["metadata"]["name"]} for one in raw["spec"].get("drivers") or ()
+    ]
+    return _object("storage.k8s.io/v1", "CSINode", raw, spec={"drivers": drivers})
+
+
+def _budgets(found: t.Mapping[str, list[Made]]) -> list[Made]:
+    return [_object("policy/v1", "PodDisruptionBudget", raw, spec=raw["spec"]) for raw in found["budgets"]]
+
+
+def _services(found: t.Mapping[str, list[Made]]) -> list[Made]:
+    made = []
+    for raw in found["services"]:
+        spec = {key: value for key, value in raw["spec"].items() if key != "headless" and value}
+        headless = {"clusterIP": "None"} if raw["spec"].get("headless") or not spec.get("ports") else {}
+        made.append(_object("v1", "Service", raw, spec={**spec, **headless}))
+    return made
+
+
+def _scalers(found: t.Mapping[str, list[Made]], gaps: list[snapshot_files.Note]) -> list[Made]:
+    """Autoscalers with their limits; without metrics they leave the count between these as it is."""
+    target = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}
+    metrics = [{"type": "Resource", "resource": target}]
+    if found["autoscalers"]:
+        gaps.append(notes.note("autoscaling"))
+    return [
+        _object("autoscaling/v2", "HorizontalPodAutoscaler", raw, spec={**raw["spec"], "metrics": metrics})
+        for raw in found["autoscalers"]
+    ]
+
+
+def _limits(found: t.Mapping[str, list[Made]]) -> list[Made]:
+    quotas = [_object("v1", "ResourceQuota", raw, spec=raw["spec"]) for raw in found["quotas"]]
+    return quotas + [_object("v1", "LimitRange", raw, spec=raw["spec"]) for raw in found["limits"]]
+
+
+def expected(made: Copy) -> dict[tuple[str, str], int]:
+    """How many ready pods each budget counts once all copies are ready, by its namespace and name."""
+    pods = collections.defaultdict[str, list[objects.Pod]](list)
+    for raw in made.steps["pods"]:
+        if (raw["metadata"]["namespace"], raw["metadata"]["name"]) in made.ready:
+            pods[raw["metadata"]["namespace"]].append(objects.Pod.of(raw))
+    budgets = [objects.Budget.of(raw) for raw in made.steps["rules"] if raw["kind"] == "PodDisruptionBudget"]
+    return {(b.namespace, b.name): sum(b.covers(pod) for pod in pods[b.namespace]) for b in budgets}

@@ -1,0 +1,76 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The module ``cluster_copy``: a cluster into a file, and from the file into a lab."""
+
+from __future__ import annotations
+
+import collections
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import api_changes, objects, run_context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal import (
+    notes,
+    run_read,
+    run_rebuild,
+    snapshot_files,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyOptions:
+    """``snapshot`` is rebuilt, or without one the cluster is saved: ``write`` puts the content at ``path``.
+
+    ``stop`` and ``timeout`` are those of ``rebuilding.Rebuilding``.
+    """
+
+    path: str
+    write: t.Callable[[bytes], None]
+    snapshot: snapshot_files.Snapshot | None = None
+    hash_key: str = ""
+    stop: float
+    timeout: float
+
+
+def copy(ctx: run_context.Context, options: CopyOptions) -> run_context.Result:
+    """Save or rebuild; raises as ``reading.snapshot`` and ``rebuilding.rebuild`` do."""
+    if options.snapshot is None:
+        return _save(ctx, options)
+    wanted = run_rebuild.Rebuilding(snapshot=options.snapshot, stop=options.stop, timeout=options.timeout)
+    made = run_rebuild.rebuild(ctx, wanted)
+    found = collections.Counter(raw["kind"] for raws in made.steps.values() for raw in raws)
+    names = snapshot_files.names_of(options.snapshot, "nodes")
+    return _result(options.snapshot, dict(found), {name: name for name in names}, made.notes)
+
+
+def _save(ctx: run_context.Context, options: CopyOptions) -> run_context.Result:
+    snapshot, names = run_read.snapshot(ctx, options.hash_key)
+    content = snapshot_files.encoded(snapshot, compressed=options.path.endswith(".gz"))
+    if not ctx.check:
+        try:
+            options.write(content)
+        except OSError as error:
+            raise run_context.StopRun(
+                "not_written", f"{options.path} cannot be written: {error.strerror or error}."
+            ) from error
+    ctx.changed(api_changes.Change("create", objects.Ref("File", options.path), f"Write {options.path}"))
+    found = {run_read.KINDS[kind].kind: len(raws) for kind, raws in snapshot.objects.items() if raws}
+    return _result(snapshot, found, names, snapshot.notes)
+
+
+def _result(
+    snapshot: snapshot_files.Snapshot,
+    counts: dict[str, int],
+    names: dict[str, str],
+    gaps: t.Sequence[snapshot_files.Note],
+) -> run_context.Result:
+    return run_context.Result(
+        {
+            "names": names,
+            "counts": counts,
+            "kubernetes": snapshot.kubernetes,
+            "taken": snapshot.taken,
+            "not_rehearsed": notes.sentences(gaps),
+        }
+    )

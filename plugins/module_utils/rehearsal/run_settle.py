@@ -1,0 +1,157 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Waits until the copy of a cluster is as far as the cluster was."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import objects, run_context, run_requests
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal import copies
+
+Made = dict[str, t.Any]
+Place = tuple[str, str]
+
+EVERY = 0.5
+"""Seconds between two looks."""
+
+
+def place(raw: objects.Raw) -> Place:
+    """Namespace and name."""
+    return raw["metadata"].get("namespace", ""), raw["metadata"]["name"]
+
+
+class Settling:
+    """Waits of one copy; all of them raise StopRun at the deadline, and name what has not settled."""
+
+    def __init__(self, ctx: run_context.Context, deadline: float) -> None:
+        self._ctx, self._deadline = ctx, deadline
+
+    def nodes(self, wanted: t.Iterable[Made]) -> None:
+        """Until the nodes that have to be ready are, and take pods."""
+        names = {raw["metadata"]["name"] for raw in wanted if copies.NODE_SWITCH not in raw["metadata"]["annotations"]}
+
+        def missing() -> list[str]:
+            seen = {node.name: node for node in map(objects.Node.of, self._all(kinds.NODES))}
+            starting = "node.kubernetes.io/not-ready"
+            return [
+                f"Node {name}"
+                for name in sorted(names)
+                if name not in seen or not seen[name].ready or any(x["key"] == starting for x in seen[name].taints)
+            ]
+
+        self._until(missing)
+
+    def accounts(self, ground: t.Iterable[Made]) -> None:
+        """Until each namespace has its service account, without which it takes no pods."""
+        wanted = {raw["metadata"]["name"] for raw in ground if raw["kind"] == "Namespace"}
+
+        def missing() -> list[str]:
+            seen = {place(raw)[0] for raw in self._all(kinds.SERVICE_ACCOUNTS) if place(raw)[1] == "default"}
+            return [f"Namespace {name}" for name in sorted(wanted - seen)]
+
+        self._until(missing)
+
+    def placed(self, wanted: t.Sequence[Made]) -> None:
+        """Until each DaemonSet has its pods."""
+
+        def missing() -> list[str]:
+            seen = {place(raw): raw for raw in self._all(kinds.DAEMON_SETS)} if wanted else {}
+            return [str(_ref(raw)) for raw in wanted if not _is_placed(seen.get(place(raw)) or {})]
+
+        self._until(missing)
+
+    def revisions(self, sets: t.Sequence[Made]) -> dict[Place, str]:
+        """The revision of each StatefulSet, once its controller has computed it."""
+        found: dict[Place, str] = {}
+
+        def missing() -> list[str]:
+            for raw in self._all(kinds.STATEFUL_SETS) if sets else ():
+                if revision := (raw.get("status") or {}).get("updateRevision"):
+                    found[place(raw)] = revision
+            return [str(_ref(raw)) for raw in sets if place(raw) not in found]
+
+        self._until(missing)
+        return found
+
+    def ready(self, wanted: t.Collection[Place]) -> None:
+        """Until these pods are ready."""
+
+        def missing() -> list[str]:
+            seen = {pod.ref for pod in map(objects.Pod.of, self._all(kinds.PODS)) if pod.ready}
+            places = {(ref.namespace, ref.name) for ref in seen}
+            return [f"Pod {'/'.join(one)}" for one in sorted(set(wanted) - places)]
+
+        self._until(missing)
+
+    def counted(self, wanted: t.Sequence[Made]) -> None:
+        """Until each controller has the pods that it wants, and its ready pods count as available."""
+        kinds_ = {raw["kind"] for raw in wanted} - {"Job"}
+
+        def missing() -> list[str]:
+            seen = {
+                (kind, place(raw)): raw for kind in kinds_ for raw in self._all(kinds.KINDS[_api_version(kind), kind])
+            }
+            found = ((raw, seen.get((raw["kind"], place(raw))) or {}) for raw in wanted if raw["kind"] in kinds_)
+            return [str(_ref(raw)) for raw, real in found if not _is_counted(real)]
+
+        self._until(missing)
+
+    def budgets(self, wanted: t.Mapping[Place, int]) -> None:
+        """Until each budget counts so many ready pods at least."""
+
+        def missing() -> list[str]:
+            seen = {(b.namespace, b.name): b for b in map(objects.Budget.of, self._all(kinds.BUDGETS))}
+            return [
+                f"PodDisruptionBudget {'/'.join(key)}"
+                for key, count in wanted.items()
+                if key in seen and not (seen[key].sync_failed or (seen[key].observed and seen[key].healthy >= count))
+            ]
+
+        self._until(missing)
+
+    def _all(self, kind: kinds.Kind) -> list[Made]:
+        return self._ctx.cluster.items(kind, patience=run_requests.PATIENCE).items
+
+    def _until(self, missing: t.Callable[[], list[str]]) -> None:
+        while left := missing():
+            if self._ctx.clock.now() > self._deadline:
+                raise run_context.StopRun(
+                    "not_settled",
+                    f"The copy did not get as far as the cluster was: {reasons.listed(left)}.",
+                    "Look at these objects in the lab, or give a longer timeout.",
+                    left[0],
+                )
+            self._ctx.clock.sleep(EVERY)
+
+
+def _ref(raw: objects.Raw) -> objects.Ref:
+    namespace, name = place(raw)
+    return objects.Ref(raw["kind"], name, namespace)
+
+
+def _api_version(kind: str) -> str:
+    return "batch/v1" if kind == "Job" else "apps/v1"
+
+
+def _observed(raw: objects.Raw) -> bool:
+    status = raw.get("status") or {}
+    return bool(raw) and (status.get("observedGeneration") or 0) >= (raw["metadata"].get("generation") or 0)
+
+
+def _is_placed(raw: objects.Raw) -> bool:
+    status = raw.get("status") or {}
+    wanted = status.get("desiredNumberScheduled", -1)
+    return _observed(raw) and bool(status.get("currentNumberScheduled") == wanted)
+
+
+def _is_counted(raw: objects.Raw) -> bool:
+    if raw.get("kind") == "DaemonSet" or "desiredNumberScheduled" in (raw.get("status") or {}):
+        return _is_placed(raw)
+    workload = objects.Workload.of(raw) if raw else None
+    if workload is None or not workload.observed or workload.current != workload.replicas:
+        return bool(workload and workload.failure)
+    return workload.ready == workload.available

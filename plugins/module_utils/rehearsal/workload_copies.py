@@ -1,0 +1,255 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The pods of a copy and their controllers."""
+
+from __future__ import annotations
+
+import collections
+import statistics
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal import notes, snapshot_files
+
+# How long the pods of a workload take to start and to stop on the copy, from what the real pods did.
+
+
+STOP = "lab.kubeops.io/stop"
+START = "lab.kubeops.io/start"
+READY = "lab.kubeops.io/ready"
+SHORTEST = 1.0
+"""Seconds a copy takes to stop at least. A pod of a StatefulSet that ends at once counts as disrupted for two minutes:
+its successor has its name, and the controller of budgets knows evicted pods by their names."""
+
+Key = tuple[str, str, str]
+"""Namespace, kind and name of a workload."""
+
+
+def text(seconds: float) -> str:
+    """As the lab's annotations have it."""
+    return f"{round(seconds * 1000)}ms"
+
+
+def starts(pods: t.Iterable[objects.Raw], key_of: t.Callable[[objects.Raw], Key | None]) -> dict[Key, float]:
+    """Seconds from bound to ready by workload: the median of its pods, whose times have a resolution of a second."""
+    known = collections.defaultdict[Key, list[float]](list)
+    for pod in pods:
+        key, seconds = key_of(pod), pod["status"].get("start")
+        if key and seconds is not None:
+            known[key].append(seconds)
+    return {key: statistics.median(found) for key, found in known.items()}
+
+
+def never_ready(pods: t.Iterable[objects.Raw], key_of: t.Callable[[objects.Raw], Key | None]) -> set[Key]:
+    """Workloads whose pods run, and none of which is ready: nor will their successors be."""
+    known = collections.defaultdict[Key, list[bool]](list)
+    for pod in pods:
+        if (key := key_of(pod)) and pod["status"].get("phase") == "Running":
+            known[key].append(bool(pod["status"].get("ready")))
+    return {key for key, found in known.items() if not any(found)}
+
+
+def stop_delay(meta: objects.Raw, spec: objects.Raw, usual: float) -> str:
+    """How long a pod takes to stop: as a lab says, else what it sleeps before, else and besides the usual time."""
+    if told := (meta.get("annotations") or {}).get(STOP):
+        short = told in ("0s", "0ms", "0m")
+        return text(SHORTEST) if short else str(told)
+    return text(max(usual, SHORTEST) + float(spec.get("preStopSeconds") or 0))
+
+
+Made = dict[str, t.Any]
+Raw = objects.Raw
+
+IMAGE = "registry.invalid/copy"
+SERVED = frozenset({"", "default-scheduler"})
+"""Schedulers that the copy has."""
+STAND_IN = "lab.kubeops.io/stands-for"
+"""Label of pods whose controller the copy lacks: its hash-like UID, by which a ReplicaSet selects them."""
+JOB_FINALIZER = "batch.kubernetes.io/job-tracking"
+COMPLETE = "lab.kubeops.io/complete"
+_API = {
+    "Deployment": "apps/v1",
+    "ReplicaSet": "apps/v1",
+    "StatefulSet": "apps/v1",
+    "DaemonSet": "apps/v1",
+    "Job": "batch/v1",
+}
+_LISTS = {
+    "ReplicaSet": "replica_sets",
+    "StatefulSet": "stateful_sets",
+    "DaemonSet": "daemon_sets",
+    "Job": "jobs",
+}
+"""Controllers of pods that the copy has, too, and the lists they are in."""
+
+
+def meta(raw: Raw) -> Made:
+    """The metadata of a copy: no UIDs and no owners."""
+    kept = ("namespace", "name", "labels", "annotations")
+    return {key: (dict(v) if isinstance(v, dict) else v) for key in kept if (v := raw["metadata"].get(key))}
+
+
+def about(kind: str, raw: Raw) -> str:
+    """An object in words."""
+    return str(objects.Ref(kind, raw["metadata"]["name"], raw["metadata"].get("namespace", "")))
+
+
+class Workloads:
+    """The pods of a snapshot and what controls them; ``gaps`` gets what the copy lacks."""
+
+    def __init__(self, found: t.Mapping[str, list[Made]], stop: float, gaps: list[snapshot_files.Note]) -> None:
+        self._found, self._stop, self._gaps = found, stop, gaps
+        self._by_uid = {
+            raw["metadata"].get("uid"): raw for kind in (*_LISTS.values(), "deployments") for raw in found[kind]
+        }
+        self._copied = [raw for raw in found["pods"] if raw["spec"].get("nodeName") and self._kind(raw) != "DaemonSet"]
+        self._starts = starts(found["pods"], self._key)
+        self._never = never_ready(found["pods"], self._key)
+        self._nodes = {raw["metadata"]["name"] for raw in found["nodes"]}
+        self._classes = {
+            raw["metadata"]["name"] for kind in ("priority_classes", "runtime_classes") for raw in found[kind]
+        }
+
+    def pods(self) -> list[Made]:
+        """All bound pods but those of DaemonSets, without owners; a mirror pod names its node as its owner."""
+        return [self._pod(raw) for raw in self._copied if raw["spec"]["nodeName"] in self._nodes]
+
+    def ready(self) -> frozenset[tuple[str, str]]:
+        """The pods that are ready in the cluster, and so in the copy."""
+        return frozenset(
+            (raw["metadata"]["namespace"], raw["metadata"]["name"])
+            for raw in self._copied
+            if raw["status"].get("ready") and raw["spec"]["nodeName"] in self._nodes
+        )
+
+    def members(self) -> dict[tuple[str, str], frozenset[str]]:
+        """Names of the pods of each StatefulSet, by its namespace and name."""
+        found = collections.defaultdict[tuple[str, str], set[str]](set)
+        for raw in self._copied:
+            if self._kind(raw) == "StatefulSet" and not self._foreign(raw):
+                found[raw["metadata"]["namespace"], raw["metadata"]["owner"]["name"]].add(raw["metadata"]["name"])
+        return {place: frozenset(names_) for place, names_ in found.items()}
+
+    def daemons(self) -> list[Made]:
+        return [self._controller("DaemonSet", raw) for raw in self._found["daemon_sets"]]
+
+    def owners(self) -> list[Made]:
+        """ReplicaSets before their Deployments, which adopt them; then the others."""
+        made = [self._controller("ReplicaSet", raw) for raw in self._found["replica_sets"]]
+        made += self._stand_ins()
+        made += [self._controller("Deployment", raw) for raw in self._found["deployments"]]
+        made += [self._controller("StatefulSet", raw) for raw in self._found["stateful_sets"]]
+        for raw in self._found["jobs"]:
+            job = self._controller("Job", raw)
+            job["spec"]["manualSelector"] = True
+            self._gaps.append(notes.note("job", about("Job", raw)))
+            made.append(job)
+        for raw in self._found["replica_sets"]:
+            owner = raw["metadata"].get("owner")
+            if owner and owner["uid"] not in self._by_uid:
+                self._gaps.append(notes.note("owner", about("ReplicaSet", raw), owner["kind"]))
+        return made
+
+    # -- who controls whom
+
+    def _kind(self, pod: Raw) -> str:
+        owner = pod["metadata"].get("owner") or {}
+        return str(owner.get("kind", ""))
+
+    def _foreign(self, pod: Raw) -> bool:
+        """Whether it has a controller that the copy lacks."""
+        owner = pod["metadata"].get("owner")
+        return bool(owner) and owner["kind"] != "Node" and owner["uid"] not in self._by_uid
+
+    def _key(self, raw: Raw) -> Key | None:
+        """The topmost workload of a pod or of a controller."""
+        owner = raw["metadata"].get("owner")
+        if owner is None or owner.get("kind") == "Node":
+            return None
+        above = (self._by_uid.get(owner["uid"]) or {"metadata": {}})["metadata"].get("owner")
+        top = above if above and above["uid"] in self._by_uid else owner
+        return raw["metadata"].get("namespace", ""), top["kind"], top["name"]
+
+    # -- copies
+
+    def _pod(self, raw: Raw) -> Made:
+        spec = self._spec(raw["spec"], about("Pod", raw))
+        spec.pop("schedulingGates", None)
+        place, told = meta(raw), self._notes(raw["metadata"], raw["spec"], None)
+        place["annotations"] = told
+        if not raw["status"].get("ready"):
+            told[READY] = "never"
+        owner = raw["metadata"].get("owner") or {}
+        if owner.get("kind") == "Node":
+            mirrored = {"apiVersion": "v1", "kind": "Node", "name": owner["name"], "controller": True}
+            place["ownerReferences"] = [mirrored]
+        elif owner.get("kind") == "Job" and not self._foreign(raw):
+            place["finalizers"] = [JOB_FINALIZER]
+            told.setdefault(COMPLETE, "never")
+        elif self._foreign(raw):
+            place.setdefault("labels", {})[STAND_IN] = owner["uid"]
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": place, "spec": spec}
+
+    def _controller(self, kind: str, raw: Raw) -> Made:
+        owner = raw["metadata"].get("owner")
+        key = (raw["metadata"]["namespace"], kind, raw["metadata"]["name"])
+        if kind == "ReplicaSet" and owner and owner["uid"] in self._by_uid:
+            key = (key[0], owner["kind"], owner["name"])
+        spec = {name: value for name, value in raw["spec"].items() if name != "template"}
+        spec["template"] = self._template(raw["spec"]["template"], key, about(kind, raw), kind == "Job")
+        return {"apiVersion": _API[kind], "kind": kind, "metadata": meta(raw), "spec": spec}
+
+    def _template(self, raw: Raw, key: Key, where: str, of_job: bool = False) -> Made:
+        made = {
+            "labels": dict(raw["metadata"].get("labels") or {}),
+            "annotations": self._notes(raw["metadata"], raw["spec"], key),
+        }
+        if of_job:
+            made["annotations"].setdefault(COMPLETE, "never")
+        return {"metadata": made, "spec": self._spec(raw["spec"], where)}
+
+    def _notes(self, raw: Raw, spec: Raw, key: Key | None) -> dict[str, str]:
+        """Annotations with the time to stop and, for successors (``key``), to start; the copies begin running."""
+        found = {**(raw.get("annotations") or {}), STOP: stop_delay(raw, spec, self._stop)}
+        if key in self._starts:
+            found[START] = text(self._starts[key])
+        if key in self._never:
+            found[READY] = "never"
+        return found
+
+    def _spec(self, raw: Raw, where: str) -> Made:
+        made = {name: value for name, value in raw.items() if name != "preStopSeconds"}
+        for kind in ("containers", "initContainers"):
+            if kind in made:
+                made[kind] = [{**one, "image": IMAGE} for one in made[kind]]
+        made["automountServiceAccountToken"] = False
+        if made.get("schedulerName", "") not in SERVED:
+            self._gaps.append(notes.note("scheduler", where, made.pop("schedulerName")))
+        for field in ("priorityClassName", "runtimeClassName"):
+            if made.get(field) and made[field] not in self._classes and not str(made[field]).startswith("system-"):
+                del made[field]
+        return made
+
+    def _stand_ins(self) -> list[Made]:
+        """A ReplicaSet for each controller of pods that the copy lacks."""
+        groups = collections.defaultdict[str, list[Raw]](list)
+        for raw in self._copied:
+            if self._foreign(raw) and raw["spec"]["nodeName"] in self._nodes:
+                groups[raw["metadata"]["owner"]["uid"]].append(raw)
+        made = []
+        for uid, pods in groups.items():
+            first, owner = pods[0], pods[0]["metadata"]["owner"]
+            self._gaps.append(notes.note("owner", f"{owner['kind']} {first['metadata']['namespace']}/{owner['name']}"))
+            labels = {**(first["metadata"].get("labels") or {}), STAND_IN: uid}
+            template = {"metadata": {"labels": labels, "annotations": first["metadata"].get("annotations") or {}}}
+            template["spec"] = {name: value for name, value in first["spec"].items() if name != "nodeName"}
+            key = (first["metadata"]["namespace"], owner["kind"], owner["name"])
+            spec = {
+                "replicas": len(pods),
+                "selector": {"matchLabels": {STAND_IN: uid}},
+                "template": self._template(template, key, f"{owner['kind']} {owner['name']}"),
+            }
+            place = {"namespace": key[0], "name": owner["name"], "labels": {names.MANAGED_BY_LABEL: "rehearsal"}}
+            made.append({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": place, "spec": spec})
+        return made

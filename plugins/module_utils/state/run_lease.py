@@ -1,0 +1,276 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Whether a run is alive: the locks of its nodes, and between two waves a lease of its own, ``run-<id>``.
+
+That lease is not a lock: it only keeps the stored run from being deleted. The calls that write the stored run renew
+it, each for as long as the next one may take to come. As with locks, a lease is dead only after it was watched
+unchanged for its duration on the watcher's own clock.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    api_changes,
+    names,
+    objects,
+    run_context,
+    run_reconcile,
+    run_requests,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import phases
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
+    lock_leases,
+    run_heartbeats,
+    run_leases,
+    run_lock_policy,
+    run_locks,
+    run_node_lock,
+    surge_records,
+)
+
+PAUSES = (0.0, 1.0, 3.0)
+"""Seconds before each try to delete a run's lease, which no later call would delete."""
+SHORTLY = 5.0
+"""Seconds of patience of each try but the first."""
+
+SHORTEST = 1
+"""Seconds for which a surge's lease has to be watched that nobody holds any more."""
+
+Place = tuple[str, str]
+"""Namespace and name of a lease."""
+
+
+def sign(run_id: str) -> objects.Ref:
+    """The lease that says that the run is alive."""
+    return run_leases.ref(names.run_name(run_id), names.NAMESPACE)
+
+
+def show(ctx: run_context.Context, run: run_context.Run, seconds: float = run_locks.IDLE) -> None:
+    """Renew the run's lease for so many seconds; a failure is only reported."""
+    if ctx.check:
+        return
+    # By the server's clock, with which every reader compares it.
+    target, stamp = sign(run.id), surge_records.micro_time(ctx.clock.server())
+    spec = {"holderIdentity": str(run), "leaseDurationSeconds": int(seconds), "renewTime": stamp}
+
+    def decide(lease: objects.Raw | None) -> api_changes.Change | None:
+        sentence = f"Renew the lease of run {run.id}"
+        if lease is None:
+            return run_leases.creation(target, sentence, ctx.by, {**spec, "acquireTime": stamp})
+        if spec.items() <= (lease.get("spec") or {}).items():
+            return None
+        return run_leases.patch(lease, sentence, {"spec": spec})
+
+    try:
+        run_reconcile.write(ctx, target, decide, remember=False)
+    except errors.ClusterError as error:
+        text = f"run {run.id} looks dead between two waves, as its lease could not be written: {error}"
+        ctx.tell(phases.What.NOTE, text)
+
+
+def shown(ctx: run_context.Context, leases: t.Iterable[objects.Raw]) -> set[str]:
+    """The runs whose own lease has not expired, by the API server's clock, which stamped it."""
+    now, runs = datetime.datetime.fromisoformat(ctx.clock.server()), set()
+    for lease in leases:
+        renewed = (lease.get("spec") or {}).get("renewTime")
+        if renewed and is_sign(lease):
+            silent_for = now - datetime.datetime.fromisoformat(renewed)
+            if silent_for.total_seconds() <= lock_leases.duration_of(lease):
+                runs.add(run_leases.holder_of(lease))
+    return runs
+
+
+def is_sign(lease: objects.Raw) -> bool:
+    """Whether it is a run's own lease."""
+    return is_ours(lease) and bool(lease["metadata"]["name"].startswith(names.RUN_PREFIX))
+
+
+def hide(ctx: run_context.Context, run_id: str, nonce: str = "") -> None:
+    """Delete the run's lease; with a nonce only if that start of the run was the last to renew it."""
+    if ctx.check:
+        return
+
+    def decide(lease: objects.Raw | None) -> api_changes.Change | None:
+        holder = run_context.Run.parse((lease or {}).get("spec", {}).get("holderIdentity"))
+        if lease is None or (nonce and holder != run_context.Run(run_id, nonce)):
+            return None
+        return run_leases.deletion(lease, f"Delete the lease of run {run_id}")
+
+    trouble: errors.ClusterError | None = None
+    for pause in PAUSES:
+        ctx.clock.sleep(pause)
+        try:
+            run_reconcile.write(
+                ctx, sign(run_id), decide, remember=False, patience=SHORTLY if pause else run_requests.PATIENCE
+            )
+            return
+        except errors.ClusterError as error:
+            trouble = error
+            # A process that was frozen during a try has used up the patience of that try.
+            if not isinstance(error, (*run_reconcile.PASSING, errors.ServerError)):
+                break
+    text = f"{sign(run_id)} could not be deleted, so run {run_id} looks alive until it expires: {trouble}"
+    ctx.tell(phases.What.NOTE, text)
+
+
+def let_go(ctx: run_context.Context) -> None:
+    """Whatever this start of the run still holds, so that nobody waits for it: it has ended without its playbook's end.
+
+    A lease that was left for the duration of tasks stays, because they may still be at work on their host.
+
+    Raises:
+        ClusterError: a lease may not be read or written, or the server could not be reached.
+    """
+    me = ctx.run
+    if me is None or not me.nonce or ctx.check:
+        return
+    leases = run_leases.leases_in(ctx, {names.NAMESPACE, run_locks.lease_namespace(ctx, None)})
+    held = [lease for lease in leases if _by(lease, me) and not (is_sign(lease) or lock_leases.is_heartbeat(lease))]
+    surges = [lease for lease in held if names.SURGE in (lease["metadata"].get("annotations") or {})]
+    locks = [lease for lease in held if lease not in surges and not lock_leases.is_left(lease)]
+    holders_of = {lease["metadata"]["name"]: lease["spec"]["holderIdentity"] for lease in locks}
+    run_lock_policy.ServerFence(ctx, there=True).leave(holders_of)
+    jobs = [functools.partial(_let_go, ctx, lease, run_leases.deletion(lease, "Delete a lock")) for lease in locks]
+    for lease in surges:
+        shortly = run_leases.patch(
+            lease, "Leave a surge to whoever comes", {"spec": {"leaseDurationSeconds": SHORTEST}}
+        )
+        jobs.append(functools.partial(_let_go, ctx, lease, shortly))
+    with ctx.clock.pool(run_requests.AT_ONCE, "let go") as pool:
+        list(pool.map(lambda job: job(), jobs))
+    for run_id in {me.id, *map(run_leases.holder_of, held)} - {""}:
+        run_heartbeats.sweep(ctx, run_id)
+    if me.id:
+        hide(ctx, me.id, me.nonce)
+
+
+def _let_go(ctx: run_context.Context, lease: objects.Raw, change: api_changes.Change) -> None:
+    version = lease["metadata"]["resourceVersion"]
+
+    def decide(found: objects.Raw | None) -> api_changes.Change | None:
+        return change if found is not None and found["metadata"]["resourceVersion"] == version else None
+
+    run_reconcile.write(ctx, change.target, decide, known=lease, remember=False)
+
+
+def _by(lease: objects.Raw, me: run_context.Run) -> bool:
+    """Whether this start holds the lease; it takes over nodes of runs whose ids it need not know."""
+    holder = run_context.Run.parse((lease.get("spec") or {}).get("holderIdentity"))
+    return holder is not None and holder.nonce == me.nonce and me.id in ("", holder.id)
+
+
+def place_of(lease: objects.Raw) -> Place:
+    """Where the lease is."""
+    return lease["metadata"]["namespace"], lease["metadata"]["name"]
+
+
+def is_ours(lease: objects.Raw) -> bool:
+    """Whether this collection made it."""
+    labels = lease["metadata"].get("labels") or {}
+    return bool(labels.get(names.MANAGED_BY_LABEL) == names.MANAGED_BY)
+
+
+def left_locks(
+    ctx: run_context.Context, run: run_context.Run, nodes: t.Collection[str], namespace: str
+) -> list[lock_leases.Seen]:
+    """The leftover locks of nodes that are gone or have no record.
+
+    Those of any start of the run; without a run's id, those that are not renewed.
+
+    Raises:
+        ClusterError: they may not be read, or the server could not be reached.
+    """
+    wanted = {names.node_lease_name(node) for node in nodes}
+    leases = run_leases.leases_in(ctx, [namespace])
+    found = [lease for lease in leases if lease["metadata"]["name"] in wanted]
+    if run.id:
+        its = [lease for lease in found if run_leases.holder_of(lease) == run.id]
+        return [lock_leases.Seen.among(lease, leases) for lease in its]
+    dead = silent(ctx, ours := list(filter(is_ours, found)))
+    for lease in ours:
+        if run_leases.of_tasks(lease) and place_of(lease) not in dead:
+            ctx.tell(phases.What.KEPT, run_leases.held(f"Node {node_of(lease)}", lease), node=node_of(lease))
+    return list(dead.values())
+
+
+def node_of(lock: objects.Raw) -> str:
+    """The node that it locks."""
+    return str(lock["metadata"]["name"]).removeprefix(names.NODE_LEASE_PREFIX)
+
+
+def drop(ctx: run_context.Context, seen: lock_leases.Seen, ended: set[str], what: str = "") -> None:
+    """Delete the leftover lock of a node (or of ``what``), unless it was renewed since, and its entry in the fence.
+
+    The heartbeat of another start goes first, which makes that start look at all its leases before its next change.
+    ``ended`` has the UIDs of those that went with an earlier lock.
+
+    Raises:
+        ClusterError: it may not be deleted, or the server could not be reached.
+    """
+    lock = seen.lease
+    is_own = ctx.run is not None and run_context.Run.parse(lock["spec"].get("holderIdentity")) == ctx.run
+    if not is_own and not run_heartbeats.end_once(ctx, seen.heartbeat, ended):
+        return
+    name, version = lock["metadata"]["name"], lock["metadata"]["resourceVersion"]
+    sentence = f"Delete the leftover lock of {what or f'node {node_of(lock)}'}"
+    change = run_leases.deletion(lock, sentence)
+
+    def decide(lease: objects.Raw | None) -> api_changes.Change | None:
+        return change if lease is not None and lease["metadata"]["resourceVersion"] == version else None
+
+    # Of its own locks a start tells nothing.
+    done = run_reconcile.write(ctx, change.target, decide, known=lock, remember=not is_own).change
+    if done and not ctx.check and run_leases.holder_of(lock):
+        run_lock_policy.forget(ctx, name, run_leases.holder_of(lock))
+
+
+def silent(
+    ctx: run_context.Context, leases: t.Iterable[objects.Raw], over: str | None = None
+) -> dict[Place, lock_leases.Seen]:
+    """Which of the leases are not renewed: all are watched together, each for its own duration or its heartbeat's.
+
+    Any write counts as a renewal, a deletion too, but not that of a heartbeat. A lease that was left for the duration
+    of somebody's tasks counts as alive, unless it is of the run whose tasks are ``over``. So does a run's own one until
+    it has expired on the server's clock; then it is watched for a minute.
+
+    Raises:
+        ClusterError: they may not be read, or the server could not be reached.
+    """
+    leases, dead = list(leases), {}
+    watched = {place_of(lease): lock_leases.Seen.among(lease, leases) for lease in leases}
+    since = dict.fromkeys(watched, ctx.clock.now())
+    needed = {place: _silence(ctx, seen, over) for place, seen in watched.items()}
+    while watched:
+        for place, seen in list(watched.items()):
+            if not run_leases.holder_of(seen.lease) or ctx.clock.now() - since[place] >= needed[place]:
+                dead[place] = watched.pop(place)
+            elif needed[place] > run_locks.IDLE:
+                del watched[place]
+        if not watched:
+            break
+        ctx.clock.sleep(run_node_lock.LOOK_EVERY)
+        now = {
+            place_of(lease): lease for lease in run_leases.leases_in(ctx, {namespace for namespace, _name in watched})
+        }
+        for place, before in list(watched.items()):
+            lease = now.get(place)
+            fresh = lock_leases.Seen.among(lease, now.values()) if lease else None
+            if fresh is None or fresh.shows_life(before):
+                del watched[place]
+            elif fresh.differs(before):
+                watched[place], since[place], needed[place] = fresh, ctx.clock.now(), _silence(ctx, fresh, over)
+    return dead
+
+
+def _silence(ctx: run_context.Context, seen: lock_leases.Seen, over: str | None) -> float:
+    """For how many seconds the lease has to stay unchanged to be dead."""
+    if run_leases.of_tasks(seen.lease) and run_leases.holder_of(seen.lease) == over:
+        return 0.0
+    ran_out = seen.duration > run_locks.IDLE and is_sign(seen.lease) and not shown(ctx, [seen.lease])
+    return run_locks.IDLE if ran_out else seen.duration

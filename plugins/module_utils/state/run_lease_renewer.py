@@ -1,0 +1,142 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What keeps the locks of a call alive while it works: a thread that renews them, or their heartbeats."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    names,
+    objects,
+    run_context,
+    run_requests,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import phases
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
+    lock_leases,
+    run_heartbeats,
+    run_leases,
+    run_node_lock,
+)
+
+RENEW_EVERY = 5.0
+LOOK_AT_LEASES = 3
+"""At every such renewal of a heartbeat the leases that name it are looked at: a person may delete one."""
+LEAVE_WITHIN = 10.0
+"""Seconds that leaving all locks may take; what is left after that expires."""
+
+
+Place = tuple[str, str]
+"""Namespace and name of a lease."""
+
+
+class Keeper:
+    """Keeps the ``locks`` of a call alive, by node, those of one start of a run by one of its ``heartbeats``."""
+
+    def __init__(self, ctx: run_context.Context) -> None:
+        self._ctx = ctx
+        self.locks: dict[str, run_node_lock.NodeLock] = {}
+        self.heartbeats: dict[run_context.Run, run_heartbeats.Heartbeat] = {}
+        self._stop = ctx.clock.event()
+        self._thread: threading.Thread | None = None
+
+    def heartbeat(self, me: run_context.Run, place: str) -> run_heartbeats.Heartbeat | None:
+        """The heartbeat that keeps the lease ``place`` alive, ``None`` if that is renewed itself."""
+        if not (me.nonce and place.startswith(f"{names.NAMESPACE}/")):
+            return None
+        return self.heartbeats.setdefault(me, run_heartbeats.Heartbeat(self._ctx, me))
+
+    def start_heartbeats(self, listed: t.Mapping[Place, objects.Raw]) -> dict[str, str]:
+        """Start them; returns the nodes that cannot be locked because of that, each with the reason.
+
+        Where a policy of an earlier release forbids heartbeats, leases are renewed one by one.
+        """
+        refused: dict[str, str] = {}
+        for me, heartbeat in list(self.heartbeats.items()):
+            its = [lock for lock in self.locks.values() if lock.heartbeat is heartbeat]
+            try:
+                heartbeat.start(listed.get((names.NAMESPACE, heartbeat.target.name)))
+            except (errors.Forbidden, errors.DeniedByWebhook) as error:
+                text = f"locks are renewed one by one, because their heartbeat was refused: {error}"
+                self._ctx.tell(phases.What.NOTE, text)
+                del self.heartbeats[me]
+                for lock in its:
+                    lock.heartbeat = None
+            except errors.ClusterError as error:
+                refused |= {lock.node: f"{lock.what} could not be locked: {error}" for lock in its}
+        return refused
+
+    def start(self) -> None:
+        """Renew whatever is held from now on."""
+        self._thread = self._ctx.clock.thread(self._keep, "lease-keeper")
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Renew nothing more."""
+        self._stop.set()
+        if self._thread:
+            self._thread.join(LEAVE_WITHIN / 2)
+            self._thread = None
+
+    def _keep(self) -> None:
+        rounds = 0
+        while not self._stop.wait(RENEW_EVERY):
+            until, rounds = self._ctx.clock.now() + LEAVE_WITHIN, rounds + 1
+            held = [lock for lock in self.locks.values() if lock.held]
+            named = {lock.heartbeat for lock in held if lock.heartbeat}
+            jobs: list[t.Callable[[], object]] = [lock.renew for lock in held if not lock.heartbeat]
+            at_once(self._ctx, [*jobs, *(heartbeat.renew for heartbeat in named)], until)
+            behind = [lock for lock in held if lock.behind]
+            if named and rounds % LOOK_AT_LEASES == 0:
+                behind += self._vanished([lock for lock in held if lock.named])
+            at_once(self._ctx, [lock.look for lock in behind], until)
+
+    def _vanished(self, locks: t.Sequence[run_node_lock.NodeLock]) -> list[run_node_lock.NodeLock]:
+        """Those of the locks whose lease is not ours any more, as one list says."""
+        with contextlib.suppress(errors.ClusterError):
+            current = self.look()
+            return [lock for lock in locks if lock.node not in current or not lock.names(current[lock.node].lease)]
+        return []
+
+    def look(self) -> dict[str, lock_leases.Seen]:
+        """The leases as they are now, by node."""
+        return self.seen_in(self.listed())
+
+    def listed(self) -> dict[Place, objects.Raw]:
+        """All leases where those of the nodes are."""
+        leases = run_leases.leases_in(self._ctx, {lock.target.namespace for lock in self.locks.values()})
+        return {(lease["metadata"]["namespace"], lease["metadata"]["name"]): lease for lease in leases}
+
+    def seen_in(self, listed: t.Mapping[Place, objects.Raw]) -> dict[str, lock_leases.Seen]:
+        """Those of the nodes among the leases, by node."""
+        found = {}
+        for node, lock in self.locks.items():
+            if lease := listed.get((lock.target.namespace, lock.target.name)):
+                name, _uid = lock_leases.heartbeat_of(lease)
+                heartbeat = listed.get((lock.target.namespace, name))
+                found[node] = lock_leases.Seen.among(lease, filter(None, [heartbeat]))
+        return found
+
+
+def at_once(ctx: run_context.Context, jobs: t.Sequence[t.Callable[[], object]], until: float) -> None:
+    """Do all at once, and wait until ``until`` at most."""
+    if not jobs:
+        return
+    pool = ctx.clock.pool(run_requests.AT_ONCE, "lock")
+    try:
+        for future in [pool.submit(job) for job in jobs]:
+            # Whoever needs the lease next notices that it is too old.
+            with contextlib.suppress(errors.ClusterError, TimeoutError):
+                future.result(left(ctx, until))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def left(ctx: run_context.Context, until: float) -> float:
+    """Seconds that are left."""
+    return max(until - ctx.clock.now(), 0.0)

@@ -1,0 +1,253 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What is stored of a run, and what earlier runs left in the cluster.
+
+A run is resumed by its fingerprint: the same playbook on the same nodes with the same work. Reason, timeouts and
+directories are not part of it, so they may be changed before a run is resumed.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import itertools
+import json
+import typing as t
+from dataclasses import asdict, dataclass, field, fields
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    decoding,
+    names,
+    objects,
+    snapshots,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import rollback_record
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import earlier
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
+    guard_budgets,
+    lock_leases,
+    node_records,
+    queue_marks,
+    surge_records,
+)
+
+FINGERPRINTED = ("playbook", "nodes", "node_selector", "tasks", "reboot", "backend", "taints")
+RESUMABLE = datetime.timedelta(hours=24)
+"""Within this time the same command resumes a run; after it, it starts a new one."""
+
+
+def fingerprint(given: t.Mapping[str, t.Any]) -> str:
+    """Sixteen hex digits, equal for inputs that mean the same work."""
+    kept = {key: given[key] for key in FINGERPRINTED if given.get(key) not in (None, "", [], {})}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """The content of ``run-<id>``; times are RFC 3339, ``plan`` is a list of waves.
+
+    ``noted`` is when the last of the ``finished`` nodes was noted, ``ended`` when the run ended with failures, both by
+    the API server's clock. ``so_far`` is for the report of a start that resumes it; ``lost``: a start was killed, so it
+    may lack what that did.
+    """
+
+    id: str
+    by: str
+    since: str
+    fingerprint: str
+    given: objects.Raw
+    plan: tuple[tuple[str, ...], ...] = ()
+    finished: tuple[str, ...] = ()
+    noted: str = ""
+    ended: str = ""
+    so_far: earlier.Sums = earlier.NOTHING
+    lost: bool = False
+    resource_version: str = ""
+
+    def to_config_map(self) -> dict[str, t.Any]:
+        return {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": names.run_name(self.id),
+                "namespace": names.NAMESPACE,
+                "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY},
+            },
+            "data": self.data(),
+        }
+
+    def data(self) -> dict[str, str]:
+        return {
+            "by": self.by,
+            "since": self.since,
+            "fingerprint": self.fingerprint,
+            "input": json.dumps(self.given, sort_keys=True),
+            "plan": json.dumps(self.plan),
+            "finished": json.dumps(self.finished),
+            "noted": self.noted,
+            "ended": self.ended,
+            "so_far": json.dumps(asdict(self.so_far)),
+            "lost": "true" if self.lost else "",
+        }
+
+    @property
+    def waves_done(self) -> int:
+        """How many of its waves are finished, one after the other from the first."""
+        done = set(self.finished)
+        return sum(1 for _wave in itertools.takewhile(done.issuperset, self.plan))
+
+    def resumable(self, now: str) -> bool:
+        """Whether it is recent enough for the same command to resume it."""
+        return _time(now) - _time(self.since) <= RESUMABLE
+
+
+def stored_run(raw: objects.Raw) -> StoredRun | None:
+    """From a ConfigMap; ``None`` if that is not a run of ours. Raises BadRecordError if it cannot be read."""
+    meta, data = raw["metadata"], raw.get("data") or {}
+    if not meta["name"].startswith(names.RUN_PREFIX) or "fingerprint" not in data:
+        return None
+    try:
+        kept = {key: decoding.json_of(text) for key in _JSON if (text := data.get(key))}
+        lists = decoding.shaped(_Lists, kept)
+        return StoredRun(
+            id=meta["name"].removeprefix(names.RUN_PREFIX),
+            by=data.get("by", ""),
+            since=data.get("since", ""),
+            fingerprint=data["fingerprint"],
+            given=lists.input,
+            plan=lists.plan,
+            finished=lists.finished,
+            noted=data.get("noted", ""),
+            ended=data.get("ended", ""),
+            so_far=lists.so_far,
+            lost=bool(data.get("lost")),
+            resource_version=meta.get("resourceVersion", ""),
+        )
+    except decoding.UnreadableError as error:
+        raise node_records.BadRecordError(
+            f"ConfigMap {names.NAMESPACE}/{meta['name']} cannot be read ({error}), so its run cannot be resumed. "
+            "Delete it by hand once its nodes are back in service."
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Lists:
+    """What is JSON in a stored run."""
+
+    input: objects.Raw = field(default_factory=dict)
+    plan: tuple[tuple[str, ...], ...] = ()
+    finished: tuple[str, ...] = ()
+    so_far: earlier.Sums = earlier.NOTHING
+
+
+_JSON = tuple(one.name for one in fields(_Lists))
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Something that a run left: ``object`` names it, ``what`` describes it, ``nodes`` are those it concerns.
+
+    ``step`` is that of a node's record.
+    """
+
+    run: str
+    by: str
+    since: str
+    object: str
+    what: str
+    nodes: tuple[str, ...] = ()
+    step: str = ""
+
+    def to_dict(self, *, alive: bool) -> dict[str, t.Any]:
+        return {**asdict(self), "nodes": list(self.nodes), "alive": alive}
+
+
+def traces(
+    snapshot: snapshots.Snapshot, runs: t.Iterable[StoredRun], journals: t.Iterable[rollback_record.Journal] = ()
+) -> tuple[Trace, ...]:
+    """All traces: records, taints of ours, budgets, leases, stored runs, changed deschedulers."""
+    found: list[Trace] = []
+    for node in snapshot.nodes.values():
+        found += _of_node(node)
+    found += _waiting(snapshot)
+    for budget in snapshot.budgets:
+        if budget.ours:
+            served = tuple(guard_budgets.nodes_of(budget))
+            found.append(Trace("", "", "", str(budget.ref), "a guard budget of ours", served))
+    for lease in snapshot.leases:
+        found += _of_lease(lease)
+    for pod in snapshot.pods:
+        if names.RELEASED in pod.labels:
+            what, run_id = "let go by its ReplicaSet, to be replaced", pod.labels[names.RELEASED]
+            found.append(Trace(run_id, "", "", str(pod.ref), what, (pod.node,)))
+    for run in runs:
+        done = f"{len(run.finished)} of {sum(map(len, run.plan))} nodes finished"
+        state = f"ended {run.ended} with failures" if run.ended else "not ended"
+        what = f"a stored run, {done}, {state}"
+        place = f"ConfigMap {names.NAMESPACE}/{names.run_name(run.id)}"
+        found.append(Trace(run.id, run.by, run.since, place, what, tuple(n for w in run.plan for n in w)))
+    for journal in journals:
+        place = f"ConfigMap {names.NAMESPACE}/{journal.name}"
+        found.append(Trace("", journal.by, journal.since, place, journal.sentence))
+    return tuple(found)
+
+
+def _of_node(node: t.Any) -> list[Trace]:
+    try:
+        record = node_records.record_of(node)
+    except node_records.BadRecordError as error:
+        return [Trace("", "", "", f"Node {node.name}", str(error), (node.name,))]
+    if record:
+        what = f"out of service at step {record.step}" + (f": {record.reason}" if record.reason else "")
+        if record.step == "back":
+            what = "in service again, with workloads that waited for it"
+        place = f"Node {node.name}"
+        return [Trace(record.run, record.by, record.since, place, what, (node.name,), record.step)]
+    return [
+        Trace(str(taint.get("value", "")), "", "", f"Node {node.name}", "our taint without a record", (node.name,))
+        for taint in node.taints
+        if taint.get("key") == names.TAINT_KEY
+    ]
+
+
+def _waiting(snapshot: snapshots.Snapshot) -> list[Trace]:
+    marked: dict[str, list[str]] = {}
+    for node in snapshot.nodes.values():
+        for run in queue_marks.runs_of(node):
+            marked.setdefault(run, []).append(node.name)
+    place = f"Taint {names.WAITING}"
+    return [
+        Trace(run, "", "", place, f"the mark of {len(some)} nodes that wait for their wave", tuple(some))
+        for run, some in marked.items()
+    ]
+
+
+def _of_lease(lease: objects.Raw) -> list[Trace]:
+    meta, spec = lease["metadata"], lease.get("spec") or {}
+    if (meta.get("labels") or {}).get(names.MANAGED_BY_LABEL) != names.MANAGED_BY:
+        return []
+    run = (spec.get("holderIdentity") or "").partition("/")[0]
+    annotations = meta.get("annotations") or {}
+    by, since = annotations.get(names.LOCK_DETAILS, ""), spec.get("acquireTime") or meta.get("creationTimestamp", "")
+    place = f"Lease {meta['namespace']}/{meta['name']}"
+    if meta["name"].startswith(names.SURGE_PREFIX):
+        try:
+            surge = surge_records.Surge.from_lease(lease)
+        except surge_records.BadSurgeError as error:
+            return [Trace(run, by, since, place, "a surge whose record cannot be read", tuple(sorted(error.nodes)))]
+        what = f"the surge of {surge.workload}" if surge else "a surge without a record"
+        return [Trace(run, by, since, place, what, tuple(surge.nodes) if surge else ())]
+    if meta["name"].startswith(names.RUN_PREFIX):
+        return [Trace(run, by, since, place, f"the sign of life of run {run}")]
+    if lock_leases.is_heartbeat(lease):
+        return [Trace(run, by, since, place, f"the heartbeat of run {run}")]
+    if meta["name"].startswith(rollback_record.PREFIX):
+        return [Trace(run, by, since, place, "the lock of a rollout to a descheduler")]
+    node = meta["name"].removeprefix(names.NODE_LEASE_PREFIX)
+    return [Trace(run, by, since, place, f"the lock of node {node}", (node,))]
+
+
+def _time(text: str) -> datetime.datetime:
+    """Of a text that is no time: before all others."""
+    return decoding.moment(text) or datetime.datetime.min.replace(tzinfo=datetime.UTC)

@@ -1,0 +1,40 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Arguments of ``pdb_guard``."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import arguments_policy
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_guard
+
+
+def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
+    del environ
+    budgets = arguments_policy.reactive_budgets(params["reactive_budgets"])
+    return {**params, "reactive_budgets": budgets, "rules": arguments_policy.pod_rules_of(params["rules"])}
+
+
+SPEC = specs.ClusterModuleSpec(
+    name="pdb_guard",
+    steps=("read", "locks", "runs", "guard", "surge"),
+    options={
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        **specs.NODES,
+        "surge": {"type": "bool", "default": True},
+        **specs.BUDGETS,
+        **specs.RULES,
+        "allow_interruption": {"type": "bool", "default": False},
+        "node_autoscaler": {"type": "bool", "default": False},
+        "settle": {"type": "str"},
+        "timeout": {"type": "str"},
+    },
+    durations=("settle", "timeout"),
+    lists=("nodes",),
+    prepare=_prepared,
+    detailed=True,
+    engine=lambda ctx, params: run_guard.guard(ctx, specs.from_params(run_guard.GuardOptions, params)),
+)

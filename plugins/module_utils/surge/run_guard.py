@@ -1,0 +1,368 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""``pdb_guard``: a floor under the pods that will be evicted, and a surge for those that will be swapped.
+
+``present`` prepares: an extra pod for each one that leaves by a swap, which serves before the call ends,
+and a budget of ours for pods that have none. Ending the swaps is the drain's work. ``absent`` undoes all of it
+from whatever state it is in. Where there is nothing to do, no lock is taken and nothing is written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    api_changes,
+    names,
+    objects,
+    run_context,
+    run_listing,
+    run_object_events,
+    run_reconcile,
+    snapshots,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import dispositions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes, reasons
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy, pod_rules
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
+    guard_budgets,
+    node_records,
+    surge_records,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import (
+    run_guard_budgets,
+    run_guard_call,
+    run_raise,
+    run_releases,
+    steps,
+)
+
+PREPARED = (
+    outcomes.WorkloadOutcome.RAISED,
+    outcomes.WorkloadOutcome.GUARDED,
+    outcomes.WorkloadOutcome.ENDED,
+    outcomes.WorkloadOutcome.INTERRUPTION_ALLOWED,
+)
+"""Outcomes of workloads for which this call did something."""
+BAD_SURGE = outcomes.WorkloadOutcome.BAD_SURGE
+REMEDY = "Once that is over, run recover -e recover_state=undone."
+
+
+@dataclass(frozen=True, slots=True)
+class GuardOptions:
+    """Options of the module; times in seconds, ``None`` without a limit."""
+
+    state: t.Literal["present", "absent"]
+    nodes: tuple[str, ...]
+    surge: bool = True
+    allow_interruption: bool = False
+    node_autoscaler: bool = False
+    method: str = "surge"
+    reactive_budgets: tuple[str, ...] = ()
+    rules: tuple[pod_rules.Rule, ...] = ()
+    settle: float = 2.0
+    timeout: float | None = 600.0
+
+    @property
+    def choices(self) -> drain_policy.Choices:
+        """For the pods' routes, as if everything were allowed that the drain may be allowed later.
+
+        What is refused in the end stops the run before any pod is moved; the plan reports that.
+        """
+        return drain_policy.Choices(
+            delete_emptydir_data=True,
+            method=self.method,
+            reactive_budgets=self.reactive_budgets,
+            rules=self.rules,
+        )
+
+
+def guard(ctx: run_context.Context, options: GuardOptions) -> run_context.Result:
+    """Protect the nodes' pods, or undo that; each node has its own outcome."""
+    work = run_guard_call.GuardCall(
+        ctx, {name: run_guard_call.GuardedNode(name) for name in dict.fromkeys(options.nodes)}, {}
+    )
+    try:
+        work.read("nodes", "leases")
+        work.narrow()
+        for site in work.sites.values():
+            _read_record(work, site, present=options.state == "present")
+        if options.state == "present":
+            _present(work, options)
+        else:
+            _absent(work)
+    except (run_context.StopRun, errors.ClusterError) as error:
+        work.stop(work.nodes, error)
+    failed = [site.message for site in work.sites.values() if site.failed]
+    return run_context.Result(
+        {
+            "nodes": [site.to_dict() for site in work.sites.values()],
+            "workloads": work.workloads,
+            "findings": [finding.to_dict() for finding in work.findings],
+            **(work.services.result() if work.services.watched else {}),
+        },
+        failed=bool(failed),
+        message="; ".join(dict.fromkeys(failed)),
+    )
+
+
+def _read_record(work: run_guard_call.GuardCall, site: run_guard_call.GuardedNode, *, present: bool) -> None:
+    node = work.snapshot.nodes.get(site.name)
+    if node is None:
+        if present:
+            site.outcome, site.message = outcomes.GuardOutcome.GONE, f"Node {site.name} does not exist."
+        return
+    site.record, why = run_guard_call.claim(work.ctx, node)
+    if why and (present or why.code != "not_in_maintenance"):
+        site.close(outcomes.GuardOutcome(why.code), why.message)
+
+
+def _present(work: run_guard_call.GuardCall, options: GuardOptions) -> None:
+    work.read("pods")
+    pods = work.snapshot.pods_on(work.nodes)
+    run_guard_call.around(work, pods, options.choices)
+    groups: dict[str, list[str]] = {}
+    for name in work.nodes:
+        groups.setdefault(str(work.identity([name])), []).append(name)
+    for nodes in groups.values():
+        try:
+            _protect(work, options, nodes)
+        except (run_context.StopRun, errors.ClusterError) as error:
+            work.stop(nodes, error)
+    for name in work.nodes:
+        done = any(name in w["nodes"] and w["outcome"] in PREPARED for w in work.workloads)
+        site = work.sites[name]
+        site.outcome = outcomes.GuardOutcome.PROTECTED if done else outcomes.GuardOutcome.ALREADY_PROTECTED
+        site.message = f"The pods of node {name} are protected."
+        if site.record is None:
+            site.message = f"{site.message} {node_records.presumed(name)}"
+
+
+def _protect(work: run_guard_call.GuardCall, options: GuardOptions, nodes: list[str]) -> None:
+    ctx, wave = work.ctx, _Wave(work, options, nodes)
+    if ctx.check:
+        wave.predict()
+        return
+    if wave.todo:
+        try:
+            locked = work.lock(nodes)
+            if locked != nodes:
+                # For fewer nodes other pods need a surge; nothing was written yet.
+                wave = _Wave(work, options, locked)
+            if wave.todo:
+                wave.work()
+        finally:
+            work.unlock()
+    wave.close()
+
+
+class _Wave:
+    """The surges and guards that nodes of one run need, by the first snapshot."""
+
+    def __init__(self, call: run_guard_call.GuardCall, options: GuardOptions, nodes: list[str]) -> None:
+        self.call, self.options, self.nodes, self.me = call, options, nodes, call.identity(nodes)
+        seen = call.snapshot
+        self.wanted = self.plan(seen)
+        self.recorded = {surge.uid: surge for surge in surge_records.surges_in(seen)}
+        self.ready = [old for uid, new in self.wanted.items() if (old := self._is_ready(uid, new))]
+        done = {surge.uid for surge in self.ready}
+        todo = [surge for uid, surge in self.wanted.items() if uid not in done]
+        self.cases = [run_raise.WorkloadSurge(surge.workload, tuple(surge.nodes), "plan") for surge in todo]
+        plans = self._routes(seen, nodes)
+        self.floors = run_guard_budgets.Floors(call.ctx, guard_budgets.guards(seen, plans), call.fence)
+        self.refused = [plan for plan in plans if plan.code == BAD_SURGE]
+
+    @property
+    def todo(self) -> bool:
+        return bool(self.cases) or self.floors.todo
+
+    def plan(self, seen: snapshots.Snapshot) -> dict[str, surge_records.Surge]:
+        """The surges that are wanted now, by the UID of the workload; nodes that were lost since need none."""
+        if not self.options.surge:
+            return {}
+        ctx, lost = self.call.ctx, self.call.locks.lost()
+        plans = self._routes(seen, [name for name in self.nodes if name not in lost])
+        found = steps.surges(seen, plans, run=self.me.id, by=ctx.by, since=ctx.clock.server())
+        return {surge.uid: surge for surge in found}
+
+    def _routes(self, seen: snapshots.Snapshot, nodes: t.Collection[str]) -> tuple[drain_policy.PodPlan, ...]:
+        return dispositions.routes(seen, nodes, self.options.choices, now=self.call.ctx.clock.server())
+
+    def _is_ready(self, uid: str, wanted: surge_records.Surge) -> surge_records.Surge | None:
+        """The recorded surge, if an earlier call of this run made it ready and nobody undid it."""
+        old = self.recorded.get(uid)
+        if old is None or old.run != self.me.id or old.stage != "ready":
+            return None
+        fits = wanted.leaving.keys() <= old.leaving.keys() and steps.raised(self.call.snapshot, old)
+        return old if fits else None
+
+    def work(self) -> None:
+        """Raise the surges and write the guards, until all are decided or time is up."""
+        call, ctx = self.call, self.call.ctx
+        call.prior.update({uid: surge.prior_replicas for uid, surge in self.wanted.items()})
+        recorded = [old for uid, old in self.recorded.items() if uid in self.wanted]
+        surges = [*self.wanted.values(), *recorded] if self.cases else []
+        beside = (*(("slices",) if self.cases else ()), *(("budgets",) if self.floors.floors else ()))
+        surging = run_raise.Surging(
+            ctx,
+            self.me,
+            self.options.settle,
+            self.plan,
+            call.fence,
+            self.nodes,
+            self.cases,
+            self.options.allow_interruption,
+            self.options.node_autoscaler,
+        )
+        with (
+            run_guard_call.watching(call, surges, "pods", *beside) as live,
+            contextlib.closing(surging),
+            contextlib.closing(run_object_events.Events(ctx, live)) as events,
+        ):
+            call.loop(surging, self.floors, events, self.options.timeout)
+
+    def close(self) -> None:
+        """Add what came of every workload to the result."""
+        for surge in self.ready:
+            self.call.show_surge(surge, outcomes.WorkloadOutcome.ALREADY_RAISED)
+        for floor in self.floors.floors:
+            self.call.show_guard(floor)
+        for case in self.cases:
+            _close_present(self.call, case, self.wanted[case.workload.uid])
+        for plan in self.refused:
+            self.call.fail([plan.pod.node], BAD_SURGE, str(plan.workload), plan.reason, plan.remedy)
+
+    def predict(self) -> None:
+        """Check mode: what a real call would change, in its order."""
+        call = self.call
+        for floor in self.floors.floors:
+            if floor.guard.change and not floor.guard.instead:
+                call.ctx.changed(floor.guard.change)
+                floor.written = True
+            call.show_guard(floor)
+        for case in self.cases:
+            surge, old = self.wanted[case.workload.uid], self.recorded.get(case.workload.uid)
+            if old and old.run == self.me.id and surge.leaving.keys() <= old.leaving.keys():
+                surge = old
+            else:
+                call.ctx.changed(surge.writing(str(self.me), call.ctx.clock.wall()))
+            for change in steps.raising(call.snapshot, surge):
+                call.ctx.changed(change)
+            call.show_surge(surge, outcomes.WorkloadOutcome.RAISED)
+        for surge in self.ready:
+            call.show_surge(surge, outcomes.WorkloadOutcome.ALREADY_RAISED)
+
+
+def _close_present(work: run_guard_call.GuardCall, case: run_raise.WorkloadSurge, wanted: surge_records.Surge) -> None:
+    outcome, message = t.cast("outcomes.WorkloadOutcome", case.outcome), case.message
+    if case.open:
+        outcome = outcomes.WorkloadOutcome.NOT_GIVEN_BACK
+        message = f"{case.message} Its surge could not be undone in time: {case.waiting}"
+    work.show_surge(case.surge or wanted, outcome, message)
+    if case.open or case.failed:
+        work.fail(wanted.nodes, outcome, str(case.workload), message, case.remedy)
+
+
+def _absent(work: run_guard_call.GuardCall) -> None:
+    """Undo what serves the nodes, and what serves nodes that no longer exist."""
+    ctx = work.ctx
+    run_guard_call.absent(work)
+    for uid, error in surge_records.unreadable(work.snapshot).items():
+        here, lease = error.nodes & frozenset(work.nodes), f"Lease {names.NAMESPACE}/{names.surge_name(uid)}"
+        if here:
+            work.fail(here, outcomes.WorkloadOutcome.NOT_GIVEN_BACK, lease, str(error), "")
+        else:
+            work.findings.append(reasons.Finding("bad_surge", str(error), "", "warning", lease))
+    nodes = frozenset(work.nodes)
+    surges, budgets = run_guard_call.surges(work, nodes), guard_budgets.serving(work.snapshot, nodes)
+    let_go = run_releases.found(work)
+    if surges:
+        work.read(*run_listing.surged(surges))
+    if budgets:
+        work.read("deployments", "replica_sets", "stateful_sets")
+    if ctx.check:
+        for change in guard_budgets.unguards(work.snapshot, nodes):
+            ctx.changed(change)
+        for budget in budgets:
+            work.show_unguarded(budget, guard_budgets.nodes_of(budget))
+        for surge in surges:
+            _predict_absent(work, surge)
+        run_releases.give_back(work, let_go)
+    elif surges or budgets or let_go:
+        try:
+            locked = frozenset(work.lock(sorted(nodes)))
+            run_releases.give_back(work, [pod for pod in let_go if pod.node in locked])
+            _give_back(work, locked, run_guard_call.surges(work, locked))
+        finally:
+            work.unlock()
+    for name in work.nodes:
+        site = work.sites[name]
+        if any(name in line["nodes"] for line in work.workloads):
+            site.outcome = outcomes.GuardOutcome.GIVEN_BACK
+            site.message = f"The protection of the pods on node {name} was undone."
+            continue
+        site.outcome = outcomes.GuardOutcome.ALREADY_GIVEN_BACK
+        if site.record is None:
+            site.outcome = outcomes.GuardOutcome.NOT_IN_MAINTENANCE_ANY_MORE
+        site.message = f"Nothing protects the pods on node {name} any more."
+
+
+def _predict_absent(work: run_guard_call.GuardCall, surge: surge_records.Surge) -> None:
+    changes, kept = steps.whole_undo(work.snapshot, surge)
+    for change in changes:
+        work.ctx.changed(change)
+    work.show_surge(surge, outcomes.WorkloadOutcome.GIVEN_BACK, "; ".join(kept))
+
+
+def _give_back(work: run_guard_call.GuardCall, nodes: frozenset[str], surges: list[surge_records.Surge]) -> None:
+    ctx, me = work.ctx, work.identity(sorted(nodes))
+    cases = [run_raise.WorkloadSurge(one.workload, tuple(one.nodes), "undo", surge=one) for one in surges]
+    for budget in guard_budgets.serving(work.snapshot, nodes):
+        _remove_guard(work, budget, nodes)
+    if not cases:
+        return
+    surging = run_raise.Surging(ctx, me, 0.0, lambda seen: {}, work.fence, nodes, cases)
+    with (
+        run_guard_call.watching(work, surges, "pods") as live,
+        contextlib.closing(surging),
+        contextlib.closing(run_object_events.Events(ctx, live)) as events,
+    ):
+        work.loop(surging, run_guard_budgets.Floors(ctx, (), work.fence), events, run_guard_call.UNDO_WITHIN)
+    for case, surge in zip(cases, surges, strict=True):
+        _close_absent(work, case, surge)
+
+
+def _remove_guard(work: run_guard_call.GuardCall, budget: objects.Budget, nodes: frozenset[str]) -> None:
+    """Take the nodes off one guard; a failure is that of its own nodes only."""
+
+    def decide(found: objects.Raw | None) -> api_changes.Change | None:
+        return guard_budgets.unguard(work.snapshot, objects.Budget.of(found), nodes) if found else None
+
+    serves = guard_budgets.nodes_of(budget)
+    here = [name for name in serves if name in nodes]
+    first = run_reconcile.at_first(
+        t.cast("api_changes.Change", guard_budgets.unguard(work.snapshot, budget, nodes)), decide
+    )
+    try:
+        run_reconcile.write(work.ctx, budget.ref, first, known=None, fence=functools.partial(work.fence, here))
+    except (run_context.StopRun, errors.ClusterError) as error:
+        outcome, message = outcomes.WorkloadOutcome.NOT_GIVEN_BACK, f"{budget.ref} could not be removed: {error}"
+        work.fail(here, outcome, str(budget.ref), message, REMEDY)
+    else:
+        work.show_unguarded(budget, serves)
+
+
+def _close_absent(work: run_guard_call.GuardCall, case: run_raise.WorkloadSurge, surge: surge_records.Surge) -> None:
+    failed = case.open or case.failed
+    ended = outcomes.WorkloadOutcome.KEPT if case.kept else t.cast("outcomes.WorkloadOutcome", case.outcome)
+    outcome = outcomes.WorkloadOutcome.NOT_GIVEN_BACK if failed else ended
+    message = case.waiting if case.open else "; ".join(case.kept) or case.message
+    work.show_surge(surge, outcome, message)
+    if failed:
+        text = f"The surge of {case.workload} is still there: {message}"
+        work.fail(surge.nodes, outcome, str(case.workload), text, case.remedy or REMEDY)

@@ -1,0 +1,237 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The second half of a swap: end the leaving pods by lowering the count, and undo the rest of the surge.
+
+Steps are taken by a loop that has other things to do: ``step`` never waits. It works from the surge
+records alone, so the first half may have been another process, on another day, or killed in between.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    objects,
+    run_context,
+    run_reconcile,
+    serving,
+    snapshots,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import phases
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import run_node_lock, surge_records
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import (
+    run_surge_lease,
+    run_surge_writer,
+    steps,
+)
+
+SETTLE = 2.0
+"""Seconds the new pods have to serve where no record says that they did."""
+
+LASTING = (run_surge_lease.LostSurgeError, run_context.StopRun, surge_records.BadSurgeError, errors.ClusterError)
+"""Failures that another step would meet again."""
+
+
+@dataclass
+class _Swap(run_surge_writer.Tracked):
+    """One surge on its way to the end; ``lost``: its node is not ours to empty any more."""
+
+    state: t.Literal["open", "lowered", "done", "failed"] = "open"
+    raising: bool = False
+    lost: bool = False
+
+    @property
+    def over(self) -> bool:
+        return self.state in ("done", "failed")
+
+
+@dataclass
+class Swaps:
+    """All swaps of a drain; each is ended as a whole or not at all.
+
+    ``failures`` maps the UID of a workload whose swap cannot be ended to the reason. A failed surge stays recorded:
+    ``pdb_guard`` with ``state: absent`` undoes it. ``hooks_of`` says for which hooks pods still wait, ``leases`` are
+    those that the surges were read from.
+    """
+
+    ctx: run_context.Context
+    surges: t.Sequence[surge_records.Surge]
+    fence: run_surge_lease.NodesFence = lambda nodes: None
+    failures: dict[str, str] = field(default_factory=dict)
+    hooks_of: t.Callable[[t.Sequence[objects.Pod]], str] = lambda pods: ""
+    leases: t.Iterable[objects.Raw] = ()
+
+    def __post_init__(self) -> None:
+        run = self.ctx.run
+        holder = str(run) if run and run.id and run.nonce else ""
+        self._writer = run_surge_writer.SurgeWriter(self.ctx, holder, self.fence, self.leases)
+        self._selectors = run_surge_writer.ServiceSelectors(self.ctx)
+        self._swaps = {surge.uid: _Swap(surge=surge) for surge in self.surges}
+
+    @property
+    def done(self) -> bool:
+        return all(one.over for one in self._swaps.values())
+
+    @property
+    def waiting(self) -> dict[str, str]:
+        """What the swaps that go on wait for, by the UID of their workload."""
+        return {uid: one.waiting for uid, one in self._swaps.items() if one.waiting and uid not in self.failures}
+
+    def done_with(self, node: str) -> bool:
+        """Whether no surge serves the node any more."""
+        return all(one.state == "done" for one in self._of(node))
+
+    def step(self, snapshot: snapshots.Snapshot, held: t.Container[str] = ()) -> None:
+        """Do what can be done now for every swap; one that is refused for good fails alone.
+
+        ``held`` are the UIDs of workloads of which no pod may leave yet.
+        """
+        endpoints = serving.Endpoints(snapshot)
+
+        def work(one: _Swap) -> None:
+            self._hold(one)
+            if one.state == "open" and one.held.uid in held:
+                return
+            self._step(one, snapshot, endpoints)
+
+        self._each(work)
+
+    def hold(self) -> None:
+        """Make every lease ours now; they are renewed until ``close``, whatever else is done first."""
+        self._each(self._hold)
+
+    def _each(self, work: t.Callable[[_Swap], None]) -> None:
+        """For all that are not over, at once."""
+
+        def try_(one: _Swap) -> None:
+            try:
+                work(one)
+            except run_node_lock.LostLockError as lost:
+                self._lose(one, str(lost))
+            except run_reconcile.PASSING as error:
+                one.waiting = str(error)
+            except LASTING as error:
+                self._fail(one, str(error))
+
+        run_surge_writer.at_once(self.ctx, [one for one in self._swaps.values() if not one.over], try_)
+
+    def lose(self, node: str, why: str) -> None:
+        """The node is not ours to empty any more: its pods stay."""
+        for one in self._of(node):
+            if not one.over:
+                self._lose(one, why)
+
+    def close(self) -> None:
+        self._writer.leases.close()
+
+    def failed_for(self, node: str) -> str:
+        """Why a surge that serves the node could not be ended, empty where none failed."""
+        found = (self.failures.get(one.held.uid) for one in self._of(node))
+        return "; ".join(why for why in found if why)
+
+    def predict(self, snapshot: snapshots.Snapshot) -> None:
+        """Note the changes that ending the swaps will take, for check mode."""
+        for one in self._swaps.values():
+            for change in (*steps.lowering(snapshot, one.held), one.held.forgetting()):
+                self.ctx.changed(change)
+
+    def _hold(self, one: _Swap) -> None:
+        if not one.claimed:
+            one.surge, one.claimed = self._writer.leases.go_on(one.held), True
+
+    def _of(self, node: str) -> list[_Swap]:
+        return [one for one in self._swaps.values() if node in one.held.nodes and not one.lost]
+
+    def _lose(self, one: _Swap, why: str) -> None:
+        one.lost = True
+        self._fail(one, why)
+
+    def _step(self, one: _Swap, snapshot: snapshots.Snapshot, endpoints: serving.Endpoints) -> None:
+        workload = snapshot.workload(one.held.uid)
+        if self._writer.behind(workload):
+            return
+        ended = not steps.alive(snapshot, one.held)
+        if one.state == "open" and workload and not (ended and workload.replicas != one.held.target):
+            self._lower(one, snapshot, workload, endpoints)
+        elif workload and not ended:
+            self._verify(one, snapshot, workload)
+        else:
+            self._finish(one, snapshot)
+
+    def _lower(
+        self, one: _Swap, snapshot: snapshots.Snapshot, workload: objects.Workload, endpoints: serving.Endpoints
+    ) -> None:
+        if self._rebased(one, snapshot) or (one.raising and not self._raise(one, snapshot)):
+            return
+        surge = one.held
+        one.waiting = steps.settled(snapshot, surge) or self.hooks_of(steps.alive(snapshot, surge))
+        if one.waiting:
+            return
+        if workload.replicas != surge.target:
+            self._fail(
+                one,
+                f"{workload.ref} has {workload.replicas} replicas instead of the surge's {surge.target}: "
+                "somebody else changed the count, so its pods on the leaving nodes cannot be swapped",
+            )
+            return
+        known = self._selectors.around(snapshot, surge)
+        one.waiting = steps.waiting_for(snapshot, surge, endpoints, surge.nodes, lowering=True, selectors=known)
+        if one.waiting:
+            one.serving_since = None
+            return
+        if one.served(self.ctx.clock.now()) < SETTLE and surge.stage != "ready":
+            one.waiting = f"the new pods of {workload.ref} to serve for {SETTLE:g} s"
+            return
+        leaving = ", ".join(pod.name for pod in steps.alive(snapshot, surge))
+        if self._writer.do(surge, steps.lowering(snapshot, surge)):
+            one.state = "lowered"
+            lowered = f"scaled from {surge.target} to {surge.prior_replicas}, which ends {leaving}"
+            self._tell(phases.What.LOWERED, one, lowered)
+
+    def _rebased(self, one: _Swap, snapshot: snapshots.Snapshot, *, lowered: bool = False) -> bool:
+        if not self._writer.rebase(one, snapshot, lowered=lowered):
+            return False
+        one.state, one.raising = "open", True
+        return True
+
+    def _raise(self, one: _Swap, snapshot: snapshots.Snapshot) -> bool:
+        """Raise a count that somebody else set, once: whether it was, and the view shows it."""
+        changes = steps.raising(snapshot, one.held)
+        if changes:
+            one.raising = not self._writer.do(one.held, changes)
+            one.waiting = run_surge_writer.unseen(one.held)
+            return False
+        one.raising = False
+        return True
+
+    def _verify(self, one: _Swap, snapshot: snapshots.Snapshot, workload: objects.Workload) -> None:
+        """After lowering the leaving pods have to end, and no other."""
+        if self._rebased(one, snapshot, lowered=True):
+            return
+        one.waiting = steps.settled(snapshot, one.held)
+        if not one.waiting:
+            stayed = ", ".join(pod.name for pod in steps.alive(snapshot, one.held))
+            self._fail(one, f"after {workload.ref} was scaled down, {stayed} stayed while another pod ended")
+
+    def _finish(self, one: _Swap, snapshot: snapshots.Snapshot) -> None:
+        undo = steps.giving_back(snapshot, one.held, lowered=True)
+        one.waiting = undo.waiting
+        if undo.changes:
+            self._writer.do(one.held, undo.changes)
+            return
+        if undo.waiting:
+            return
+        self._writer.leases.forget(one.held)
+        one.state, one.waiting = "done", ""
+        self._tell(phases.What.RESTORED, one, run_surge_writer.RESTORED)
+
+    def _fail(self, one: _Swap, why: str) -> None:
+        one.state = "failed"
+        self.failures[one.held.uid] = why
+        self._tell(phases.What.FAILED, one, why)
+
+    def _tell(self, what: phases.What, one: _Swap, message: str) -> None:
+        run_surge_writer.tell(self.ctx, what, message, one.held.workload, one.held.nodes)

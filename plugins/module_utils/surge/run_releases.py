@@ -1,0 +1,81 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Pods that were let go by their ReplicaSets and are still on nodes that are given back: each is its ReplicaSet's
+again, or evicted where that is gone and others are enough.
+"""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    api_changes,
+    names,
+    objects,
+    run_context,
+    run_listing,
+    run_reconcile,
+    run_requests,
+    scopes,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import released
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import run_lock_policy
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_guard_call
+
+REMEDY = "Once others serve, delete it, or run recover -e recover_state=undone."
+
+
+def found(work: run_guard_call.GuardCall) -> list[objects.Pod]:
+    """Those on the call's nodes, with their owners read; needs the pods, without a scope."""
+    pods: t.Sequence[objects.Pod] = work.snapshot.pods
+    if work.scope:
+        pods = run_listing.listed(work.ctx.cluster, "pods", scopes.ALL, labels=names.RELEASED)
+    here = [pod for pod in pods if names.RELEASED in pod.labels and pod.node in work.nodes and not pod.deleting]
+    if here:
+        spaces = tuple(sorted({pod.namespace for pod in here}))
+        work.enter(spaces)
+        work.read("deployments", "replica_sets")
+        if work.scope:
+            work.read(pods=run_listing.listed(work.ctx.cluster, "pods", scopes.Part(namespaces=spaces)))
+    return here
+
+
+def give_back(work: run_guard_call.GuardCall, pods: t.Iterable[objects.Pod]) -> None:
+    """Undo or end each; a failure is that of its own node only."""
+    for pod in pods:
+        mark = released.mark_of(pod)
+        owner = mark.owner(pod.namespace) if mark else pod.ref
+        deployment = work.snapshot.workload(owner.uid)
+        if mark and (deployment is None or deployment.deleting):
+            # The garbage collector ends it.
+            continue
+        try:
+            why = _end(work, pod, mark) if mark else f"its annotation {names.RELEASED} cannot be read"
+        except (run_context.StopRun, errors.ClusterError) as error:
+            why = str(error)
+        if why:
+            text = f"{pod.ref} was let go by its ReplicaSet, and is still there: {why}"
+            work.fail([pod.node], outcomes.WorkloadOutcome.NOT_GIVEN_BACK, str(owner), text, REMEDY)
+        else:
+            count = deployment.replicas if deployment else 0
+            work.show(owner, (count, count), None, outcomes.WorkloadOutcome.GIVEN_BACK, (pod.node,))
+
+
+def _end(work: run_guard_call.GuardCall, pod: objects.Pod, mark: released.Mark) -> str:
+    """Give it back or evict it; why neither is possible."""
+    record = work.sites[pod.node].record
+    lock, fence = record.fence if record else "", functools.partial(work.fence, (pod.node,))
+    regain = functools.partial(work.locks.regain, pod.node)
+    if released.may_return(work.snapshot, mark):
+        undoing = run_lock_policy.named(functools.partial(released.undoing, uid=pod.uid), lock)
+        run_lock_policy.sent(lambda: run_reconcile.write(work.ctx, pod.ref, undoing, fence=fence), regain)
+        return ""
+    if why := released.lacks(work.snapshot, pod, mark):
+        return why
+    eviction = api_changes.eviction(pod, fence=lock)
+    run_lock_policy.sent(lambda: run_requests.apply(work.ctx, eviction, fence=fence), regain)
+    return ""

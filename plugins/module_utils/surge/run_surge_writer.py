@@ -1,0 +1,135 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Writing for surges: their records first, and every change only while record and nodes are proven to be ours."""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    api_changes,
+    index_keys,
+    objects,
+    run_change_writer,
+    run_context,
+    run_requests,
+    snapshots,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import phases
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import surge_records
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_surge_lease, steps
+
+T = t.TypeVar("T")
+RESTORED = "restored to its state before the surge"
+
+
+@dataclass(kw_only=True)
+class Tracked:
+    """What both halves of a swap know of one surge.
+
+    ``claimed``: its lease carries our name. ``serving_since`` is of the context's monotonic clock.
+    """
+
+    surge: surge_records.Surge | None = None
+    claimed: bool = False
+    serving_since: float | None = None
+    waiting: str = ""
+
+    @property
+    def held(self) -> surge_records.Surge:
+        return t.cast("surge_records.Surge", self.surge)
+
+    def served(self, now: float) -> float:
+        """Seconds for which the new pods have served without a break, up to ``now``."""
+        self.serving_since = now if self.serving_since is None else self.serving_since
+        return now - self.serving_since
+
+
+class SurgeWriter:
+    """What both halves of a swap write with. ``holder``, ``fence`` and ``found`` are those of ``SurgeLeases``.
+
+    The methods raise LostLockError where a node was lost, LostSurgeError where somebody else holds the surge,
+    StopRun where nobody knows whether its nodes are ours, and ClusterError where the server refused.
+    """
+
+    def __init__(
+        self,
+        ctx: run_context.Context,
+        holder: str,
+        fence: run_surge_lease.NodesFence,
+        found: t.Iterable[objects.Raw] = (),
+    ) -> None:
+        self._ctx, self._writer = ctx, run_change_writer.ChangeWriter(ctx)
+        self.leases = run_surge_lease.SurgeLeases(ctx, holder, fence, found)
+
+    def do(self, surge: surge_records.Surge, changes: t.Iterable[api_changes.Change]) -> bool:
+        """Whether all of the changes were made; if not, they were decided on an old view."""
+        return self._writer.write(changes, lambda: self.leases.prove(surge))
+
+    def behind(self, workload: objects.Workload | None) -> bool:
+        """Whether this view of the workload is older than our last write to it."""
+        return workload is not None and self._writer.behind(workload.ref, workload.resource_version)
+
+    def rebase(self, one: Tracked, snapshot: snapshots.Snapshot, *, lowered: bool = False) -> bool:
+        """Whether somebody else set the count, so that the surge begins anew on theirs."""
+        other = steps.rebased(snapshot, one.held, lowered=lowered)
+        if other is None:
+            return False
+        one.surge, one.serving_since = self.leases.hold(other), None
+        message = f"scaled to {other.prior_replicas} replicas by somebody else: surge continued from there"
+        tell(self._ctx, phases.What.NOTE, message, other.workload, other.nodes)
+        return True
+
+
+def at_once(ctx: run_context.Context, some: t.Sequence[T], do: t.Callable[[T], object]) -> None:
+    """Do it for each of them; it may wait for the server, so it is done for several at a time."""
+    if len(some) < 2:
+        for one in some:
+            do(one)
+        return
+    with ctx.clock.pool(run_requests.AT_ONCE, "surge") as pool:
+        list(pool.map(do, some))
+
+
+def tell(ctx: run_context.Context, what: phases.What, message: str, ref: objects.Ref, nodes: t.Collection[str]) -> None:
+    """Tell something about a workload, with the first of the nodes that it concerns."""
+    ctx.tell(what, message, node=min(nodes, default=""), namespace=ref.namespace, name=ref.name)
+
+
+def unseen(surge: surge_records.Surge) -> str:
+    """What is waited for after a write that the view does not show yet."""
+    return f"the watch to show the changes to {surge.workload}"
+
+
+# The selectors of Services, for pods with labels that were set while they run, as ``role=leader``.
+#
+# A Service that selects such a label does not list a new pod, however long one waits.
+
+
+class ServiceSelectors(dict[index_keys.Place, t.Mapping[str, str]]):
+    """By the places of the Services, read once of each namespace where it matters."""
+
+    def __init__(self, ctx: run_context.Context) -> None:
+        super().__init__()
+        self._ctx, self._read = ctx, set[str]()
+
+    def around(self, snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> ServiceSelectors:
+        """Those that are known, with the ones of the surge's namespace if its new pods lack a label.
+
+        Raises:
+            ClusterError: they cannot be read now.
+        """
+        namespace = surge.workload.namespace
+        if namespace not in self._read and steps.relabelled(snapshot, surge):
+            # Who may not read them waits for all.
+            with contextlib.suppress(errors.Forbidden):
+                found = self._ctx.cluster.items(
+                    kinds.SERVICES, namespace=namespace, patience=run_requests.PATIENCE, keep=index_keys.service
+                ).items
+                self.update({(namespace, one["metadata"]["name"]): one["spec"].get("selector") or {} for one in found})
+            self._read.add(namespace)
+        return self
