@@ -111,7 +111,7 @@ def measured(asked: argparse.Namespace, url: str) -> dict[str, Any]:
     client.Cluster.items = timed  # type: ignore[method-assign]
     cluster = connection.connect(connection.ConnectionOptions(host=url, api_key="none"), user_agent="bench")
     nodes = tuple(f"node-{number:05}" for number in range(count))
-    choices = drain_policy.Choices(backend="eviction", method="replace")
+    choices = drain_policy.DrainPolicy(backend="eviction", method="replace")
     options = run_plan.PlanOptions(nodes=nodes, choices=choices, max_parallel=PARALLEL)
     profile = cProfile.Profile() if asked.profile else None
     began = time.process_time()

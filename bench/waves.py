@@ -94,7 +94,7 @@ def measured(url: str, call: str, count: int) -> dict[str, Any]:
     cluster = connection.connect(connection.ConnectionOptions(host=url, api_key="none"), user_agent="bench")
     ctx = run_context.Context(cluster, run=run_context.Run.parse(RUN))
     nodes = tuple(f"node-{number:05}" for number in range(count))
-    choices = drain_policy.Choices(backend="eviction", allow_interruption=True, delete_emptydir_data=True)
+    choices = drain_policy.DrainPolicy(backend="eviction", allow_interruption=True, delete_emptydir_data=True)
     began = time.process_time()
     match call:
         case "cordon" | "returning" | "uncordon":

@@ -322,7 +322,7 @@ GUARDS = (
     Guard("resourceVersion of lock deletions", without_version("Lease", "delete"), late_deletion),
     Guard(
         "the list before a node is called drained",
-        replaced_by(run_outcome.Closing, "_listed", lambda self, site: frozenset()),
+        replaced_by(run_outcome.Outcome, "_listed", lambda self, site: frozenset()),
         silent_watch,
     ),
     Guard("settled before a surge is lowered", replaced_by(steps, "settled", lambda *args: ""), lagging_controller),
@@ -331,7 +331,7 @@ GUARDS = (
     ),
     Guard(
         "the watch of the node itself",
-        replaced_by(ownership, "fallen", lambda *args: None),
+        replaced_by(ownership, "node_lost", lambda *args: None),
         orders_of("a drain and a person", 30),
     ),
     Guard("our own count of who serves", replaced_by(Evictor, "_short", lambda *args: None), guard_is_gone),
@@ -340,7 +340,7 @@ GUARDS = (
     Guard("guards are counted for before they count", observed_at_once, slow_budgets),
     Guard(
         "what has to follow stands in the record",
-        replaced_by(run_replacement_wait.Replacements, "resume", lambda self, *args: None),
+        replaced_by(run_replacement_wait.ReplacementWait, "resume", lambda self, *args: None),
         faulty(is_eviction, Fault("killed after"), "waits"),
     ),
     Guard(

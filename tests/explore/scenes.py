@@ -15,7 +15,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import pod_rules
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import applications, koordinator, manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import nodes as on_nodes
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import EVERY, Fault
@@ -126,7 +126,7 @@ def begin_and_end(backend: str = "eviction") -> Scene:
         manifests.service("db"),
         _tolerant(manifests.daemon_set("agent")),
     )
-    given = Input(("n1",), work=reboot, choices=Choices(backend=backend))
+    given = Input(("n1",), work=reboot, choices=DrainPolicy(backend=backend))
     floors = {"single": 1, "web": 2, "db": 2}
     return Scene(backend, objects, floors, given, (koordinator.GROUP,) if by_jobs else (), first)
 
@@ -182,7 +182,7 @@ def replaced() -> Scene:
         manifests.service("trio"),
         manifests.budget("trio", maxUnavailable=0),
     )
-    choices = Choices(backend="eviction", method="replace")
+    choices = DrainPolicy(backend="eviction", method="replace")
     given = Input(("n1",), choices=choices, settle=0.0, gap=0.05, gates=("ready",))
     return Scene("replaced", objects, {"single": 1, "trio": 3}, given, first=first)
 
@@ -219,7 +219,7 @@ def anew() -> Scene:
 def scaled() -> Scene:
     """Two nodes, and on the first a pod whose number an HPA sets by its load; it is replaced before it leaves."""
     first = (manifests.node("n1"), manifests.deployment("single", 1), manifests.autoscaler("single", 1, 3, load=1))
-    given = Input(("n1",), choices=Choices(method="replace"), settle=0.0, gap=0.05, gates=("ready",))
+    given = Input(("n1",), choices=DrainPolicy(method="replace"), settle=0.0, gap=0.05, gates=("ready",))
     objects = (manifests.node("n2"), manifests.service("single"))
     return Scene("scaled", objects, {"single": 1}, given, first=first)
 
@@ -286,7 +286,7 @@ def participants() -> Scene:
     given = Input(
         ("n1",),
         work=reboot,
-        choices=Choices(backend="eviction", rules=rules),
+        choices=DrainPolicy(backend="eviction", rules=rules),
         settle=0.0,
         gap=0.05,
         gates=("ready", "schedulable", "conditions"),

@@ -19,17 +19,17 @@ from dataclasses import dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import (
+    CallAborted,
     Context,
     Result,
     Run,
-    StopRun,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_drain import DrainOptions, drain
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.errors import ClusterError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_cordon import cordon
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_node_steps import CordonOptions, State
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.runs.arguments import StateOptions, state
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_locks import Locks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_guard import GuardOptions, guard
@@ -70,7 +70,7 @@ def calls(actor: Actor, run: str, *loops: Loop) -> Task:
             try:
                 if loop(ctx).failed:
                     return False
-            except (StopRun, ClusterError):
+            except (CallAborted, ClusterError):
                 return False
             finally:
                 ctx.cluster.close()
@@ -88,7 +88,7 @@ def guarded(goal: t.Literal["present", "absent"], *nodes: str) -> Loop:
 
 
 def drained(*nodes: str) -> Loop:
-    return lambda ctx: drain(ctx, DrainOptions(nodes or ("n1",), Choices(backend="eviction"), timeout=120.0))
+    return lambda ctx: drain(ctx, DrainOptions(nodes or ("n1",), DrainPolicy(backend="eviction"), timeout=120.0))
 
 
 def undone(run: str = "") -> Loop:
@@ -184,7 +184,7 @@ def holds(actor: Actor, run: str) -> Task:
                 holder = holder_of(world.find(kinds.LEASES, name, names.NAMESPACE) or {})
                 if holder != run:
                     raise Violation(f"I5: {run} passed its fence while {holder or 'nobody'} held the lock")
-            except (StopRun, ClusterError):
+            except (CallAborted, ClusterError):
                 continue
             finally:
                 locks.leave(drop=drop)

@@ -22,7 +22,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
     run_node_lock,
     run_stored,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_lease_renewer import Keeper
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_lease_renewer import LeaseRenewer
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_locks import Locks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_node_lock import (
     LostLockError,
@@ -185,7 +185,7 @@ def without_uid(patch: pytest.MonkeyPatch) -> None:
 
 def renewed_late(patch: pytest.MonkeyPatch) -> None:
     """Locks are renewed only when all of them are taken."""
-    take, keep = Locks.take, Keeper.start
+    take, keep = Locks.take, LeaseRenewer.start
 
     def taken(self: Locks, **options: bool) -> t.Any:
         found = take(self, **options)
@@ -193,7 +193,7 @@ def renewed_late(patch: pytest.MonkeyPatch) -> None:
         return found
 
     patch.setattr(Locks, "take", taken)
-    patch.setattr(Keeper, "start", lambda self: None)
+    patch.setattr(LeaseRenewer, "start", lambda self: None)
 
 
 def never_ended(patch: pytest.MonkeyPatch) -> None:

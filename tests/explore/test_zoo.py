@@ -25,7 +25,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.r
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning.run_plan import PlanOptions, make_plan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import pod_rules
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Event, Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.whole import Input, maintain, recover
@@ -137,7 +137,7 @@ class Dark:
 def test_real_charts_are_as_before_and_what_goes_dark_was_named(seed: int) -> None:
     dice = random.Random(seed)
     method = dice.choice(pod_rules.METHODS)
-    choices = Choices(delete_emptydir_data=True, force=True, allow_interruption=True, method=method)
+    choices = DrainPolicy(delete_emptydir_data=True, force=True, allow_interruption=True, method=method)
     with World.of(begun()) as world:
         me, serial = world.process("me"), dice.randint(1, 3)
         plan = me.run(lambda ctx: make_plan(ctx, PlanOptions(nodes=NODES, choices=choices)))

@@ -19,7 +19,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain imp
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.dispositions import routes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import filters, forecast, storage, world
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import answers, evictions, manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 from ansible_collections.kubeops.node_maintenance.tests.upstream.tapped import Record
@@ -175,7 +175,9 @@ def leaves(record: Record) -> tuple[str, str]:
             scale = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "metadata": meta}
             listed["scales"] = [{**scale, "spec": {"replicas": 2, "selector": selector}, "status": {}}]
     asked = {key: record[key] for key in ("force", "ignore_daemonsets", "delete_emptydir_data")}
-    plan = routes(_parsed(listed), ("node",), Choices(**asked, allow_interruption=True), now="2000-01-01T00:00:00Z")[0]
+    plan = routes(
+        _parsed(listed), ("node",), DrainPolicy(**asked, allow_interruption=True), now="2000-01-01T00:00:00Z"
+    )[0]
     return theirs, {"skip": "stays", "refuse": "stops"}.get(plan.route, "goes")
 
 

@@ -66,7 +66,7 @@ READS = (
 def needs(
     snapshot: snapshots.Snapshot,
     plans: t.Sequence[drain_policy.PodPlan],
-    choices: drain_policy.Choices,
+    choices: drain_policy.DrainPolicy,
     *,
     namespace_missing: bool,
     locks: str = names.NAMESPACE,

@@ -134,7 +134,7 @@ def _check_served(ctx: run_context.Context, options: AccessOptions) -> None:
     wanted = options.fence or options.policies
     if wanted and options.state == "present" and not _admits(ctx):
         what = "the fence" if options.fence else "the policies"
-        raise run_context.StopRun(
+        raise run_context.CallAborted(
             "no_admission_policies",
             f"This API server has no ValidatingAdmissionPolicy in version v1, so it cannot hold {what}.",
             "Kubernetes 1.30 and newer have it. Everything else works without it.",
@@ -218,7 +218,7 @@ def _check_namespaces(account: accounts.Account, bindings: t.Iterable[objects.Ra
         asked.setdefault(binding["metadata"].get("namespace", names.NAMESPACE), "descheduler_namespace")
     missing = [place for place in asked if place != names.NAMESPACE and place not in found]
     if missing:
-        raise run_context.StopRun(
+        raise run_context.CallAborted(
             "namespace_missing",
             f"Namespace {', '.join(missing)} does not exist, so no role can be bound there.",
             f"Create it, or give another one as {asked[missing[0]]}.",
@@ -284,10 +284,10 @@ def _settled(ctx: run_context.Context, piece: Piece, state: State) -> dict[str, 
     def decide(found: objects.Raw | None) -> api_changes.Change | None:
         return piece.decide(piece.wanted, found)
 
-    change = run_reconcile.write(ctx, target, decide, known=piece.found).change
+    change = run_reconcile.reconcile(ctx, target, decide, known=piece.found).change
     if change and change.verb == "delete" and piece.decide is accounts.present:
         known = None if ctx.check else run_reconcile.UNREAD
-        run_reconcile.write(ctx, target, decide, known=known)
+        run_reconcile.reconcile(ctx, target, decide, known=known)
         outcome = outcomes.AccessOutcome.CHANGED
     else:
         outcome = DONE[change.verb] if change else outcomes.AccessOutcome(f"already_{state}")

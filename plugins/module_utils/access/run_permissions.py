@@ -38,7 +38,9 @@ def missing(ctx: run_context.Context, lacks: t.Sequence[permissions.Lack]) -> li
     return permissions.missing(lacks, _user(ctx)) if lacks else []
 
 
-def refused(ctx: run_context.Context, error: errors.Forbidden, choices: drain_policy.Choices) -> list[reasons.Finding]:
+def refused(
+    ctx: run_context.Context, error: errors.Forbidden, choices: drain_policy.DrainPolicy
+) -> list[reasons.Finding]:
     """What was refused, and what else is missing that every run needs."""
     request = error.request
     verb, resource = (request.verb, request.resource) if request else ("read", "the cluster")

@@ -177,7 +177,7 @@ def removed(ctx: run_context.Context, asked: Asked) -> dict[str, t.Any]:
     """
     if asked.form == "secret":
         target = accounts.ref_of(asked.secret)
-        run_reconcile.write(ctx, target, lambda found: _unfilled(asked, found))
+        run_reconcile.reconcile(ctx, target, lambda found: _unfilled(asked, found))
     content = asked.place.read()
     held = parsed(token_in(content, ctx.cluster.entry, asked.account.name))
     if held is None or held.user != asked.account.user:
@@ -211,7 +211,7 @@ def _requested(ctx: run_context.Context, asked: Asked) -> str:
 def _from_secret(ctx: run_context.Context, asked: Asked) -> str:
     target = accounts.ref_of(asked.secret)
     # Its content is a secret: the result tells of the change by its coordinates only.
-    run_reconcile.write(ctx, target, lambda found: _filled(asked, found))
+    run_reconcile.reconcile(ctx, target, lambda found: _filled(asked, found))
     until = ctx.clock.now() + FILLED_WITHIN
     while not ctx.check and ctx.clock.now() < until:
         found = ctx.cluster.send(
@@ -222,7 +222,7 @@ def _from_secret(ctx: run_context.Context, asked: Asked) -> str:
         ctx.clock.sleep(LOOK_EVERY)
     if ctx.check:
         return ""
-    raise run_context.StopRun(
+    raise run_context.CallAborted(
         "no_token",
         f"{target} got no token within {FILLED_WITHIN:.0f} s.",
         "Check that kube-controller-manager runs with --service-account-private-key-file, or use token=request.",
@@ -233,7 +233,7 @@ def _from_secret(ctx: run_context.Context, asked: Asked) -> str:
 def _filled(asked: Asked, found: objects.Raw | None) -> api_changes.Change | None:
     if found is not None and not accounts.ours(found):
         target = accounts.ref_of(asked.secret)
-        raise run_context.StopRun(
+        raise run_context.CallAborted(
             "not_ours",
             f"{target} exists, and this collection did not make it.",
             "Rename or delete it, or use another service account.",

@@ -83,11 +83,11 @@ def _result(
 ) -> run_context.Result:
     try:
         return loop(ctx)
-    except run_context.StopRun as stop:
+    except run_context.CallAborted as stop:
         return stopped(stop)
     except clocks.Interrupted:
         return stopped(
-            run_context.StopRun(INTERRUPTED, "The call was interrupted.", "The same command resumes its run.")
+            run_context.CallAborted(INTERRUPTED, "The call was interrupted.", "The same command resumes its run.")
         )
     except (errors.ConfigError, errors.ClusterError, node_records.BadRecordError, surge_records.BadSurgeError) as error:
         return run_context.Result({"findings": []}, failed=True, message=str(error))
@@ -116,6 +116,6 @@ def failure(message: str) -> dict[str, t.Any]:
     return {"findings": [], **run_context.Result({}, failed=True, message=message).shaped()}
 
 
-def stopped(stop: run_context.StopRun) -> run_context.Result:
+def stopped(stop: run_context.CallAborted) -> run_context.Result:
     """The result of a call that ended itself."""
     return run_context.Result({"findings": [stop.reason.to_dict()]}, failed=True, message=stop.reason.sentence)

@@ -50,12 +50,12 @@ UNPARSED = (
 )
 
 
-def _slice(raw: objects.Raw, share: sharing.Shared = sharing.APART) -> objects.Raw:
+def _slice(raw: objects.Raw, share: sharing.Interner = sharing.NO_INTERNING) -> objects.Raw:
     """An EndpointSlice with what is asked of it: its Service, and which endpoints it lists and which are not ready."""
     return decoding.readable(functools.partial(_trimmed, share), raw)
 
 
-def _trimmed(share: sharing.Shared, raw: objects.Raw) -> objects.Raw:
+def _trimmed(share: sharing.Interner, raw: objects.Raw) -> objects.Raw:
     meta = decoding.fitting(raw, shapes.ENDPOINT_SLICE)["metadata"]
     labels = {key: value for key, value in (meta.get("labels") or {}).items() if key in (SERVICE, HEADLESS)}
     return {
@@ -73,7 +73,7 @@ def _endpoint(raw: objects.Raw) -> objects.Raw:
 
 
 def custom(
-    raw: objects.Raw, api_version: str, kind: str, share: sharing.Shared = sharing.APART
+    raw: objects.Raw, api_version: str, kind: str, share: sharing.Interner = sharing.NO_INTERNING
 ) -> objects.Workload | None:
     """A workload of a custom kind; ``None`` if it cannot be understood, so that nothing is known of it."""
     try:
@@ -124,7 +124,7 @@ PARSERS: t.Mapping[str, t.Callable[[objects.Raw], t.Any]] = {
 """How an object of each kind that a snapshot may hold is parsed; ``None`` leaves it out."""
 
 
-def parser(name: str, share: sharing.Shared) -> t.Callable[[objects.Raw], t.Any]:
+def parser(name: str, share: sharing.Interner) -> t.Callable[[objects.Raw], t.Any]:
     """How one of many objects of the kind is parsed: as in ``PARSERS``, but equal parts of them are kept once."""
     return PARSERS[name] if name in UNPARSED else functools.partial(t.cast("t.Any", PARSERS[name]), share=share)
 

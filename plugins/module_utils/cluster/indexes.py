@@ -24,7 +24,7 @@ PIECES = 256
 """Pieces of an index."""
 
 
-class Table(t.Sequence[T]):
+class Items(t.Sequence[T]):
     """Objects in the order in which they came, in pieces."""
 
     __slots__ = ("_pieces",)
@@ -43,7 +43,7 @@ class Table(t.Sequence[T]):
         return tuple(self)[at]
 
 
-class Shelf(t.Generic[K, T]):
+class Store(t.Generic[K, T]):
     """Keeps a table up to date: each object at its place in the order, also when it changes. Of one thread."""
 
     def __init__(self) -> None:
@@ -66,12 +66,12 @@ class Shelf(t.Generic[K, T]):
                 found.append((before, after))
         return found
 
-    def table(self) -> Table[T]:
+    def table(self) -> Items[T]:
         """The objects as they are now."""
         if len(self._pieces) > PIECE and len(self._pieces) * PIECE > 4 * len(self._where):
             self._pack()
         self._own.clear()
-        return Table(self._pieces)
+        return Items(self._pieces)
 
     def _piece(self, at: int | None) -> dict[K, T]:
         """A piece that no table has yet, ``None``: one with room at the end."""

@@ -120,7 +120,7 @@ class Object:
         return self.annotations.get(names.ALLOW_INTERRUPTION) == "true"
 
 
-def metadata(raw: Raw, share: sharing.Shared = sharing.APART) -> dict[str, t.Any]:
+def metadata(raw: Raw, share: sharing.Interner = sharing.NO_INTERNING) -> dict[str, t.Any]:
     """The fields of ``Object``."""
     meta, owner = raw["metadata"], controller_of(raw)
     return {
@@ -161,7 +161,7 @@ class Node(Object):
 
     @classmethod
     @decoding.lenient
-    def of(cls, raw: Raw, share: sharing.Shared = sharing.APART) -> Node:
+    def of(cls, raw: Raw, share: sharing.Interner = sharing.NO_INTERNING) -> Node:
         """From a core/v1 Node."""
         spec, status = raw.get("spec") or {}, raw.get("status") or {}
         addresses = {a.get("type"): decoding.host(a.get("address", "")) for a in status.get("addresses") or ()}
@@ -263,7 +263,7 @@ class Pod(Object):
 
     @classmethod
     @decoding.lenient
-    def of(cls, raw: Raw, share: sharing.Shared = sharing.APART) -> Pod:
+    def of(cls, raw: Raw, share: sharing.Interner = sharing.NO_INTERNING) -> Pod:
         """From a core/v1 Pod."""
         meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
         conditions = {c["type"]: c.get("status") for c in status.get("conditions") or ()}
@@ -352,7 +352,7 @@ class Budget(Object):
 
     @classmethod
     @decoding.lenient
-    def of(cls, raw: Raw, share: sharing.Shared = sharing.APART) -> Budget:
+    def of(cls, raw: Raw, share: sharing.Interner = sharing.NO_INTERNING) -> Budget:
         """From a policy/v1 PodDisruptionBudget."""
         meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
         return cls(
@@ -416,7 +416,9 @@ class Workload(Object):
 
     @classmethod
     @decoding.lenient
-    def of(cls, raw: Raw, api_version: str = "", kind: str = "", share: sharing.Shared = sharing.APART) -> Workload:
+    def of(
+        cls, raw: Raw, api_version: str = "", kind: str = "", share: sharing.Interner = sharing.NO_INTERNING
+    ) -> Workload:
         """From an object with ``spec.replicas``; list items carry no kind, so it is given."""
         meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
         kind = raw.get("kind") or kind
@@ -452,7 +454,7 @@ class Autoscaler(Object):
 
     @classmethod
     @decoding.lenient
-    def of(cls, raw: Raw, share: sharing.Shared = sharing.APART) -> Autoscaler:
+    def of(cls, raw: Raw, share: sharing.Interner = sharing.NO_INTERNING) -> Autoscaler:
         """From an autoscaling/v2 HorizontalPodAutoscaler."""
         spec = raw.get("spec") or {}
         target = spec.get("scaleTargetRef") or {}

@@ -39,7 +39,7 @@ class ChangeWriter:
                 return False
             try:
                 decide = _as_decided(change)
-                found = run_reconcile.write(
+                found = run_reconcile.reconcile(
                     self._ctx, change.target, decide, known=None, fence=fence or self._fence
                 ).object
             except (_OldViewError, run_reconcile.Contended, errors.UnknownOutcome):

@@ -56,7 +56,7 @@ class Run:
         return f"{self.id}/{self.nonce}" if self.nonce else self.id
 
 
-class StopRun(Exception):
+class CallAborted(Exception):
     """Ends the whole call, and nothing more is written; ``reason`` says why, ``subject`` is its object."""
 
     def __init__(self, code: str, message: str, remedy: str = "", subject: str = "") -> None:
@@ -64,7 +64,7 @@ class StopRun(Exception):
         self.reason = reasons.Finding(code, message, remedy, "blocker", subject)
 
 
-def who() -> str:
+def user_at_host() -> str:
     """The user that runs this process, as ``name@host``."""
     try:
         name = getpass.getuser()
@@ -82,7 +82,7 @@ class Context:
     run: Run | None = None
     progress: t.Callable[[Event], None] = lambda event: None
     clock: clocks.Clock = field(default_factory=clocks.Clock)
-    by: str = field(default_factory=who)
+    by: str = field(default_factory=user_at_host)
     timeline: list[Event] = field(default_factory=list)
     changes: list[api_changes.Change] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)

@@ -78,7 +78,7 @@ SURGED_KINDS = {
 """What is watched to follow the surge of a workload of this kind."""
 
 
-def spaces_of(name: str, part: scopes.Part) -> tuple[str, ...]:
+def spaces_of(name: str, part: scopes.Slice) -> tuple[str, ...]:
     """The namespaces in which a part of a kind is, none for all."""
     return (names.NAMESPACE,) if name == "leases" else part.namespaces
 
@@ -86,7 +86,7 @@ def spaces_of(name: str, part: scopes.Part) -> tuple[str, ...]:
 def lists(
     cluster: client.Cluster,
     wanted: t.Collection[str],
-    scope: scopes.Scope | None = None,
+    scope: scopes.ReadScope | None = None,
     versions: dict[str, str] | None = None,
 ) -> dict[str, list[t.Any]]:
     """Parsed objects by kind, of what is in scope: one list request (in pages) for each kind, or each part of it.
@@ -94,7 +94,7 @@ def lists(
     ``versions`` takes in the resourceVersions of the whole lists, which there are without a scope.
     """
     found: dict[str, list[t.Any]] = {name: [] for name in wanted}
-    share = sharing.Shared()
+    share = sharing.Interner()
     for name in wanted:
         try:
             for part in scope.parts(name) if scope else (scopes.ALL,):
@@ -112,14 +112,14 @@ def lists(
 def listed(
     cluster: client.Cluster,
     name: str,
-    part: scopes.Part,
-    scope: scopes.Scope | None = None,
-    share: sharing.Shared | None = None,
+    part: scopes.Slice,
+    scope: scopes.ReadScope | None = None,
+    share: sharing.Interner | None = None,
     labels: str = "",
     versions: dict[str, str] | None = None,
 ) -> list[t.Any]:
     """Parsed objects of one part of a kind, or of those with certain ``labels``; ``versions`` as in ``lists``."""
-    keep, found = index_keys.parser(name, share or sharing.Shared()), list[t.Any]()
+    keep, found = index_keys.parser(name, share or sharing.Interner()), list[t.Any]()
     for space in spaces_of(name, part) or ("",):
         kind, wanted = KINDS[name], labels or part.labels
         listing = cluster.items(

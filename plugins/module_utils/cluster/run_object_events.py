@@ -44,9 +44,9 @@ ASKED = "events"
 class Events:
     """Reads Events beside the loop; the next snapshot has what they say."""
 
-    def __init__(self, ctx: run_context.Context, live: run_watch_cache.Live) -> None:
+    def __init__(self, ctx: run_context.Context, live: run_watch_cache.WatchCache) -> None:
         self._ctx, self.live = ctx, live
-        self._aside = run_background.Aside(ctx, ASKED, live.nudge)
+        self._aside = run_background.BackgroundCalls(ctx, ASKED, live.nudge)
         self._told: dict[str, str] = {}
         self._began = ctx.clock.now()
 

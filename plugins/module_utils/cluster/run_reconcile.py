@@ -58,7 +58,7 @@ class Unread:
 UNREAD = Unread()
 
 
-def write(
+def reconcile(
     ctx: run_context.Context,
     target: objects.Ref,
     decide: Decide,
@@ -98,7 +98,7 @@ def write(
                 ctx.changed(unsure)
             return Written(known, unsure)
         try:
-            made = run_requests.apply(ctx, change, fence=fence, patience=patience, timeout=timeout, remember=remember)
+            made = run_requests.submit(ctx, change, fence=fence, patience=patience, timeout=timeout, remember=remember)
             return Written(known if ctx.check else made, change)
         except errors.UnknownOutcome as error:
             unsure, trouble = change, error
@@ -137,7 +137,7 @@ def remove(
     def decide(found: objects.Raw | None) -> api_changes.Change | None:
         return change if found and wanted.items() <= found["metadata"].items() else None
 
-    written = write(ctx, change.target, decide, known={"metadata": wanted}, fence=fence, remember=remember)
+    written = reconcile(ctx, change.target, decide, known={"metadata": wanted}, fence=fence, remember=remember)
     return written.change is not None
 
 
@@ -188,7 +188,7 @@ def ensure_namespace(ctx: run_context.Context) -> None:
         except (errors.Conflict, errors.UnknownOutcome):
             continue
         except errors.Forbidden as error:
-            raise run_context.StopRun(
+            raise run_context.CallAborted(
                 "namespace_missing",
                 f"Namespace {names.NAMESPACE}, which holds the locks, is missing and may not be created: {error}",
                 f"Create it once: kubectl create namespace {names.NAMESPACE}",

@@ -62,7 +62,7 @@ Fence = t.Callable[[], None]
 """Proves that the sender may still act; raises where it may not."""
 
 
-def apply(
+def submit(
     ctx: run_context.Context,
     change: api_changes.Change,
     *,

@@ -34,7 +34,7 @@ class View:
     """What is known of a cluster. Of one thread; the snapshots that it gives are anybody's."""
 
     def __init__(self) -> None:
-        self._followed: dict[str, indexes.Shelf[Place, t.Any]] = {}
+        self._followed: dict[str, indexes.Store[Place, t.Any]] = {}
         self._listed: dict[str, list[t.Any]] = {}
         self._anew: set[str] = set()
         self._snapshot = snapshots.Snapshot()
@@ -42,7 +42,7 @@ class View:
     def follow(self, kinds: t.Iterable[str]) -> None:
         """Begin with kinds of which each change will be told; what lists said of them is forgotten."""
         for name in kinds:
-            self._followed[name] = indexes.Shelf()
+            self._followed[name] = indexes.Store()
             self._listed.pop(name, None)
             self._anew.add(name)
 
@@ -97,7 +97,11 @@ def _named(meta: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 
 def _kept(
-    name: str, share: sharing.Shared, raws: t.Container[str] | None, takes: t.Callable[[t.Any], bool], raw: objects.Raw
+    name: str,
+    share: sharing.Interner,
+    raws: t.Container[str] | None,
+    takes: t.Callable[[t.Any], bool],
+    raw: objects.Raw,
 ) -> dict[str, t.Any] | None:
     """What a watch keeps of an object: what names it, its parsed form, and of nodes also what the API server sent."""
     meta = raw["metadata"]
@@ -143,14 +147,14 @@ def raise_errors(reflectors: t.Mapping[str, watch.Reflector]) -> None:
     """Raises StopRun if a watch has ended for good; the message names what was watched."""
     for name, reflector in reflectors.items():
         if reflector.error:
-            raise run_context.StopRun(
+            raise run_context.CallAborted(
                 "watch_failed",
                 f"Watching {name} ended: {reflector.error}",
                 "Fix what the message names, then run the same command again: it resumes.",
             ) from reflector.error
 
 
-class Live:
+class WatchCache:
     """A snapshot that stays fresh: a reflector for each watched kind, plain lists for others. A context manager.
 
     With a ``scope`` it has nothing else: a reflector for each part of a kind. ``raws``: the nodes that are also kept as
@@ -161,13 +165,13 @@ class Live:
         self,
         ctx: run_context.Context,
         watched: t.Collection[str],
-        scope: scopes.Scope | None = None,
+        scope: scopes.ReadScope | None = None,
         raws: t.Container[str] | None = (),
         known: t.Mapping[str, client.Listing] | None = None,
     ) -> None:
         self._ctx, self._raws = ctx, raws
         self._wake = ctx.clock.condition()
-        self._share = sharing.Shared()
+        self._share = sharing.Interner()
         self._view = View()
         self._view.follow(watched)
         self._seen: int | None = None
@@ -181,7 +185,7 @@ class Live:
             kept = [one for one in map(keep, listing.items) if one is not None]
             self._reflectors[name].take(client.Listing(kept, listing.resource_version))
 
-    def __enter__(self) -> Live:
+    def __enter__(self) -> WatchCache:
         """Start watching; raises as ``begin`` does."""
         try:
             begin(self._ctx, self._reflectors, self._wake)
@@ -218,10 +222,10 @@ class Live:
         new = self.scope.enter(namespaces) if self.scope else ()
         if not (self.scope and new):
             return
-        part = scopes.Part(namespaces=new)
+        part = scopes.Slice(namespaces=new)
         self._begin(self._parts({name: [part] for name in self._changed if name in scopes.SPACED}))
         known = {name: those for name, those in self._view.listed.items() if name in scopes.SPACED}
-        more = run_listing.lists(self._ctx.cluster, known, scopes.Scope((), new))
+        more = run_listing.lists(self._ctx.cluster, known, scopes.ReadScope((), new))
         self._view.list({name: those + more[name] for name, those in known.items()})
 
     def widen(self, beside: scopes.Beside) -> bool:
@@ -310,7 +314,7 @@ class Live:
         scope = self.scope
         return self._parts({name: scope.parts(name) if scope else [scopes.ALL] for name in wanted})
 
-    def _parts(self, wanted: t.Mapping[str, t.Iterable[scopes.Part]]) -> dict[str, watch.Reflector]:
+    def _parts(self, wanted: t.Mapping[str, t.Iterable[scopes.Slice]]) -> dict[str, watch.Reflector]:
         """Reflectors by what they watch, in words of which the first is the kind."""
         found: dict[str, watch.Reflector] = {}
         for name, parts in wanted.items():
@@ -320,7 +324,7 @@ class Live:
                 found[label] = self._reflector(name, part, label)
         return found
 
-    def _reflector(self, name: str, part: scopes.Part, label: str) -> watch.Reflector:
+    def _reflector(self, name: str, part: scopes.Slice, label: str) -> watch.Reflector:
         return watch.Reflector(
             self._ctx.cluster,
             run_listing.KINDS[name],
@@ -332,7 +336,7 @@ class Live:
             on_event=functools.partial(self._note, name, label),
         )
 
-    def _takes(self, name: str, part: scopes.Part) -> t.Callable[[t.Any], bool]:
+    def _takes(self, name: str, part: scopes.Slice) -> t.Callable[[t.Any], bool]:
         scope = self.scope
         if scope and name == "pods":
             return functools.partial(scope.takes, part)

@@ -52,7 +52,7 @@ SPACED = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Slice:
     """Objects that one list asks for and one watch follows: one of this name, those of a node or of namespaces, or
     with one of a label's values.
 
@@ -89,33 +89,33 @@ class Part:
         return pod.namespace in self.namespaces or (pod.namespace, pod.labels.get(self.key, "")) in self.pairs
 
 
-ALL = Part()
+ALL = Slice()
 Beside = t.Mapping[str, frozenset[tuple[str, str]]]
 """Pods to know of: by label, namespaces and values; under the empty text whole namespaces, whose values are empty."""
 
 
 @dataclass
-class Scope:
+class ReadScope:
     """What is asked for so far: ``pods`` in parts, of which the first that covers a pod has it; and of what else is
     read namespace by namespace the ``namespaces``.
     """
 
     nodes: tuple[str, ...]
     namespaces: tuple[str, ...] = ()
-    pods: list[Part] = field(default_factory=list)
+    pods: list[Slice] = field(default_factory=list)
     _beside: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.pods = [Part(node=node) for node in self.nodes]
+        self.pods = [Slice(node=node) for node in self.nodes]
 
-    def parts(self, name: str) -> list[Part]:
+    def parts(self, name: str) -> list[Slice]:
         """The parts of a kind."""
         if name == "pods":
             return list(self.pods)
         if name == "nodes":
-            return [Part(name=node) for node in self.nodes]
+            return [Slice(name=node) for node in self.nodes]
         if name in SPACED:
-            return [Part(namespaces=self.namespaces)] if self.namespaces else []
+            return [Slice(namespaces=self.namespaces)] if self.namespaces else []
         return [ALL]
 
     def enter(self, namespaces: t.Iterable[str]) -> tuple[str, ...]:
@@ -124,22 +124,22 @@ class Scope:
         self.namespaces += new
         return new
 
-    def widen(self, beside: Beside) -> list[Part]:
+    def widen(self, beside: Beside) -> list[Slice]:
         """Take in pods beside those of the nodes; returns the parts that are new."""
-        new: list[Part] = []
+        new: list[Slice] = []
         whole = self._beside.setdefault("", set())
         for key, pairs in sorted(beside.items()):
             known = self._beside.setdefault(key, set())
             fresh = sorted(pair for pair in pairs - known if (pair[0], "") not in whole)
             known.update(fresh)
             if key:
-                new += [Part(key=key, pairs=some) for some in _chunks(key, fresh)]
+                new += [Slice(key=key, pairs=some) for some in _chunks(key, fresh)]
             else:
-                new += [Part(namespaces=(space,)) for space, _value in fresh]
+                new += [Slice(namespaces=(space,)) for space, _value in fresh]
         self.pods += new
         return new
 
-    def takes(self, part: Part, pod: objects.Pod) -> bool:
+    def takes(self, part: Slice, pod: objects.Pod) -> bool:
         """Whether the pod is known by this part, and not by an earlier one."""
         return next((one for one in self.pods if one.covers(pod)), None) is part
 
@@ -157,13 +157,13 @@ def _chunks(key: str, pairs: t.Iterable[tuple[str, str]]) -> t.Iterator[frozense
         yield frozenset(some)
 
 
-def apart(nodes: t.Iterable[str], among: int) -> Scope | None:
+def apart(nodes: t.Iterable[str], among: int) -> ReadScope | None:
     """The scope of a call about the pods of these nodes, ``among`` so many of the cluster; ``None``: read it whole."""
     wanted = tuple(dict.fromkeys(nodes))
-    return Scope(wanted) if 0 < len(wanted) <= min(FEW, among // SPARSE) else None
+    return ReadScope(wanted) if 0 < len(wanted) <= min(FEW, among // SPARSE) else None
 
 
-def narrow(nodes: t.Iterable[str], among: int) -> Scope | None:
+def narrow(nodes: t.Iterable[str], among: int) -> ReadScope | None:
     """The scope of a call that also asks what decides whether the pods of these nodes may leave."""
     return apart(nodes, among) if among >= LARGE else None
 
@@ -173,7 +173,7 @@ def namespaces_of(snapshot: snapshots.Snapshot, pods: t.Iterable[objects.Pod]) -
     return {pod.namespace for pod in pods if not _stays(snapshot, pod)}
 
 
-def beside(
+def related(
     snapshot: snapshots.Snapshot, pods: t.Iterable[objects.Pod], more: t.Iterable[objects.Workload] = ()
 ) -> Beside:
     """The pods that decide whether these may leave, and those of ``more`` workloads; needs owners and budgets."""

@@ -25,7 +25,7 @@ SHORT = 32
 _BY_CONTAINER = ("containers", "initContainers")
 
 
-class Shared:
+class Interner:
     """Gives for each part the first one that was equal to it, with the same order of keys."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class Shared:
         ]
 
 
-class Apart(Shared):
+class NoInterning(Interner):
     """For single objects: everything is left as it is."""
 
     def part(self, part: T, shape: decoding.Shape = None) -> T:
@@ -88,4 +88,4 @@ class Apart(Shared):
         return decoding.fitting(spec, shapes.WORKLOAD["spec"])
 
 
-APART = Apart()
+NO_INTERNING = NoInterning()

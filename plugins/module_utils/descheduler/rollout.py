@@ -111,7 +111,7 @@ def with_dry_run(text: str, value: bool = True) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Dead:
+class TerminatedContainer:
     """A terminated container of a new pod; ``words`` is its termination message.
 
     ``previous``: its log is the one of the container's previous instance.
@@ -131,7 +131,7 @@ class Progress:
 
     waiting: str
     pods: tuple[objects.Raw, ...]
-    dead: tuple[Dead, ...]
+    dead: tuple[TerminatedContainer, ...]
 
     @property
     def hopeless(self) -> bool:
@@ -183,13 +183,13 @@ def _ready(pod: objects.Raw) -> bool:
     return ready and not pod["metadata"].get("deletionTimestamp")
 
 
-def _dead(pod: objects.Raw) -> t.Iterator[Dead]:
+def _dead(pod: objects.Raw) -> t.Iterator[TerminatedContainer]:
     for status in (pod.get("status") or {}).get("containerStatuses") or ():
         now, last = status.get("state") or {}, status.get("lastState") or {}
         ended = now.get("terminated") or last.get("terminated")
         looping = (now.get("waiting") or {}).get("reason") == "CrashLoopBackOff"
         if ended or looping:
-            yield Dead(
+            yield TerminatedContainer(
                 pod["metadata"]["name"],
                 status.get("name", ""),
                 status.get("restartCount", 0),

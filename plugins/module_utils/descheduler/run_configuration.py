@@ -174,7 +174,7 @@ def taking(
     if managers and not options.force_conflicts:
         message = f"{said}, and this call may not take it over. Nothing was written."
         remedy = "Change it there instead, or take it over by force_conflicts: true."
-        raise run_context.StopRun("field_conflict", message, remedy, where)
+        raise run_context.CallAborted("field_conflict", message, remedy, where)
     if not managers or not target.may_write:
         return options
     remedy = "Change it there instead, or let it ignore that field: its next apply conflicts, or brings its own back."
@@ -197,7 +197,7 @@ def require_mount(target: run_targets.DeschedulerTarget) -> None:
     """Make sure that the descheduler's pods mount the ConfigMap; raises StopRun if they do not."""
     if unread := installation.unread(target.workload, target.place):
         remedy = "Set config_map and key to the ones that it reads."
-        raise run_context.StopRun("not_mounted", unread, remedy, str(target.ref))
+        raise run_context.CallAborted("not_mounted", unread, remedy, str(target.ref))
 
 
 def dry_run(
@@ -214,7 +214,7 @@ def dry_run(
     changed = rollout.DesiredConfig(config, rollout.with_dry_run(desired.text, value), desired.as_text)
     if parse(changed.text) != config:
         message = f"dryRun cannot be set in the text of {place.map_name}."
-        raise run_context.StopRun("no_config", message, "Write it as plain YAML, one key per line.", place.map_name)
+        raise run_context.CallAborted("no_config", message, "Write it as plain YAML, one key per line.", place.map_name)
     return changed
 
 
@@ -223,7 +223,7 @@ def _present(target: run_targets.DeschedulerTarget, parse: run_proofs.Parse) -> 
     config = None if present is None else parse(present)
     if present is None or not isinstance(config, dict):
         message = f"{place.map_name} holds no configuration under {place.key}."
-        raise run_context.StopRun("no_config", message, "Set config.", str(target.ref))
+        raise run_context.CallAborted("no_config", message, "Set config.", str(target.ref))
     return rollout.DesiredConfig(config, present, as_text=True)
 
 
@@ -387,7 +387,7 @@ class Rollout:
         ours = (self.desired.digest, *journal.ours)
         try:
             restored = run_proofs.roll_back(self.verification, journal, ours)
-        except (errors.ClusterError, run_context.StopRun) as error:
+        except (errors.ClusterError, run_context.CallAborted) as error:
             return self._failed(f"{failure}. The rollback was not finished: {error}", reason)
         return self._failed(f"{failure}. {restored}", reason, rolled_back=True)
 

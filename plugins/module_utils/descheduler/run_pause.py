@@ -76,9 +76,9 @@ def _paused(ctx: run_context.Context) -> list[rollback_record.Journal]:
     except errors.NotFound:
         return []
     except errors.Forbidden as error:
-        raise run_context.StopRun("not_allowed", f"Paused deschedulers cannot be listed: {error}") from error
+        raise run_context.CallAborted("not_allowed", f"Paused deschedulers cannot be listed: {error}") from error
     except rollback_record.BadJournalError as error:
-        raise run_context.StopRun("bad_journal", str(error)) from error
+        raise run_context.CallAborted("bad_journal", str(error)) from error
 
 
 def _resume(ctx: run_context.Context, options: run_configuration.DeschedulerOptions) -> run_context.Result:

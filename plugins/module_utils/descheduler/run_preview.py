@@ -174,7 +174,7 @@ class DryRuns:
         meta = body["metadata"]
         ref = objects.Ref(body["kind"], meta["name"], meta["namespace"], api_version=body["apiVersion"])
         change = api_changes.Change("create", ref, f"Create {ref}", body)
-        run_reconcile.write(self.ctx, ref, lambda found: None if found else change, known=None, remember=False)
+        run_reconcile.reconcile(self.ctx, ref, lambda found: None if found else change, known=None, remember=False)
 
     def wait(self, timeout: float) -> None:
         """Until each cycle is over, or ``timeout`` seconds."""
@@ -245,7 +245,7 @@ def _require_account(target: run_targets.DeschedulerTarget) -> None:
             f"{namespace} create serviceaccount {account}; kubectl create clusterrolebinding {account} "
             f"--clusterrole {account} --serviceaccount {namespace}:{account}."
         )
-        raise run_context.StopRun("no_dry_run_account", message, remedy, f"ServiceAccount {namespace}/{account}")
+        raise run_context.CallAborted("no_dry_run_account", message, remedy, f"ServiceAccount {namespace}/{account}")
 
 
 def sweep(ctx: run_context.Context, target: run_targets.DeschedulerTarget | None = None) -> None:

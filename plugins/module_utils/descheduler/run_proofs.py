@@ -62,7 +62,7 @@ def _scale_down(target: run_targets.DeschedulerTarget, why: str, timeout: float)
         if ctx.clock.now() >= deadline:
             message = f"{len(left)} pods of {target.ref} did not terminate within {timeout:.0f} s."
             remedy = "Find out why they do not terminate, then run again to continue."
-            raise run_context.StopRun("pods_stay", message, remedy, str(target.ref))
+            raise run_context.CallAborted("pods_stay", message, remedy, str(target.ref))
         ctx.clock.sleep(POLL)
     if not ctx.check:
         target.reread()
@@ -231,7 +231,7 @@ class Verification:
 _STAYING = "the new pods must stay ready for a while"
 
 
-def last_words(target: run_targets.DeschedulerTarget, dead: t.Sequence[rollout.Dead]) -> str:
+def last_words(target: run_targets.DeschedulerTarget, dead: t.Sequence[rollout.TerminatedContainer]) -> str:
     """Why a new pod's container terminated, by its termination message or else the end of its log."""
     for found in dead:
         if words := rollout.last_words(found.words):

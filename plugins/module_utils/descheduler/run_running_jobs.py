@@ -45,7 +45,7 @@ def wait(target: run_targets.DeschedulerTarget, how: str, timeout: float) -> Non
             waited = f" after {timeout:.0f} s" if late else ""
             message = f"{len(running)} PodMigrationJobs still run{waited} ({names}); a restart would strand them."
             remedy = "Wait for them and run again, or set running_jobs: ignore. Nothing was configured."
-            raise run_context.StopRun("jobs_running", message, remedy, f"PodMigrationJob {running[0].name}")
+            raise run_context.CallAborted("jobs_running", message, remedy, f"PodMigrationJob {running[0].name}")
         if not announced:
             target.tell(phases.What.WAITING, f"waiting for {len(running)} PodMigrationJobs: {names}")
             announced = True

@@ -33,7 +33,7 @@ Planned = t.Callable[[objects.Raw], "api_changes.Change | None"]
 """The change of a workload as it was just read; ``None`` if there is nothing to change."""
 
 
-class ChangedMeanwhileError(run_context.StopRun):
+class ChangedMeanwhileError(run_context.CallAborted):
     """Somebody else wrote the same object; theirs is kept."""
 
     def __init__(self, what: str, who: str, remedy: str) -> None:
@@ -76,7 +76,7 @@ class DeschedulerTarget:
         try:
             journal = rollback_record.Journal.of(kept) if kept else None
         except rollback_record.BadJournalError as error:
-            raise run_context.StopRun("bad_journal", str(error)) from error
+            raise run_context.CallAborted("bad_journal", str(error)) from error
         return cls(ctx, flavor, place, workload, config_map, journal, kept, fence)
 
     @property
@@ -164,7 +164,7 @@ class DeschedulerTarget:
             return self._change(text, sentence, had_map, had_data, pending)
 
         ref = map_ref(self.place.config_map, self.place.namespace)
-        written = run_reconcile.write(self.ctx, ref, decide, known=self.config_map, fence=self.fence)
+        written = run_reconcile.reconcile(self.ctx, ref, decide, known=self.config_map, fence=self.fence)
         if not self.ctx.check:
             self.config_map = written.object
 
@@ -205,11 +205,11 @@ class DeschedulerTarget:
 
         def decide(raw: objects.Raw | None) -> api_changes.Change | None:
             if raw is None:
-                raise run_context.StopRun("unknown_deployment", f"{self.ref} was deleted meanwhile.")
+                raise run_context.CallAborted("unknown_deployment", f"{self.ref} was deleted meanwhile.")
             self.workload = raw
             return planned(raw)
 
-        written = run_reconcile.write(self.ctx, self.ref, decide, known=self.workload, fence=self.fence)
+        written = run_reconcile.reconcile(self.ctx, self.ref, decide, known=self.workload, fence=self.fence)
         if not self.ctx.check and written.object:
             self.workload = written.object
         return written.change is not None
@@ -269,7 +269,7 @@ def _workload(ctx: run_context.Context, flavor: check.Flavor, place: installatio
     message = f"There is no {' or '.join(kind.kind for kind in wanted)} {place.namespace}/{place.deployment}."
     remedy = installation.unknown_name(place, there, " and ".join(f"{kind.kind}s" for kind in wanted))
     subject = f"{wanted[0].kind} {place.namespace}/{place.deployment}"
-    raise run_context.StopRun("unknown_deployment", message, remedy, subject)
+    raise run_context.CallAborted("unknown_deployment", message, remedy, subject)
 
 
 # The lock of one descheduler, a Lease of the same name as its journal: only its holder writes.
@@ -308,7 +308,7 @@ def _locked(target: DeschedulerTarget) -> t.Iterator[run_requests.Fence]:
     if refused := locks.take():
         locks.leave()
         remedy = "Wait until that rollout has ended, then run again. Nothing was written."
-        raise run_context.StopRun("held", f"{refused[name]}.", remedy, str(ref))
+        raise run_context.CallAborted("held", f"{refused[name]}.", remedy, str(ref))
     try:
         yield locks.fence
     finally:
@@ -346,7 +346,9 @@ def keep(target: DeschedulerTarget, journal: rollback_record.Journal) -> None:
                 return api_changes.Change("create", ref, sentence, body=body)
             return api_changes.Change("patch", ref, sentence, content, resource_version=_version(found))
 
-        written = run_reconcile.write(target.ctx, ref, decide, known=target.stored, fence=target.fence, remember=False)
+        written = run_reconcile.reconcile(
+            target.ctx, ref, decide, known=target.stored, fence=target.fence, remember=False
+        )
         target.stored = written.object
     target.journal = journal
 
@@ -384,13 +386,13 @@ def permit(target: DeschedulerTarget, *, writes: bool, restarts: bool) -> None:
     """
     place, found, where = target.place, target.config_map or {}, target.place.map_name
     if writes and found.get("immutable"):
-        raise run_context.StopRun("immutable", f"{where} is immutable.", "Replace it with a mutable one.", where)
+        raise run_context.CallAborted("immutable", f"{where} is immutable.", "Replace it with a mutable one.", where)
     if writes and place.key in (found.get("binaryData") or {}):
-        raise run_context.StopRun("immutable", f"{where} has {place.key} as binaryData.", "Move it to data.", where)
+        raise run_context.CallAborted("immutable", f"{where} has {place.key} as binaryData.", "Move it to data.", where)
     if restarts and target.workload["spec"].get("paused"):
         remedy = f"kubectl -n {place.namespace} rollout resume deployment {place.deployment}, or set restart: none."
         message = f"The rollout of {target.ref} is paused."
-        raise run_context.StopRun("deployment_paused", message, remedy, str(target.ref))
+        raise run_context.CallAborted("deployment_paused", message, remedy, str(target.ref))
     # A role may be restricted to the names of these objects.
     asked: list[tuple[permissions.Need, str]] = []
     if writes:
@@ -405,7 +407,7 @@ def permit(target: DeschedulerTarget, *, writes: bool, restarts: bool) -> None:
     if lacking:
         told = run_permissions.missing(target.ctx, [permissions.Lack(need, need.namespaces) for need in lacking])
         message, remedy = (" ".join(words) for words in zip(*((one.message, one.remedy) for one in told), strict=True))
-        raise run_context.StopRun(told[0].code, message, f"{remedy} Nothing was written.", told[0].object)
+        raise run_context.CallAborted(told[0].code, message, f"{remedy} Nothing was written.", told[0].object)
 
 
 # Reading the versions of a descheduler and of its cluster.

@@ -46,7 +46,7 @@ def combined(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params
     Raises:
         BadOption: a selector or a rule cannot be parsed, or ``job_wait`` is 0.
     """
-    names = {field.name for field in dataclasses.fields(drain_policy.Choices)}
+    names = {field.name for field in dataclasses.fields(drain_policy.DrainPolicy)}
     chosen = {name: value for name, value in params.items() if name in names and value is not None}
     label_selector("pod_selector", chosen.get("pod_selector", ""))
     if chosen.get("job_wait") == 0:
@@ -56,7 +56,7 @@ def combined(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params
     chosen["namespaces"] = tuple(chosen.get("namespaces", ()))
     chosen["fenced"] = tuple(chosen.get("fenced", ()))
     rest = {name: value for name, value in params.items() if name not in names}
-    return {**rest, "choices": drain_policy.Choices(**chosen, self_pod=own_pod(environ))}
+    return {**rest, "choices": drain_policy.DrainPolicy(**chosen, self_pod=own_pod(environ))}
 
 
 def reactive_budgets(given: t.Sequence[str] | None, option: str = "reactive_budgets") -> tuple[str, ...]:

@@ -32,14 +32,14 @@ ASKS = "sets evacuationNodeName of the machine once its eviction is tried, and a
 """For the strategy External."""
 
 
-def machine_of(case: pod_facts.Case) -> virtual_machines.Machine | None:
+def machine_of(case: pod_facts.PodFacts) -> virtual_machines.Machine | None:
     """The machine, where its eviction is asked for and what that leads to can be known."""
     if case.choices.disable_eviction:
         return None
     return virtual_machines.machine_of(case.context.snapshot, case.pod)
 
 
-def eviction_denied(case: pod_facts.Case) -> reasons.Reason | None:
+def eviction_denied(case: pod_facts.PodFacts) -> reasons.Reason | None:
     """That KubeVirt denies the eviction for good; no consent changes that."""
     machine = machine_of(case)
     if machine is None or machine.fate != "stays":
@@ -55,7 +55,7 @@ def eviction_denied(case: pod_facts.Case) -> reasons.Reason | None:
     return reasons.Reason("not_migratable", message, remedy)
 
 
-def waited_for(case: pod_facts.Case) -> budgets.Verdict | None:
+def waited_for(case: pod_facts.PodFacts) -> budgets.Verdict | None:
     """That the pod stays until KubeVirt, or who acts on its behalf, has moved the machine."""
     machine = machine_of(case)
     if machine is None or machine.fate not in ("migrates", "external"):
@@ -65,7 +65,7 @@ def waited_for(case: pod_facts.Case) -> budgets.Verdict | None:
     return budgets.of_operator(case.pod, None, operators.Operator(preset.project, acts, machine.ref))
 
 
-def shut_down(case: pod_facts.Case) -> str:
+def shut_down(case: pod_facts.PodFacts) -> str:
     """Why its eviction shuts the machine down; empty if it does not, or if that cannot be known."""
     machine = machine_of(case)
     if machine is None or machine.fate != "stops":
@@ -74,7 +74,7 @@ def shut_down(case: pod_facts.Case) -> str:
     return f"{machine.ref} is shut down by an eviction: its eviction strategy is {machine.strategy}{why}."
 
 
-def unread(case: pod_facts.Case) -> str:
+def unread(case: pod_facts.PodFacts) -> str:
     """What would tell more of the pod, as the end of a remedy."""
     if case.choices.disable_eviction or not virtual_machines.runs_in(case.pod) or machine_of(case):
         return ""
@@ -90,13 +90,13 @@ KRUISE = "apps.kruise.io"
 """The group of Kruise's DaemonSets, whose controller works as that of Kubernetes does."""
 
 
-def _mirror(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+def _mirror(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     if case.pod.mirror:
         return case.to("skip", "mirror", "A static pod: only its kubelet can stop it.")
     return None
 
 
-def _daemon_set_of(case: pod_facts.Case) -> str:
+def _daemon_set_of(case: pod_facts.PodFacts) -> str:
     """``there``, ``gone``, or ``""`` for a pod of something else."""
     owner = case.pod.owner
     if owner is None or owner.kind != "DaemonSet":
@@ -110,13 +110,13 @@ def _daemon_set_of(case: pod_facts.Case) -> str:
     return "there" if case.context.snapshot.daemon_set(owner.uid) else "gone"
 
 
-def _daemon_set(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+def _daemon_set(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     if _daemon_set_of(case) == "there" and case.choices.ignore_daemonsets and not _stays_away(case):
         return case.to("skip", "daemonset", "Its DaemonSet would recreate it at once: it stays.")
     return None
 
 
-def _stays_away(case: pod_facts.Case) -> bool:
+def _stays_away(case: pod_facts.PodFacts) -> bool:
     """Whether a rule wants a DaemonSet's pod to leave, and its controller does not recreate it before our taint goes.
 
     DaemonSet pods tolerate a cordon, but few tolerate our taint (``NodeShouldRunDaemonPod``, Kubernetes 1.36).
@@ -125,7 +125,7 @@ def _stays_away(case: pod_facts.Case) -> bool:
     return case.manner.last and bool(node_taints.untolerated(case.pod.tolerations, holding))
 
 
-def _not_selected(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+def _not_selected(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     pod, choices = case.pod, case.choices
     if choices.namespaces and pod.namespace not in choices.namespaces:
         return case.to("skip", "not_selected", f"Namespace {pod.namespace} is not one of the selected ones.")
@@ -134,7 +134,7 @@ def _not_selected(case: pod_facts.Case) -> drain_policy.PodPlan | None:
     return None
 
 
-def _self(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+def _self(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     me, pod = case.choices.self_pod, case.pod
     same_place = me and me.name == pod.name and me.namespace in ("", pod.namespace)
     if me is None or not (me.uid == pod.uid if me.uid else same_place):
@@ -148,7 +148,7 @@ def _self(case: pod_facts.Case) -> drain_policy.PodPlan | None:
     )
 
 
-def _left_by_rule(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+def _left_by_rule(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     manner = case.manner
     if manner.fault:
         remedy = "Correct or remove the annotation."
@@ -161,14 +161,14 @@ def _left_by_rule(case: pod_facts.Case) -> drain_policy.PodPlan | None:
     return case.to("skip", "left_by_rule", f"By {manner.rule} it stays on the node.")
 
 
-def _daemon_set_in_the_way(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+def _daemon_set_in_the_way(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     if _daemon_set_of(case) == "there" and not _stays_away(case) and not case.pod.finished:
         why = "A pod of a DaemonSet cannot be moved, and ignore_daemonsets is false."
         return case.to("refuse", "daemonset", why, "Set ignore_daemonsets: true to leave such pods where they are.")
     return None
 
 
-def _evictable(case: pod_facts.Case, code: str, reason: str) -> drain_policy.PodPlan:
+def _evictable(case: pod_facts.PodFacts, code: str, reason: str) -> drain_policy.PodPlan:
     """Evicted under its budget, unless that can never allow it; consent does not override a budget."""
     if case.choices.disable_eviction:
         return case.to("evict", "disable_eviction", f"{reason} It is deleted without checking its budgets.")
@@ -183,7 +183,7 @@ def _evictable(case: pod_facts.Case, code: str, reason: str) -> drain_policy.Pod
     return case.to("evict", code, reason)
 
 
-def _by_operator(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+def _by_operator(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     """A pod that nothing could replace by its workload alone, where its operator sees to it.
 
     It goes by the operator's budget: at once if that has room and other pods of it serve, else when the operator acts,
@@ -204,7 +204,7 @@ def _by_operator(case: pod_facts.Case) -> drain_policy.PodPlan | None:
     return plan if plan.code == "operator_budget" and not only else None
 
 
-def _terminating(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+def _terminating(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     pod = case.pod
     if not pod.deleting:
         return None
@@ -219,13 +219,13 @@ def _terminating(case: pod_facts.Case) -> drain_policy.PodPlan | None:
     return case.to("wait", "stuck_terminating", why, remedy)
 
 
-def _finished(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+def _finished(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     if case.pod.finished:
         return case.to("evict", "finished", f"It has finished ({case.pod.phase}): no budget applies to it.")
     return None
 
 
-def _unreadable(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+def _unreadable(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     found = case.context.snapshot.unreadable_for(case.pod)
     if not found:
         return None
@@ -233,19 +233,19 @@ def _unreadable(case: pod_facts.Case) -> drain_policy.PodPlan | None:
     return case.to("refuse", "unreadable", why, "Look at what is named with `kubectl get -o yaml`, and correct it.")
 
 
-def _daemon_set_gone(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+def _daemon_set_gone(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     if _daemon_set_of(case) != "gone" or case.choices.force:
         return None
     remedy = f"Delete the pod if nobody needs it, or set {_forced(case)}."
     return case.to("refuse", "daemonset_gone", "Its DaemonSet is gone: nothing would recreate it.", remedy)
 
 
-def _forced(case: pod_facts.Case) -> str:
+def _forced(case: pod_facts.PodFacts) -> str:
     """The options without which a pod that nothing recreates is not evicted."""
     return reasons.options(force=True, **({"delete_emptydir_data": True} if case.pod.empty_dirs else {}))
 
 
-def _waits_by_rule(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+def _waits_by_rule(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     manner = case.manner
     if not manner.wait:
         return None
@@ -255,7 +255,7 @@ def _waits_by_rule(case: pod_facts.Case) -> drain_policy.PodPlan | None:
     return case.to("wait", "waits_by_rule", f"By {manner.rule} it is left to finish.")
 
 
-def _job(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+def _job(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     owner = case.pod.owner
     if owner is None or owner.kind != "Job":
         return None
@@ -275,26 +275,26 @@ def _job(case: pod_facts.Case) -> drain_policy.PodPlan | None:
     return waiting if evicted.route == "refuse" else evicted
 
 
-def _bare(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+def _bare(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     if case.pod.owner is not None or case.choices.force:
         return None
     remedy = f"Move it by hand, or set {_forced(case)}."
     return case.to("refuse", "bare_pod", "No controller owns it: nothing would recreate it.", remedy)
 
 
-def _pending(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+def _pending(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     if case.pod.phase == "Pending":
         return case.to("evict", "pending", "It has not started: there is nothing to interrupt, and no budget applies.")
     return None
 
 
-def _denied_machine(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+def _denied_machine(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     """Before all that consent could change."""
     denied = eviction_denied(case)
     return case.to("refuse", denied.code, denied.message, denied.remedy) if denied else None
 
 
-def _empty_dir(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+def _empty_dir(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     if not case.pod.empty_dirs or case.choices.delete_emptydir_data:
         return None
     use = {name: f" ({why})" for name, why in case.pod.scratch.items()}
@@ -304,7 +304,7 @@ def _empty_dir(case: pod_facts.Case) -> drain_policy.PodPlan | None:
     return case.to("refuse", "emptydir", why, remedy)
 
 
-def _local_volume(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+def _local_volume(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     why = devices.bound_here(case.context.snapshot, case.pod)
     if not why:
         return None
@@ -318,14 +318,14 @@ def _local_volume(case: pod_facts.Case) -> drain_policy.PodPlan | None:
     )
 
 
-def _daemon_set_last(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+def _daemon_set_last(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     if _daemon_set_of(case) != "there":
         return None
     why = f"By {case.manner.rule} it leaves after all other pods. Its DaemonSet recreates it once the node returns."
     return _evictable(case, "daemonset_last", why)
 
 
-def _forced_out(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+def _forced_out(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     if _daemon_set_of(case) == "gone":
         return _evictable(case, "daemonset_gone", "Its DaemonSet is gone; force allows its eviction.")
     if case.pod.owner is not None:
@@ -333,7 +333,7 @@ def _forced_out(case: pod_facts.Case) -> drain_policy.PodPlan | None:
     return _evictable(case, "bare_pod", "No controller owns it; force allows its eviction for good.")
 
 
-def _two_budgets(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+def _two_budgets(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     """Also for pods that would be swapped: a new pod of theirs that fails could never be evicted."""
     if len(case.budgets) < 2:
         return None
@@ -341,19 +341,19 @@ def _two_budgets(case: pod_facts.Case) -> drain_policy.PodPlan | None:
     return plan if plan.code == "two_budgets" else None
 
 
-def _scaled_down(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+def _scaled_down(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     if case.workload is None or case.replicas > 0:
         return None
     return _evictable(case, "scaled_down", f"{case.workload.ref} is scaled to 0: none of its pods should run.")
 
 
-def _not_ready(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+def _not_ready(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     if case.pod.ready:
         return None
     return _evictable(case, "not_ready", "It does not serve (it is not Ready), so it is evicted and not swapped.")
 
 
-def _prepared(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+def _prepared(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     if case.surge is None:
         return None
     if case.surge.stage == "reverted":
@@ -364,14 +364,14 @@ def _prepared(case: pod_facts.Case) -> drain_policy.PodPlan | None:
     return _swap(case, "single_replica", "The surge of its workload is prepared: it is deleted once a new pod serves.")
 
 
-def _swap(case: pod_facts.Case, code: str, why: str) -> drain_policy.PodPlan:
+def _swap(case: pod_facts.PodFacts, code: str, why: str) -> drain_policy.PodPlan:
     plan = case.to("swap", code, why)
     if case.replicas != 1 or _evictable(case, "interruption_allowed", why).route == "refuse":
         return plan
     return replace(plan, interruption="allowed" if case.consent else "possible")
 
 
-def _gang(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+def _gang(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     """Before all that relies on other pods to serve: the others of its gang do not work without it."""
     gang = case.context.gang_by_pod.get(case.pod.uid)
     if gang is None or not any(pod.ready for pod in gang.pods):
@@ -385,7 +385,7 @@ def _gang(case: pod_facts.Case) -> drain_policy.PodPlan | None:
     return case.to("refuse", "gang", why, remedy)
 
 
-def _machine(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+def _machine(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     if verdict := waited_for(case):
         plan = _evictable(case, verdict.code, verdict.message)
         return plan if plan.remedy else replace(plan, remedy=verdict.remedy)
@@ -397,7 +397,7 @@ def _machine(case: pod_facts.Case) -> drain_policy.PodPlan | None:
     return case.to("refuse", "not_surgeable", why, f"Stop it by hand, or {eligibility.ACCEPT}.")
 
 
-def _unknown_owner(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+def _unknown_owner(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     """A controller without a known replica count: judged by the pods it has."""
     if case.workload is not None:
         return None
@@ -417,7 +417,7 @@ def _unknown_owner(case: pod_facts.Case) -> drain_policy.PodPlan | None:
     return case.to("refuse", "not_surgeable", why, remedy)
 
 
-def _single(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+def _single(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     if case.workload is None or case.replicas > 1:
         return None
     refusal = _no_swap(case, case.workload)
@@ -440,12 +440,12 @@ def _single(case: pod_facts.Case) -> drain_policy.PodPlan | None:
     return case.to("refuse", refusal.code, refusal.message, refusal.remedy)
 
 
-def _no_swap(case: pod_facts.Case, workload: objects.Workload) -> reasons.Reason | None:
+def _no_swap(case: pod_facts.PodFacts, workload: objects.Workload) -> reasons.Reason | None:
     """Why no second pod may run for a while, or could run nowhere."""
     return eligibility.refusal(case.context.snapshot, workload) or devices.refusal(case.context.snapshot, case.pod)
 
 
-def _sharing(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+def _sharing(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     """Replicas that share devices of one node: none of their successors can start before all of them are gone."""
     shared = devices.single_node(case.context.snapshot, case.pod)
     if shared is None or case.replicas < 2:
@@ -455,7 +455,7 @@ def _sharing(case: pod_facts.Case) -> drain_policy.PodPlan | None:
     return case.to("refuse", shared.code, shared.message, shared.remedy)
 
 
-def _several(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+def _several(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     count = f"{case.owner} has {case.replicas} replicas"
     if not case.budgets and not case.choices.disable_eviction:
         why = f"{count} and no budget: they are evicted one at a time, under a guard of ours."
@@ -467,7 +467,7 @@ def _several(case: pod_facts.Case) -> drain_policy.PodPlan | None:
     return plan
 
 
-RULES: tuple[t.Callable[[pod_facts.Case], drain_policy.PodPlan | None], ...] = (
+RULES: tuple[t.Callable[[pod_facts.PodFacts], drain_policy.PodPlan | None], ...] = (
     _mirror,
     _daemon_set,
     _not_selected,

@@ -45,7 +45,7 @@ POLICY = "koordinator.sh/evict-policy"
 """A pod's label that overrides the policy of the job and of the controller."""
 
 
-def by_job(case: pod_facts.Case, plan: drain_policy.PodPlan) -> drain_policy.PodPlan:
+def by_job(case: pod_facts.PodFacts, plan: drain_policy.PodPlan) -> drain_policy.PodPlan:
     """The plan, turned into a job if one is admitted, or refused if it has to be a job."""
     controller, choices = case.choices.controller, case.choices
     if controller is None or choices.disable_eviction:
@@ -69,7 +69,7 @@ def without_job(plan: drain_policy.PodPlan, why: str) -> drain_policy.PodPlan:
     return replace(plan, route="evict", reason=f"{plan.reason} That did not happen: {why} So it is evicted.")
 
 
-def _not_admitted(case: pod_facts.Case, controller: migration_controller.Controller) -> reasons.Reason | None:
+def _not_admitted(case: pod_facts.PodFacts, controller: migration_controller.Controller) -> reasons.Reason | None:
     policy = case.pod.labels.get(POLICY, "Eviction")
     if policy != "Eviction":
         return reasons.Reason(
@@ -83,7 +83,7 @@ def _not_admitted(case: pod_facts.Case, controller: migration_controller.Control
     )
 
 
-def _not_worth(case: pod_facts.Case, controller: migration_controller.Controller) -> reasons.Reason | None:
+def _not_worth(case: pod_facts.PodFacts, controller: migration_controller.Controller) -> reasons.Reason | None:
     if controller.default_job_mode != RESERVES:
         return reasons.Reason(
             "mode", f"The MigrationController's mode is {controller.default_job_mode}: it reserves nothing."
@@ -94,7 +94,7 @@ def _not_worth(case: pod_facts.Case, controller: migration_controller.Controller
     return reasons.Reason("object_limiter", f"The object limiter would delay it for {seconds:.0f} s.")
 
 
-def _limiter_wait(case: pod_facts.Case, controller: migration_controller.Controller) -> float:
+def _limiter_wait(case: pod_facts.PodFacts, controller: migration_controller.Controller) -> float:
     """Seconds until the limiters admit this pod after its siblings on the leaving nodes, and after others before."""
     replicas = case.workload.replicas if case.workload else 0
     moment = decoding.moment(case.context.now)
@@ -131,7 +131,7 @@ SETTLED = frozenset(
 """Codes that apply to a pod whatever it tolerates."""
 
 
-def rerouted(case: pod_facts.Case, plan: drain_policy.PodPlan) -> drain_policy.PodPlan:
+def rerouted(case: pod_facts.PodFacts, plan: drain_policy.PodPlan) -> drain_policy.PodPlan:
     """A pod that tolerates both cordon and taint, or whose template names its node, comes straight back: it moves once.
 
     One that was not there when the drain began has come back, and so has every one on a node that was emptied before.
@@ -162,7 +162,7 @@ def rerouted(case: pod_facts.Case, plan: drain_policy.PodPlan) -> drain_policy.P
 def routes(
     snapshot: snapshots.Snapshot,
     nodes: t.Collection[str],
-    choices: drain_policy.Choices,
+    choices: drain_policy.DrainPolicy,
     *,
     now: str = "",
     known: frozenset[str] | None = None,
@@ -191,11 +191,11 @@ def routes(
         unreplaced or {},
     )
     pods = snapshot.pods_on(context.leaving)
-    return tuple(_plan(pod_facts.Case(context, pod)) for pod in pods if only is None or pod.uid in only)
+    return tuple(_plan(pod_facts.PodFacts(context, pod)) for pod in pods if only is None or pod.uid in only)
 
 
 def left_to_move(
-    snapshot: snapshots.Snapshot, nodes: t.Collection[str], choices: drain_policy.Choices
+    snapshot: snapshots.Snapshot, nodes: t.Collection[str], choices: drain_policy.DrainPolicy
 ) -> tuple[objects.Pod, ...]:
     """The pods because of which the nodes are not drained.
 
@@ -205,7 +205,7 @@ def left_to_move(
     return tuple(p.pod for p in plans if p.code == "not_selected" or (p.route != "skip" and not p.tolerant))
 
 
-def _plan(case: pod_facts.Case) -> drain_policy.PodPlan:
+def _plan(case: pod_facts.PodFacts) -> drain_policy.PodPlan:
     plan = next(found for found in (rule(case) for rule in disposition_rules.RULES) if found)
     if case.pod.node in case.choices.fenced and unreachable.lost(case.context.snapshot.nodes.get(case.pod.node)):
         return unreachable.fenced(plan)

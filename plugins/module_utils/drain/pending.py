@@ -123,7 +123,7 @@ def _living(snapshot: snapshots.Snapshot, workload: objects.Workload) -> list[ob
     return [pod for pod in pods if pod.owner and not pod.deleting and not pod.finished]
 
 
-def bearable(snapshot: snapshots.Snapshot, found: Lack, choices: drain_policy.Choices) -> bool:
+def bearable(snapshot: snapshots.Snapshot, found: Lack, choices: drain_policy.DrainPolicy) -> bool:
     """Whether its workload may stay so short until the node is back."""
     if choices.allow_interruption or choices.disable_eviction or found.workload.interruptible:
         return True

@@ -31,7 +31,7 @@ class RoutingContext:
     """What all pods share; ``known`` and ``unreplaced`` as in ``migrate.routes``."""
 
     snapshot: snapshots.Snapshot
-    choices: drain_policy.Choices
+    choices: drain_policy.DrainPolicy
     leaving: frozenset[str]
     now: str
     selector: objects.Raw
@@ -95,14 +95,14 @@ class RoutingContext:
 
 
 @dataclass(frozen=True)
-class Case:
+class PodFacts:
     """One pod, and the questions that the rules ask about it."""
 
     context: RoutingContext
     pod: objects.Pod
 
     @property
-    def choices(self) -> drain_policy.Choices:
+    def choices(self) -> drain_policy.DrainPolicy:
         return self.context.choices
 
     @functools.cached_property
@@ -136,10 +136,10 @@ class Case:
         return self.context.unguarded.budgets_of(self.pod)
 
     @functools.cached_property
-    def manner(self) -> pod_rules.Manner:
+    def manner(self) -> pod_rules.PodPolicy:
         """How a rule, or an annotation of the workload, wants the pod to be moved."""
         annotations = self.workload.annotations if self.workload else self.pod.annotations
-        return pod_rules.manner_of(self.choices.rules, self.pod, self.owner, annotations)
+        return pod_rules.policy_of(self.choices.rules, self.pod, self.owner, annotations)
 
     @property
     def method(self) -> str:

@@ -31,7 +31,7 @@ INSTEAD = frozenset(
 
 
 def kinds(
-    snapshot: snapshots.Snapshot, pods: t.Iterable[objects.Pod], choices: drain_policy.Choices
+    snapshot: snapshots.Snapshot, pods: t.Iterable[objects.Pod], choices: drain_policy.DrainPolicy
 ) -> tuple[str, ...]:
     """What is read to know whether these pods may be replaced; nothing if nobody wants it or none is a Deployment's."""
     wanted = choices.method == "replace" or any(rule.manner.method == "replace" for rule in choices.rules)
@@ -45,7 +45,7 @@ def _asked(workload: objects.Workload | None, wanted: bool) -> bool:
     return wanted or workload.annotations.get(names.METHOD) == "replace"
 
 
-def rerouted(case: pod_facts.Case, plan: drain_policy.PodPlan) -> drain_policy.PodPlan:
+def rerouted(case: pod_facts.PodFacts, plan: drain_policy.PodPlan) -> drain_policy.PodPlan:
     """The plan of a pod that is replaced before it leaves, or why it keeps its way."""
     wanted = case.method == "replace" and plan.code in INSTEAD and case.workload is not None and case.pod.ready
     if not wanted or plan.tolerant or case.surge or case.choices.disable_eviction or case.workload is None:
@@ -70,7 +70,7 @@ def rerouted(case: pod_facts.Case, plan: drain_policy.PodPlan) -> drain_policy.P
     return replace(plan, route="replace", code=FIRST, reason=reason, remedy="", budgets=(), guarded=False)
 
 
-def _leaving(case: pod_facts.Case, workload: objects.Workload) -> str:
+def _leaving(case: pod_facts.PodFacts, workload: objects.Workload) -> str:
     """Whether it leaves its Services before it ends, as text."""
     found = unserved.chosen(case.context.snapshot, case.pod, workload)
     if isinstance(found, reasons.Reason):
@@ -78,7 +78,7 @@ def _leaving(case: pod_facts.Case, workload: objects.Workload) -> str:
     return f"It leaves its Services {case.load_balancer_wait:g} s before it ends." if found else ""
 
 
-def _otherwise(case: pod_facts.Case, plan: drain_policy.PodPlan, why: str) -> drain_policy.PodPlan:
+def _otherwise(case: pod_facts.PodFacts, plan: drain_policy.PodPlan, why: str) -> drain_policy.PodPlan:
     """No replacement comes to serve, or it may not be let go: a swap was not prepared, and may wait for the same."""
     if plan.route != "swap":
         return replace(plan, reason=f"{plan.reason} It cannot be replaced first: {why}")
@@ -88,7 +88,7 @@ def _otherwise(case: pod_facts.Case, plan: drain_policy.PodPlan, why: str) -> dr
     return case.to("refuse", NOT_REPLACED, reason, f"Remove what prevents that, or {eligibility.ACCEPT}.")
 
 
-def let_go(case: pod_facts.Case) -> drain_policy.PodPlan | None:
+def let_go(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     """A rule: a pod that this run or another one let go is evicted when others are enough.
 
     One that was given back has no controller until its ReplicaSet has seen that, and is no bare pod meanwhile.
@@ -101,6 +101,6 @@ def let_go(case: pod_facts.Case) -> drain_policy.PodPlan | None:
         # Anybody can write a mark; with its Deployment such a pod ends by itself.
         return None
     owner = mark.owner(case.pod.namespace)
-    manner = pod_rules.manner_of(case.choices.rules, case.pod, owner, deployment.annotations)
+    manner = pod_rules.policy_of(case.choices.rules, case.pod, owner, deployment.annotations)
     reason = f"It was let go by run {mark.run}: it is evicted when other pods of {owner} are enough without it."
     return replace(case.to("replace", released.CODE, reason), workload=owner, manner=manner)

@@ -35,7 +35,7 @@ Announce = t.Callable[[run_context.Context, objects.Raw, tuple[reasons.Blocked, 
 LookAgain = t.Callable[[run_node_drain.NodeDrain, snapshots.Snapshot], None]
 Silent = t.Callable[[run_node_drain.NodeDrain, snapshots.Snapshot], t.Iterable[objects.Ref | None]]
 """The objects of which Events alone may say why a node waits."""
-Waits = t.Mapping[reasons.Reason, t.Sequence[run_pod_drain.Move]]
+Waits = t.Mapping[reasons.Reason, t.Sequence[run_pod_drain.PodDrain]]
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class Alarms:
     ) -> None:
         self._ctx, self._after, self._announce, self._look_again = ctx, after, announce, look_again
         self._events, self._silent = events, silent
-        self._aside = run_background.Aside(ctx, TELLING, wake)
+        self._aside = run_background.BackgroundCalls(ctx, TELLING, wake)
         self._still: dict[str, _Still] = {}
         self._known: set[tuple[str, str]] = set()
         self._due: list[tuple[reasons.Blocked, run_node_drain.NodeDrain]] = []
@@ -75,7 +75,7 @@ class Alarms:
 
     def step(
         self,
-        sites: t.Iterable[run_node_drain.NodeDrain],
+        node_drains: t.Iterable[run_node_drain.NodeDrain],
         snapshot: snapshots.Snapshot,
         swaps: t.Mapping[str, str],
         missing: t.Sequence[str],
@@ -86,18 +86,18 @@ class Alarms:
         """
         now, self.why = self._ctx.clock.now(), {}
         self._events.take()
-        for site in (site for site in sites if site.open):
-            still = self._since(site, missing, now)
+        for node_drain in (node_drain for node_drain in node_drains if node_drain.open):
+            still = self._since(node_drain, missing, now)
             if now - still.since < STILL:
                 continue
             late = now - still.since >= self._after
-            if still.looks < 1 + late and self._events.ask(self._silent(site, snapshot)):
+            if still.looks < 1 + late and self._events.ask(self._silent(node_drain, snapshot)):
                 still.looks = 1 + late
-                self._look_again(site, snapshot)
-            waits = _waits(site, swaps, missing, now)
-            self.why[site.name] = tuple(reason.message for reason in waits)
+                self._look_again(node_drain, snapshot)
+            waits = _waits(node_drain, swaps, missing, now)
+            self.why[node_drain.name] = tuple(reason.message for reason in waits)
             if late and not self._events.asking:
-                self._raise(site, waits, still)
+                self._raise(node_drain, waits, still)
         self._tell()
 
     def close(self) -> None:
@@ -106,23 +106,23 @@ class Alarms:
         self._aside.close()
         self._heard()
 
-    def _since(self, site: run_node_drain.NodeDrain, missing: t.Sequence[str], now: float) -> _Still:
+    def _since(self, node_drain: run_node_drain.NodeDrain, missing: t.Sequence[str], now: float) -> _Still:
         """Since when nothing has moved on."""
-        state = tuple((uid, move.state) for uid, move in site.moves.items()), len(missing)
-        still = self._still.get(site.name)
+        state = tuple((uid, move.state) for uid, move in node_drain.moves.items()), len(missing)
+        still = self._still.get(node_drain.name)
         if still is None or still.state != state:
-            self._still[site.name] = still = _Still(state, now, self._ctx.clock.server())
+            self._still[node_drain.name] = still = _Still(state, now, self._ctx.clock.server())
         return still
 
-    def _raise(self, site: run_node_drain.NodeDrain, waits: Waits, still: _Still) -> None:
+    def _raise(self, node_drain: run_node_drain.NodeDrain, waits: Waits, still: _Still) -> None:
         for reason, moves in waits.items():
-            names = [str(move.pod.ref) for move in moves] or [f"Node {site.name}"]
+            names = [str(move.pod.ref) for move in moves] or [f"Node {node_drain.name}"]
             who = reasons.listed(names, SHOWN)
-            blocked = reasons.Blocked(reason.code, reason.message, reason.remedy, who, site.name, still.moment)
+            blocked = reasons.Blocked(reason.code, reason.message, reason.remedy, who, node_drain.name, still.moment)
             if blocked.key not in self._known:
                 self._known.add(blocked.key)
-                self._ctx.tell(phases.What.ALARM, blocked.sentence, node=site.name)
-                self._due.append((blocked, site))
+                self._ctx.tell(phases.What.ALARM, blocked.sentence, node=node_drain.name)
+                self._due.append((blocked, node_drain))
 
     def _tell(self) -> None:
         """Beside the loop: the drain goes on, whoever does not answer."""
@@ -130,7 +130,10 @@ class Alarms:
         if not self._due or self._announce is None or self._aside.going(TELLING):
             return
         found, self._due = self._due, []
-        about = {"reason": found[0][1].taken.reason, "nodes": [_entry(blocked, site) for blocked, site in found]}
+        about = {
+            "reason": found[0][1].taken.reason,
+            "nodes": [_entry(blocked, node_drain) for blocked, node_drain in found],
+        }
         told = tuple(blocked for blocked, _site in found)
         self._aside.start(TELLING, functools.partial(self._announce, self._ctx, about, told))
 
@@ -140,10 +143,12 @@ class Alarms:
                 self._ctx.tell(phases.What.NOTE, warning)
 
 
-def _waits(site: run_node_drain.NodeDrain, swaps: t.Mapping[str, str], missing: t.Sequence[str], now: float) -> Waits:
+def _waits(
+    node_drain: run_node_drain.NodeDrain, swaps: t.Mapping[str, str], missing: t.Sequence[str], now: float
+) -> Waits:
     """What the node waits for, with the pods that each reason keeps."""
-    found = collections.defaultdict[reasons.Reason, list[run_pod_drain.Move]](list)
-    left = site.left()
+    found = collections.defaultdict[reasons.Reason, list[run_pod_drain.PodDrain]](list)
+    left = node_drain.left()
     for move in left:
         if move.left_at is None or now - move.left_at > move.pod.grace_seconds + run_unreachable.OVERDUE:
             found[_wait(move, swaps)].append(move)
@@ -152,14 +157,14 @@ def _waits(site: run_node_drain.NodeDrain, swaps: t.Mapping[str, str], missing: 
     return found
 
 
-def _wait(move: run_pod_drain.Move, swaps: t.Mapping[str, str]) -> reasons.Reason:
+def _wait(move: run_pod_drain.PodDrain, swaps: t.Mapping[str, str]) -> reasons.Reason:
     workload = move.plan.workload
     if move.plan.route == "swap" and workload and workload.uid in swaps:
         return reasons.Reason("waiting", f"Its swap waits: {swaps[workload.uid]}", GOES_ON)
     return move.waits
 
 
-def _entry(blocked: reasons.Blocked, site: run_node_drain.NodeDrain) -> objects.Raw:
+def _entry(blocked: reasons.Blocked, node_drain: run_node_drain.NodeDrain) -> objects.Raw:
     """The node with what is left on it, as results have it."""
     pods = [
         {
@@ -170,7 +175,7 @@ def _entry(blocked: reasons.Blocked, site: run_node_drain.NodeDrain) -> objects.
             "route": move.plan.route,
             "code": move.plan.code,
         }
-        for move in site.left()
+        for move in node_drain.left()
     ]
-    entry = outcomes.entry(site.name, outcomes.PlanOutcome.BLOCKED, blocked.sentence)
+    entry = outcomes.entry(node_drain.name, outcomes.PlanOutcome.BLOCKED, blocked.sentence)
     return {**entry, "failed": False, "pods": pods}

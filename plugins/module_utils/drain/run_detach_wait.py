@@ -40,7 +40,7 @@ class Detachments:
 
     def __init__(self, ctx: run_context.Context, wake: t.Callable[[], None] = lambda: None) -> None:
         self._ctx = ctx
-        self._aside = run_background.Aside(ctx, "volumes", wake)
+        self._aside = run_background.BackgroundCalls(ctx, "volumes", wake)
         self._wanted: set[tuple[str, str]] = set()
         self._used: dict[str, Volumes] = {}
         self._attached: list[str] = []

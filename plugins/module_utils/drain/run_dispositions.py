@@ -43,11 +43,11 @@ class Routing:
     """The moves of all sites. By UIDs of workloads: ``surges`` are prepared, ``unreplaced`` were given up, and why."""
 
     ctx: run_context.Context
-    choices: drain_policy.Choices
-    live: run_watch_cache.Live
-    sites: t.Mapping[str, run_node_drain.NodeDrain]
+    choices: drain_policy.DrainPolicy
+    live: run_watch_cache.WatchCache
+    node_drains: t.Mapping[str, run_node_drain.NodeDrain]
     surges: t.Mapping[str, surge_records.Surge]
-    replacements: run_replacement_wait.Replacements
+    replacements: run_replacement_wait.ReplacementWait
     unreplaced: dict[str, str] = dataclasses.field(default_factory=dict)
     _scales: list[objects.Workload] = dataclasses.field(default_factory=list)
     _scaled_at: float = float("-inf")
@@ -58,7 +58,7 @@ class Routing:
 
     def plan(self) -> snapshots.Snapshot:
         """Give every pod on open sites its route; returns the cluster on which that was decided."""
-        open_sites = [name for name, site in self.sites.items() if site.open]
+        open_sites = [name for name, node_drain in self.node_drains.items() if node_drain.open]
         pods = self.live.snapshot().pods_on(open_sites)
         self._enter(pods)
         # An autoscaler makes an eviction of what would be a swap.
@@ -73,11 +73,11 @@ class Routing:
         """Update every move from the watch, and plan pods that came late."""
         now = self.ctx.clock.now()
         stale: set[str] = set()
-        for name, site in self.sites.items():
-            if not site.open:
+        for name, node_drain in self.node_drains.items():
+            if not node_drain.open:
                 continue
             present = {pod.uid: pod for pod in snapshot.pods_on((name,))}
-            for uid, move in site.moves.items():
+            for uid, move in node_drain.moves.items():
                 if move.state == "asked" or move.done:
                     continue
                 found = present.get(uid)
@@ -89,12 +89,12 @@ class Routing:
                     move, found, self.unreplaced
                 ):
                     stale.add(name)
-            if present.keys() - site.moves.keys():
+            if present.keys() - node_drain.moves.keys():
                 stale.add(name)
-            came, went = present.keys() - site.present, site.present - present.keys()
-            if came or any(_may_return(site.moves.get(uid), snapshot) for uid in went):
-                site.quiet_since = now
-            site.present = frozenset(present)
+            came, went = present.keys() - node_drain.present, node_drain.present - present.keys()
+            if came or any(_may_return(node_drain.moves.get(uid), snapshot) for uid in went):
+                node_drain.quiet_since = now
+            node_drain.present = frozenset(present)
         if stale:
             self._take_up(snapshot, stale)
         if self._scales and now - self._scaled_at >= OWNERS_EVERY:
@@ -112,7 +112,9 @@ class Routing:
 
     def _waiting(self) -> list[objects.Pod]:
         """The pods that are still to leave."""
-        moves = (move for site in self.sites.values() if site.open for move in site.moves.values())
+        moves = (
+            move for node_drain in self.node_drains.values() if node_drain.open for move in node_drain.moves.values()
+        )
         return [move.pod for move in moves if move.state == "waiting"]
 
     def _read_requests(self) -> None:
@@ -120,12 +122,14 @@ class Routing:
         now = self.ctx.clock.now()
         if now - self._requests_at < OWNERS_EVERY:
             return
-        moves = (move for site in self.sites.values() if site.open for move in site.moves.values())
+        moves = (
+            move for node_drain in self.node_drains.values() if node_drain.open for move in node_drain.moves.values()
+        )
         if any(m.state == "waiting" and m.plan.route == "evict" and m.pod.responders for m in moves):
             self._requests_at = now
             self.live.fetch(("eviction_requests",), again=True)
 
-    def _gone(self, move: run_pod_drain.Move, now: float) -> None:
+    def _gone(self, move: run_pod_drain.PodDrain, now: float) -> None:
         move.came_true(self.ctx)
         outcome = _outcome(move, delete=self.choices.disable_eviction)
         move.end("gone", outcome, now)
@@ -138,13 +142,13 @@ class Routing:
         One that may not be moved fails its node.
         """
         here = (pod for name in nodes for pod in snapshot.pods_on((name,)))
-        late = [pod for pod in here if pod.uid not in self.sites[pod.node].moves]
+        late = [pod for pod in here if pod.uid not in self.node_drains[pod.node].moves]
         if late:
             snapshot = self._with_owners(late)
         unknown = frozenset(pod.uid for pod in late if self._behind(pod, snapshot))
         self._adopt(snapshot, nodes, but=unknown)
         for name in nodes:
-            for move in self.sites[name].moves.values():
+            for move in self.node_drains[name].moves.values():
                 if move.state == "waiting" and move.plan.route == "refuse":
                     move.end("failed", outcomes.PodOutcome.REFUSED, self.ctx.clock.now(), move.plan.reason)
 
@@ -184,7 +188,7 @@ class Routing:
             pods = list(pods)
             let_go = (mark.deployment for pod in pods if (mark := released.mark_of(pod)))
             known = filter(None, map(snapshot.workload, (*self.surges, *self.replacements.owed, *let_go)))
-            self.live.widen(scopes.beside(snapshot, pods, known))
+            self.live.widen(scopes.related(snapshot, pods, known))
 
     def _behind(self, pod: objects.Pod, snapshot: snapshots.Snapshot) -> bool:
         """Whether the pod's owner exists, and its watch has not shown it yet."""
@@ -205,24 +209,26 @@ class Routing:
         for plan in self._routes(snapshot, nodes):
             if plan.pod.uid in but:
                 continue
-            site = self.sites[plan.pod.node]
-            move = site.moves.get(plan.pod.uid)
+            node_drain = self.node_drains[plan.pod.node]
+            move = node_drain.moves.get(plan.pod.uid)
             if move and (move.done or move.state != "waiting" or move.plan.route == plan.route):
                 continue
             if move and {move.plan.route, plan.route} == {"job", "evict"}:
                 # Both end in an eviction, and a job may be under way, or have failed before.
                 continue
-            new = run_pod_drain.Move(plan, "waiting", now, reason=plan.reason)
+            new = run_pod_drain.PodDrain(plan, "waiting", now, reason=plan.reason)
             if plan.route == "skip":
                 new.state, new.outcome = "skipped", outcomes.PodOutcome(plan.code)
             elif plan.pod.deleting:
                 new.state, new.left_at = "leaving", now
-            site.moves[plan.pod.uid] = new
+            node_drain.moves[plan.pod.uid] = new
             self.replacements.expect(plan, snapshot)
 
     def ended(self) -> list[surge_records.Surge]:
         """The surges that this drain ends: all but those whose pods were not selected, which a later one ends."""
-        codes = {uid: move.plan.code for site in self.sites.values() for uid, move in site.moves.items()}
+        codes = {
+            uid: move.plan.code for node_drain in self.node_drains.values() for uid, move in node_drain.moves.items()
+        }
         found = ((surge, {codes[pod] for pod in surge.leaving if pod in codes}) for surge in self.surges.values())
         return [surge for surge, of_pods in found if of_pods != {"not_selected"}]
 
@@ -232,16 +238,16 @@ class Routing:
             snapshot, nodes, self.choices, now=now, known=self._first, unreplaced=self.unreplaced
         )
 
-    def look_again(self, site: run_node_drain.NodeDrain, snapshot: snapshots.Snapshot) -> None:
+    def look_again(self, node_drain: run_node_drain.NodeDrain, snapshot: snapshots.Snapshot) -> None:
         """Give the reason why pods that are terminating do not end, instead of that for their route."""
-        for plan in self._routes(snapshot, {site.name}):
-            move = site.moves.get(plan.pod.uid)
+        for plan in self._routes(snapshot, {node_drain.name}):
+            move = node_drain.moves.get(plan.pod.uid)
             if move and move.state == "leaving":
                 move.plan = dataclasses.replace(move.plan, code=plan.code, reason=plan.reason, remedy=plan.remedy)
                 move.reason = plan.reason
 
 
-def _outcome(move: run_pod_drain.Move, *, delete: bool) -> outcomes.PodOutcome:
+def _outcome(move: run_pod_drain.PodDrain, *, delete: bool) -> outcomes.PodOutcome:
     """What became of a pod that is gone."""
     if move.plan.tolerant:
         return outcomes.PodOutcome.TOLERATES_MAINTENANCE
@@ -250,14 +256,14 @@ def _outcome(move: run_pod_drain.Move, *, delete: bool) -> outcomes.PodOutcome:
     return run_node_drain.MOVED_BY.get(move.plan.route, outcomes.PodOutcome.GONE)
 
 
-def _given_back(move: run_pod_drain.Move, pod: objects.Pod, unreplaced: t.Container[str]) -> bool:
+def _given_back(move: run_pod_drain.PodDrain, pod: objects.Pod, unreplaced: t.Container[str]) -> bool:
     """Whether it was to be replaced first, and is its ReplicaSet's again, or was all the time."""
     workload = move.plan.workload
     given_up = move.plan.route == "replace" and workload is not None and workload.uid in unreplaced
     return given_up and move.state == "waiting" and names.RELEASED not in pod.labels
 
 
-def _may_return(move: run_pod_drain.Move | None, snapshot: snapshots.Snapshot) -> bool:
+def _may_return(move: run_pod_drain.PodDrain | None, snapshot: snapshots.Snapshot) -> bool:
     """Whether the successor of a pod that has gone may come to the node although that is out.
 
     The scheduler keeps it off, unless the pod tolerates the maintenance or its template names its node itself. Of a

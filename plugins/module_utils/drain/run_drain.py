@@ -75,7 +75,7 @@ class DrainOptions:
     """
 
     nodes: tuple[str, ...]
-    choices: drain_policy.Choices
+    choices: drain_policy.DrainPolicy
     grace_period: int | None = None
     order: str = "priority"
     parallel: int = 32
@@ -106,25 +106,25 @@ def drain(ctx: run_context.Context, options: DrainOptions) -> run_context.Result
     among, listing = (0, None) if whole else run_targeted_reads.nodes_page(ctx.cluster)
     scope = scopes.narrow(wanted, among)
     known = {"nodes": listing} if listing and not scope else {}
-    with run_watch_cache.Live(ctx, ("nodes",), scope, raws=wanted, known=known) as live:
+    with run_watch_cache.WatchCache(ctx, ("nodes",), scope, raws=wanted, known=known) as live:
         live.seed({"leases": list(before.leases)})
         nodes = live.snapshot().nodes
         live.follow(("pods", "budgets", "slices", *run_listing.surged(surges.values())))
-        sites = {name: run_node_drain.NodeDrain(name, nodes.get(name)) for name in wanted}
-        for site in sites.values():
-            site.read_record(ctx)
-        replacements = run_replacement_wait.Replacements(ctx, options.wait_for, live.nudge, choices)
-        for site in sites.values():
-            if site.record:
-                replacements.resume(site.name, site.record)
-        routes = run_dispositions.Routing(ctx, choices, live, sites, surges, replacements)
+        node_drains = {name: run_node_drain.NodeDrain(name, nodes.get(name)) for name in wanted}
+        for node_drain in node_drains.values():
+            node_drain.read_record(ctx)
+        replacements = run_replacement_wait.ReplacementWait(ctx, options.wait_for, live.nudge, choices)
+        for node_drain in node_drains.values():
+            if node_drain.record:
+                replacements.resume(node_drain.name, node_drain.record)
+        routes = run_dispositions.Routing(ctx, choices, live, node_drains, surges, replacements)
         routes.take_in(run_replacement_wait.known(ctx, live, replacements))
-        run_outcome.at_first(ctx, routes, routes.plan())
+        run_outcome.check_start(ctx, routes, routes.plan())
         work = _Drain(ctx, options, routes, deadline)
         work.run()
     now = ctx.clock.now()
     spent = {"requests": ctx.cluster.requests - requests, "seconds": round(now - began, 3)}
-    return run_node_drain.result_of(sites.values(), work.services, now, spent, work.hooks.to_dicts)
+    return run_node_drain.result_of(node_drains.values(), work.services, now, spent, work.hooks.to_dicts)
 
 
 class _Drain:
@@ -134,7 +134,7 @@ class _Drain:
         self, ctx: run_context.Context, options: DrainOptions, routes: run_dispositions.Routing, deadline: float
     ) -> None:
         self.ctx, self.options, self.routing, self.deadline = ctx, options, routes, deadline
-        self.live, self.sites = routes.live, routes.sites
+        self.live, self.node_drains = routes.live, routes.node_drains
         prior = {uid: surge.prior_replicas for uid, surge in routes.surges.items()}
         self.locks = run_locks.Locks(ctx)
         self.services = run_services.Services(ctx, prior)
@@ -143,11 +143,11 @@ class _Drain:
         self.progress = Progress(ctx, "deleted" if options.choices.disable_eviction else "evicted")
         wake, grace, delete = self.live.nudge, options.grace_period, options.choices.disable_eviction
         sender = run_hook_calls.HttpCalls(ctx, self.locks.fence, options.send, wake)
-        self.hooks = run_pod_hooks.PodHooks(ctx, options.hooks, self.sites, sender, self.locks.fence)
+        self.hooks = run_pod_hooks.PodHooks(ctx, options.hooks, self.node_drains, sender, self.locks.fence)
         leases = self.live.snapshot().leases
         self.swaps = run_lower.Swaps(ctx, routes.ended(), self.locks.fence, hooks_of=self.hooks.held, leases=leases)
-        runs = {name: site.record.run for name, site in self.sites.items() if site.record}
-        fences = {name: site.record.fence for name, site in self.sites.items() if site.record}
+        runs = {name: node_drain.record.run for name, node_drain in self.node_drains.items() if node_drain.record}
+        fences = {name: node_drain.record.fence for name, node_drain in self.node_drains.items() if node_drain.record}
         self.jobs = run_dispatcher.JobDispatcher(
             ctx, routes.choices, self._fence_all, wake, runs, grace, deadline, prior
         )
@@ -157,34 +157,36 @@ class _Drain:
             ctx, self._fence, wake, options.parallel, grace, delete, waits, fences, self.locks.regain, prior
         )
         self.replacing = run_replace.Replacing(ctx, routes, self.locks.fence, wake, self.locks.regain)
-        self.debts = run_replacement_wait.Debts(ctx, self.live, self.sites, routes.replacements, self.locks.fence)
+        self.debts = run_replacement_wait.Debts(ctx, self.live, self.node_drains, routes.replacements, self.locks.fence)
         events = run_object_events.Events(ctx, self.live)
         self.alarms = run_alarms.Alarms(
             ctx, options.alarm_after, options.announce, routes.look_again, events, routes.replacements.silent, wake
         )
         most = options.pod_timeout if options.pod_timeout is not None else float("inf")
-        self.closing = run_outcome.Closing(
+        self.closing = run_outcome.Outcome(
             ctx, routes, self.swaps, self.jobs, self.evictor, self.locks, self.hooks, self.debts, deadline, most
         )
 
     def run(self) -> None:
         """Do the work; in check mode only predict it."""
-        todo = [site for site in self.sites.values() if site.open]
+        todo = [node_drain for node_drain in self.node_drains.values() if node_drain.open]
         if not todo:
             return
         if self.ctx.check:
             self._fenced(todo)
-            for site in todo:
-                if site.open:
-                    self._predict(site)
+            for node_drain in todo:
+                if node_drain.open:
+                    self._predict(node_drain)
             self.swaps.predict(self.live.snapshot())
             return
         try:
-            for name, why in self.locks.take_recorded({site.name: site.taken for site in todo}).items():
-                self.sites[name].outcome, self.sites[name].message = outcomes.DrainOutcome.HELD, why
+            for name, why in self.locks.take_recorded(
+                {node_drain.name: node_drain.taken for node_drain in todo}
+            ).items():
+                self.node_drains[name].outcome, self.node_drains[name].message = outcomes.DrainOutcome.HELD, why
                 self.swaps.lose(name, why)
             # What the watches know is from before the locks, and they may be far behind.
-            found, _whole = run_targeted_reads.nodes_of(self.ctx.cluster, self.sites)
+            found, _whole = run_targeted_reads.nodes_of(self.ctx.cluster, self.node_drains)
             self.closing.stand({name: objects.Node.of(raw) for name, raw in found.items()})
             self.closing.begin()
             self._owe()
@@ -205,46 +207,52 @@ class _Drain:
             self.swaps.close()
             self.locks.leave(drop=self.closing.left_to_others())
 
-    def _predict(self, site: run_node_drain.NodeDrain) -> None:
-        self.hooks.predict(site)
-        presumed = "" if site.record else f" {node_records.presumed(site.name)}"
+    def _predict(self, node_drain: run_node_drain.NodeDrain) -> None:
+        self.hooks.predict(node_drain)
+        presumed = "" if node_drain.record else f" {node_records.presumed(node_drain.name)}"
         delete = self.options.choices.disable_eviction
-        for move in site.left():
+        for move in node_drain.left():
             if move.plan.route == "replace":
                 self.replacing.predict(move)
-                run_requests.apply(self.ctx, self.evictor.change(move))
+                run_requests.submit(self.ctx, self.evictor.change(move))
                 move.outcome = outcomes.PodOutcome.REPLACED
             elif move.plan.route == "evict":
-                run_requests.apply(self.ctx, self.evictor.change(move))
+                run_requests.submit(self.ctx, self.evictor.change(move))
                 move.outcome = run_node_drain.evicted(move, delete=delete)
             else:
                 move.outcome = run_node_drain.MOVED_BY.get(move.plan.route, outcomes.PodOutcome.GONE)
                 if move.plan.route == "job":
                     self.jobs.predicted(move)
-        if site.selected_only:
-            site.outcome = outcomes.DrainOutcome.SELECTED_GONE
-            site.message = f"Node {site.name} would lose the selected pods.{presumed}"
+        if node_drain.selected_only:
+            node_drain.outcome = outcomes.DrainOutcome.SELECTED_GONE
+            node_drain.message = f"Node {node_drain.name} would lose the selected pods.{presumed}"
             return
-        proven = site.drained(site.node, site.record) if site.node and site.record else None
-        shown = run_node_drain.predicted(self.ctx, site, self.live.raw_node(site.name))
-        for change in (*shown[:-1], self.debts.predicted(site), proven, *shown[-1:]):
+        proven = (
+            node_drain.drained(node_drain.node, node_drain.record) if node_drain.node and node_drain.record else None
+        )
+        shown = run_node_drain.predicted(self.ctx, node_drain, self.live.raw_node(node_drain.name))
+        for change in (*shown[:-1], self.debts.predicted(node_drain), proven, *shown[-1:]):
             if change:
-                run_requests.apply(self.ctx, change)
-        site.outcome = outcomes.DrainOutcome.DRAINED
-        site.message = f"Node {site.name} would be drained.{presumed}"
+                run_requests.submit(self.ctx, change)
+        node_drain.outcome = outcomes.DrainOutcome.DRAINED
+        node_drain.message = f"Node {node_drain.name} would be drained.{presumed}"
 
     def _fenced(self, todo: list[run_node_drain.NodeDrain]) -> None:
         """First those whose machines are off: their pods and volumes only have to be released."""
-        sites = [site for site in todo if site.open and site.name in self.options.choices.fenced]
+        node_drains = [
+            node_drain for node_drain in todo if node_drain.open and node_drain.name in self.options.choices.fenced
+        ]
         evacuation = run_unreachable.Evacuation(self.ctx, self.live, self.locks.fence, self.deadline)
         if self.ctx.check:
-            evacuation.predict(sites)
-        elif sites:
-            for site in evacuation.work(sites):
-                self.closing.prove(site)
+            evacuation.predict(node_drains)
+        elif node_drains:
+            for node_drain in evacuation.work(node_drains):
+                self.closing.prove(node_drain)
 
     def _loop(self) -> None:
-        while any(site.open for site in self.sites.values()) or not (self.evictor.idle and self.hooks.idle):
+        while any(node_drain.open for node_drain in self.node_drains.values()) or not (
+            self.evictor.idle and self.hooks.idle
+        ):
             began = self.ctx.clock.now()
             snapshot = self.live.snapshot()
             self.services.sample(snapshot)
@@ -263,10 +271,10 @@ class _Drain:
         self.routing.follow(snapshot)
         self._owe()
         self._yield_guards(snapshot)
-        self.progress.tell_moved(self.sites.values())
-        held = run_node_drain.take(self.sites.values(), self.ctx.clock.now())
-        for site, fallen in self.hooks.step(snapshot):
-            self.closing.unrecorded(site, fallen)
+        self.progress.tell_moved(self.node_drains.values())
+        held = run_node_drain.hold_back(self.node_drains.values(), self.ctx.clock.now())
+        for node_drain, fallen in self.hooks.step(snapshot):
+            self.closing.unrecorded(node_drain, fallen)
         if not self.swaps.done:
             self.swaps.step(snapshot, held)
             self._fail_swaps()
@@ -274,17 +282,22 @@ class _Drain:
         self.jobs.step(snapshot, queue)
         self.replacing.step(queue, snapshot)
         self.evictor.step(queue, snapshot)
-        for site in self.sites.values():
-            if site.open:
-                self.closing.judge(site, snapshot)
-        owed = [text for site in self.sites.values() if site.open for text in self.hooks.missing(site.name)]
+        for node_drain in self.node_drains.values():
+            if node_drain.open:
+                self.closing.judge(node_drain, snapshot)
+        owed = [
+            text
+            for node_drain in self.node_drains.values()
+            if node_drain.open
+            for text in self.hooks.missing(node_drain.name)
+        ]
         missing = [*self.routing.replacements.waited_for, *self.jobs.waited_for, *owed]
-        self.alarms.step(self.sites.values(), snapshot, self.swaps.waiting, missing)
-        self.progress.tell(self.sites.values(), self.swaps.waiting.values(), missing, self.alarms.why)
+        self.alarms.step(self.node_drains.values(), snapshot, self.swaps.waiting, missing)
+        self.progress.tell(self.node_drains.values(), self.swaps.waiting.values(), missing, self.alarms.why)
 
     def _owe(self) -> None:
-        for site, fallen in self.debts.write():
-            self.closing.unrecorded(site, fallen)
+        for node_drain, fallen in self.debts.write():
+            self.closing.unrecorded(node_drain, fallen)
 
     def _yield_guards(self, snapshot: snapshots.Snapshot) -> None:
         """Delete a guard of ours that keeps its pods: beside somebody else's budget, or if they cannot be counted."""
@@ -300,9 +313,9 @@ class _Drain:
             self.ctx.tell(phases.What.KEPT, f"guard kept beside another budget: {error}")
         self.budgets = present
 
-    def _queue(self) -> list[run_pod_drain.Move]:
+    def _queue(self) -> list[run_pod_drain.PodDrain]:
         """The moves that may start now: none of a node with a failed one."""
-        going = [list(site.moves.values()) for site in self.sites.values() if site.open]
+        going = [list(node_drain.moves.values()) for node_drain in self.node_drains.values() if node_drain.open]
         unfailed = [moves for moves in going if not any(move.state == "failed" for move in moves)]
         moves = [move for moves in unfailed for move in moves if move.state == "waiting" and not move.held]
         moves = [move for move in moves if not self.hooks.held([move.pod])]
@@ -311,7 +324,7 @@ class _Drain:
         return moves
 
     def _fail_swaps(self) -> None:
-        for move in (move for site in self.sites.values() for move in site.left()):
+        for move in (move for node_drain in self.node_drains.values() for move in node_drain.left()):
             workload = move.plan.workload
             why = self.swaps.failures.get(workload.uid) if workload and move.plan.route == "swap" else None
             if workload and why is not None:
@@ -323,7 +336,7 @@ class _Drain:
 
     def _fence_all(self) -> None:
         """For what serves several nodes; those that are lost were closed already and are left out."""
-        self.locks.fence([site.name for site in self.sites.values() if site.open])
+        self.locks.fence([node_drain.name for node_drain in self.node_drains.values() if node_drain.open])
 
 
 class Progress:
@@ -335,17 +348,17 @@ class Progress:
         self._named: dict[tuple[phases.What, str], float] = {}
         self._pods: set[tuple[phases.What, str]] = set()
 
-    def tell_moved(self, sites: t.Iterable[run_node_drain.NodeDrain]) -> None:
+    def tell_moved(self, node_drains: t.Iterable[run_node_drain.NodeDrain]) -> None:
         """Tell which pods were let go, and which were evicted, since this was told last."""
-        for site in sites:
-            more = any(move.state in ("waiting", "asked") for move in site.moves.values())
-            let_go = {uid: move for uid, move in site.moves.items() if move.let_go}
-            self._name(phases.What.RELEASED, "replacing", site.name, let_go, more=more)
-            left = {uid: move for uid, move in site.moves.items() if move.ours}
-            self._name(phases.What.EVICTED, self._verb, site.name, left, more=more)
+        for node_drain in node_drains:
+            more = any(move.state in ("waiting", "asked") for move in node_drain.moves.values())
+            let_go = {uid: move for uid, move in node_drain.moves.items() if move.let_go}
+            self._name(phases.What.RELEASED, "replacing", node_drain.name, let_go, more=more)
+            left = {uid: move for uid, move in node_drain.moves.items() if move.ours}
+            self._name(phases.What.EVICTED, self._verb, node_drain.name, left, more=more)
 
     def _name(
-        self, what: phases.What, verb: str, node: str, moves: t.Mapping[str, run_pod_drain.Move], *, more: bool
+        self, what: phases.What, verb: str, node: str, moves: t.Mapping[str, run_pod_drain.PodDrain], *, more: bool
     ) -> None:
         now = self._ctx.clock.now()
         found = {(what, uid): move for uid, move in moves.items() if (what, uid) not in self._pods}
@@ -356,7 +369,7 @@ class Progress:
 
     def tell(
         self,
-        sites: t.Iterable[run_node_drain.NodeDrain],
+        node_drains: t.Iterable[run_node_drain.NodeDrain],
         beside: t.Collection[str],
         missing: t.Collection[str],
         still: t.Mapping[str, t.Sequence[str]] = NOTHING,
@@ -366,14 +379,14 @@ class Progress:
         ``still`` is all that sites without progress wait for.
         """
         now = self._ctx.clock.now()
-        for site in (site for site in sites if site.open):
-            last, at = self._told.get(site.name, ("", float("-inf")))
-            if now - at >= AT_LEAST and (text := _words(site, beside, missing, still)) != last:
-                self._told[site.name] = (text, now)
-                self._ctx.tell(phases.What.PROGRESS, text, node=site.name)
+        for node_drain in (node_drain for node_drain in node_drains if node_drain.open):
+            last, at = self._told.get(node_drain.name, ("", float("-inf")))
+            if now - at >= AT_LEAST and (text := _words(node_drain, beside, missing, still)) != last:
+                self._told[node_drain.name] = (text, now)
+                self._ctx.tell(phases.What.PROGRESS, text, node=node_drain.name)
 
 
-def _places(moves: t.Sequence[run_pod_drain.Move]) -> str:
+def _places(moves: t.Sequence[run_pod_drain.PodDrain]) -> str:
     """The pods, the first ones by name."""
     named = ", ".join(f"{move.pod.namespace}/{move.pod.name}" for move in moves[:NAMED])
     more = len(moves) - NAMED
@@ -381,20 +394,20 @@ def _places(moves: t.Sequence[run_pod_drain.Move]) -> str:
 
 
 def _words(
-    site: run_node_drain.NodeDrain,
+    node_drain: run_node_drain.NodeDrain,
     beside: t.Collection[str],
     missing: t.Collection[str],
     still: t.Mapping[str, t.Sequence[str]] = NOTHING,
 ) -> str:
-    left = site.left()
-    total = sum(1 for move in site.moves.values() if move.state != "skipped")
+    left = node_drain.left()
+    total = sum(1 for move in node_drain.moves.values() if move.state != "skipped")
     leaving = sum(1 for move in left if move.state == "leaving")
     text = f"{len(left)} of {total} pods left, {leaving} ending"
     if held := sum(1 for move in left if move.held):
         text += f", {held} held until others are gone"
     blocked = {move.blocked_by["message"] for move in left if move.blocked_by} | set(beside)
     if left:
-        blocked |= set(still.get(site.name, ()))
+        blocked |= set(still.get(node_drain.name, ()))
     else:
         text = f"all {total} pods gone"
         blocked |= set(missing)

@@ -50,7 +50,7 @@ class OperatorWaits:
     def diagnose(self, snapshot: snapshots.Snapshot, pod: objects.Pod) -> budgets.Verdict:
         return budgets.diagnose(snapshot, pod, self.wanted)
 
-    def hold(self, move: run_pod_drain.Move, verdict: budgets.Verdict, now: float) -> None:
+    def hold(self, move: run_pod_drain.PodDrain, verdict: budgets.Verdict, now: float) -> None:
         """The operator keeps the pod, since now or since the last call for it; the move says for how long still."""
         since, _old = self._held.get(move.pod.uid, (now, verdict))
         self._held[move.pod.uid] = since, verdict
@@ -58,23 +58,23 @@ class OperatorWaits:
         left = f"Waited for {_minutes(self._until(move) - now)} more at most."
         move.block(held.kind, held.namespace, held.name, f"{verdict.message} {left}", verdict.remedy)
 
-    def hold_too(self, move: run_pod_drain.Move, snapshot: snapshots.Snapshot, now: float) -> None:
+    def hold_too(self, move: run_pod_drain.PodDrain, snapshot: snapshots.Snapshot, now: float) -> None:
         """The same for a pod under a budget of which another pod is asked for first."""
         verdict = self.holds(move) or self.diagnose(snapshot, snapshot.pod(move.pod.uid) or move.pod)
         if verdict.code == "operator_budget":
             self.hold(move, verdict, now)
 
-    def holds(self, move: run_pod_drain.Move) -> budgets.Verdict | None:
+    def holds(self, move: run_pod_drain.PodDrain) -> budgets.Verdict | None:
         """Why the operator keeps the pod, ``None`` if it does not."""
         return self._held[move.pod.uid][1] if move.pod.uid in self._held else None
 
-    def let_go(self, move: run_pod_drain.Move, now: float, *, evicted: bool) -> None:
+    def let_go(self, move: run_pod_drain.PodDrain, now: float, *, evicted: bool) -> None:
         """The operator keeps the pod no longer; ``evicted``: it works, so the time of its other pods begins anew."""
         self._held.pop(move.pod.uid, None)
         if evicted and move.budget:
             self._acted[move.budget] = now
 
-    def end_if_late(self, move: run_pod_drain.Move, now: float) -> bool:
+    def end_if_late(self, move: run_pod_drain.PodDrain, now: float) -> bool:
         """End the move if its operator has not acted in time."""
         verdict = self.holds(move)
         if verdict is None or now < self._until(move):
@@ -83,7 +83,7 @@ class OperatorWaits:
         move.end("failed", outcomes.PodOutcome.OPERATOR_BUDGET, now, told)
         return True
 
-    def _until(self, move: run_pod_drain.Move) -> float:
+    def _until(self, move: run_pod_drain.PodDrain) -> float:
         since = self._held[move.pod.uid][0]
         return max(since, self._acted.get(move.budget, since) if move.budget else since) + self.seconds
 
@@ -106,14 +106,14 @@ AGAIN = (
     errors.UnknownOutcome,
 )
 """Refusals after which the same request may succeed; it is sent again after growing pauses."""
-Answer = tuple[run_pod_drain.Move, "Exception | None", float]
+Answer = tuple[run_pod_drain.PodDrain, "Exception | None", float]
 """What came of an eviction, after how many seconds."""
 LONGEST = 30.0
 """Seconds that these pauses grow to, unless the server asks for more."""
 
 
 @dataclass
-class Line:
+class BudgetState:
     """Our requests under one budget that its status does not show yet; ``held``: its operator has to act.
 
     ``spent`` is why it allows nothing, whichever of its pods is asked for.
@@ -128,14 +128,14 @@ class Line:
     spent: budgets.Verdict | None = None
 
 
-class Lines(dict[tuple[str, str], Line]):
+class BudgetStates(dict[tuple[str, str], BudgetState]):
     """What is known of the budgets, by namespace and name."""
 
-    def of(self, move: run_pod_drain.Move) -> Line:
+    def of(self, move: run_pod_drain.PodDrain) -> BudgetState:
         """That of the budget over the move's pod; without a budget one that nobody shares."""
-        return self.setdefault(move.budget, Line()) if move.budget else Line()
+        return self.setdefault(move.budget, BudgetState()) if move.budget else BudgetState()
 
-    def busy(self, move: run_pod_drain.Move) -> bool:
+    def busy(self, move: run_pod_drain.PodDrain) -> bool:
         """Whether another pod under its budget is asked for, and it has to wait for that alone."""
         line = self.get(move.budget) if move.budget else None
         return line is not None and line.busy and not line.held
@@ -143,7 +143,7 @@ class Lines(dict[tuple[str, str], Line]):
     def may_ask(
         self,
         budget: objects.Budget,
-        move: run_pod_drain.Move,
+        move: run_pod_drain.PodDrain,
         snapshot: snapshots.Snapshot,
         now: float,
         waits: OperatorWaits,
@@ -180,16 +180,16 @@ class Lines(dict[tuple[str, str], Line]):
         return False
 
 
-def _block(move: run_pod_drain.Move, verdict: budgets.Verdict) -> None:
+def _block(move: run_pod_drain.PodDrain, verdict: budgets.Verdict) -> None:
     if verdict.budget and not verdict.allowed:
         of = verdict.budget
         move.block(of.kind, of.namespace, of.name, verdict.message, verdict.remedy)
 
 
-class Requested(dict[str, float]):
+class EvictionRequestWaits(dict[str, float]):
     """When pods were first left to EvictionRequests of others, by UID."""
 
-    def hold(self, move: run_pod_drain.Move, snapshot: snapshots.Snapshot, now: float) -> bool:
+    def hold(self, move: run_pod_drain.PodDrain, snapshot: snapshots.Snapshot, now: float) -> bool:
         """Whether the pod's responders act on somebody's request for its eviction; for a limited time."""
         request = eviction_requests.active(snapshot, move.pod) if move.pod.responders else None
         if request is None:
@@ -202,7 +202,7 @@ class Requested(dict[str, float]):
         return False
 
 
-class Withdrawn(Exception):
+class StaleDecision(Exception):
     """A queued request was not sent, because the reason for it no longer holds."""
 
 
@@ -228,10 +228,10 @@ class Evictor:
     prior: t.Mapping[str, int] = field(default_factory=dict)
     _flying: int = 0
     _closed: set[str] = field(default_factory=set)
-    _requested: Requested = field(default_factory=Requested)
-    _leaving: dict[str, run_pod_drain.Move] = field(default_factory=dict)
+    _requested: EvictionRequestWaits = field(default_factory=EvictionRequestWaits)
+    _leaving: dict[str, run_pod_drain.PodDrain] = field(default_factory=dict)
     _view: tuple[snapshots.Snapshot, float] = (snapshots.Snapshot(), float("-inf"))
-    _lines: Lines = field(default_factory=Lines)
+    _lines: BudgetStates = field(default_factory=BudgetStates)
     _answers: queue.SimpleQueue[Answer] = field(default_factory=queue.SimpleQueue)
 
     def __post_init__(self) -> None:
@@ -245,7 +245,7 @@ class Evictor:
         """Send nothing more for the node, not even what is queued."""
         self._closed.add(node)
 
-    def step(self, moves: t.Iterable[run_pod_drain.Move], snapshot: snapshots.Snapshot) -> None:
+    def step(self, moves: t.Iterable[run_pod_drain.PodDrain], snapshot: snapshots.Snapshot) -> None:
         """Send what may go now, in the order of the moves."""
         now = self.ctx.clock.now()
         self._view = snapshot, now
@@ -289,7 +289,7 @@ class Evictor:
             move.state = "waiting"
             if isinstance(error, errors.ClusterError):
                 self._refuse(move, line, error)
-            elif isinstance(error, Withdrawn):
+            elif isinstance(error, StaleDecision):
                 move.tries -= 1
             else:
                 raise error
@@ -298,26 +298,26 @@ class Evictor:
     def idle(self) -> bool:
         return self._flying == 0
 
-    def _budget_of(self, move: run_pod_drain.Move, snapshot: snapshots.Snapshot) -> objects.Budget | None:
+    def _budget_of(self, move: run_pod_drain.PodDrain, snapshot: snapshots.Snapshot) -> objects.Budget | None:
         """The budget that will be asked; it, or the pod's labels, may have changed since the pod was planned."""
         pod = snapshot.pod(move.pod.uid) or move.pod
         if self.delete or pod.finished or pod.phase == "Pending":
             return None
         return next(iter(snapshot.budgets_of(pod)), None)
 
-    def _short(self, move: run_pod_drain.Move, snapshot: snapshots.Snapshot) -> readiness.Short | None:
+    def _short(self, move: run_pod_drain.PodDrain, snapshot: snapshots.Snapshot) -> readiness.Short | None:
         budget = self._budget_of(move, snapshot)
         tried = budget is not None and budget.allowed <= 0 and self.waits.holds(move)
         return None if self.delete or tried else run_pod_drain.too_few(move, snapshot, self._leaving, self.prior)
 
-    def _send(self, move: run_pod_drain.Move) -> None:
+    def _send(self, move: run_pod_drain.PodDrain) -> None:
         self._lines.of(move).busy = True
         move.state, move.tries = "asked", move.tries + 1
         self._leaving[move.pod.uid] = move
         self._flying += 1
         self._workers.give(move)
 
-    def _ask(self, move: run_pod_drain.Move) -> None:
+    def _ask(self, move: run_pod_drain.PodDrain) -> None:
         pod, change, began = move.pod, self.change(move), self.ctx.clock.now()
         error: Exception | None = None
         try:
@@ -327,25 +327,25 @@ class Evictor:
         self._answers.put((move, error, self.ctx.clock.now() - began))
         self.wake()
 
-    def change(self, move: run_pod_drain.Move) -> api_changes.Change:
+    def change(self, move: run_pod_drain.PodDrain) -> api_changes.Change:
         """The eviction, or the plain deletion, of the move's pod."""
         fence, grace = self.fenced.get(move.pod.node, ""), move.plan.manner.grace(move.pod, self.grace_seconds)
         return api_changes.eviction(move.pod, delete=self.delete, grace_seconds=grace, fence=fence)
 
-    def _send_now(self, move: run_pod_drain.Move, change: api_changes.Change) -> None:
+    def _send_now(self, move: run_pod_drain.PodDrain, change: api_changes.Change) -> None:
         # Without patience: instead of sending an old decision, the loop decides anew.
-        run_requests.apply(self.ctx, change, fence=lambda: self._last_look(move), patience=run_requests.NO_PATIENCE)
+        run_requests.submit(self.ctx, change, fence=lambda: self._last_look(move), patience=run_requests.NO_PATIENCE)
 
-    def _last_look(self, move: run_pod_drain.Move) -> None:
+    def _last_look(self, move: run_pod_drain.PodDrain) -> None:
         """Right before the first byte is sent, the decision has to hold still."""
         self.fence(move.pod.node)
         snapshot, at = self._view
         stale = self.ctx.clock.now() - at > STALE
         needed = not self.delete and (self._short(move, snapshot) or run_pod_drain.last_one(move, snapshot))
         if stale or move.pod.node in self._closed or needed:
-            raise Withdrawn
+            raise StaleDecision
 
-    def _accept(self, move: run_pod_drain.Move, line: Line) -> None:
+    def _accept(self, move: run_pod_drain.PodDrain, line: BudgetState) -> None:
         line.taken += 1
         line.held = False
         self.waits.let_go(move, self.ctx.clock.now(), evicted=True)
@@ -353,11 +353,11 @@ class Evictor:
         move.blocked_by = move.unsure = None
         self._note(phases.What.EVICTED, move, move.plan.reason)
 
-    def _note(self, what: phases.What, move: run_pod_drain.Move, message: str) -> None:
+    def _note(self, what: phases.What, move: run_pod_drain.PodDrain, message: str) -> None:
         pod = move.pod
         self.ctx.note(what, message, node=pod.node, namespace=pod.namespace, name=pod.name)
 
-    def _refuse(self, move: run_pod_drain.Move, line: Line, error: errors.ClusterError) -> None:
+    def _refuse(self, move: run_pod_drain.PodDrain, line: BudgetState, error: errors.ClusterError) -> None:
         now, pod = self.ctx.clock.now(), move.pod
         if isinstance(error, errors.UnknownOutcome):
             move.unsure = self.change(move)
@@ -388,7 +388,7 @@ class Evictor:
         else:
             move.not_before = now + pause
 
-    def _wait_for_operator(self, move: run_pod_drain.Move, answer: str) -> bool:
+    def _wait_for_operator(self, move: run_pod_drain.PodDrain, answer: str) -> bool:
         """Whether the pod has an operator: that a webhook denied the eviction is how it takes notice of it."""
         snapshot, now = self._view[0], self.ctx.clock.now()
         pod, budget = snapshot.pod(move.pod.uid) or move.pod, self._budget_of(move, snapshot)

@@ -47,7 +47,7 @@ class NodeDrain:
     name: str
     node: objects.Node | None = None
     record: node_records.Record | None = None
-    moves: dict[str, run_pod_drain.Move] = field(default_factory=dict)
+    moves: dict[str, run_pod_drain.PodDrain] = field(default_factory=dict)
     outcome: outcomes.DrainOutcome | None = None
     message: str = ""
     quiet_since: float = float("-inf")
@@ -90,7 +90,7 @@ class NodeDrain:
             elif move.state == "leaving":
                 move.end("failed", outcomes.PodOutcome.STILL_ENDING, now, move.reason)
 
-    def left(self) -> list[run_pod_drain.Move]:
+    def left(self) -> list[run_pod_drain.PodDrain]:
         return [move for move in self.moves.values() if not move.done]
 
     @property
@@ -121,18 +121,18 @@ class NodeDrain:
         fence: run_surge_lease.NodesFence,
         *,
         known: objects.Raw | None = None,
-    ) -> tuple[ownership.Fallen | None, api_changes.Change | None]:
+    ) -> tuple[ownership.NodeLost | None, api_changes.Change | None]:
         """Make a change to the node, on the condition that it is still ours and out; both are read anew.
 
         ``known`` is the node as it was read a moment ago. Returns why the node cannot be emptied any more, and the
         change that was made.
         """
-        taken, why = self.taken, t.cast("ownership.Fallen | None", None)
+        taken, why = self.taken, t.cast("ownership.NodeLost | None", None)
 
         def decide(raw: objects.Raw | None) -> api_changes.Change | None:
             nonlocal why
             self.raw, self.node = raw, objects.Node.of(raw) if raw else None
-            why = ownership.fallen(self.node, taken)
+            why = ownership.node_lost(self.node, taken)
             if why or self.node is None:
                 return None
             self.record = node_records.record_of(self.node)
@@ -140,11 +140,13 @@ class NodeDrain:
 
         target, fenced = objects.Ref("Node", self.name, api_version="v1"), functools.partial(fence, (self.name,))
         try:
-            written = run_reconcile.write(ctx, target, decide, known=known or run_reconcile.UNREAD, fence=fenced)
+            written = run_reconcile.reconcile(ctx, target, decide, known=known or run_reconcile.UNREAD, fence=fenced)
         except run_node_lock.LostLockError as lost:
             return taken_over(lost.why), None
         except errors.ClusterError as error:
-            why = ownership.Fallen(outcomes.DrainOutcome.FAILED, f"its record could not be written: {error} Run again.")
+            why = ownership.NodeLost(
+                outcomes.DrainOutcome.FAILED, f"its record could not be written: {error} Run again."
+            )
             return why, None
         self.raw = written.object
         return why, written.change
@@ -163,7 +165,7 @@ class NodeDrain:
 
     def show(
         self, ctx: run_context.Context, phase: node_conditions.Phase, fence: run_surge_lease.NodesFence
-    ) -> ownership.Fallen | None:
+    ) -> ownership.NodeLost | None:
         """Bring the conditions to the phase, if they are ours to set; why the node cannot be emptied any more."""
 
         def wanted(_node: objects.Node, record: node_records.Record) -> api_changes.Change | None:
@@ -183,7 +185,7 @@ class NodeDrain:
         }
 
 
-def evicted(move: run_pod_drain.Move, *, delete: bool) -> outcomes.PodOutcome:
+def evicted(move: run_pod_drain.PodDrain, *, delete: bool) -> outcomes.PodOutcome:
     """The outcome of a pod that an eviction or a deletion has ended."""
     if move.pod.finished:
         return outcomes.PodOutcome.CLEARED
@@ -211,35 +213,46 @@ def owing(
     return cordon.noted(node, wanted, f"Record what has to follow the pods of node {node.name}")
 
 
-def predicted(ctx: run_context.Context, site: NodeDrain, raw: objects.Raw | None) -> list[api_changes.Change | None]:
+def predicted(
+    ctx: run_context.Context, node_drain: NodeDrain, raw: objects.Raw | None
+) -> list[api_changes.Change | None]:
     """How the node's conditions would change when its drain begins, and when it is proven."""
-    if raw is None or site.record is None:
+    if raw is None or node_drain.record is None:
         return []
-    began = node_conditions.change(raw, site.record, "draining", ctx.clock.server())
-    ended = node_conditions.change(node_conditions.after(raw, began), site.record, "drained", ctx.clock.server())
+    began = node_conditions.change(raw, node_drain.record, "draining", ctx.clock.server())
+    ended = node_conditions.change(node_conditions.after(raw, began), node_drain.record, "drained", ctx.clock.server())
     return [began, ended]
 
 
-def taken_over(why: str) -> ownership.Fallen:
+def taken_over(why: str) -> ownership.NodeLost:
     """Somebody has the node's lock now; ``why`` says who."""
-    return ownership.Fallen(outcomes.DrainOutcome.ADOPTED_BY, f"it was taken over ({why}); nothing more is sent for it")
+    return ownership.NodeLost(
+        outcomes.DrainOutcome.ADOPTED_BY, f"it was taken over ({why}); nothing more is sent for it"
+    )
 
 
 def result_of(
-    sites: t.Collection[NodeDrain],
+    node_drains: t.Collection[NodeDrain],
     seen: run_services.Services,
     now: float,
     spent: t.Mapping[str, float],
-    hooks_of: t.Callable[[NodeDrain], list[dict[str, t.Any]]] = lambda site: [],
+    hooks_of: t.Callable[[NodeDrain], list[dict[str, t.Any]]] = lambda node_drain: [],
 ) -> run_context.Result:
     """The documented return; ``spent``: the call's ``requests`` and ``seconds``, ``hooks_of``: those of a node."""
-    moves = [move for site in sites for move in site.moves.values()]
-    failed = [site for site in sites if site.failed]
-    short = [found.finding(site.name).to_dict() for site in sites for found in site.needed_by.values()]
+    moves = [move for node_drain in node_drains for move in node_drain.moves.values()]
+    failed = [node_drain for node_drain in node_drains if node_drain.failed]
+    short = [
+        found.finding(node_drain.name).to_dict()
+        for node_drain in node_drains
+        for found in node_drain.needed_by.values()
+    ]
     return run_context.Result(
         {
             **({"findings": short} if short else {}),
-            "nodes": [site.to_dict(now) | ({"hooks": found} if (found := hooks_of(site)) else {}) for site in sites],
+            "nodes": [
+                node_drain.to_dict(now) | ({"hooks": found} if (found := hooks_of(node_drain)) else {})
+                for node_drain in node_drains
+            ],
             "summary": {
                 "evicted": sum(1 for m in moves if m.ours and m.state == "gone"),
                 "migrated": sum(1 for m in moves if m.outcome in MOVED_BY.values()),
@@ -252,11 +265,11 @@ def result_of(
             **seen.result(),
         },
         failed=bool(failed),
-        message="; ".join(site.message for site in failed),
+        message="; ".join(node_drain.message for node_drain in failed),
     )
 
 
-def too_late(moves: t.Sequence[run_pod_drain.Move], missing: t.Sequence[str]) -> str:
+def too_late(moves: t.Sequence[run_pod_drain.PodDrain], missing: t.Sequence[str]) -> str:
     """What was left when time was up, what blocked it, and what helps."""
     if not moves:
         return "timed out; " + "; ".join(missing[:5])
@@ -267,7 +280,7 @@ def too_late(moves: t.Sequence[run_pod_drain.Move], missing: t.Sequence[str]) ->
     return f"timed out with {len(moves)} pods left: " + "; ".join(parts) + more
 
 
-def _shown(move: run_pod_drain.Move, now: float) -> dict[str, t.Any]:
+def _shown(move: run_pod_drain.PodDrain, now: float) -> dict[str, t.Any]:
     pod = move.pod
     shown: dict[str, t.Any] = {
         "namespace": pod.namespace,
@@ -290,16 +303,16 @@ def _shown(move: run_pod_drain.Move, now: float) -> dict[str, t.Any]:
 # was. Nodes do not wait for each other: one that cannot be emptied holds nothing on the others.
 
 
-def take(sites: t.Iterable[NodeDrain], now: float) -> frozenset[str]:
+def hold_back(node_drains: t.Iterable[NodeDrain], now: float) -> frozenset[str]:
     """Hold the moves whose turn has not come; returns the UIDs of workloads of which no pod may leave yet.
 
     Kubelets delete a pod once its volumes are unmounted, so what leaves last is not needed for those of the others.
     """
     held: set[str] = set()
     free: set[str] = set()
-    for site in (site for site in sites if site.open):
-        left = site.left()
-        first: dict[t.Any, run_pod_drain.Move] = {}
+    for node_drain in (node_drain for node_drain in node_drains if node_drain.open):
+        left = node_drain.left()
+        first: dict[t.Any, run_pod_drain.PodDrain] = {}
         for move in left:
             first.setdefault(move.plan.manner, move)
         ordered = any(manner.ordered for manner in first)
@@ -311,7 +324,7 @@ def take(sites: t.Iterable[NodeDrain], now: float) -> frozenset[str]:
     return frozenset(held - free)
 
 
-def _hold(move: run_pod_drain.Move, before: run_pod_drain.Move | None, now: float) -> None:
+def _hold(move: run_pod_drain.PodDrain, before: run_pod_drain.PodDrain | None, now: float) -> None:
     """Hold a waiting move because of another one, or let it go; who is leaving already goes on."""
     if before and move.state == "waiting":
         move.held = True
@@ -323,13 +336,13 @@ def _hold(move: run_pod_drain.Move, before: run_pod_drain.Move | None, now: floa
         move.held, move.turn_at = False, now
 
 
-def overdue(moves: t.Iterable[run_pod_drain.Move], now: float) -> list[run_pod_drain.Move]:
+def overdue(moves: t.Iterable[run_pod_drain.PodDrain], now: float) -> list[run_pod_drain.PodDrain]:
     """The moves that took longer, from when it was their turn, than the deadline of their rule."""
     limited = ((move, move.turn_at, move.plan.manner.deadline) for move in moves if not move.held)
     return [move for move, at, deadline in limited if at is not None and deadline is not None and now - at > deadline]
 
 
-def fail(moves: t.Iterable[run_pod_drain.Move], now: float) -> None:
+def fail(moves: t.Iterable[run_pod_drain.PodDrain], now: float) -> None:
     """End the moves that are overdue."""
     for move in moves:
         manner = move.plan.manner

@@ -33,7 +33,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods impo
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import guard_budgets, run_locks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_lower
 
-Proof: t.TypeAlias = "ownership.Fallen | t.Literal['drained'] | frozenset[str]"
+Proof: t.TypeAlias = "ownership.NodeLost | t.Literal['drained'] | frozenset[str]"
 """What came of the proof of a node; of one that is not empty, the UIDs of pods that still have to go."""
 QUIET = 1.0
 """Seconds since a pod came to a node, or one went that may come back to it, before the node may be called drained.
@@ -53,31 +53,31 @@ NEEDS: t.Mapping[outcomes.PodOutcome, str] = {
 """What ``pdb_guard`` has to do first, by the outcome of the pod and of its node, and how messages say it."""
 
 
-def at_first(ctx: run_context.Context, routes: run_dispositions.Routing, snapshot: snapshots.Snapshot) -> None:
+def check_start(ctx: run_context.Context, routes: run_dispositions.Routing, snapshot: snapshots.Snapshot) -> None:
     """Close nodes whose pods may not be moved, or not yet, and those with nothing to do."""
     now = ctx.clock.now()
-    for site in [site for site in routes.sites.values() if site.open]:
-        site.count_earlier()
-        if site.node:
-            site.lacking = gate_checks.lacking_before(snapshot, site.node)
-        refused = [move for move in site.moves.values() if move.plan.route == "refuse"]
-        waiting = [] if ctx.check else site.left()
+    for node_drain in [node_drain for node_drain in routes.node_drains.values() if node_drain.open]:
+        node_drain.count_earlier()
+        if node_drain.node:
+            node_drain.lacking = gate_checks.lacking_before(snapshot, node_drain.node)
+        refused = [move for move in node_drain.moves.values() if move.plan.route == "refuse"]
+        waiting = [] if ctx.check else node_drain.left()
         lacking = [(move, lack) for move in waiting if (lack := _lack(move, routes.surges, snapshot))]
         if refused:
-            site.outcome = outcomes.DrainOutcome.REFUSED
+            node_drain.outcome = outcomes.DrainOutcome.REFUSED
             reasons = (f"{move.pod.ref}: {move.plan.why.sentence}" for move in refused[:10])
-            site.message = f"Node {site.name} is left as it is: {' '.join(reasons)}"
+            node_drain.message = f"Node {node_drain.name} is left as it is: {' '.join(reasons)}"
         elif lacking:
-            site.outcome = outcomes.DrainOutcome(lacking[0][1].value)
+            node_drain.outcome = outcomes.DrainOutcome(lacking[0][1].value)
             needs = "; ".join(f"{move.pod.ref} {NEEDS[lack]}" for move, lack in lacking[:10])
-            site.message = f"Node {site.name}: {needs}. Call pdb_guard with state=present first."
-        elif not ctx.check and not site.left():
-            if site.selected_only:
-                site.outcome = outcomes.DrainOutcome.SELECTED_GONE
-                site.message = f"Node {site.name} holds none of the selected pods."
-            elif site.taken.step != "cordoned":
-                site.outcome = outcomes.DrainOutcome.ALREADY_DRAINED
-                site.message = f"Node {site.name} holds no pod that has to be moved."
+            node_drain.message = f"Node {node_drain.name}: {needs}. Call pdb_guard with state=present first."
+        elif not ctx.check and not node_drain.left():
+            if node_drain.selected_only:
+                node_drain.outcome = outcomes.DrainOutcome.SELECTED_GONE
+                node_drain.message = f"Node {node_drain.name} holds none of the selected pods."
+            elif node_drain.taken.step != "cordoned":
+                node_drain.outcome = outcomes.DrainOutcome.ALREADY_DRAINED
+                node_drain.message = f"Node {node_drain.name} holds no pod that has to be moved."
         for move in refused:
             move.end("failed", outcomes.PodOutcome.REFUSED, now)
         for move, lack in lacking:
@@ -85,7 +85,7 @@ def at_first(ctx: run_context.Context, routes: run_dispositions.Routing, snapsho
 
 
 def _lack(
-    move: run_pod_drain.Move, surges: t.Container[str], snapshot: snapshots.Snapshot
+    move: run_pod_drain.PodDrain, surges: t.Container[str], snapshot: snapshots.Snapshot
 ) -> outcomes.PodOutcome | None:
     """What ``pdb_guard`` has to do before this pod may be moved, ``None`` for nothing."""
     plan = move.plan
@@ -100,7 +100,7 @@ def _lack(
 
 
 @dataclass
-class Closing:
+class Outcome:
     """Decides the outcome of each node; ``deadline`` is on the context's clock, ``pod_timeout`` in seconds."""
 
     ctx: run_context.Context
@@ -115,31 +115,35 @@ class Closing:
     pod_timeout: float
 
     def __post_init__(self) -> None:
-        self._silence = run_unreachable.Silence(self.ctx, self.routing.sites, self.routing.live.nudge)
-        self._proofs = run_background.Aside(self.ctx, "proof", self.routing.live.nudge)
-        self._live, self._sites, self._replacements = self.routing.live, self.routing.sites, self.routing.replacements
+        self._silence = run_unreachable.KubeletWatch(self.ctx, self.routing.node_drains, self.routing.live.nudge)
+        self._proofs = run_background.BackgroundCalls(self.ctx, "proof", self.routing.live.nudge)
+        self._live, self._sites, self._replacements = (
+            self.routing.live,
+            self.routing.node_drains,
+            self.routing.replacements,
+        )
 
     def stand(self, nodes: t.Mapping[str, objects.Node]) -> None:
         """Stop at once for a node that is no longer ours to empty: taken over, gone, or given back by somebody."""
         for name, why in self.locks.lost().items():
             self.taken_over(name, why)
-        for site in self._sites.values():
-            if not site.open:
+        for node_drain in self._sites.values():
+            if not node_drain.open:
                 continue
-            site.node = nodes.get(site.name)
+            node_drain.node = nodes.get(node_drain.name)
             # Nodes and records are never changed: what stood once stands until there are others.
-            if site.stood and site.stood[0] is site.node and site.stood[1] is site.taken:
+            if node_drain.stood and node_drain.stood[0] is node_drain.node and node_drain.stood[1] is node_drain.taken:
                 continue
-            if fallen := ownership.fallen(site.node, site.taken):
-                self._close(site, fallen.outcome, fallen.message)
-            site.stood = site.node, site.taken
+            if fallen := ownership.node_lost(node_drain.node, node_drain.taken):
+                self._close(node_drain, fallen.outcome, fallen.message)
+            node_drain.stood = node_drain.node, node_drain.taken
 
     def begin(self) -> None:
         """Let others know that the drain of the open nodes begins."""
-        for site in self._sites.values():
-            site.raw = self._live.raw_node(site.name)
-            if site.open and (why := site.show(self.ctx, "draining", self.locks.fence)):
-                self._close(site, why.outcome, why.message)
+        for node_drain in self._sites.values():
+            node_drain.raw = self._live.raw_node(node_drain.name)
+            if node_drain.open and (why := node_drain.show(self.ctx, "draining", self.locks.fence)):
+                self._close(node_drain, why.outcome, why.message)
 
     def taken_over(self, node: str, why: str) -> None:
         """Somebody has the node's lock now."""
@@ -149,90 +153,99 @@ class Closing:
 
     def wind_up(self) -> None:
         """Of a closed node only requests under way are left; end the moves whose answers are in."""
-        for site in self._sites.values():
-            if not site.open:
-                site.end_moves(self.ctx.clock.now())
+        for node_drain in self._sites.values():
+            if not node_drain.open:
+                node_drain.end_moves(self.ctx.clock.now())
 
-    def judge(self, site: run_node_drain.NodeDrain, snapshot: snapshots.Snapshot) -> None:
+    def judge(self, node_drain: run_node_drain.NodeDrain, snapshot: snapshots.Snapshot) -> None:
         """Decide whether the node is drained, has failed, or goes on."""
         now = self.ctx.clock.now()
-        if self._proofs.going(site.name):
-            if self._proofs.done(site.name):
-                self._settle(site, self._proofs.answer(site.name))
+        if self._proofs.going(node_drain.name):
+            if self._proofs.done(node_drain.name):
+                self._settle(node_drain, self._proofs.answer(node_drain.name))
             return
-        failed = [move for move in site.moves.values() if move.state == "failed"]
+        failed = [move for move in node_drain.moves.values() if move.state == "failed"]
         if failed:
-            if not any(move.state == "asked" for move in site.moves.values()):
+            if not any(move.state == "asked" for move in node_drain.moves.values()):
                 why = "; ".join(f"{move.pod.ref}: {move.reason}" for move in failed[:10])
-                self._close(site, outcomes.DrainOutcome.FAILED, why)
+                self._close(node_drain, outcomes.DrainOutcome.FAILED, why)
             return
-        if why := self._silence.given_up(site):
-            self.routing.look_again(site, snapshot)
-            self._close(site, outcomes.DrainOutcome.UNREACHABLE, why)
+        if why := self._silence.given_up(node_drain):
+            self.routing.look_again(node_drain, snapshot)
+            self._close(node_drain, outcomes.DrainOutcome.UNREACHABLE, why)
             return
-        left = site.left()
+        left = node_drain.left()
         overdue = run_node_drain.overdue(left, now)
         late = overdue or [move for move in left if not move.held and move.taken(now) > self.pod_timeout]
         if now >= self.deadline or late:
-            self.routing.look_again(site, snapshot)
-            missing = [*self._replacements.missing(snapshot), *self.hooks.missing(site.name)]
+            self.routing.look_again(node_drain, snapshot)
+            missing = [*self._replacements.missing(snapshot), *self.hooks.missing(node_drain.name)]
             why = run_node_drain.too_late(late or left, missing)
             run_node_drain.fail(overdue, now)
-            self._close(site, outcomes.DrainOutcome.TIMED_OUT, why)
+            self._close(node_drain, outcomes.DrainOutcome.TIMED_OUT, why)
             return
-        if why := self.hooks.failed_for(site.name):
-            self._close(site, outcomes.DrainOutcome.FAILED, why)
+        if why := self.hooks.failed_for(node_drain.name):
+            self._close(node_drain, outcomes.DrainOutcome.FAILED, why)
             return
         if why := self.debts.hopeless(left, snapshot):
-            self._close(site, outcomes.DrainOutcome.NO_ROOM, why)
+            self._close(node_drain, outcomes.DrainOutcome.NO_ROOM, why)
             return
-        if left or now - site.quiet_since < QUIET or self._live.quiet_for("pods") == 0:
+        if left or now - node_drain.quiet_since < QUIET or self._live.quiet_for("pods") == 0:
             return
-        if why := self.swaps.failed_for(site.name):
-            self._close(site, outcomes.DrainOutcome.FAILED, why)
+        if why := self.swaps.failed_for(node_drain.name):
+            self._close(node_drain, outcomes.DrainOutcome.FAILED, why)
             return
-        if not self.swaps.done_with(site.name):
+        if not self.swaps.done_with(node_drain.name):
             return
-        if self._replacements.missing(snapshot) or self.hooks.missing(site.name) or not self.jobs.done_with(site.name):
+        if (
+            self._replacements.missing(snapshot)
+            or self.hooks.missing(node_drain.name)
+            or not self.jobs.done_with(node_drain.name)
+        ):
             return
-        if site.selected_only:
-            site.outcome = outcomes.DrainOutcome.SELECTED_GONE
-            site.message = f"The selected pods of node {site.name} are gone; others are left, so it is not drained."
+        if node_drain.selected_only:
+            node_drain.outcome = outcomes.DrainOutcome.SELECTED_GONE
+            node_drain.message = (
+                f"The selected pods of node {node_drain.name} are gone; others are left, so it is not drained."
+            )
         else:
-            site.needed_by = self._replacements.pending_of(site.name)
-            self._proofs.start(site.name, functools.partial(self._proof, site))
+            node_drain.needed_by = self._replacements.pending_of(node_drain.name)
+            self._proofs.start(node_drain.name, functools.partial(self._proof, node_drain))
 
-    def prove(self, site: run_node_drain.NodeDrain) -> None:
+    def prove(self, node_drain: run_node_drain.NodeDrain) -> None:
         """Record the node as drained."""
-        self._settle(site, self._recorded(site))
+        self._settle(node_drain, self._recorded(node_drain))
 
     def close(self) -> None:
         """Wait for proofs and lists that are under way."""
         self._proofs.close()
         self._silence.close()
 
-    def _settle(self, site: run_node_drain.NodeDrain, proof: Proof) -> None:
-        if isinstance(proof, ownership.Fallen):
-            self._close(site, proof.outcome, proof.message)
+    def _settle(self, node_drain: run_node_drain.NodeDrain, proof: Proof) -> None:
+        if isinstance(proof, ownership.NodeLost):
+            self._close(node_drain, proof.outcome, proof.message)
         elif proof == "drained":
-            left = "".join(f"; {found.lasting(site.name)}" for found in site.needed_by.values())
-            site.outcome, site.message = outcomes.DrainOutcome.DRAINED, f"Node {site.name} is drained{left}."
-            self.ctx.tell(outcomes.DrainOutcome.DRAINED, f"drained{left}", node=site.name)
+            left = "".join(f"; {found.lasting(node_drain.name)}" for found in node_drain.needed_by.values())
+            node_drain.outcome, node_drain.message = (
+                outcomes.DrainOutcome.DRAINED,
+                f"Node {node_drain.name} is drained{left}.",
+            )
+            self.ctx.tell(outcomes.DrainOutcome.DRAINED, f"drained{left}", node=node_drain.name)
         else:
-            site.quiet_since = self.ctx.clock.now()
-            shown = proof & {pod.uid for pod in self._live.snapshot().pods_on((site.name,))}
-            for move in (move for uid, move in site.moves.items() if uid in shown and move.state == "gone"):
+            node_drain.quiet_since = self.ctx.clock.now()
+            shown = proof & {pod.uid for pod in self._live.snapshot().pods_on((node_drain.name,))}
+            for move in (move for uid, move in node_drain.moves.items() if uid in shown and move.state == "gone"):
                 move.reopen()
 
-    def _proof(self, site: run_node_drain.NodeDrain) -> Proof:
+    def _proof(self, node_drain: run_node_drain.NodeDrain) -> Proof:
         """Beside the loop, which feeds the evictions of the other nodes meanwhile."""
-        return self._listed(site) or self._recorded(site)
+        return self._listed(node_drain) or self._recorded(node_drain)
 
-    def _recorded(self, site: run_node_drain.NodeDrain) -> Proof:
+    def _recorded(self, node_drain: run_node_drain.NodeDrain) -> Proof:
         """Write the proof into the node's record, on the condition that it is still out."""
-        known = self._live.raw_node(site.name)
-        why, _made = site.write(self.ctx, site.drained, self.locks.fence, known=known)
-        return why or site.show(self.ctx, "drained", self.locks.fence) or "drained"
+        known = self._live.raw_node(node_drain.name)
+        why, _made = node_drain.write(self.ctx, node_drain.drained, self.locks.fence, known=known)
+        return why or node_drain.show(self.ctx, "drained", self.locks.fence) or "drained"
 
     def left_to_others(self) -> list[str]:
         """The nodes whose locks may go; what was announced on their pods is taken back where the record went first.
@@ -240,34 +253,34 @@ class Closing:
         If that fails, the lock stays: whoever deletes it takes the announcements back.
         """
         found = []
-        for name, site in self._sites.items():
-            if site.outcome not in NOT_TO_LOCK:
+        for name, node_drain in self._sites.items():
+            if node_drain.outcome not in NOT_TO_LOCK:
                 continue
             try:
-                if site.outcome != outcomes.DrainOutcome.ADOPTED_BY:
-                    run_handshakes.take_back(self.ctx, site.record, functools.partial(self.locks.fence, (name,)))
-            except (run_context.StopRun, errors.ClusterError) as error:
+                if node_drain.outcome != outcomes.DrainOutcome.ADOPTED_BY:
+                    run_handshakes.take_back(self.ctx, node_drain.record, functools.partial(self.locks.fence, (name,)))
+            except (run_context.CallAborted, errors.ClusterError) as error:
                 self.ctx.tell(phases.What.KEPT, f"what was announced on its pods stays there: {error}", node=name)
             else:
                 found.append(name)
         return found
 
-    def unrecorded(self, site: run_node_drain.NodeDrain, fallen: ownership.Fallen) -> None:
+    def unrecorded(self, node_drain: run_node_drain.NodeDrain, fallen: ownership.NodeLost) -> None:
         """What its hooks are about to do could not be written to the node's record."""
-        self._close(site, fallen.outcome, fallen.message)
+        self._close(node_drain, fallen.outcome, fallen.message)
 
-    def _close(self, site: run_node_drain.NodeDrain, outcome: outcomes.DrainOutcome, message: str) -> None:
-        self.evictor.withdraw(site.name)
-        if outcome in NOT_OURS or self.hooks.failed_for(site.name):
-            self.swaps.lose(site.name, message)
-        site.close(self.ctx, outcome, message)
+    def _close(self, node_drain: run_node_drain.NodeDrain, outcome: outcomes.DrainOutcome, message: str) -> None:
+        self.evictor.withdraw(node_drain.name)
+        if outcome in NOT_OURS or self.hooks.failed_for(node_drain.name):
+            self.swaps.lose(node_drain.name, message)
+        node_drain.close(self.ctx, outcome, message)
         if outcome != outcomes.DrainOutcome.ADOPTED_BY:
-            self.jobs.abandon(site.name, f"Node {site.name} is not emptied after all: {message}")
+            self.jobs.abandon(node_drain.name, f"Node {node_drain.name} is not emptied after all: {message}")
 
-    def _listed(self, site: run_node_drain.NodeDrain) -> frozenset[str]:
+    def _listed(self, node_drain: run_node_drain.NodeDrain) -> frozenset[str]:
         """The pods that still have to go, by a fresh list: a watch that hangs looks like one with nothing to report."""
         found = self.ctx.cluster.items(
-            kinds.PODS, fields=f"spec.nodeName={site.name}", patience=run_requests.PATIENCE
+            kinds.PODS, fields=f"spec.nodeName={node_drain.name}", patience=run_requests.PATIENCE
         ).items
-        stay = {uid for uid, move in site.moves.items() if move.state == "skipped"}
+        stay = {uid for uid, move in node_drain.moves.items() if move.state == "skipped"}
         return frozenset(item["metadata"]["uid"] for item in found) - stay

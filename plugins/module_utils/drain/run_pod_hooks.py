@@ -83,7 +83,7 @@ class Actions:
 
     def _announce(self, pod: objects.Pod, record: node_records.Record) -> str:
         decide = functools.partial(hook_definitions.announcing, uid=pod.uid, record=record)
-        run_reconcile.write(self.ctx, pod.ref, decide, fence=lambda: self.fence((pod.node,)))
+        run_reconcile.reconcile(self.ctx, pod.ref, decide, fence=lambda: self.fence((pod.node,)))
         self.calls.wake()
         return ""
 
@@ -91,7 +91,7 @@ class Actions:
         """Take in the answer of one that is under way, and its deadline."""
         if one.answer is not None and one.answer.done():
             error = one.answer.exception()
-            if error is not None and not isinstance(error, (errors.ClusterError, run_context.StopRun)):
+            if error is not None and not isinstance(error, (errors.ClusterError, run_context.CallAborted)):
                 raise error
             why = str(error) if error else one.answer.result()
             one.answer = None
@@ -124,7 +124,7 @@ class PodHooks:
 
     ctx: run_context.Context
     rules: hook_definitions.Rules
-    sites: t.Mapping[str, run_node_drain.NodeDrain]
+    node_drains: t.Mapping[str, run_node_drain.NodeDrain]
     calls: run_hook_calls.HttpCalls
     fence: run_surge_lease.NodesFence
     _before: dict[str, list[PodHook]] = field(default_factory=dict)
@@ -145,96 +145,100 @@ class PodHooks:
                     return f"{one.call.subject}: {one.call.what}"
         for pod in pods:
             new = self.rules and not pod.deleting and pod.uid not in self._before
-            if new and pod.node in self.sites and self.sites[pod.node].open:
+            if new and pod.node in self.node_drains and self.node_drains[pod.node].open:
                 return f"the hooks of {pod.ref}"
         return ""
 
     @property
     def idle(self) -> bool:
         """Whether nothing is owed for the pods of closed nodes; each of these was looked at once more."""
-        closed = [site for site in self.sites.values() if not site.open]
-        return not self.rules or not any(site.name not in self._closed or self._owed(site) for site in closed)
+        closed = [node_drain for node_drain in self.node_drains.values() if not node_drain.open]
+        return not self.rules or not any(
+            node_drain.name not in self._closed or self._owed(node_drain) for node_drain in closed
+        )
 
     def missing(self, node: str) -> list[str]:
         """What a node without pods still waits for."""
-        return [f"{one.call.subject}: {one.call.what}" for one in self._owed(self.sites[node])]
+        return [f"{one.call.subject}: {one.call.what}" for one in self._owed(self.node_drains[node])]
 
     def failed_for(self, node: str) -> str:
         """Why hooks of the node's pods failed; empty if none did."""
         found = [*_on(self._before, node), *_on(self._after, node)]
         return "; ".join(f"{one.call.subject}: {one.failure}" for one in found if one.failure)
 
-    def step(self, snapshot: snapshots.Snapshot) -> list[tuple[run_node_drain.NodeDrain, ownership.Fallen]]:
+    def step(self, snapshot: snapshots.Snapshot) -> list[tuple[run_node_drain.NodeDrain, ownership.NodeLost]]:
         """Begin, follow and record what can be now; returns the nodes whose record could not be written."""
         if not self.rules:
             return []
-        self._closed = {name for name, site in self.sites.items() if not site.open}
+        self._closed = {name for name, node_drain in self.node_drains.items() if not node_drain.open}
         fallen = []
-        for name, site in self.sites.items():
-            if site.record is None or name in self._lost:
+        for name, node_drain in self.node_drains.items():
+            if node_drain.record is None or name in self._lost:
                 continue
-            self._look(site, snapshot)
-            if (why := self._record(site, snapshot)) is None:
+            self._look(node_drain, snapshot)
+            if (why := self._record(node_drain, snapshot)) is None:
                 continue
             self._lost.add(name)
-            if site.open:
-                fallen.append((site, why))
+            if node_drain.open:
+                fallen.append((node_drain, why))
         return fallen
 
-    def to_dicts(self, site: run_node_drain.NodeDrain) -> list[dict[str, t.Any]]:
+    def to_dicts(self, node_drain: run_node_drain.NodeDrain) -> list[dict[str, t.Any]]:
         """The hooks of the node's pods with their states, and the task files that are left to run."""
-        shown = [one for found in (self._before, self._after) for one in _on(found, site.name)]
+        shown = [one for found in (self._before, self._after) for one in _on(found, node_drain.name)]
         told = [one.call.to_dict("failed" if one.failure else one.state, moved=one.moved) for one in shown]
-        return told + [call.to_dict(state, moved=moved) for call, state, moved in self._tasks_after(site)]
+        return told + [call.to_dict(state, moved=moved) for call, state, moved in self._tasks_after(node_drain)]
 
-    def predict(self, site: run_node_drain.NodeDrain) -> None:
+    def predict(self, node_drain: run_node_drain.NodeDrain) -> None:
         """Say which hooks the pods of the node have, for check mode."""
         entries: dict[str, dict[str, str]] = {}
-        for move in site.left():
-            found = [_recorded(site, call) for call in hook_definitions.before(self.rules.before, move.plan)]
+        for move in node_drain.left():
+            found = [_recorded(node_drain, call) for call in hook_definitions.before(self.rules.before, move.plan)]
             self._before[move.pod.uid] = found
-            after = [_recorded(site, call, moved=True) for call in hook_definitions.before(self.rules.after, move.plan)]
-            self._after.setdefault(site.name, []).extend(after)
+            after = [
+                _recorded(node_drain, call, moved=True) for call in hook_definitions.before(self.rules.after, move.plan)
+            ]
+            self._after.setdefault(node_drain.name, []).extend(after)
             for one in (one for one in (*found, *after) if one.state != "done"):
                 entries[one.call.key] = one.call.entry("done")
                 self._actions.tell(one, "would be called")
-        node = t.cast("objects.Node", site.node)
-        if site.record and (change := cordon.with_hooks(node, site.record, entries, "Call the hooks")):
+        node = t.cast("objects.Node", node_drain.node)
+        if node_drain.record and (change := cordon.with_hooks(node, node_drain.record, entries, "Call the hooks")):
             self.ctx.changed(change)
 
     # -- what is to be done
 
-    def _look(self, site: run_node_drain.NodeDrain, snapshot: snapshots.Snapshot) -> None:
+    def _look(self, node_drain: run_node_drain.NodeDrain, snapshot: snapshots.Snapshot) -> None:
         """Take in new pods, what was answered, and pods that have gone."""
         asked = self._before.keys() - self._starting
-        new = [move for move in site.left() if site.open and move.pod.uid not in asked]
+        new = [move for move in node_drain.left() if node_drain.open and move.pod.uid not in asked]
         for move in new:
             if move.state == "waiting" and not move.held and move.plan.route in hook_definitions.MOVING:
                 plan = _as_it_is(move, snapshot)
                 self._before[move.pod.uid] = [
-                    _recorded(site, call) for call in hook_definitions.before(self.rules.before, plan)
+                    _recorded(node_drain, call) for call in hook_definitions.before(self.rules.before, plan)
                 ]
                 # It has nobody to ask yet, and may leave so; if it starts before its turn, it is asked.
                 (self._starting.discard if plan.pod.phase == "Running" else self._starting.add)(move.pod.uid)
-        record = site.taken
-        known = {one.call.key for one in self._after.get(site.name, ())}
+        record = node_drain.taken
+        known = {one.call.key for one in self._after.get(node_drain.name, ())}
         http = [rule for rule in self.rules.after if rule.action == "http"]
-        for call in hook_definitions.left(http, site.name, record):
+        for call in hook_definitions.left(http, node_drain.name, record):
             if call.key in known:
                 continue
-            if (moved := self._over(site, call, snapshot)) is not None:
-                self._after.setdefault(site.name, []).append(_recorded(site, call, moved=moved))
-        for one in [*_on(self._before, site.name), *_on(self._after, site.name)]:
+            if (moved := self._over(node_drain, call, snapshot)) is not None:
+                self._after.setdefault(node_drain.name, []).append(_recorded(node_drain, call, moved=moved))
+        for one in [*_on(self._before, node_drain.name), *_on(self._after, node_drain.name)]:
             if one.until and not one.over:
                 self._actions.follow(one, record, snapshot)
 
     def _over(
-        self, site: run_node_drain.NodeDrain, call: hook_definitions.Call, snapshot: snapshots.Snapshot
+        self, node_drain: run_node_drain.NodeDrain, call: hook_definitions.Call, snapshot: snapshots.Snapshot
     ) -> bool | None:
         """Whether the pod has gone (``True``), or stays because its node was given up after it was asked to go."""
         if snapshot.pod(call.uid) is None:
             return True
-        return False if not site.open and self._asked(call.uid) else None
+        return False if not node_drain.open and self._asked(call.uid) else None
 
     def _asked(self, uid: str) -> bool:
         """Whether the pod was asked to go, now or by an earlier call."""
@@ -242,58 +246,58 @@ class PodHooks:
 
     # -- what is written
 
-    def _record(self, site: run_node_drain.NodeDrain, snapshot: snapshots.Snapshot) -> ownership.Fallen | None:
+    def _record(self, node_drain: run_node_drain.NodeDrain, snapshot: snapshots.Snapshot) -> ownership.NodeLost | None:
         """Write how far the hooks are, then begin those that are written as begun."""
-        record = site.taken
+        record = node_drain.taken
         entries: dict[str, dict[str, str]] = {}
-        if site.open:
-            for move in site.left():
+        if node_drain.open:
+            for move in node_drain.left():
                 _refuse(move, self._before.get(move.pod.uid, ()))
                 for call in hook_definitions.before(self.rules.after, _as_it_is(move, snapshot)):
                     if move.state == "waiting" and not hook_definitions.state_of(record, call.key):
                         entries[call.key] = call.entry("due")
-        begin = self._next(site)
+        begin = self._next(node_drain)
         ended = []
-        for one in [*_on(self._before, site.name), *_on(self._after, site.name)]:
+        for one in [*_on(self._before, node_drain.name), *_on(self._after, node_drain.name)]:
             state: hook_definitions.State = "failed" if one.failure else "done"
             if one.over and one.until and hook_definitions.state_of(record, one.call.key) != state:
                 entries[one.call.key] = one.call.entry(state)
                 ended.append(one)
         entries |= {one.call.key: one.call.entry("begun") for one in begin}
-        if entries and (why := self._write(site, entries, begin, ended)) is not None:
+        if entries and (why := self._write(node_drain, entries, begin, ended)) is not None:
             return why
         for one in begin:
-            self._actions.begin(one, site.taken, snapshot.pod(one.call.uid))
+            self._actions.begin(one, node_drain.taken, snapshot.pod(one.call.uid))
         for one in ended:
             self._actions.tell(one, one.failure or "done")
-        self._fail(site)
+        self._fail(node_drain)
         return None
 
     def _write(
         self,
-        site: run_node_drain.NodeDrain,
+        node_drain: run_node_drain.NodeDrain,
         entries: t.Mapping[str, t.Mapping[str, str]],
         begin: t.Sequence[PodHook],
         ended: t.Sequence[PodHook],
-    ) -> ownership.Fallen | None:
+    ) -> ownership.NodeLost | None:
         steps = [f"call {one.call.what} for {one.call.subject}" for one in begin]
         steps += [f"record it as {'failed' if one.failure else 'done'} for {one.call.subject}" for one in ended]
-        sentence = "; ".join(steps) or f"record the hooks that are due on node {site.name}"
+        sentence = "; ".join(steps) or f"record the hooks that are due on node {node_drain.name}"
 
         def wanted(node: objects.Node, record: node_records.Record) -> api_changes.Change | None:
             return cordon.with_hooks(node, record, entries, sentence[0].upper() + sentence[1:])
 
-        why, _made = site.write(self.ctx, wanted, self.fence)
+        why, _made = node_drain.write(self.ctx, wanted, self.fence)
         if why is None:
-            site.record = cordon.hooked(site.taken, entries)
+            node_drain.record = cordon.hooked(node_drain.taken, entries)
         return why
 
-    def _next(self, site: run_node_drain.NodeDrain) -> list[PodHook]:
+    def _next(self, node_drain: run_node_drain.NodeDrain) -> list[PodHook]:
         """The hooks to begin: of each pod one after the other, HTTP calls only as many as can be sent at once."""
-        going = site.open and not self.failed_for(site.name)
-        lanes = [self._before.get(uid, []) for uid in site.moves] if going else []
+        going = node_drain.open and not self.failed_for(node_drain.name)
+        lanes = [self._before.get(uid, []) for uid in node_drain.moves] if going else []
         after: dict[str, list[PodHook]] = {}
-        for one in self._after.get(site.name, ()):
+        for one in self._after.get(node_drain.name, ()):
             after.setdefault(one.call.uid, []).append(one)
         free, found = self.calls.free, []
         for lane in (*lanes, *after.values()):
@@ -309,8 +313,8 @@ class PodHooks:
 
     # -- what follows
 
-    def _fail(self, site: run_node_drain.NodeDrain) -> None:
-        for move in site.left():
+    def _fail(self, node_drain: run_node_drain.NodeDrain) -> None:
+        for move in node_drain.left():
             for one in self._before.get(move.pod.uid, ()):
                 message = f"{one.call.subject}: {one.call.what}"
                 if one.failure and move.state == "waiting":
@@ -321,33 +325,35 @@ class PodHooks:
                     # Whatever it waits for now says so itself.
                     move.blocked_by = None
 
-    def _owed(self, site: run_node_drain.NodeDrain) -> list[PodHook]:
-        if site.name in self._lost:
+    def _owed(self, node_drain: run_node_drain.NodeDrain) -> list[PodHook]:
+        if node_drain.name in self._lost:
             return []
-        return [one for one in self._after.get(site.name, ()) if not one.over]
+        return [one for one in self._after.get(node_drain.name, ()) if not one.over]
 
-    def _tasks_after(self, site: run_node_drain.NodeDrain) -> list[tuple[hook_definitions.Call, str, bool]]:
+    def _tasks_after(self, node_drain: run_node_drain.NodeDrain) -> list[tuple[hook_definitions.Call, str, bool]]:
         """The task files for pods that have gone, or stay although they were asked to go."""
-        if site.record is None or self.ctx.check:
+        if node_drain.record is None or self.ctx.check:
             return []
         tasks = [rule for rule in self.rules.after if rule.action == "tasks"]
-        gone = {uid for uid, move in site.moves.items() if move.state == "gone"}
+        gone = {uid for uid, move in node_drain.moves.items() if move.state == "gone"}
         found = []
-        for call in hook_definitions.left(tasks, site.name, site.record):
-            stays = call.uid in site.moves and call.uid not in gone
+        for call in hook_definitions.left(tasks, node_drain.name, node_drain.record):
+            stays = call.uid in node_drain.moves and call.uid not in gone
             if not stays or self._asked(call.uid):
-                found.append((call, hook_definitions.state_of(site.record, call.key), not stays))
+                found.append((call, hook_definitions.state_of(node_drain.record, call.key), not stays))
         return found
 
 
-def _as_it_is(move: run_pod_drain.Move, snapshot: snapshots.Snapshot) -> drain_policy.PodPlan:
+def _as_it_is(move: run_pod_drain.PodDrain, snapshot: snapshots.Snapshot) -> drain_policy.PodPlan:
     """The plan of the move, with its pod as it is now."""
     return dataclasses.replace(move.plan, pod=snapshot.pod(move.pod.uid) or move.pod)
 
 
-def _recorded(site: run_node_drain.NodeDrain, call: hook_definitions.Call, *, moved: bool | None = None) -> PodHook:
+def _recorded(
+    node_drain: run_node_drain.NodeDrain, call: hook_definitions.Call, *, moved: bool | None = None
+) -> PodHook:
     """The call, as far as it is according to the node's record."""
-    state = hook_definitions.state_of(site.record, call.key) if site.record else ""
+    state = hook_definitions.state_of(node_drain.record, call.key) if node_drain.record else ""
     return PodHook(call, state or "due", state in ("begun", "failed"), moved)
 
 
@@ -355,7 +361,7 @@ def _on(found: t.Mapping[str, list[PodHook]], node: str) -> list[PodHook]:
     return [one for lane in found.values() for one in lane if one.call.node == node]
 
 
-def _refuse(move: run_pod_drain.Move, found: t.Iterable[PodHook]) -> None:
+def _refuse(move: run_pod_drain.PodDrain, found: t.Iterable[PodHook]) -> None:
     """A pod whose task file has not run is not moved."""
     for one in found:
         if move.state == "waiting" and one.call.rule.action == "tasks" and not one.over:

@@ -76,28 +76,28 @@ class Replacing:
     _known: dict[str, _Replacement] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._writes = run_background.Aside(self.ctx, "replace", self.wake)
+        self._writes = run_background.BackgroundCalls(self.ctx, "replace", self.wake)
         self._unserving = run_unserve.Unserving(self.ctx, self.routing.choices.load_balancer_wait)
 
     def close(self) -> None:
         """Wait for requests that are under way."""
         self._writes.close()
 
-    def predict(self, move: run_pod_drain.Move) -> None:
+    def predict(self, move: run_pod_drain.PodDrain) -> None:
         """Note that the move's pod would be let go and leave its Services, for check mode."""
         if mark := self._mark(move):
             decide = functools.partial(released.releasing, uid=move.pod.uid, mark=mark)
-            run_reconcile.write(self.ctx, move.pod.ref, decide)
+            run_reconcile.reconcile(self.ctx, move.pod.ref, decide)
         if out := self._unserving.out(move, move.pod, self.routing.live.snapshot()):
             labels = {key: value for key, value in move.pod.labels.items() if key != names.HASH}
-            run_requests.apply(self.ctx, released.left(dataclasses.replace(move.pod, labels=labels), out))
+            run_requests.submit(self.ctx, released.left(dataclasses.replace(move.pod, labels=labels), out))
 
-    def step(self, moves: t.Iterable[run_pod_drain.Move], snapshot: snapshots.Snapshot) -> None:
+    def step(self, moves: t.Iterable[run_pod_drain.PodDrain], snapshot: snapshots.Snapshot) -> None:
         """Let go what may be let go now, and leave to the evictor what may end."""
         mine = [move for move in moves if move.plan.route == "replace" or move.plan.code == released.CODE]
         if not mine:
             return
-        every = [move for site in self.routing.sites.values() for move in site.moves.values()]
+        every = [move for node_drain in self.routing.node_drains.values() for move in node_drain.moves.values()]
         leaving = frozenset(move.pod.uid for move in every if move.state in ("asked", "leaving"))
         going = collections.Counter(
             move.plan.workload.uid
@@ -115,13 +115,13 @@ class Replacing:
             else:
                 self._follow(move, pod, mark, snapshot, leaving)
 
-    def _let_go(self, move: run_pod_drain.Move, snapshot: snapshots.Snapshot) -> bool:
+    def _let_go(self, move: run_pod_drain.PodDrain, snapshot: snapshots.Snapshot) -> bool:
         """Whether its ReplicaSet may do without it, as far as is known: also where the watch does not show that yet."""
         pod, state = snapshot.pod(move.pod.uid), self._known.get(move.pod.uid, _Replacement())
         written = self._writes.going(move.pod.uid) or (pod is not None and state.behind(pod))
         return written or (pod is not None and names.RELEASED in pod.labels)
 
-    def _writing(self, move: run_pod_drain.Move, pod: objects.Pod) -> bool:
+    def _writing(self, move: run_pod_drain.PodDrain, pod: objects.Pod) -> bool:
         """Whether a write of the pod is under way, or its watch has not shown it yet."""
         state = self._known.setdefault(pod.uid, _Replacement())
         if not self._writes.going(pod.uid):
@@ -130,7 +130,7 @@ class Replacing:
             return True
         try:
             state.version = self._writes.answer(pod.uid)
-        except run_evictor.Withdrawn:
+        except run_evictor.StaleDecision:
             return True
         except errors.ClusterError as error:
             if not isinstance(error, run_reconcile.PASSING) and not run_lock_policy.by_the_fence(error):
@@ -144,7 +144,7 @@ class Replacing:
 
     def _begin(
         self,
-        move: run_pod_drain.Move,
+        move: run_pod_drain.PodDrain,
         pod: objects.Pod,
         snapshot: snapshots.Snapshot,
         going: collections.Counter[str],
@@ -160,10 +160,10 @@ class Replacing:
         going[workload.uid] += 1
         self._write(move, functools.partial(released.releasing, uid=pod.uid, mark=mark))
 
-    def _mark(self, move: run_pod_drain.Move) -> released.Mark | None:
+    def _mark(self, move: run_pod_drain.PodDrain) -> released.Mark | None:
         """What the pod will carry; ``None`` where it is not its ReplicaSet's, or nobody has its node."""
         pod, workload = move.pod, move.plan.workload
-        record = self.routing.sites[pod.node].record
+        record = self.routing.node_drains[pod.node].record
         if workload is None or pod.owner is None or names.HASH not in pod.labels:
             return None
         run, nonce = (record.run, record.nonce) if record else ("", "")
@@ -179,19 +179,19 @@ class Replacing:
         )
 
     def _write(
-        self, move: run_pod_drain.Move, decide: t.Callable[[objects.Raw | None], api_changes.Change | None]
+        self, move: run_pod_drain.PodDrain, decide: t.Callable[[objects.Raw | None], api_changes.Change | None]
     ) -> None:
-        pod, site = move.pod, self.routing.sites[move.pod.node]
-        fenced = run_lock_policy.named(decide, site.record.fence if site.record else "")
+        pod, node_drain = move.pod, self.routing.node_drains[move.pod.node]
+        fenced = run_lock_policy.named(decide, node_drain.record.fence if node_drain.record else "")
 
         def fence() -> None:
             self.fence((pod.node,))
-            if not site.open:
-                raise run_evictor.Withdrawn
+            if not node_drain.open:
+                raise run_evictor.StaleDecision
 
         def work() -> str:
             # Without patience: instead of sending an old decision, the loop decides anew.
-            written = run_reconcile.write(
+            written = run_reconcile.reconcile(
                 self.ctx, pod.ref, fenced, fence=fence, patience=run_requests.NO_PATIENCE
             ).object
             return str(((written or {}).get("metadata") or {}).get("resourceVersion") or "")
@@ -200,7 +200,7 @@ class Replacing:
 
     def _follow(
         self,
-        move: run_pod_drain.Move,
+        move: run_pod_drain.PodDrain,
         pod: objects.Pod,
         mark: released.Mark,
         snapshot: snapshots.Snapshot,
@@ -226,11 +226,11 @@ class Replacing:
             # It serves until others are enough again.
             self._write(move, functools.partial(released.returning, uid=pod.uid))
         move.block(owner.kind, owner.namespace, owner.name, waits)
-        found = released.hindrance(snapshot, mark, self.routing.sites) if why else None
+        found = released.hindrance(snapshot, mark, self.routing.node_drains) if why else None
         if self._hopeless(state, found) and released.may_return(snapshot, mark):
             self._give_up(move, found.message if found else f"{why} for {WITHIN:g} s.")
 
-    def _leave(self, move: run_pod_drain.Move, pod: objects.Pod, snapshot: snapshots.Snapshot) -> str:
+    def _leave(self, move: run_pod_drain.PodDrain, pod: objects.Pod, snapshot: snapshots.Snapshot) -> str:
         """Take it out of its Services, where that is wanted; what it still waits for before it may end."""
         out = self._unserving.out(move, pod, snapshot)
         if out is None:
@@ -251,7 +251,7 @@ class Replacing:
             return True
         return state.serving is None and state.since is not None and now - state.since >= WITHIN
 
-    def _give_up(self, move: run_pod_drain.Move, why: str) -> None:
+    def _give_up(self, move: run_pod_drain.PodDrain, why: str) -> None:
         """All pods of its workload keep their way in this drain."""
         pod, workload = move.pod, move.plan.workload
         if workload is not None and workload.uid not in self.routing.unreplaced:

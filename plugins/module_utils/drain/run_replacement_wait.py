@@ -47,7 +47,7 @@ HOPELESS = 60.0
 """The same until pods that could only leave after it are given up."""
 
 
-class Replacements:
+class ReplacementWait:
     """What has to be there before a node counts as drained; ``waited_for`` is what was missing at the last look.
 
     ``owed`` are the workloads of which pods leave, by their UIDs, and ``pending`` those of them that are not waited
@@ -59,9 +59,9 @@ class Replacements:
         ctx: run_context.Context,
         wait_for: t.Collection[str],
         wake: t.Callable[[], None] = lambda: None,
-        choices: drain_policy.Choices | None = None,
+        choices: drain_policy.DrainPolicy | None = None,
     ) -> None:
-        self._ctx, self._wait_for, self._choices = ctx, wait_for, choices or drain_policy.Choices()
+        self._ctx, self._wait_for, self._choices = ctx, wait_for, choices or drain_policy.DrainPolicy()
         self.volumes = run_detach_wait.Detachments(ctx, wake)
         self.owed: dict[str, node_records.Awaited] = {}
         self.pending: dict[str, pending.Lack] = {}
@@ -122,12 +122,14 @@ class Replacements:
         """The workloads, by their UIDs, and the volumes that have to follow the pods of this node."""
         return {uid: self.owed[uid] for uid in self._of_node.get(node, ())}, self.volumes.of(node)
 
-    def silent(self, site: run_node_drain.NodeDrain, snapshot: snapshots.Snapshot) -> t.Iterator[objects.Ref | None]:
+    def silent(
+        self, node_drain: run_node_drain.NodeDrain, snapshot: snapshots.Snapshot
+    ) -> t.Iterator[objects.Ref | None]:
         """The objects of which Events alone may say why the pods of the node stay, or what has to follow them lacks."""
-        for move in site.left():
+        for move in node_drain.left():
             if move.state == "waiting":
                 yield unready.silent(snapshot, *unready.others(snapshot, move.pod))
-        for one in self.of(site.name)[0].values():
+        for one in self.of(node_drain.name)[0].values():
             yield pending.silent(snapshot, one)
 
     def pending_of(self, node: str) -> dict[node_records.Awaited, pending.Lack]:
@@ -199,7 +201,7 @@ class Replacements:
 
 
 def known(
-    ctx: run_context.Context, live: run_watch_cache.Live, replacements: Replacements
+    ctx: run_context.Context, live: run_watch_cache.WatchCache, replacements: ReplacementWait
 ) -> t.Sequence[objects.Workload]:
     """Know the workloads that an earlier start of the run has made short, whose pods may be gone.
 
@@ -216,43 +218,51 @@ class Debts:
     """Of the nodes of a drain: what a killed one leaves, the next one has to wait for as well."""
 
     ctx: run_context.Context
-    live: run_watch_cache.Live
-    sites: t.Mapping[str, run_node_drain.NodeDrain]
-    replacements: Replacements
+    live: run_watch_cache.WatchCache
+    node_drains: t.Mapping[str, run_node_drain.NodeDrain]
+    replacements: ReplacementWait
     fence: run_surge_lease.NodesFence
     _written: dict[str, tuple[int, int]] = field(default_factory=dict)
 
-    def write(self) -> list[tuple[run_node_drain.NodeDrain, ownership.Fallen]]:
+    def write(self) -> list[tuple[run_node_drain.NodeDrain, ownership.NodeLost]]:
         """Write what is new to the records, before any pod leaves; gives the nodes that are not ours any more."""
-        todo = [site for site in self.sites.values() if site.open and site.left() and self._new(site)]
+        todo = [
+            node_drain
+            for node_drain in self.node_drains.values()
+            if node_drain.open and node_drain.left() and self._new(node_drain)
+        ]
         if not todo:
             return []
         with self.ctx.clock.pool(run_requests.AT_ONCE, "owe") as pool:
-            return [(site, why) for site, why in zip(todo, pool.map(self._write, todo), strict=True) if why]
+            return [(node_drain, why) for node_drain, why in zip(todo, pool.map(self._write, todo), strict=True) if why]
 
-    def predicted(self, site: run_node_drain.NodeDrain) -> api_changes.Change | None:
+    def predicted(self, node_drain: run_node_drain.NodeDrain) -> api_changes.Change | None:
         """What would be written to the record of the node."""
-        return self._owing(site)(site.node, site.record) if site.node and site.record else None
-
-    def _new(self, site: run_node_drain.NodeDrain) -> bool:
-        """Whether more has to follow its pods than was written last; it never becomes less."""
-        return self._written.get(site.name) != self._size(site)
-
-    def _size(self, site: run_node_drain.NodeDrain) -> tuple[int, int]:
-        awaits, volumes = self.replacements.of(site.name)
-        return len(awaits), len(volumes)
-
-    def _write(self, site: run_node_drain.NodeDrain) -> ownership.Fallen | None:
-        self._written[site.name] = self._size(site)
-        return site.write(self.ctx, self._owing(site), self.fence, known=site.raw)[0]
-
-    def _owing(self, site: run_node_drain.NodeDrain) -> run_node_drain.Wanted:
-        awaits, volumes = self.replacements.of(site.name)
-        return functools.partial(
-            run_node_drain.owing, awaits=tuple(awaits.values()), volumes=volumes, leaving=site.leaving
+        return (
+            self._owing(node_drain)(node_drain.node, node_drain.record)
+            if node_drain.node and node_drain.record
+            else None
         )
 
-    def hopeless(self, left: t.Iterable[run_pod_drain.Move], snapshot: snapshots.Snapshot) -> str:
+    def _new(self, node_drain: run_node_drain.NodeDrain) -> bool:
+        """Whether more has to follow its pods than was written last; it never becomes less."""
+        return self._written.get(node_drain.name) != self._size(node_drain)
+
+    def _size(self, node_drain: run_node_drain.NodeDrain) -> tuple[int, int]:
+        awaits, volumes = self.replacements.of(node_drain.name)
+        return len(awaits), len(volumes)
+
+    def _write(self, node_drain: run_node_drain.NodeDrain) -> ownership.NodeLost | None:
+        self._written[node_drain.name] = self._size(node_drain)
+        return node_drain.write(self.ctx, self._owing(node_drain), self.fence, known=node_drain.raw)[0]
+
+    def _owing(self, node_drain: run_node_drain.NodeDrain) -> run_node_drain.Wanted:
+        awaits, volumes = self.replacements.of(node_drain.name)
+        return functools.partial(
+            run_node_drain.owing, awaits=tuple(awaits.values()), volumes=volumes, leaving=node_drain.leaving
+        )
+
+    def hopeless(self, left: t.Iterable[run_pod_drain.PodDrain], snapshot: snapshots.Snapshot) -> str:
         """Why pods would wait for ever for successors of others, which fit nowhere; empty where they need not."""
         for move in left:
             pod = snapshot.pod(move.pod.uid)

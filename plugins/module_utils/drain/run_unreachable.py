@@ -49,7 +49,7 @@ HOPELESS = 300.0
 """Seconds without any progress on a fenced node; the pod garbage collector comes by every 20 s."""
 
 
-class _Standstill:
+class _UnchangedTimer:
     """For how many seconds the state of each node has been the same."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class _List:
         return self.found.get(name, watched) if self.before.get(name) is watched else watched
 
 
-class Silence:
+class KubeletWatch:
     """Notices nodes whose kubelet is gone, before the drain or in the middle of it.
 
     The watch knows that. As it may hang, a list says how nodes with overdue pods are, too: every ``LIST_EVERY``, and
@@ -85,27 +85,30 @@ class Silence:
     """
 
     def __init__(
-        self, ctx: run_context.Context, sites: t.Mapping[str, run_node_drain.NodeDrain], wake: t.Callable[[], None]
+        self,
+        ctx: run_context.Context,
+        node_drains: t.Mapping[str, run_node_drain.NodeDrain],
+        wake: t.Callable[[], None],
     ) -> None:
-        self.ctx, self._sites = ctx, sites
-        self._aside = run_background.Aside(ctx, "nodes", wake)
+        self.ctx, self._sites = ctx, node_drains
+        self._aside = run_background.BackgroundCalls(ctx, "nodes", wake)
         self._list, self._began = _List(), float("-inf")
-        self._standstill = _Standstill()
+        self._standstill = _UnchangedTimer()
 
-    def given_up(self, site: run_node_drain.NodeDrain) -> str:
+    def given_up(self, node_drain: run_node_drain.NodeDrain) -> str:
         """Why nothing more will happen on the node; empty while something may."""
-        now, left = self.ctx.clock.now(), site.left()
+        now, left = self.ctx.clock.now(), node_drain.left()
         if not left or any(move.state == "asked" for move in left):
             return ""
-        suspect = _suspect(site, now)
+        suspect = _suspect(node_drain, now)
         if suspect:
             self._look(now, LIST_EVERY)
-        node = self._list.newest(site.name, site.node)
+        node = self._list.newest(node_drain.name, node_drain.node)
         if not suspect or not unreachable.lost(node):
-            self._standstill.forget(site.name)
+            self._standstill.forget(node_drain.name)
             return ""
-        state = tuple((move.pod.uid, move.state) for move in site.moves.values())
-        seconds = self._standstill.seconds(site.name, state, now)
+        state = tuple((move.pod.uid, move.state) for move in node_drain.moves.values())
+        seconds = self._standstill.seconds(node_drain.name, state, now)
         ending = [move for move in left if move.state == "leaving"]
         if seconds < (SETTLED if len(ending) == len(left) else STALLED):
             return ""
@@ -127,7 +130,11 @@ class Silence:
         if self._aside.going(LIST) or now - self._began < every:
             return
         self._began = now
-        before = {name: site.node for name, site in self._sites.items() if site.open and _suspect(site, now)}
+        before = {
+            name: node_drain.node
+            for name, node_drain in self._sites.items()
+            if node_drain.open and _suspect(node_drain, now)
+        }
         self._aside.start(LIST, functools.partial(self._listed, now, before))
 
     def _listed(self, now: float, before: t.Mapping[str, objects.Node | None]) -> _List:
@@ -135,14 +142,16 @@ class Silence:
         return _List(now, before, {name: objects.Node.of(found[name]) for name in before if name in found})
 
 
-def _suspect(site: run_node_drain.NodeDrain, now: float) -> bool:
+def _suspect(node_drain: run_node_drain.NodeDrain, now: float) -> bool:
     """Whether its kubelet may be gone: it is not known to be ready, or a pod should have ended."""
-    if site.node is None or not site.node.ready:
+    if node_drain.node is None or not node_drain.node.ready:
         return True
-    return any(m.left_at is not None and now - m.left_at > m.pod.grace_seconds + OVERDUE for m in site.left())
+    return any(m.left_at is not None and now - m.left_at > m.pod.grace_seconds + OVERDUE for m in node_drain.left())
 
 
-def _given_up(node: objects.Node, left: t.Sequence[run_pod_drain.Move], ending: t.Sequence[run_pod_drain.Move]) -> str:
+def _given_up(
+    node: objects.Node, left: t.Sequence[run_pod_drain.PodDrain], ending: t.Sequence[run_pod_drain.PodDrain]
+) -> str:
     """What became of its pods, and what helps."""
     names = reasons.listed([str(move.pod.ref) for move in ending])
     words = [f"its kubelet has not responded{unreachable.since(node)}, so terminating pods never end"]
@@ -166,7 +175,11 @@ class Evacuation:
     """
 
     def __init__(
-        self, ctx: run_context.Context, live: run_watch_cache.Live, fence: run_surge_lease.NodesFence, deadline: float
+        self,
+        ctx: run_context.Context,
+        live: run_watch_cache.WatchCache,
+        fence: run_surge_lease.NodesFence,
+        deadline: float,
     ) -> None:
         self.ctx, self.live, self.fence, self.deadline = ctx, live, fence, deadline
         self._looked = float("-inf")
@@ -174,160 +187,169 @@ class Evacuation:
         self._attached: dict[str, set[str]] = {}
         self._said: dict[str, str] = {}
 
-    def predict(self, sites: t.Collection[run_node_drain.NodeDrain]) -> None:
+    def predict(self, node_drains: t.Collection[run_node_drain.NodeDrain]) -> None:
         """Note what the real run would write; a node that lives is closed as it would be."""
-        for site in _unproven(self.ctx, sites):
-            if site.record:
-                change = cordon.hold_with(t.cast(objects.Node, site.node), site.record, unreachable.OUT_OF_SERVICE)[1]
+        for node_drain in _unproven(self.ctx, node_drains):
+            if node_drain.record:
+                change = cordon.hold_with(
+                    t.cast(objects.Node, node_drain.node), node_drain.record, unreachable.OUT_OF_SERVICE
+                )[1]
                 if change:
-                    run_requests.apply(self.ctx, change)
+                    run_requests.submit(self.ctx, change)
 
-    def work(self, sites: t.Collection[run_node_drain.NodeDrain]) -> list[run_node_drain.NodeDrain]:
+    def work(self, node_drains: t.Collection[run_node_drain.NodeDrain]) -> list[run_node_drain.NodeDrain]:
         """Evacuate the nodes; returns those that are empty. The others are closed with the reason."""
         leases = _leases(self.ctx)
-        going = [site for site in _listen(self.ctx, _unproven(self.ctx, sites), leases) if self._set(site)]
+        going = [
+            node_drain
+            for node_drain in _listen(self.ctx, _unproven(self.ctx, node_drains), leases)
+            if self._set(node_drain)
+        ]
         self._volumes = self._attached_to(going) if going else {}
-        standstill = _Standstill()
+        standstill = _UnchangedTimer()
         done: list[run_node_drain.NodeDrain] = []
         while going:
             now = self.ctx.clock.now()
             self._follow(going, now)
             self._look(going, now)
-            for site in list(going):
-                state = (len(site.left()), frozenset(self._attached[site.name]))
-                late = standstill.seconds(site.name, state, now) > HOPELESS or now > self.deadline
-                if site.open and state == (0, frozenset()):
-                    done.append(site)
-                elif site.open and late:
-                    site.close(self.ctx, outcomes.DrainOutcome.TIMED_OUT, f"timed out; {self._words(site)}")
-                if not site.open or site in done:
-                    going.remove(site)
+            for node_drain in list(going):
+                state = (len(node_drain.left()), frozenset(self._attached[node_drain.name]))
+                late = standstill.seconds(node_drain.name, state, now) > HOPELESS or now > self.deadline
+                if node_drain.open and state == (0, frozenset()):
+                    done.append(node_drain)
+                elif node_drain.open and late:
+                    node_drain.close(self.ctx, outcomes.DrainOutcome.TIMED_OUT, f"timed out; {self._words(node_drain)}")
+                if not node_drain.open or node_drain in done:
+                    going.remove(node_drain)
             self.live.wait(TICK)
         return done
 
-    def _set(self, site: run_node_drain.NodeDrain) -> bool:
+    def _set(self, node_drain: run_node_drain.NodeDrain) -> bool:
         """Set the taint on the condition that the node is still lost; the record holds it from then on."""
 
         def tainted(node: objects.Node, record: node_records.Record) -> api_changes.Change | None:
             if not unreachable.lost(node):
-                _refuse(self.ctx, site, unreachable.alive(node))
+                _refuse(self.ctx, node_drain, unreachable.alive(node))
                 return None
             return cordon.hold_with(node, record, unreachable.OUT_OF_SERVICE)[1]
 
-        return self._write(site, tainted, "tainted") and site.open
+        return self._write(node_drain, tainted, "tainted") and node_drain.open
 
-    def _lift(self, site: run_node_drain.NodeDrain) -> None:
+    def _lift(self, node_drain: run_node_drain.NodeDrain) -> None:
         """The kubelet is back in the middle: remove the taint, so that it ends the pods itself."""
 
         def lifted(node: objects.Node, record: node_records.Record) -> api_changes.Change | None:
             return cordon.let_go_of(node, record, unreachable.OUT_OF_SERVICE)[1]
 
-        if self._write(site, lifted, "untainted"):
-            site.close(
+        if self._write(node_drain, lifted, "untainted"):
+            node_drain.close(
                 self.ctx,
                 outcomes.DrainOutcome.CAME_BACK,
                 "its kubelet came back during the evacuation, although the machine was declared fenced; "
-                f"{self._words(site)}. The taint out-of-service was removed, so the kubelet ends its terminating pods. "
+                f"{self._words(node_drain)}. The taint out-of-service was removed, "
+                "so the kubelet ends its terminating pods. "
                 "Make sure that nothing ran twice, then drain the node as a living one, without "
-                f"{reasons.options(fenced=(site.name,))}",
+                f"{reasons.options(fenced=(node_drain.name,))}",
             )
 
-    def _write(self, site: run_node_drain.NodeDrain, wanted: run_node_drain.Wanted, done: str) -> bool:
+    def _write(self, node_drain: run_node_drain.NodeDrain, wanted: run_node_drain.Wanted, done: str) -> bool:
         """Whether the change was made, or none was needed; else the site is closed with the reason."""
-        why, made = site.write(self.ctx, wanted, self.fence)
+        why, made = node_drain.write(self.ctx, wanted, self.fence)
         if why:
-            site.close(self.ctx, why.outcome, why.message)
+            node_drain.close(self.ctx, why.outcome, why.message)
         elif made:
-            self.ctx.tell(phases.What.TAINTED, f"{done} {unreachable.OUT_OF_SERVICE['key']}", node=site.name)
+            self.ctx.tell(phases.What.TAINTED, f"{done} {unreachable.OUT_OF_SERVICE['key']}", node=node_drain.name)
         return why is None
 
-    def _attached_to(self, sites: t.Iterable[run_node_drain.NodeDrain]) -> dict[str, set[str]]:
+    def _attached_to(self, node_drains: t.Iterable[run_node_drain.NodeDrain]) -> dict[str, set[str]]:
         """The volumes attached to each node for pods that have to go; those of pods that stay do not count."""
         attachments = run_listing.lists(self.ctx.cluster, ("attachments",))["attachments"]
         view = dataclasses.replace(self.live.snapshot(), attachments=tuple(attachments))
         found: dict[str, set[str]] = {}
-        for site in sites:
-            going = [move.pod for move in site.moves.values() if move.state != "skipped"]
-            found[site.name] = {volume for pod in going for volume in unreachable.attached(view, pod)}
+        for node_drain in node_drains:
+            going = [move.pod for move in node_drain.moves.values() if move.state != "skipped"]
+            found[node_drain.name] = {volume for pod in going for volume in unreachable.attached(view, pod)}
         return found
 
-    def _follow(self, sites: t.Iterable[run_node_drain.NodeDrain], now: float) -> None:
+    def _follow(self, node_drains: t.Iterable[run_node_drain.NodeDrain], now: float) -> None:
         snapshot = self.live.snapshot()
         present = {pod.uid: pod for pod in snapshot.pods}
-        for site in sites:
-            for move in site.left():
+        for node_drain in node_drains:
+            for move in node_drain.left():
                 found = present.get(move.pod.uid)
                 if found is None:
                     let_go, where = outcomes.PodOutcome.LET_GO, {"namespace": move.pod.namespace, "name": move.pod.name}
                     move.end("gone", let_go, now)
-                    self.ctx.note(phases.What.GONE, let_go.value, node=site.name, **where)
+                    self.ctx.note(phases.What.GONE, let_go.value, node=node_drain.name, **where)
                 elif found.deleting and move.state == "waiting":
                     move.state, move.left_at = "leaving", now
 
-    def _look(self, sites: t.Iterable[run_node_drain.NodeDrain], now: float) -> None:
+    def _look(self, node_drains: t.Iterable[run_node_drain.NodeDrain], now: float) -> None:
         """Who came back, and what is still attached."""
         if now - self._looked < LOOK_EVERY:
             return
         self._looked = now
         waits = any(self._volumes.values())
         attachments = run_listing.lists(self.ctx.cluster, ("attachments",))["attachments"] if waits else []
-        for site in sites:
-            self._attached[site.name] = self._volumes[site.name] & unreachable.attached_to(attachments, site.name)
-            site.node = _node(self.ctx, site.name)
-            if why := ownership.fallen(site.node, site.taken):
-                site.close(self.ctx, why.outcome, why.message)
+        for node_drain in node_drains:
+            self._attached[node_drain.name] = self._volumes[node_drain.name] & unreachable.attached_to(
+                attachments, node_drain.name
+            )
+            node_drain.node = _node(self.ctx, node_drain.name)
+            if why := ownership.node_lost(node_drain.node, node_drain.taken):
+                node_drain.close(self.ctx, why.outcome, why.message)
                 continue
-            if not unreachable.lost(site.node):
-                self._lift(site)
-            text = self._words(site)
-            if site.open and self._said.get(site.name) != text:
-                self._said[site.name] = text
-                self.ctx.tell(phases.What.PROGRESS, text, node=site.name)
+            if not unreachable.lost(node_drain.node):
+                self._lift(node_drain)
+            text = self._words(node_drain)
+            if node_drain.open and self._said.get(node_drain.name) != text:
+                self._said[node_drain.name] = text
+                self.ctx.tell(phases.What.PROGRESS, text, node=node_drain.name)
 
-    def _words(self, site: run_node_drain.NodeDrain) -> str:
-        volumes = sorted(self._attached.get(site.name, ()))
-        return f"{len(site.left())} pods left, volumes attached: {reasons.listed(volumes) or 'none'}"
+    def _words(self, node_drain: run_node_drain.NodeDrain) -> str:
+        volumes = sorted(self._attached.get(node_drain.name, ()))
+        return f"{len(node_drain.left())} pods left, volumes attached: {reasons.listed(volumes) or 'none'}"
 
 
 def _unproven(
-    ctx: run_context.Context, sites: t.Collection[run_node_drain.NodeDrain]
+    ctx: run_context.Context, node_drains: t.Collection[run_node_drain.NodeDrain]
 ) -> list[run_node_drain.NodeDrain]:
     """The sites without a sign of life yet; the others are closed."""
-    for site in sites:
-        if why := unreachable.alive(t.cast(objects.Node, site.node)):
-            _refuse(ctx, site, why)
-    return [site for site in sites if site.open]
+    for node_drain in node_drains:
+        if why := unreachable.alive(t.cast(objects.Node, node_drain.node)):
+            _refuse(ctx, node_drain, why)
+    return [node_drain for node_drain in node_drains if node_drain.open]
 
 
 def _listen(
-    ctx: run_context.Context, sites: list[run_node_drain.NodeDrain], leases: t.Mapping[str, objects.Raw]
+    ctx: run_context.Context, node_drains: list[run_node_drain.NodeDrain], leases: t.Mapping[str, objects.Raw]
 ) -> list[run_node_drain.NodeDrain]:
     """The sites whose kubelet does not renew its lease while we listen; its clock and ours are not compared."""
-    if not sites:
+    if not node_drains:
         return []
     until = ctx.clock.now() + LISTEN
-    names = ", ".join(site.name for site in sites)
+    names = ", ".join(node_drain.name for node_drain in node_drains)
     ctx.tell(phases.What.WAITING, f"waiting {LISTEN:.0f} s for a kubelet of {names} to renew its lease")
-    while sites and ctx.clock.now() < until:
+    while node_drains and ctx.clock.now() < until:
         ctx.clock.sleep(LOOK_EVERY)
         now = _leases(ctx)
-        for site in sites:
-            node = _node(ctx, site.name)
+        for node_drain in node_drains:
+            node = _node(ctx, node_drain.name)
             if node is None:
-                site.close(ctx, outcomes.DrainOutcome.GONE, "it was deleted meanwhile")
+                node_drain.close(ctx, outcomes.DrainOutcome.GONE, "it was deleted meanwhile")
             elif not unreachable.lost(node):
-                _refuse(ctx, site, unreachable.alive(node))
-            elif unreachable.beat(now.get(site.name)) != unreachable.beat(leases.get(site.name)):
-                _refuse(ctx, site, "its kubelet renewed its lease just now")
-        sites = [site for site in sites if site.open]
-    return sites
+                _refuse(ctx, node_drain, unreachable.alive(node))
+            elif unreachable.beat(now.get(node_drain.name)) != unreachable.beat(leases.get(node_drain.name)):
+                _refuse(ctx, node_drain, "its kubelet renewed its lease just now")
+        node_drains = [node_drain for node_drain in node_drains if node_drain.open]
+    return node_drains
 
 
-def _refuse(ctx: run_context.Context, site: run_node_drain.NodeDrain, why: str) -> None:
-    finding = unreachable.not_dead(site.name, why)
-    site.outcome, site.message = outcomes.DrainOutcome.NOT_DEAD, finding.sentence
-    site.end_moves(ctx.clock.now())
-    ctx.tell(outcomes.DrainOutcome.NOT_DEAD, site.message, node=site.name)
+def _refuse(ctx: run_context.Context, node_drain: run_node_drain.NodeDrain, why: str) -> None:
+    finding = unreachable.not_dead(node_drain.name, why)
+    node_drain.outcome, node_drain.message = outcomes.DrainOutcome.NOT_DEAD, finding.sentence
+    node_drain.end_moves(ctx.clock.now())
+    ctx.tell(outcomes.DrainOutcome.NOT_DEAD, node_drain.message, node=node_drain.name)
 
 
 def _node(ctx: run_context.Context, name: str) -> objects.Node | None:
@@ -356,7 +378,7 @@ def _leases(ctx: run_context.Context) -> dict[str, objects.Raw]:
     try:
         found = ctx.cluster.items(kinds.LEASES, namespace=unreachable.LEASES, patience=run_requests.PATIENCE).items
     except errors.Forbidden as error:
-        raise run_context.StopRun(
+        raise run_context.CallAborted(
             "missing_permission",
             f"Whether a kubelet is alive is not known, because its lease may not be read: {error}",
             f"Grant the verb list on leases.coordination.k8s.io in namespace {unreachable.LEASES}.",

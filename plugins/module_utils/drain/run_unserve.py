@@ -32,7 +32,9 @@ class Unserving:
     wait: float
     _listed: dict[str, float] = field(default_factory=dict)
 
-    def out(self, move: run_pod_drain.Move, pod: objects.Pod, snapshot: snapshots.Snapshot) -> unserved.Unserved | None:
+    def out(
+        self, move: run_pod_drain.PodDrain, pod: objects.Pod, snapshot: snapshots.Snapshot
+    ) -> unserved.Unserved | None:
         """What takes the pod out of its Services; ``None`` where nobody wants that, it is done, or not possible."""
         deployment = snapshot.workload(move.plan.workload.uid) if move.plan.workload else None
         if not move.plan.manner.balanced(self.wait) or deployment is None or names.UNSERVED in pod.annotations:
@@ -42,7 +44,7 @@ class Unserving:
             return None
         return unserved.Unserved(self.ctx.clock.server(), labels)
 
-    def waits_for(self, move: run_pod_drain.Move, pod: objects.Pod, snapshot: snapshots.Snapshot) -> str:
+    def waits_for(self, move: run_pod_drain.PodDrain, pod: objects.Pod, snapshot: snapshots.Snapshot) -> str:
         """What a pod waits for that has left its Services; empty if it may end, or was in none."""
         out = unserved.of(pod)
         if out is None:

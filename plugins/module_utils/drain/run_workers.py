@@ -72,11 +72,11 @@ OVERLOAD = (errors.Overloaded, errors.Unreachable, errors.ServerError, errors.Un
 class Workers:
     """Do the ``work`` of moves in the order in which they are given, ``most`` at a time."""
 
-    def __init__(self, ctx: run_context.Context, most: int, work: t.Callable[[run_pod_drain.Move], None]) -> None:
+    def __init__(self, ctx: run_context.Context, most: int, work: t.Callable[[run_pod_drain.PodDrain], None]) -> None:
         self._ctx, self._work = ctx, work
         self._pool, self._lock = ctx.clock.pool(most, "evict"), ctx.clock.lock()
         self._pace = Pace(most)
-        self._next: collections.deque[run_pod_drain.Move] = collections.deque()
+        self._next: collections.deque[run_pod_drain.PodDrain] = collections.deque()
         self._busy = 0
 
     @property
@@ -84,7 +84,7 @@ class Workers:
         """How many moves may have been given and not been answered."""
         return self._pace.limit + math.ceil(self._pace.limit * AHEAD)
 
-    def give(self, move: run_pod_drain.Move) -> None:
+    def give(self, move: run_pod_drain.PodDrain) -> None:
         with self._lock:
             self._next.append(move)
         self._employ()

@@ -27,7 +27,7 @@ def take_back(
         return
     for uid, (namespace, name) in hook_definitions.planned(record).items():
         decide = functools.partial(hook_definitions.taking_back, uid=uid, since=record.since)
-        run_reconcile.write(ctx, objects.Ref("Pod", name, namespace, uid, "v1"), decide, fence=fence)
+        run_reconcile.reconcile(ctx, objects.Ref("Pod", name, namespace, uid, "v1"), decide, fence=fence)
 
 
 def take_back_on(ctx: run_context.Context, node: str) -> None:
@@ -39,4 +39,4 @@ def take_back_on(ctx: run_context.Context, node: str) -> None:
         pod = objects.Pod.of(raw)
         if since := pod.annotations.get(names.PLANNED):
             decide = functools.partial(hook_definitions.taking_back, uid=pod.uid, since=since)
-            run_reconcile.write(ctx, objects.Ref("Pod", pod.name, pod.namespace, pod.uid, "v1"), decide)
+            run_reconcile.reconcile(ctx, objects.Ref("Pod", pod.name, pod.namespace, pod.uid, "v1"), decide)

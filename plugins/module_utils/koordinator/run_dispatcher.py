@@ -57,7 +57,7 @@ class AbandonedJobs:
     def let_pass(self, view: run_job_cache.JobView) -> None:
         """Wait until all have passed and ended, for ``PASSES`` seconds; the rest is given up as it is."""
         deadline = self.ctx.clock.now() + run_tracker.PASSES
-        with contextlib.suppress(run_context.StopRun):
+        with contextlib.suppress(run_context.CallAborted):
             while left := self.end(view.jobs()):
                 if self.ctx.clock.now() >= deadline:
                     for flight in left:
@@ -85,7 +85,7 @@ class JobDispatcher:
     def __init__(
         self,
         ctx: run_context.Context,
-        choices: drain_policy.Choices,
+        choices: drain_policy.DrainPolicy,
         fence: run_requests.Fence,
         wake: t.Callable[[], None],
         runs: t.Mapping[str, str],
@@ -117,7 +117,7 @@ class JobDispatcher:
             finally:
                 self._view.stop()
 
-    def step(self, snapshot: snapshots.Snapshot, moves: t.Sequence[run_pod_drain.Move]) -> None:
+    def step(self, snapshot: snapshots.Snapshot, moves: t.Sequence[run_pod_drain.PodDrain]) -> None:
         """Do what can be done now, without waiting; ``moves`` are those of nodes that still have to be drained.
 
         Raises:
@@ -176,7 +176,7 @@ class JobDispatcher:
             else:
                 self._tracker.give_up(job, why)
 
-    def predicted(self, move: run_pod_drain.Move) -> None:
+    def predicted(self, move: run_pod_drain.PodDrain) -> None:
         """Note the job that would be created, for check mode."""
         self.ctx.changed(self._starter.change(move, 0, 0.0))
 
@@ -256,7 +256,7 @@ class JobDispatcher:
         self._fall_back(flight, why)
 
     def _fall_back(self, flight: run_starter.InFlightJob, why: str) -> None:
-        move = t.cast("run_pod_drain.Move", flight.move)
+        move = t.cast("run_pod_drain.PodDrain", flight.move)
         message = f"PodMigrationJob {flight.name} did not move it: {why}"
         self.ctx.tell(
             phases.What.JOB_FAILED, message, node=flight.node, namespace=move.pod.namespace, name=move.pod.name

@@ -296,8 +296,8 @@ class Koordinator:
 
 
 def prepared(
-    ctx: run_context.Context, choices: drain_policy.Choices
-) -> tuple[drain_policy.Choices, tuple[reasons.Finding, ...]]:
+    ctx: run_context.Context, choices: drain_policy.DrainPolicy
+) -> tuple[drain_policy.DrainPolicy, tuple[reasons.Finding, ...]]:
     """The choices of a drain with the live MigrationController if jobs can be created, and findings.
 
     With backend ``koordinator`` every missing part is a blocker; ``auto`` then evicts, and reports it only if a part
@@ -324,7 +324,7 @@ def prepared(
     return choices, (_unused([finding.message for finding in lacking]),)
 
 
-def required(ctx: run_context.Context, choices: drain_policy.Choices) -> drain_policy.Choices:
+def required(ctx: run_context.Context, choices: drain_policy.DrainPolicy) -> drain_policy.DrainPolicy:
     """The same for a call that is about to write.
 
     Raises:
@@ -334,13 +334,13 @@ def required(ctx: run_context.Context, choices: drain_policy.Choices) -> drain_p
     missing = [finding for finding in findings if finding.severity == "blocker"]
     if missing:
         first = missing[0]
-        raise run_context.StopRun(first.code, " ".join(f.message for f in missing), first.remedy, first.object)
+        raise run_context.CallAborted(first.code, " ".join(f.message for f in missing), first.remedy, first.object)
     for finding in findings:
         ctx.note(phases.What.NOTE, finding.message)
     return choices
 
 
-def _given(choices: drain_policy.Choices) -> installation.Place:
+def _given(choices: drain_policy.DrainPolicy) -> installation.Place:
     """What the caller names of koord-descheduler's objects."""
     return installation.Place(*(getattr(choices, name) for name in installations.OPTIONS))
 

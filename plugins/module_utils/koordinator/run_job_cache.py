@@ -78,7 +78,7 @@ Looks = t.Callable[[float], t.Iterator[job_status.View]]
 @contextlib.contextmanager
 def watched(ctx: run_context.Context, controller: migration_controller.Controller | None) -> t.Iterator[Looks]:
     """Watch the jobs and what is ``AROUND`` them; for the errors see ``JobView.start``."""
-    with run_watch_cache.Live(ctx, AROUND) as live:
+    with run_watch_cache.WatchCache(ctx, AROUND) as live:
         view = JobView(ctx, live.nudge)
 
         def looks(deadline: float) -> t.Iterator[job_status.View]:

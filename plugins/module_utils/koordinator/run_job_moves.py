@@ -29,7 +29,7 @@ EXPLAIN = 5.0
 
 
 @dataclass
-class JobMove(run_tracker.Tracked):
+class JobMove(run_tracker.TrackedJob):
     """One pod and its job. ``state`` is ``queued`` before the job is created, ``done`` once there is an outcome.
 
     ``siblings`` are the UIDs of the pods that its owner had when the call began, ``mode`` is that of a job to be

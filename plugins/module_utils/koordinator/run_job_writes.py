@@ -151,6 +151,6 @@ def _write(
         found = migration_jobs.Job.of(raw) if raw else None
         return change(found) if found and found.uid == job.uid else None
 
-    raw = run_reconcile.write(ctx, job.ref, decide, fence=fence).object
+    raw = run_reconcile.reconcile(ctx, job.ref, decide, fence=fence).object
     found = migration_jobs.Job.of(raw) if raw else None
     return found if found and found.uid == job.uid else None

@@ -255,7 +255,7 @@ def _targets(
     selection = options.selection
     lost = [name for name in selection.nodes if name not in snapshot.nodes]
     if lost:
-        raise run_context.StopRun(
+        raise run_context.CallAborted(
             "unknown_node",
             f"There is no node {', '.join(lost)}.",
             "Use the name that `kubectl get nodes` shows, not an address.",
@@ -265,7 +265,7 @@ def _targets(
     wanted += (before := targets.moved(unknown, found.jobs))
     names = {(target.ref.namespace, target.ref.name) for target in before}
     if unknown := tuple(ref for ref in unknown if (ref.namespace, ref.name) not in names):
-        raise run_context.StopRun(
+        raise run_context.CallAborted(
             "unknown_pod",
             f"There is no pod {', '.join(f'{ref.namespace}/{ref.name}' for ref in unknown)}.",
             "Check `kubectl get pods`. If the pod's uid is given as well, a pod that is gone counts as moved.",
@@ -312,7 +312,7 @@ def _reserve(ctx: run_context.Context, options: JobOptions, move: run_job_moves.
         return
     raw = run_reconcile.read(ctx, reservations.ref_of(name))
     if raw is None and options.template is None:
-        raise run_context.StopRun(
+        raise run_context.CallAborted(
             "unknown_reservation",
             f"There is no Reservation {name}.",
             "Name an existing one, or set reservation_template to create it.",
@@ -332,7 +332,10 @@ def _reserve(ctx: run_context.Context, options: JobOptions, move: run_job_moves.
             "create", ref, f"Create {ref} for {move.target}", body=body, before={}, after={"spec": body["spec"]}
         )
         try:
-            made = run_reconcile.write(ctx, ref, lambda found: None if found else change, known=None).change is not None
+            made = (
+                run_reconcile.reconcile(ctx, ref, lambda found: None if found else change, known=None).change
+                is not None
+            )
         except errors.ClusterError as error:
             move.close(outcomes.JobOutcome.FAILED, f"{move.target}: {error}")
             return

@@ -51,7 +51,7 @@ their ttl guarantees, or when a window ends: whoever asks for backend ``koordina
 class Waits:
     """The waits of a drain; ``prior`` is what workloads with a surge want without it, by their UID."""
 
-    choices: drain_policy.Choices
+    choices: drain_policy.DrainPolicy
     prior: t.Mapping[str, int]
     _waited: dict[str, tuple[float, float]] = field(default_factory=dict)
 
@@ -64,7 +64,7 @@ class Waits:
         return f"{message} It waits for a job for {self.choices.job_wait:g} s at most." if limited else message
 
     def over(
-        self, move: run_pod_drain.Move, snapshot: snapshots.Snapshot, leaving: t.Collection[str], now: float
+        self, move: run_pod_drain.PodDrain, snapshot: snapshots.Snapshot, leaving: t.Collection[str], now: float
     ) -> bool:
         """Whether the pod may go now and has waited in vain for long enough; to be asked in each turn of its wait.
 
@@ -80,7 +80,7 @@ class Waits:
 
 
 def _could_be_evicted(
-    move: run_pod_drain.Move, snapshot: snapshots.Snapshot, leaving: t.Collection[str], prior: t.Mapping[str, int]
+    move: run_pod_drain.PodDrain, snapshot: snapshots.Snapshot, leaving: t.Collection[str], prior: t.Mapping[str, int]
 ) -> bool:
     pod = snapshot.pod(move.pod.uid)
     if pod is None or not budgets.diagnose(snapshot, pod).allowed:
@@ -97,14 +97,14 @@ TRIES = run_reconcile.HICCUPS + 1
 
 
 @dataclass
-class InFlightJob(run_tracker.Tracked):
+class InFlightJob(run_tracker.TrackedJob):
     """One job under way. ``move`` is ``None`` where the pod left before this call began.
 
     ``until`` is when its ttl is over, on the context's monotonic clock. ``abandoned`` is why it has to end as soon as
     it may be written.
     """
 
-    move: run_pod_drain.Move | None = None
+    move: run_pod_drain.PodDrain | None = None
     node: str = ""
     until: float = float("inf")
     evicted: bool = False
@@ -125,7 +125,7 @@ class JobStarter:
     """
 
     ctx: run_context.Context
-    choices: drain_policy.Choices
+    choices: drain_policy.DrainPolicy
     tracker: run_tracker.JobTracker
     runs: t.Mapping[str, str]
     grace_seconds: int | None
@@ -143,7 +143,7 @@ class JobStarter:
         """What is known beside a job."""
         return job_status.View(snapshot, self.choices.controller, jobs, self.ctx.clock.server())
 
-    def start(self, moves: t.Sequence[run_pod_drain.Move], view: job_status.View) -> None:
+    def start(self, moves: t.Sequence[run_pod_drain.PodDrain], view: job_status.View) -> None:
         """Create jobs for the moves that need one and can be admitted now."""
         line = self._without_jobs(
             [move for move in moves if move.plan.route == "job" and move.state == "waiting"], view
@@ -171,7 +171,7 @@ class JobStarter:
                 self._next = now + pause
             self._create(by_uid[plan.pod.uid], feed.ttl_of(view.snapshot, plan, controller), view.jobs, now)
 
-    def instead(self, move: run_pod_drain.Move, why: str) -> None:
+    def instead(self, move: run_pod_drain.PodDrain, why: str) -> None:
         """Evict the pod without a job, or let its move fail: ``fallback``."""
         if self.choices.backend == "koordinator" and self.choices.fallback == "fail":
             move.block("PodMigrationJob", move.pod.namespace, move.pod.name, why)
@@ -182,7 +182,9 @@ class JobStarter:
         pod = move.pod
         self.ctx.note(phases.What.FALLBACK, move.reason, node=pod.node, namespace=pod.namespace, name=pod.name)
 
-    def _without_jobs(self, moves: t.Iterable[run_pod_drain.Move], view: job_status.View) -> list[run_pod_drain.Move]:
+    def _without_jobs(
+        self, moves: t.Iterable[run_pod_drain.PodDrain], view: job_status.View
+    ) -> list[run_pod_drain.PodDrain]:
         """The moves without a job; adopts existing jobs, of a killed run or of another creator."""
         flying = {flight.target.uid for flight in self.flights.values()}
         by_pod: dict[tuple[str, ...], migration_jobs.Job] = {}
@@ -190,7 +192,7 @@ class JobStarter:
             if not job.ended and not job.deleting:
                 # Without a UID it is about whichever pod has the name.
                 by_pod[(job.pod.uid,) if job.pod.uid else (job.pod.namespace, job.pod.name)] = job
-        line: list[run_pod_drain.Move] = []
+        line: list[run_pod_drain.PodDrain] = []
         for move in moves:
             pod = move.pod
             if pod.uid in flying:
@@ -205,7 +207,7 @@ class JobStarter:
             self.flights[found.name] = flight
         return line
 
-    def _flight(self, move: run_pod_drain.Move, name: str, ttl: float) -> InFlightJob:
+    def _flight(self, move: run_pod_drain.PodDrain, name: str, ttl: float) -> InFlightJob:
         pod = move.pod
         return InFlightJob(pod.ref, pod, name, move=move, node=pod.node, until=self.ctx.clock.now() + ttl)
 
@@ -223,7 +225,7 @@ class JobStarter:
         """The UIDs of the pods whose eviction by a job was sent."""
         return {flight.target.uid for flight in self.flights.values() if flight.evicted}
 
-    def _others_serve(self, move: run_pod_drain.Move, snapshot: snapshots.Snapshot, now: float) -> bool:
+    def _others_serve(self, move: run_pod_drain.PodDrain, snapshot: snapshots.Snapshot, now: float) -> bool:
         """Whether enough of its workload serve without the pod: its controller asks a budget, which may be gone."""
         if run_pod_drain.stays_as_last(move, snapshot, now):
             return False
@@ -232,7 +234,7 @@ class JobStarter:
             move.block(found.object.kind, found.object.namespace, found.object.name, found.message)
         return found is None
 
-    def _hold(self, move: run_pod_drain.Move, why: reasons.Reason, view: job_status.View, now: float) -> None:
+    def _hold(self, move: run_pod_drain.PodDrain, why: reasons.Reason, view: job_status.View, now: float) -> None:
         """Say why the pod gets no job yet; one that will never get any, or has waited long enough, goes without."""
         pod = move.pod
         controller = t.cast("migration_controller.Controller", self.choices.controller)
@@ -248,7 +250,7 @@ class JobStarter:
             self.instead(move, why.message)
 
     def _create(
-        self, move: run_pod_drain.Move, ttl: float, jobs: t.Mapping[str, migration_jobs.Job], now: float
+        self, move: run_pod_drain.PodDrain, ttl: float, jobs: t.Mapping[str, migration_jobs.Job], now: float
     ) -> None:
         ttl = max(feed.STEPS, min(ttl, self.deadline - now))
         before = [job for job in jobs.values() if job.ended and job.pod.uid == move.pod.uid]
@@ -271,7 +273,7 @@ class JobStarter:
                 phases.What.JOB_CREATED, change.sentence, node=pod.node, namespace=pod.namespace, name=pod.name
             )
 
-    def change(self, move: run_pod_drain.Move, attempt: int, ttl: float) -> api_changes.Change:
+    def change(self, move: run_pod_drain.PodDrain, attempt: int, ttl: float) -> api_changes.Change:
         """The creation of the pod's job, after ``attempt`` others that have ended; ``ttl`` is in seconds."""
         controller = t.cast(migration_controller.Controller, self.choices.controller)
         pod = move.pod

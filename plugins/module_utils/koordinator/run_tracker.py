@@ -57,7 +57,7 @@ class NameTaken(errors.ClusterError):
 
 
 @dataclass
-class Tracked:
+class TrackedJob:
     """One job and its pod, which is ``None`` where only the job is known. Times are of the context's monotonic clock.
 
     ``job`` is as last seen, ``seen`` whether the watch has shown it, ``ours`` whether the controller may be reminded
@@ -90,7 +90,7 @@ class JobTracker:
 
     def create(
         self,
-        track: Tracked,
+        track: TrackedJob,
         change: api_changes.Change,
         *,
         patience: float = run_requests.PATIENCE,
@@ -102,7 +102,7 @@ class JobTracker:
             NameTaken: a job for another pod has the name.
             ClusterError: the server refused, or could not be reached.
         """
-        found = run_reconcile.write(
+        found = run_reconcile.reconcile(
             self.ctx,
             change.target,
             lambda raw: None if raw else change,
@@ -116,11 +116,13 @@ class JobTracker:
             raise NameTaken(f"{change.target} is for {job.pod}")
         track.job, track.looked = job, self.ctx.clock.now()
 
-    def adopt(self, track: Tracked, job: migration_jobs.Job) -> None:
+    def adopt(self, track: TrackedJob, job: migration_jobs.Job) -> None:
         """Follow a job of an earlier run."""
         track.job, track.seen, track.news = job, True, self.ctx.clock.now() - SILENT + SOON
 
-    def follow(self, track: Tracked, jobs: t.Mapping[str, migration_jobs.Job], snapshot: snapshots.Snapshot) -> State:
+    def follow(
+        self, track: TrackedJob, jobs: t.Mapping[str, migration_jobs.Job], snapshot: snapshots.Snapshot
+    ) -> State:
         """Bring ``track`` up to date, and do what the job needs to come to its end.
 
         Raises:
@@ -154,7 +156,7 @@ class JobTracker:
         except errors.ClusterError as error:
             self.ctx.note(phases.What.KEPT, f"{job.ref} stays: {error}")
 
-    def _really_gone(self, track: Tracked, now: float) -> bool:
+    def _really_gone(self, track: TrackedJob, now: float) -> bool:
         """Whether a job that the watch has not shown is not there."""
         if now - track.looked < UNSEEN:
             return False
@@ -164,7 +166,7 @@ class JobTracker:
         except errors.ClusterError:
             return False
 
-    def _overtaken(self, track: Tracked, job: migration_jobs.Job, now: float, *, gone: bool) -> bool:
+    def _overtaken(self, track: TrackedJob, job: migration_jobs.Job, now: float, *, gone: bool) -> bool:
         """End a job that has nothing to move any more, before it waits for its ttl with a place reserved."""
         if not gone or job.evicting:
             track.gone_since = None
@@ -182,7 +184,7 @@ class JobTracker:
         track.job = written or job
         return not track.job.evicting
 
-    def _remind(self, track: Tracked, job: migration_jobs.Job, now: float, *, gone: bool) -> None:
+    def _remind(self, track: TrackedJob, job: migration_jobs.Job, now: float, *, gone: bool) -> None:
         """Bring the job before its controller again where nothing happens; it has passed arbitration.
 
         A successor of the same name meets the object limiter that its own eviction has filled: the job is exempted

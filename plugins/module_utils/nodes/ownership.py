@@ -18,37 +18,37 @@ STOPPED = "No further pod of it is moved, and the node stays as they left it. To
 
 
 @dataclass(frozen=True, slots=True)
-class Fallen:
+class NodeLost:
     """Why the drain of the node stops: its outcome, and the reason."""
 
     outcome: outcomes.DrainOutcome
     message: str
 
 
-def fallen(node: objects.Node | None, taken: node_records.Record) -> Fallen | None:
+def node_lost(node: objects.Node | None, taken: node_records.Record) -> NodeLost | None:
     """Why the node is no longer as it was with the record ``taken``; ``None`` while it is.
 
     Its taints are compared with its present record, since both are written in one patch.
     """
     if node is None:
-        return Fallen(outcomes.DrainOutcome.GONE, "it was deleted meanwhile")
+        return NodeLost(outcomes.DrainOutcome.GONE, "it was deleted meanwhile")
     if node.uid != taken.node_uid:
         text = "it was deleted, and another one that was never cordoned is registered under its name. "
         text += "No further pod of it is moved. To maintain the new one, start again"
-        return Fallen(outcomes.DrainOutcome.REPLACED, text)
+        return NodeLost(outcomes.DrainOutcome.REPLACED, text)
     try:
         record = node_records.record_of(node)
     except node_records.BadRecordError as error:
-        return Fallen(outcomes.DrainOutcome.FAILED, str(error))
+        return NodeLost(outcomes.DrainOutcome.FAILED, str(error))
     if record is None:
-        return Fallen(outcomes.DrainOutcome.ADOPTED_BY, "its record is gone: somebody gave the node back meanwhile")
+        return NodeLost(outcomes.DrainOutcome.ADOPTED_BY, "its record is gone: somebody gave the node back meanwhile")
     if record.nonce != taken.nonce:
-        return Fallen(outcomes.DrainOutcome.ADOPTED_BY, "its record was taken over by another run")
+        return NodeLost(outcomes.DrainOutcome.ADOPTED_BY, "its record was taken over by another run")
     if not node.unschedulable:
-        return Fallen(outcomes.DrainOutcome.UNCORDONED, f"somebody uncordoned it during the drain. {STOPPED}")
+        return NodeLost(outcomes.DrainOutcome.UNCORDONED, f"somebody uncordoned it during the drain. {STOPPED}")
     ours = [taint for taint in record.added if taint.get("key") == names.TAINT_KEY]
     if any(not any(node_taints.same_taint(taint, found) for found in node.taints) for taint in ours):
-        return Fallen(
+        return NodeLost(
             outcomes.DrainOutcome.UNTAINTED, f"somebody removed our taint {names.TAINT_KEY} during the drain. {STOPPED}"
         )
     return None

@@ -127,7 +127,7 @@ class Listener:
                 return None
             return api_changes.Change("patch", self._ref, f"Update {self._ref}", {"data": data})
 
-        run_reconcile.write(self._ctx, self._ref, decide, remember=False)
+        run_reconcile.reconcile(self._ctx, self._ref, decide, remember=False)
 
 
 def follow(

@@ -72,7 +72,7 @@ def show(
         return node_conditions.change(raw, record, phase, ctx.clock.server()) if raw and record else None
 
     target = objects.Ref("Node", name, api_version="v1")
-    return run_reconcile.write(ctx, target, decide, known=known, fence=fence).object
+    return run_reconcile.reconcile(ctx, target, decide, known=known, fence=fence).object
 
 
 DONE: t.Mapping[run_node_steps.State, str] = {
@@ -116,7 +116,7 @@ def cordon(ctx: run_context.Context, options: run_node_steps.CordonOptions) -> r
             first_shown = options.state == "uncordoned"
             both = (task.shown, task.change) if first_shown else (task.change, task.shown)
             for change in (change for change in both if change):
-                run_requests.apply(ctx, change)
+                run_requests.submit(ctx, change)
     _drop_left_locks(ctx, options, [task for task in tasks if not task.raw or task.outcome in UNRECORDED])
     return run_lookup.result([task.to_dict(ctx.clock) for task in tasks])
 
@@ -141,7 +141,7 @@ def _drop_left_locks(
         if options.state == "returning":
             run_node_steps.judge_new(by_name[name], lock.lease)
         run_handshakes.take_back_on(ctx, name)
-        run_lease.drop(ctx, lock, ended)
+        run_lease.release(ctx, lock, ended)
     if left:
         run_heartbeats.sweep(ctx, run.id)
 
@@ -245,7 +245,7 @@ def _write(
         if options.state == "uncordoned" and task.record and task.record.conditions:
             own = functools.partial(_still_to_give_back, ctx, options, task)
             known = show(ctx, task.name, "back", own, fence)
-        written = run_reconcile.write(ctx, target, decide, known=known, fence=fence)
+        written = run_reconcile.reconcile(ctx, target, decide, known=known, fence=fence)
         change = written.change
         task.raw = written.object or task.raw
         if task.wanted and task.wanted.conditions and not task.failed:
@@ -253,7 +253,7 @@ def _write(
             task.raw = show(ctx, task.name, task.wanted.step, own, fence, known=written.object)
     except run_node_lock.LostLockError as error:
         task.outcome, task.message = outcomes.CordonOutcome.ADOPTED_BY, error.reason.sentence
-    except (run_context.StopRun, errors.ClusterError) as error:
+    except (run_context.CallAborted, errors.ClusterError) as error:
         task.outcome, task.message = outcomes.CordonOutcome.FAILED, f"Node {task.name}: {error}"
     else:
         if change is not None:
@@ -338,7 +338,7 @@ def _refuse_undrained(
     pods = run_listing.pods_of(ctx.cluster, nodes, among)
     known: dict[str, list[t.Any]] = {"nodes": list(map(objects.Node.of, there.values())), "pods": pods}
     found = {**known, **run_listing.lists(ctx.cluster, ("leases", *run_listing.owners_of(pods)))}
-    left = dispositions.left_to_move(snapshots.Snapshot.of(found), nodes, drain_policy.Choices(rules=rules))
+    left = dispositions.left_to_move(snapshots.Snapshot.of(found), nodes, drain_policy.DrainPolicy(rules=rules))
     for task in tasks:
         mine = [pod for pod in left if pod.node == task.name]
         step = task.record.step if task.record else "none"

@@ -111,10 +111,12 @@ def await_workloads(
     until, told = ctx.clock.now() + RUNS_AGAIN, ""
     short: dict[str, list[str]] = {}
     try:
-        with run_watch_cache.Live(ctx, ("pods", *run_listing.kinds_of(refs)), scopes.Scope((), spaces)) as live:
+        with run_watch_cache.WatchCache(
+            ctx, ("pods", *run_listing.kinds_of(refs)), scopes.ReadScope((), spaces)
+        ) as live:
             live.seed({"scales": run_owners.named(ctx, live.snapshot(), refs)})
             live.widen(
-                scopes.beside(live.snapshot(), (), filter(None, (live.snapshot().workload(r.uid) for r in refs)))
+                scopes.related(live.snapshot(), (), filter(None, (live.snapshot().workload(r.uid) for r in refs)))
             )
             while True:
                 seen = live.snapshot()
@@ -129,7 +131,7 @@ def await_workloads(
                     told = text
                     ctx.tell(phases.What.WAITING, f"{', '.join(waiting)} in service; {text}")
                 live.wait(min(TICK, until - ctx.clock.now()))
-    except (run_context.StopRun, errors.ClusterError) as error:
+    except (run_context.CallAborted, errors.ClusterError) as error:
         unseen = f"whether what waited for it runs again could not be watched: {error}"
         return {name: [*short.get(name, ()), unseen] for name in waiting}
 

@@ -41,7 +41,7 @@ Missing = t.Mapping[str, tuple[reasons.Finding, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class GateOptions:
     """``stable``: seconds for which the gates have to hold; ``timeout`` in seconds or ``None``.
 
     ``not_rebooted`` are nodes to which the gate ``rebooted`` does not apply.
@@ -61,7 +61,7 @@ class Asked:
     before: t.Mapping[str, node_records.Record] = field(default_factory=dict)
 
 
-def judge(ctx: run_context.Context, nodes: snapshots.Snapshot, asked: Asked) -> run_context.Result:
+def judge(ctx: run_context.Context, nodes: snapshots.Snapshot, asked: GateOptions) -> run_context.Result:
     """Whether each node passes its gates; the call fails if one of them does not.
 
     Without ``wait`` they are evaluated once and ``stable`` is ignored. Raises StopRun if a gate or a node is unknown.
@@ -69,7 +69,9 @@ def judge(ctx: run_context.Context, nodes: snapshots.Snapshot, asked: Asked) -> 
     wrong = [gate for gate in asked.gates if gate not in gate_checks.GATES]
     if wrong:
         known = ", ".join(gate_checks.GATES)
-        raise run_context.StopRun("unknown_gate", f"There is no gate {', '.join(wrong)}.", f"The gates are {known}.")
+        raise run_context.CallAborted(
+            "unknown_gate", f"There is no gate {', '.join(wrong)}.", f"The gates are {known}."
+        )
     if asked.soak is not None:
         return _result(nodes, _soak(ctx, nodes, asked, asked.soak))
     run_lookup.refuse_unknown(nodes.nodes, asked.nodes)
@@ -88,11 +90,11 @@ def judge(ctx: run_context.Context, nodes: snapshots.Snapshot, asked: Asked) -> 
         locks.leave()
 
 
-def _watched(asked: Asked) -> list[str]:
+def _watched(asked: GateOptions) -> list[str]:
     return ["nodes", *(("pods", "daemon_sets") if "daemonsets" in asked.gates else ())]
 
 
-def _gathered(ctx: run_context.Context, nodes: snapshots.Snapshot, asked: Asked) -> snapshots.Snapshot:
+def _gathered(ctx: run_context.Context, nodes: snapshots.Snapshot, asked: GateOptions) -> snapshots.Snapshot:
     """What is watched, by lists; the nodes have just been read."""
     found: dict[str, list[t.Any]] = {"nodes": list(nodes.nodes.values())}
     for name in _watched(asked):
@@ -103,7 +105,7 @@ def _gathered(ctx: run_context.Context, nodes: snapshots.Snapshot, asked: Asked)
     return snapshots.Snapshot.of(found)
 
 
-def _soak(ctx: run_context.Context, nodes: snapshots.Snapshot, asked: Asked, seconds: float) -> Missing:
+def _soak(ctx: run_context.Context, nodes: snapshots.Snapshot, asked: GateOptions, seconds: float) -> Missing:
     """Evaluate the gates for the rest of the soak, once at least; ends at once when one of them fails.
 
     Nodes that are gone before it begins are left out: an autoscaler may have removed them since they came back.
@@ -115,7 +117,7 @@ def _soak(ctx: run_context.Context, nodes: snapshots.Snapshot, asked: Asked, sec
         seconds -= (now - since).total_seconds()
     start, every = ctx.clock.now(), min(max(seconds / SOAK_LINES, LEAST_BETWEEN_LINES), MOST_BETWEEN_LINES)
     announced = shown = start - MOST_BETWEEN_LINES
-    with run_watch_cache.Live(ctx, _watched(asked), scopes.apart(names, len(nodes.nodes))) as live:
+    with run_watch_cache.WatchCache(ctx, _watched(asked), scopes.apart(names, len(nodes.nodes))) as live:
         seen = live.snapshot()
         there = replace(asked, nodes=names, before={name: _as_it_is(seen, nodes.nodes[name]) for name in names})
         while True:
@@ -128,7 +130,7 @@ def _soak(ctx: run_context.Context, nodes: snapshots.Snapshot, asked: Asked, sec
                 ctx.tell(phases.What.SOAKING, f"the gates hold; nodes watched: {len(found)}, {left:.0f} s left")
             if ctx.run and ctx.run.nonce and at - shown >= run_locks.IDLE / 3:
                 shown = at
-                run_lease.show(ctx, ctx.run)
+                run_lease.renew(ctx, ctx.run)
             live.wait(min(TICK, left))
 
 
@@ -159,7 +161,7 @@ def _own(
 
 def _watch(
     ctx: run_context.Context,
-    asked: Asked,
+    asked: GateOptions,
     among: int,
     lost: t.Callable[[], t.Mapping[str, str]],
     seen: run_services.Services,
@@ -171,7 +173,7 @@ def _watch(
     """
     start, announced = ctx.clock.now(), ""
     holds_since: dict[str, float] = {}
-    with run_watch_cache.Live(ctx, [*_watched(asked), "slices"], scopes.apart(asked.nodes, among)) as live:
+    with run_watch_cache.WatchCache(ctx, [*_watched(asked), "slices"], scopes.apart(asked.nodes, among)) as live:
         while True:
             snapshot, now = live.snapshot(), ctx.clock.now()
             seen.sample(snapshot)
@@ -199,11 +201,11 @@ def _taken_over(name: str, why: str) -> reasons.Finding:
     return reasons.Finding.of_node(name, "adopted_by", message, "Check the run that has it now.")
 
 
-def _look(snapshot: snapshots.Snapshot, asked: Asked, left: t.Mapping[str, float]) -> Missing:
+def _look(snapshot: snapshots.Snapshot, asked: GateOptions, left: t.Mapping[str, float]) -> Missing:
     return {name: _gates(snapshot, name, asked, left.get(name, 0.0)) for name in asked.nodes}
 
 
-def _gates(snapshot: snapshots.Snapshot, name: str, asked: Asked, left: float) -> tuple[reasons.Finding, ...]:
+def _gates(snapshot: snapshots.Snapshot, name: str, asked: GateOptions, left: float) -> tuple[reasons.Finding, ...]:
     node = snapshot.nodes.get(name)
     if node is None:
         gone = f"Node {name} no longer exists."

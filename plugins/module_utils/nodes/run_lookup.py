@@ -45,7 +45,7 @@ def selected(
         listed = ctx.cluster.items(kinds.NODES, labels=selector, patience=run_requests.PATIENCE).items
         if not listed:
             first = drafts.nothing_selected(selector)
-            raise run_context.StopRun(first.code, first.message, first.remedy, first.object)
+            raise run_context.CallAborted(first.code, first.message, first.remedy, first.object)
         return {raw["metadata"]["name"]: raw for raw in listed}, len(listed)
     found, among = nodes(ctx, wanted)
     refuse_unknown({name: objects.Node.of(raw) for name, raw in found.items()}, wanted)
@@ -62,4 +62,4 @@ def refuse_unknown(found: t.Mapping[str, objects.Node], wanted: t.Iterable[str])
     """Raise StopRun if there is no node with one of the wanted names."""
     if unknown := preflight.unknown_nodes(snapshots.Snapshot(nodes=found), wanted):
         first = unknown[0]
-        raise run_context.StopRun(first.code, " ".join(x.message for x in unknown), first.remedy, first.object)
+        raise run_context.CallAborted(first.code, " ".join(x.message for x in unknown), first.remedy, first.object)

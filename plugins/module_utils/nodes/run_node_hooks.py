@@ -69,59 +69,61 @@ def call_hooks(ctx: run_context.Context, options: HookOptions) -> run_context.Re
         ClusterError: the API server cannot be reached or refuses to be read.
     """
     found, _among = run_lookup.nodes(ctx, options.nodes)
-    sites = {name: _site(ctx, name, found.get(name)) for name in dict.fromkeys(options.nodes)}
+    node_drains = {name: _site(ctx, name, found.get(name)) for name in dict.fromkeys(options.nodes)}
     due: list[dict[str, t.Any]] = []
-    going = [site for site in sites.values() if not site.failed]
+    going = [node_drain for node_drain in node_drains.values() if not node_drain.failed]
     if options.state == "listed" or (ctx.check and options.state == "called"):
-        due = [told for site in going for told in _due(site, options.rules)]
+        due = [told for node_drain in going for told in _due(node_drain, options.rules)]
     if options.state != "listed" and not ctx.check:
-        due = _under_locks(ctx, options, {site.name: site for site in going})
-    for site in going:
-        if site.outcome is None:
-            site.end(outcomes.HookOutcome.OK, "nothing of its hooks has failed")
-            if site.record is None:
-                site.message = f"{site.message}. {node_records.presumed(site.name)}"
-    entries = [outcomes.entry(site.name, site.outcome, site.message) for site in sites.values()]
+        due = _under_locks(ctx, options, {node_drain.name: node_drain for node_drain in going})
+    for node_drain in going:
+        if node_drain.outcome is None:
+            node_drain.end(outcomes.HookOutcome.OK, "nothing of its hooks has failed")
+            if node_drain.record is None:
+                node_drain.message = f"{node_drain.message}. {node_records.presumed(node_drain.name)}"
+    entries = [
+        outcomes.entry(node_drain.name, node_drain.outcome, node_drain.message) for node_drain in node_drains.values()
+    ]
     return run_lookup.result(entries, hooks=due)
 
 
 def _site(ctx: run_context.Context, name: str, raw: objects.Raw | None) -> _Site:
-    site = _Site(name, objects.Node.of(raw) if raw else None)
+    node_drain = _Site(name, objects.Node.of(raw) if raw else None)
     try:
-        site.record = node_records.record_of(site.node) if site.node else None
+        node_drain.record = node_records.record_of(node_drain.node) if node_drain.node else None
     except node_records.BadRecordError as error:
-        site.end(outcomes.HookOutcome.FAILED, str(error))
-        return site
-    if site.record is None and not ctx.check:
-        site.end(outcomes.HookOutcome.NOT_IN_MAINTENANCE, "it has no record; cordon it with node_cordon first")
-    elif site.record and site.record.foreign_to(*ctx.caller, check=ctx.check):
-        site.end(outcomes.HookOutcome.ADOPTED_BY, site.record.owner(name))
-    return site
+        node_drain.end(outcomes.HookOutcome.FAILED, str(error))
+        return node_drain
+    if node_drain.record is None and not ctx.check:
+        node_drain.end(outcomes.HookOutcome.NOT_IN_MAINTENANCE, "it has no record; cordon it with node_cordon first")
+    elif node_drain.record and node_drain.record.foreign_to(*ctx.caller, check=ctx.check):
+        node_drain.end(outcomes.HookOutcome.ADOPTED_BY, node_drain.record.owner(name))
+    return node_drain
 
 
-def _calls(site: _Site, rules: t.Iterable[hook_definitions.Rule]) -> list[tuple[hook_definitions.Call, str]]:
+def _calls(node_drain: _Site, rules: t.Iterable[hook_definitions.Rule]) -> list[tuple[hook_definitions.Call, str]]:
     """The node's calls that are not done, with their states."""
-    if site.node is None:
+    if node_drain.node is None:
         return []
-    calls = [hook_definitions.Call(rule, site.name) for rule in rules if rule.for_node(site.node)]
-    states = [hook_definitions.state_of(site.record, call.key) if site.record else "" for call in calls]
+    calls = [hook_definitions.Call(rule, node_drain.name) for rule in rules if rule.for_node(node_drain.node)]
+    states = [hook_definitions.state_of(node_drain.record, call.key) if node_drain.record else "" for call in calls]
     return [(call, state or "due") for call, state in zip(calls, states, strict=True) if state != "done"]
 
 
-def _due(site: _Site, rules: t.Iterable[hook_definitions.Rule]) -> list[dict[str, t.Any]]:
-    return [call.to_dict(state) for call, state in _calls(site, rules)]
+def _due(node_drain: _Site, rules: t.Iterable[hook_definitions.Rule]) -> list[dict[str, t.Any]]:
+    return [call.to_dict(state) for call, state in _calls(node_drain, rules)]
 
 
 def _under_locks(
-    ctx: run_context.Context, options: HookOptions, sites: t.Mapping[str, _Site]
+    ctx: run_context.Context, options: HookOptions, node_drains: t.Mapping[str, _Site]
 ) -> list[dict[str, t.Any]]:
     locks = run_locks.Locks(ctx)
     stays = float(run_locks.IDLE)
     try:
-        records = {name: t.cast("node_records.Record", site.record) for name, site in sites.items()}
+        records = {name: t.cast("node_records.Record", node_drain.record) for name, node_drain in node_drains.items()}
         for name, why in locks.take_recorded(records).items():
-            sites[name].end(outcomes.HookOutcome.HELD, why)
-        going = [site for site in sites.values() if not site.failed]
+            node_drains[name].end(outcomes.HookOutcome.HELD, why)
+        going = [node_drain for node_drain in node_drains.values() if not node_drain.failed]
         work = _Work(ctx, options, locks, run_hook_calls.HttpCalls(ctx, locks.fence, options.send))
         try:
             with ctx.clock.pool(run_requests.AT_ONCE, "hooks") as pool:
@@ -142,77 +144,79 @@ class _Work:
     locks: run_locks.Locks
     calls: run_hook_calls.HttpCalls
 
-    def on(self, site: _Site) -> list[dict[str, t.Any]]:
+    def on(self, node_drain: _Site) -> list[dict[str, t.Any]]:
         """Do what the call is for on one node; whatever fails fails the node."""
         try:
-            return self._call(site) if self.options.state == "called" else self._note(site)
+            return self._call(node_drain) if self.options.state == "called" else self._note(node_drain)
         except run_node_lock.LostLockError as lost:
-            site.end(outcomes.HookOutcome.ADOPTED_BY, lost.reason.sentence)
-        except (run_context.StopRun, errors.ClusterError, node_records.BadRecordError) as error:
-            site.end(outcomes.HookOutcome.FAILED, str(error))
+            node_drain.end(outcomes.HookOutcome.ADOPTED_BY, lost.reason.sentence)
+        except (run_context.CallAborted, errors.ClusterError, node_records.BadRecordError) as error:
+            node_drain.end(outcomes.HookOutcome.FAILED, str(error))
         return []
 
-    def _call(self, site: _Site) -> list[dict[str, t.Any]]:
+    def _call(self, node_drain: _Site) -> list[dict[str, t.Any]]:
         """Make the HTTP calls, one after the other; task files have to have run."""
         told = []
-        for call, state in _calls(site, self.options.rules):
-            if site.failed:
+        for call, state in _calls(node_drain, self.options.rules):
+            if node_drain.failed:
                 told.append(call.to_dict(state))
                 continue
             why = UNRUN
             if call.rule.action == "http":
                 again = state in ("begun", "failed")
-                self._write(site, {call.key: call.entry("begun")}, f"Call {call.what} for {call.subject}")
+                self._write(node_drain, {call.key: call.entry("begun")}, f"Call {call.what} for {call.subject}")
                 self._tell(call, "called again, as it was begun before" if again else "called")
                 why = self.calls.start(call, again=again).result()
                 over: hook_definitions.State = "failed" if why else "done"
-                self._write(site, {call.key: call.entry(over)}, f"Record {call.what} for {call.subject} as {over}")
+                self._write(
+                    node_drain, {call.key: call.entry(over)}, f"Record {call.what} for {call.subject} as {over}"
+                )
                 state = over
             if why:
-                site.end(outcomes.HookOutcome.FAILED, run_hook_calls.failure(call, why))
+                node_drain.end(outcomes.HookOutcome.FAILED, run_hook_calls.failure(call, why))
             self._tell(call, why or "done")
             told.append(call.to_dict(state))
         return told
 
-    def _note(self, site: _Site) -> list[dict[str, t.Any]]:
+    def _note(self, node_drain: _Site) -> list[dict[str, t.Any]]:
         """Record how far the task files are, and say again what they are told."""
         state, told = self.options.state, []
-        for one in (one for one in self.options.hooks if one["node"] == site.name):
-            record = t.cast("node_records.Record", site.record)
+        for one in (one for one in self.options.hooks if one["node"] == node_drain.name):
+            record = t.cast("node_records.Record", node_drain.record)
             again = hook_definitions.state_of(record, one["key"]) in ("begun", "failed")
             what = f"hook {one['hook']}, rule {one['rule']} (tasks {one['tasks']})"
-            subject = f"Pod {one['namespace']}/{one['name']}" if one.get("uid") else f"Node {site.name}"
+            subject = f"Pod {one['namespace']}/{one['name']}" if one.get("uid") else f"Node {node_drain.name}"
             entry = hook_definitions.entry_of(one, t.cast("hook_definitions.State", state))
-            self._write(site, {one["key"]: entry}, f"Record {what} for {subject} as {state}")
+            self._write(node_drain, {one["key"]: entry}, f"Record {what} for {subject} as {state}")
             told.append({**one, "again": again if state == "begun" else one.get("again", False), "state": state})
             if state == "failed":
-                site.end(outcomes.HookOutcome.FAILED, f"{subject}: {what} failed. {run_hook_calls.REMEDY}")
+                node_drain.end(outcomes.HookOutcome.FAILED, f"{subject}: {what} failed. {run_hook_calls.REMEDY}")
             done = {"begun": "begun again" if again else "begun"}.get(state, state)
             self.ctx.tell(
                 phases.What.HOOK,
                 f"{what}: {done}",
-                node=site.name,
+                node=node_drain.name,
                 namespace=one.get("namespace", ""),
                 name=one.get("name", ""),
             )
         return told
 
-    def _write(self, site: _Site, entries: t.Mapping[str, t.Mapping[str, str]], sentence: str) -> None:
-        decide = functools.partial(_decided, site=site, entries=entries, sentence=sentence)
-        target = objects.Ref("Node", site.name, api_version="v1")
-        run_reconcile.write(self.ctx, target, decide, fence=lambda: self.locks.fence([site.name]))
+    def _write(self, node_drain: _Site, entries: t.Mapping[str, t.Mapping[str, str]], sentence: str) -> None:
+        decide = functools.partial(_decided, node_drain=node_drain, entries=entries, sentence=sentence)
+        target = objects.Ref("Node", node_drain.name, api_version="v1")
+        run_reconcile.reconcile(self.ctx, target, decide, fence=lambda: self.locks.fence([node_drain.name]))
 
     def _tell(self, call: hook_definitions.Call, done: str) -> None:
         self.ctx.tell(phases.What.HOOK, f"{call.what}: {done}", node=call.node)
 
 
 def _decided(
-    raw: objects.Raw | None, site: _Site, entries: t.Mapping[str, t.Mapping[str, str]], sentence: str
+    raw: objects.Raw | None, node_drain: _Site, entries: t.Mapping[str, t.Mapping[str, str]], sentence: str
 ) -> api_changes.Change | None:
     node = objects.Node.of(raw) if raw else None
     record = node_records.record_of(node) if node else None
-    known = t.cast("node_records.Record", site.record)
+    known = t.cast("node_records.Record", node_drain.record)
     if node is None or record is None or (record.run, record.nonce) != (known.run, known.nonce):
-        raise run_node_lock.LostLockError(site.name, "it was deleted, given back or taken over meanwhile")
-    site.node, site.record = node, cordon.hooked(record, entries)
+        raise run_node_lock.LostLockError(node_drain.name, "it was deleted, given back or taken over meanwhile")
+    node_drain.node, node_drain.record = node, cordon.hooked(record, entries)
     return cordon.with_hooks(node, record, entries, sentence)

@@ -165,7 +165,7 @@ def _write(ctx: run_context.Context, options: TaintOptions, task: _Task, kills: 
         return task.change
 
     try:
-        written = run_reconcile.write(ctx, objects.Ref("Node", task.name, api_version="v1"), decide, known=task.raw)
+        written = run_reconcile.reconcile(ctx, objects.Ref("Node", task.name, api_version="v1"), decide, known=task.raw)
     except errors.ClusterError as error:
         task.outcome, task.message = outcomes.TaintOutcome.FAILED, f"Node {task.name}: {error}"
         return

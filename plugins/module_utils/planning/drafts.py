@@ -38,7 +38,7 @@ class Wanted:
     """
 
     nodes: tuple[str, ...]
-    choices: drain_policy.Choices = field(default_factory=drain_policy.Choices)
+    choices: drain_policy.DrainPolicy = field(default_factory=drain_policy.DrainPolicy)
     run: str = ""
     now: str = ""
     evacuates: bool = False
@@ -127,7 +127,7 @@ def judged(snapshot: snapshots.Snapshot, wanted: Wanted, drafted: Draft) -> Plan
     if shape != drafted.shape and (formed := shape.formed()).waves != drafted.waves:
         seen = _shaped(plans, shape, formed, foresee)
     drafted = replace(drafted, waves=seen.formed.waves, waits=seen.formed.waits)
-    asked = preflight.Asked(
+    asked = preflight.PreflightOptions(
         nodes=wanted.nodes,
         waves=drafted.waves,
         choices=wanted.choices,

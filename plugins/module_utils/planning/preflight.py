@@ -130,7 +130,7 @@ Waves = tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PreflightOptions:
     """The request: ``nodes`` as named, unknown ones too, and ``waves`` of those that are to be taken out.
 
     ``run`` is the id of the run or ``""``, ``now`` is RFC 3339, ``terminating`` are the namespaces that are being
@@ -139,7 +139,7 @@ class Asked:
 
     nodes: tuple[str, ...]
     waves: Waves
-    choices: drain_policy.Choices
+    choices: drain_policy.DrainPolicy
     run: str = ""
     now: str = ""
     stay_out: bool = False
@@ -148,7 +148,7 @@ class Asked:
 
 
 def findings(
-    snapshot: snapshots.Snapshot, plans: t.Sequence[drain_policy.PodPlan], asked: Asked
+    snapshot: snapshots.Snapshot, plans: t.Sequence[drain_policy.PodPlan], asked: PreflightOptions
 ) -> tuple[reasons.Finding, ...]:
     """All findings: blockers first, then warnings, then infos."""
     found = [
@@ -185,7 +185,7 @@ def unknown_nodes(snapshot: snapshots.Snapshot, wanted: t.Iterable[str]) -> list
     return found
 
 
-def _options(asked: Asked) -> list[reasons.Finding]:
+def _options(asked: PreflightOptions) -> list[reasons.Finding]:
     if not asked.choices.disable_eviction or asked.choices.force:
         return []
     code = "disable_eviction"
@@ -193,7 +193,7 @@ def _options(asked: Asked) -> list[reasons.Finding]:
     return [reasons.Finding(code, message, remedy, "blocker", code)]
 
 
-def _nodes(snapshot: snapshots.Snapshot, asked: Asked) -> list[reasons.Finding]:
+def _nodes(snapshot: snapshots.Snapshot, asked: PreflightOptions) -> list[reasons.Finding]:
     found: list[reasons.Finding] = []
     for name in asked.nodes:
         node = snapshot.nodes.get(name)
@@ -215,7 +215,7 @@ def _nodes(snapshot: snapshots.Snapshot, asked: Asked) -> list[reasons.Finding]:
     return found
 
 
-def _last_schedulable(snapshot: snapshots.Snapshot, asked: Asked) -> list[reasons.Finding]:
+def _last_schedulable(snapshot: snapshots.Snapshot, asked: PreflightOptions) -> list[reasons.Finding]:
     """Whether each wave leaves a node that takes pods; all waves together if their nodes stay out."""
     together = tuple(dict.fromkeys(name for wave in asked.waves for name in wave))
     for wave in (together,) if asked.stay_out and together else asked.waves:
@@ -256,7 +256,9 @@ WARNED = frozenset(
 """Codes that do not stop a run but have to be reported."""
 
 
-def _pods(snapshot: snapshots.Snapshot, plans: t.Sequence[drain_policy.PodPlan], asked: Asked) -> list[reasons.Finding]:
+def _pods(
+    snapshot: snapshots.Snapshot, plans: t.Sequence[drain_policy.PodPlan], asked: PreflightOptions
+) -> list[reasons.Finding]:
     groups: dict[tuple[str, reasons.Severity, str, str], list[drain_policy.PodPlan]] = {}
     for plan in plans:
         severity: reasons.Severity | None = "warning" if plan.code in WARNED else None
@@ -357,7 +359,9 @@ def _spent_guard(snapshot: snapshots.Snapshot, plan: drain_policy.PodPlan) -> tu
     return plan.workload, message, "Wait until its other pods are ready, or repair them."
 
 
-def _pace(snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan], asked: Asked) -> list[reasons.Finding]:
+def _pace(
+    snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan], asked: PreflightOptions
+) -> list[reasons.Finding]:
     """Workloads that Koordinator's object limiter keeps on their nodes for a long time."""
     controller = asked.choices.controller
     if controller is None:
@@ -401,7 +405,7 @@ def unapproved(
     return found
 
 
-def _not_selected(plans: t.Sequence[drain_policy.PodPlan], asked: Asked) -> list[reasons.Finding]:
+def _not_selected(plans: t.Sequence[drain_policy.PodPlan], asked: PreflightOptions) -> list[reasons.Finding]:
     left = [plan for plan in plans if plan.code == "not_selected"]
     if not left:
         return []

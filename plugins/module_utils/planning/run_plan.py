@@ -79,7 +79,7 @@ class PlanOptions:
 
     nodes: tuple[str, ...] = ()
     node_selector: str = ""
-    choices: drain_policy.Choices = field(default_factory=drain_policy.Choices)
+    choices: drain_policy.DrainPolicy = field(default_factory=drain_policy.DrainPolicy)
     goal: Goal = "maintained"
     on_blocked: OnBlocked = "stop"
     order: waves.Order = "given"
@@ -115,7 +115,7 @@ def make_plan(ctx: run_context.Context, options: PlanOptions) -> run_context.Res
         if options.gates:
             times = (options.stable, options.wait, options.timeout)
             soak = (options.soak, options.soak_since)
-            asked = run_gates.Asked(wanted, options.gates, *times, options.expected, options.not_rebooted, *soak)
+            asked = run_gates.GateOptions(wanted, options.gates, *times, options.expected, options.not_rebooted, *soak)
             return run_gates.judge(ctx, nodes, asked)
         with collector.paused():
             present = tuple(name for name in wanted if name in nodes.nodes)
@@ -128,13 +128,13 @@ def _wanted(nodes: snapshots.Snapshot, options: PlanOptions) -> tuple[str, ...]:
     if options.nodes:
         return tuple(dict.fromkeys(options.nodes))
     if not options.node_selector.strip():
-        raise run_context.StopRun(
+        raise run_context.CallAborted(
             "no_nodes", "Neither nodes nor node_selector say what to plan for.", "Give one of them."
         )
     try:
         selector = selectors.parse(options.node_selector)
     except ValueError as error:
-        raise run_context.StopRun("bad_selector", f"node_selector: {error}.", "", options.node_selector) from error
+        raise run_context.CallAborted("bad_selector", f"node_selector: {error}.", "", options.node_selector) from error
     return tuple(sorted(node.name for node in nodes.nodes.values() if selectors.matches(selector, node.labels)))
 
 
@@ -224,7 +224,7 @@ def _lasting(times: t.Sequence[wave_times.WaveTime]) -> dict[str, t.Any]:
 
 
 def _asked(
-    ctx: run_context.Context, options: PlanOptions, wanted: tuple[str, ...], choices: drain_policy.Choices, now: str
+    ctx: run_context.Context, options: PlanOptions, wanted: tuple[str, ...], choices: drain_policy.DrainPolicy, now: str
 ) -> drafts.Wanted:
     return drafts.Wanted(
         nodes=wanted,
@@ -243,7 +243,7 @@ def _asked(
 def _needs(
     snapshot: snapshots.Snapshot,
     plans: t.Sequence[drain_policy.PodPlan],
-    choices: drain_policy.Choices,
+    choices: drain_policy.DrainPolicy,
     options: PlanOptions,
     todo: t.Sequence[objects.Node],
 ) -> t.Sequence[permissions.Need]:
@@ -260,7 +260,7 @@ def _needs(
 
 
 def _gather(
-    ctx: run_context.Context, nodes: snapshots.Snapshot, present: tuple[str, ...], choices: drain_policy.Choices
+    ctx: run_context.Context, nodes: snapshots.Snapshot, present: tuple[str, ...], choices: drain_policy.DrainPolicy
 ) -> snapshots.Snapshot:
     """The cluster as far as the pods on the nodes need it: one list for each kind."""
     if not present:
@@ -374,7 +374,7 @@ def _serving(
     spaces |= service_findings.might_darken(plans)
     if not spaces or (ctx.run and ctx.run.nonce):
         return snapshot
-    scope = scopes.Scope((), tuple(sorted(spaces))) if len(snapshot.nodes) > scopes.LARGE else None
+    scope = scopes.ReadScope((), tuple(sorted(spaces))) if len(snapshot.nodes) > scopes.LARGE else None
     with contextlib.suppress(errors.Forbidden):
         return replace(snapshot, slices=tuple(run_listing.lists(ctx.cluster, ("slices",), scope)["slices"]))
     return snapshot

@@ -67,7 +67,7 @@ class Trial:
 def trials(
     snapshot: snapshots.Snapshot,
     plans: t.Iterable[drain_policy.PodPlan],
-    choices: drain_policy.Choices,
+    choices: drain_policy.DrainPolicy,
     judges: t.Sequence[admission.Judge],
     rules: t.Iterable[hook_definitions.Rule] = (),
 ) -> list[Trial]:
@@ -98,7 +98,7 @@ def trials(
 def _changes(
     snapshot: snapshots.Snapshot,
     plan: drain_policy.PodPlan,
-    choices: drain_policy.Choices,
+    choices: drain_policy.DrainPolicy,
     handshakes: t.Sequence[hook_definitions.Rule],
 ) -> t.Iterator[tuple[Request, Make]]:
     pod, workload = plan.pod, snapshot.workload_of(plan.pod)
@@ -174,7 +174,7 @@ def refused(
     ctx: run_context.Context,
     snapshot: snapshots.Snapshot,
     plans: t.Iterable[drain_policy.PodPlan],
-    choices: drain_policy.Choices,
+    choices: drain_policy.DrainPolicy,
     judges: t.Sequence[admission.Judge],
     rules: t.Iterable[hook_definitions.Rule],
 ) -> tuple[list[reasons.Finding], t.Mapping[str, str]]:

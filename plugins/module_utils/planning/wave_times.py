@@ -132,7 +132,7 @@ def wave_times(
     *,
     settle: float = 0.0,
     notice: float = 0.0,
-    choices: drain_policy.Choices | None = None,
+    choices: drain_policy.DrainPolicy | None = None,
     now: str = "",
 ) -> list[WaveTime]:
     """The forecast of each wave; ending pods are not waited for in it.
@@ -140,7 +140,7 @@ def wave_times(
     Each wave waits for what Koordinator's object limiter remembers of those before, with ``now`` (RFC 3339) also of
     earlier runs.
     """
-    choices = choices or drain_policy.Choices()
+    choices = choices or drain_policy.DrainPolicy()
     times = queues.Times(snapshot, choices.load_balancer_wait)
     ways = [_Way(times.at(bound), feed.Pace(snapshot, choices.controller, now)) for bound in BOUNDS]
     found = list[WaveTime]()
@@ -176,7 +176,7 @@ def together(waves: t.Iterable[WaveTime]) -> list[int]:
 
 
 def _parts_of(
-    snapshot: snapshots.Snapshot, wave: _Wave, way: _Way, choices: drain_policy.Choices
+    snapshot: snapshots.Snapshot, wave: _Wave, way: _Way, choices: drain_policy.DrainPolicy
 ) -> tuple[Parts, Parts]:
     """Until swaps have taken over, and the drain after that."""
     times, by_job = way.times, [plan for plan in wave.leaving if plan.route == "job"]

@@ -16,7 +16,7 @@ Route = t.Literal["skip", "swap", "replace", "evict", "job", "wait", "refuse"]
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
+class DrainPolicy:
     """What the caller allows; named as the options of ``node_drain``.
 
     ``pod_selector`` is a label selector as text, ``namespaces`` empty for all. ``self_pod`` is the pod that this play
@@ -77,7 +77,7 @@ class PodPlan:
     remedy: str = ""
     guarded: bool = False
     tolerant: bool = False
-    manner: pod_rules.Manner = pod_rules.NONE
+    manner: pod_rules.PodPolicy = pod_rules.NONE
     interruption: t.Literal["", "possible", "allowed"] = ""
 
     @property

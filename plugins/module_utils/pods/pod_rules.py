@@ -38,7 +38,7 @@ Raw = t.Mapping[str, t.Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class PodPolicy:
     """How a pod is moved; the default is as without any rule.
 
     ``rule`` is how messages call what asks for it, ``name`` how other rules do, and ``after`` are the names of rules
@@ -79,12 +79,12 @@ class Manner:
         """Seconds between the pod's end in its Services and its eviction; ``given`` are those of the call."""
         return given if self.load_balancer_wait is None else self.load_balancer_wait
 
-    def waits_for(self, other: Manner) -> bool:
+    def waits_for(self, other: PodPolicy) -> bool:
         """Whether pods with the other manner leave the same node before."""
         return (self.last, self.order) > (other.last, other.order) or other.name in self.after
 
 
-NONE = Manner()
+NONE = PodPolicy()
 """The manner of pods that no rule selects."""
 
 
@@ -93,10 +93,10 @@ class Rule:
     """One rule of the user; ``bands`` are the lowest priority and the seconds of each, lowest first."""
 
     selector: pod_selectors.PodSelector
-    manner: Manner
+    manner: PodPolicy
     bands: tuple[tuple[int, int], ...] = ()
 
-    def of(self, pod: objects.Pod) -> Manner:
+    def of(self, pod: objects.Pod) -> PodPolicy:
         """The manner of a pod that the rule selects.
 
         A pod below all bands is in the first (``groupByPriority`` of the kubelet's graceful node shutdown).
@@ -107,9 +107,9 @@ class Rule:
         return dataclasses.replace(self.manner, order=index, most_grace=self.bands[index][1])
 
 
-def manner_of(
+def policy_of(
     rules: t.Iterable[Rule], pod: objects.Pod, workload: objects.Ref | None, annotations: t.Mapping[str, str]
-) -> Manner:
+) -> PodPolicy:
     """How the pod is moved; ``annotations`` are those of its workload, or its own if it has none."""
     for rule in rules:
         if rule.selector.matches(pod, workload):
@@ -121,7 +121,7 @@ def manner_of(
     manner, _bands, faults = _manner(names.PREFIX, wishes)
     if faults:
         message = "; ".join(f"{value!r} of {place.replace('_', '-')} is not {text}" for place, value, text in faults)
-        return Manner(where, fault=message.replace(f"{names.PREFIX}.", f"{names.PREFIX}/"))
+        return PodPolicy(where, fault=message.replace(f"{names.PREFIX}.", f"{names.PREFIX}/"))
     return dataclasses.replace(manner, rule=where)
 
 
@@ -154,7 +154,7 @@ def _after(rule: Rule, more: t.Iterable[str]) -> Rule:
     return dataclasses.replace(rule, manner=dataclasses.replace(rule.manner, after=rule.manner.after | set(more)))
 
 
-def _manner(where: str, raw: Raw) -> tuple[Manner, tuple[tuple[int, int], ...], list[pod_selectors.Fault]]:
+def _manner(where: str, raw: Raw) -> tuple[PodPolicy, tuple[tuple[int, int], ...], list[pod_selectors.Fault]]:
     faults: list[pod_selectors.Fault] = []
 
     def take(key: str, convert: t.Callable[[t.Any], t.Any], expected: str) -> t.Any:
@@ -164,7 +164,7 @@ def _manner(where: str, raw: Raw) -> tuple[Manner, tuple[tuple[int, int], ...], 
             faults.append((f"{where}.{key}", raw[key], expected))
             return None
 
-    manner = Manner(
+    manner = PodPolicy(
         skip=bool(take("skip", _truth, "true or false")),
         wait=bool(take("wait", _finished, "finished")),
         last=bool(take("last", _truth, "true or false")),

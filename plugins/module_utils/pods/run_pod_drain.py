@@ -22,7 +22,7 @@ State = t.Literal["waiting", "asked", "leaving", "gone", "failed", "skipped"]
 
 
 @dataclass
-class Move:
+class PodDrain:
     """One pod that is being moved off its node. Times are of the context's monotonic clock.
 
     ``unsure`` is a request without an answer: it succeeded if the pod is gone. ``held``: rules let other pods of the
@@ -93,7 +93,7 @@ class Move:
 
 
 def too_few(
-    move: Move, snapshot: snapshots.Snapshot, leaving: t.Collection[str], prior: t.Mapping[str, int]
+    move: PodDrain, snapshot: snapshots.Snapshot, leaving: t.Collection[str], prior: t.Mapping[str, int]
 ) -> readiness.Short | None:
     """Why too few others serve for its pod to go; ``None`` if its owner consented. For the rest see ``short``."""
     pod = snapshot.pod(move.pod.uid)
@@ -106,7 +106,7 @@ def too_few(
     return readiness.short(snapshot, pod, leaving, prior)
 
 
-def stays_as_last(move: Move, snapshot: snapshots.Snapshot, now: float) -> bool:
+def stays_as_last(move: PodDrain, snapshot: snapshots.Snapshot, now: float) -> bool:
     """Whether its workload now has this pod alone; then a swap has to be prepared first, and this move ends."""
     found = last_one(move, snapshot)
     if found is None:
@@ -122,7 +122,7 @@ def stays_as_last(move: Move, snapshot: snapshots.Snapshot, now: float) -> bool:
     return True
 
 
-def last_one(move: Move, snapshot: snapshots.Snapshot) -> readiness.Last | None:
+def last_one(move: PodDrain, snapshot: snapshots.Snapshot) -> readiness.Last | None:
     """The workload of which the pod is the last one that serves, where its route counts on others."""
     pod = snapshot.pod(move.pod.uid)
     if pod is None or move.plan.code not in readiness.OF_SEVERAL:

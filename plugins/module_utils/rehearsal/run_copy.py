@@ -51,7 +51,7 @@ def _save(ctx: run_context.Context, options: CopyOptions) -> run_context.Result:
         try:
             options.write(content)
         except OSError as error:
-            raise run_context.StopRun(
+            raise run_context.CallAborted(
                 "not_written", f"{options.path} cannot be written: {error.strerror or error}."
             ) from error
     ctx.changed(api_changes.Change("create", objects.Ref("File", options.path), f"Write {options.path}"))

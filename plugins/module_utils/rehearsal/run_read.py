@@ -62,7 +62,7 @@ def snapshot(ctx: run_context.Context, hash_key: str) -> tuple[snapshot_files.Sn
             else:
                 refused.append(kind.resource)
     if refused:
-        raise run_context.StopRun(
+        raise run_context.CallAborted(
             "missing_permission",
             f"These credentials may not list {', '.join(refused)}.",
             "Bind them to the ClusterRoles kubeops-node-maintenance-read and kubeops-node-maintenance-rehearse.",
@@ -75,7 +75,7 @@ def snapshot(ctx: run_context.Context, hash_key: str) -> tuple[snapshot_files.Sn
             found = {kind: hasher.hashed(raws) for kind, raws in found.items()}
             gaps = [{**one, "object": _hashed(hasher, one["object"])} for one in gaps]
         except hashing.SameHashError as error:
-            raise run_context.StopRun("same_hash", str(error)) from error
+            raise run_context.CallAborted("same_hash", str(error)) from error
     version = str(ctx.cluster.send(verbs.server_version(), patience=run_requests.PATIENCE).get("gitVersion") or "")
     made = snapshot_files.Snapshot(version, ctx.clock.wall(), bool(hash_key), found, gaps)
     return made, names

@@ -46,7 +46,7 @@ def rebuild(ctx: run_context.Context, options: Rebuilding) -> copies.Copy:
         ctx.cluster.send(verbs.list_page(kinds.NODES, limit=1), patience=run_requests.PATIENCE).get("items") or ()
     ):
         name = node["metadata"]["name"]
-        raise run_context.StopRun(
+        raise run_context.CallAborted(
             "not_empty",
             f"This cluster has nodes ({name}, …), and a copy is only created in an empty lab.",
             "Start a lab with lab_nodes=0, and give its kubeconfig.",
@@ -113,7 +113,7 @@ class _Builder:
 
         known = run_reconcile.UNREAD if self._ctx.check else None
         try:
-            run_reconcile.write(self._ctx, target, decide, known=known, remember=remember)
+            run_reconcile.reconcile(self._ctx, target, decide, known=known, remember=remember)
         except (errors.Invalid, errors.Forbidden, errors.NotFound) as error:
             self._made.notes.append(notes.note("refused", str(target), error.message))
             return False
@@ -134,7 +134,7 @@ class _Builder:
             return api_changes.patch(objects.Node.of(found), f"Set conditions of {target}", body, verb="status")
 
         if wanted:
-            run_reconcile.write(self._ctx, target, decide, remember=False)
+            run_reconcile.reconcile(self._ctx, target, decide, remember=False)
 
     def _mark_members(self, steps: t.Mapping[str, t.Sequence[Made]]) -> None:
         """Give pods of StatefulSets the hash of the revision that their controller will compute, or it replaces them.

@@ -119,7 +119,7 @@ class Settling:
     def _until(self, missing: t.Callable[[], list[str]]) -> None:
         while left := missing():
             if self._ctx.clock.now() > self._deadline:
-                raise run_context.StopRun(
+                raise run_context.CallAborted(
                     "not_settled",
                     f"The copy did not get as far as the cluster was: {reasons.listed(left)}.",
                     "Look at these objects in the lab, or give a longer timeout.",

@@ -200,7 +200,7 @@ def _create(ctx: run_context.Context, told: announcement.Announcement, ref: obje
     lost = False
     for _again in range(3):
         try:
-            run_requests.apply(ctx, change, patience=PATIENCE, timeout=PATIENCE)
+            run_requests.submit(ctx, change, patience=PATIENCE, timeout=PATIENCE)
         except errors.AlreadyExists:
             if not lost:
                 return outcomes.EventOutcome.ALREADY_CREATED

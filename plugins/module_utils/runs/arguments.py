@@ -69,7 +69,7 @@ def _listed(ctx: run_context.Context, options: StateOptions) -> run_context.Resu
         found, alive = run_recovery.look(ctx)
         resumable = run_runs.resumable(ctx, options.input)
     except errors.Forbidden as error:
-        lacking = run_permissions.refused(ctx, error, drain_policy.Choices())
+        lacking = run_permissions.refused(ctx, error, drain_policy.DrainPolicy())
         told = [finding.to_dict() for finding in lacking]
         return run_context.Result({"findings": told}, failed=True, message="\n".join(one.sentence for one in lacking))
     shown = [trace.to_dict(alive=trace.run in alive) for trace in found]

@@ -46,7 +46,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_guard
 
-REFUSALS = (errors.ClusterError, run_context.StopRun, node_records.BadRecordError, surge_records.BadSurgeError)
+REFUSALS = (errors.ClusterError, run_context.CallAborted, node_records.BadRecordError, surge_records.BadSurgeError)
 """Errors that end the work on one node or object only."""
 
 
@@ -89,7 +89,7 @@ def look(ctx: run_context.Context) -> tuple[tuple[stored_objects.Trace, ...], se
     """All traces, and the runs that are alive: their locks were renewed meanwhile, or their sign of life holds."""
     found = _everything(ctx)
     leases = {run_lease.place_of(lease): lease for lease in found.snapshot.leases}
-    alive = run_lease.shown(ctx, found.snapshot.leases)
+    alive = run_lease.live_runs(ctx, found.snapshot.leases)
     if any(lock_leases.duration_of(lease) <= lock_leases.WORKING for lease in leases.values()):
         ctx.clock.sleep(run_lease_renewer.RENEW_EVERY + 1.0)
         for lease in run_leases.leases_in(ctx, {namespace for namespace, _name in leases}):
@@ -206,7 +206,7 @@ def _side_by_side(
     """Give the nodes of all runs back and watch the loose leases meanwhile; returns those that nobody renews."""
     silent = {run_lease.place_of(lease): lock_leases.Seen.among(lease, loose) for lease in loose} if ctx.check else {}
     with ctx.clock.pool(run_requests.AT_ONCE, "recover") as pool:
-        watching = None if ctx.check else pool.submit(run_lease.silent, ctx, loose, named)
+        watching = None if ctx.check else pool.submit(run_lease.expired, ctx, loose, named)
         back = functools.partial(_give_back, ctx, explicit=bool(named), in_service=in_service)
         for entries in pool.map(lambda item: back(*item), by_run.items()):
             for entry in entries:
@@ -276,7 +276,7 @@ def _is_loose(found: _Found, lease: objects.Raw, wanted: str | None) -> bool:
         return False
     if _is_lock(lease):
         return _node_of(lease) not in {*found.records, *found.bad}
-    return run_lease.is_sign(lease)
+    return run_lease.is_run_lease(lease)
 
 
 def _orphans(ctx: run_context.Context, found: _Found, wanted: str | None, done: _Recovery) -> None:
@@ -311,7 +311,7 @@ def _loose_locks(
             with done.telling(f"The lock of {what}"):
                 if node:
                     run_handshakes.take_back_on(ctx, node)
-                run_lease.drop(ctx, seen, ended, what)
+                run_lease.release(ctx, seen, ended, what)
         elif not node:
             text = f"the lock of {what} is still renewed by run {run_leases.holder_of(lease)}"
             ctx.tell(phases.What.WAITING, f"{text}, so it stays")
@@ -332,4 +332,4 @@ def _memories(
         elif run_id not in held:
             with done.telling(f"Run {run_id}"):
                 run_runs.forget(ctx, run_id)
-                run_lease.hide(ctx, run_id)
+                run_lease.delete(ctx, run_id)

@@ -107,7 +107,7 @@ def _all(
         target = objects.Ref("Node", node.name, api_version="v1")
         try:
             first = run_reconcile.at_first(change, decide)
-            run_reconcile.write(ctx, target, first, known=None, fence=fence, patience=PATIENCE)
+            run_reconcile.reconcile(ctx, target, first, known=None, fence=fence, patience=PATIENCE)
         except errors.ClusterError as error:
             message = f"Node {node.name}: {error}"
             hopeless.extend([message] if isinstance(error, (errors.Forbidden, errors.Unreachable)) else [])
@@ -189,14 +189,14 @@ def started(
     target, after = run_stored.run_ref(fresh.id), {"input": given, "plan": waves}
     change = api_changes.Change("create", target, f"Store run {fresh.id}", fresh.to_config_map(), {}, after)
     # The id is random, so whatever has this name is our own write whose answer was lost.
-    run_reconcile.write(ctx, target, lambda raw: change if raw is None else None, known=None)
+    run_reconcile.reconcile(ctx, target, lambda raw: change if raw is None else None, known=None)
     return going(fresh, f"{message}Starting run {fresh.id}.", resumed=False)
 
 
 def _named(run_id: str, known: t.Sequence[stored_objects.StoredRun]) -> stored_objects.StoredRun:
     found = next((run for run in known if run.id == run_id), None)
     if found is None:
-        raise run_context.StopRun(
+        raise run_context.CallAborted(
             "unknown_run",
             f"There is no run {run_id}.",
             f"Known runs: {', '.join(run.id for run in known) or 'none'}. Without maintain_run a new one starts.",
@@ -211,8 +211,8 @@ def _refuse_alive(ctx: run_context.Context, run: stored_objects.StoredRun) -> No
     places = {record.lease.partition("/")[0] for record in found.values() if record.lease}
     leases = run_leases.leases_in(ctx, {*places, names.NAMESPACE, run_locks.lease_namespace(ctx, None)})
     its = [lease for lease in leases if run_leases.holder_of(lease) == run.id]
-    if len(run_lease.silent(ctx, its)) < len(its):
-        raise run_context.StopRun(
+    if len(run_lease.expired(ctx, its)) < len(its):
+        raise run_context.CallAborted(
             "run_alive",
             f"Run {run.id} of {run.by}, started {run.since} by the same command, is still at work.",
             f"Wait until it ends. If it was killed: {commands.resume(run.id)} resumes it, and "
@@ -251,7 +251,7 @@ def _going(
 ) -> run_context.Result:
     """The run goes on under a nonce of its own, and the nodes of all ``waves`` but the first wait."""
     me, since = run_context.Run(run.id, ctx.clock.token()), ctx.clock.now()
-    run_lease.show(ctx, me, seconds)
+    run_lease.renew(ctx, me, seconds)
     run = _resumed(ctx, run) if resumed else run
     mark_waiting(ctx, run.id, marks.nodes_of(waves, run.finished), since + seconds)
     data = {"run": str(me), "run_id": run.id, "resumed": resumed, "finished_nodes": list(run.finished), "nodes": []}
@@ -269,7 +269,7 @@ def _resumed(ctx: run_context.Context, run: stored_objects.StoredRun) -> stored_
             return None
         return _rewrite(now, f"Note that run {now.id} is resumed", **wanted, noted=max(now.noted, run.ended))
 
-    run_reconcile.write(ctx, run_stored.run_ref(run.id), decide)
+    run_reconcile.reconcile(ctx, run_stored.run_ref(run.id), decide)
     return replace(run, **wanted)
 
 
@@ -293,7 +293,7 @@ def noted(
     if caller.id:
         its = {caller.id: tuple(nodes)}
         if caller.nonce:
-            run_lease.show(ctx, caller, seconds)
+            run_lease.renew(ctx, caller, seconds)
     else:
         found, _bad = _out(ctx)
         its = {}
@@ -333,12 +333,12 @@ def _note(
             fields["so_far"] = run.so_far.plus(over)
         return _rewrite(run, sentence, **fields) if fields else None
 
-    change = run_reconcile.write(ctx, run_stored.run_ref(run_id), decide).change
+    change = run_reconcile.reconcile(ctx, run_stored.run_ref(run_id), decide).change
     if not seen:
         # Nodes that were parked by a run that has ended need no stored run.
         return (), f"Run {run_id} is not stored: nothing to note." if nodes else ""
     if change and change.verb == "delete":
-        run_lease.hide(ctx, run_id)
+        run_lease.delete(ctx, run_id)
     run = seen[-1]
     finished = _with(run, nodes)
     return finished, _to_do(run, finished)
@@ -376,7 +376,7 @@ def ended(ctx: run_context.Context, *, failed: bool) -> run_context.Result:
         run_lease.let_go(ctx)
     run = next((r for r in run_stored.stored(ctx) if r.id == me.id), None)
     if run is None:
-        run_lease.hide(ctx, me.id, me.nonce)
+        run_lease.delete(ctx, me.id, me.nonce)
         run_heartbeats.sweep(ctx, me.id)
         return run_context.Result({"nodes": []}, message=f"Run {me.id} is no longer stored.")
     found, bad = run_stored.records(nodes := _nodes(ctx))
@@ -398,8 +398,8 @@ def ended(ctx: run_context.Context, *, failed: bool) -> run_context.Result:
             return None
         return _rewrite(now, f"Note that run {now.id} ended with failures", ended=ctx.clock.server())
 
-    run_reconcile.write(ctx, run_stored.run_ref(run.id), decide)
-    run_lease.hide(ctx, me.id, me.nonce)
+    run_reconcile.reconcile(ctx, run_stored.run_ref(run.id), decide)
+    run_lease.delete(ctx, me.id, me.nonce)
     return run_context.Result({"nodes": []}, message=f"Run {run.id} ended with failures; the same command resumes it.")
 
 
@@ -420,7 +420,7 @@ def _drop_left_locks(ctx: run_context.Context, run: stored_objects.StoredRun, ou
     try:
         for place in dict.fromkeys((names.NAMESPACE, run_locks.lease_namespace(ctx, None))):
             for lock in run_lease.left_locks(ctx, run_context.Run(run.id), back, place):
-                run_lease.drop(ctx, lock, ended)
+                run_lease.release(ctx, lock, ended)
     except errors.ClusterError as error:
         # The nodes are back in service: the run does not fail, and whoever locks them next waits for a minute.
         ctx.tell(phases.What.NOTE, f"a leftover lock of {', '.join(back)} may remain; recover removes it: {error}")
@@ -448,5 +448,5 @@ def forget(ctx: run_context.Context, run_id: str, version: str = "", *, marked: 
     if found is None or decide(found) is not None:
         if marked:
             clear(ctx, run_id)
-        run_lease.hide(ctx, run_id)
-    run_reconcile.write(ctx, target, decide, known=found)
+        run_lease.delete(ctx, run_id)
+    run_reconcile.reconcile(ctx, target, decide, known=found)

@@ -69,7 +69,7 @@ class HeldLease:
 
     def _write(self, decide: run_reconcile.Decide, known: t.Any, **limits: t.Any) -> objects.Raw | None:
         how = {**limits, "known": known, "fence": self._sending, "remember": False}
-        return run_reconcile.write(self._ctx, self.target, decide, **how).object
+        return run_reconcile.reconcile(self._ctx, self.target, decide, **how).object
 
     def _sending(self) -> None:
         self._sent = clocks.Stopwatch(self._ctx.clock)
@@ -158,7 +158,7 @@ def end(ctx: run_context.Context, heartbeat: objects.Raw, patience: float = run_
         as_read = lease is not None and lease["metadata"]["resourceVersion"] == deletion.resource_version
         return deletion if as_read else None
 
-    written = run_reconcile.write(
+    written = run_reconcile.reconcile(
         ctx,
         deletion.target,
         decide,

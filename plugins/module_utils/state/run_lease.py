@@ -46,17 +46,17 @@ Place = tuple[str, str]
 """Namespace and name of a lease."""
 
 
-def sign(run_id: str) -> objects.Ref:
+def lease_ref(run_id: str) -> objects.Ref:
     """The lease that says that the run is alive."""
     return run_leases.ref(names.run_name(run_id), names.NAMESPACE)
 
 
-def show(ctx: run_context.Context, run: run_context.Run, seconds: float = run_locks.IDLE) -> None:
+def renew(ctx: run_context.Context, run: run_context.Run, seconds: float = run_locks.IDLE) -> None:
     """Renew the run's lease for so many seconds; a failure is only reported."""
     if ctx.check:
         return
     # By the server's clock, with which every reader compares it.
-    target, stamp = sign(run.id), surge_records.micro_time(ctx.clock.server())
+    target, stamp = lease_ref(run.id), surge_records.micro_time(ctx.clock.server())
     spec = {"holderIdentity": str(run), "leaseDurationSeconds": int(seconds), "renewTime": stamp}
 
     def decide(lease: objects.Raw | None) -> api_changes.Change | None:
@@ -68,30 +68,30 @@ def show(ctx: run_context.Context, run: run_context.Run, seconds: float = run_lo
         return run_leases.patch(lease, sentence, {"spec": spec})
 
     try:
-        run_reconcile.write(ctx, target, decide, remember=False)
+        run_reconcile.reconcile(ctx, target, decide, remember=False)
     except errors.ClusterError as error:
         text = f"run {run.id} looks dead between two waves, as its lease could not be written: {error}"
         ctx.tell(phases.What.NOTE, text)
 
 
-def shown(ctx: run_context.Context, leases: t.Iterable[objects.Raw]) -> set[str]:
+def live_runs(ctx: run_context.Context, leases: t.Iterable[objects.Raw]) -> set[str]:
     """The runs whose own lease has not expired, by the API server's clock, which stamped it."""
     now, runs = datetime.datetime.fromisoformat(ctx.clock.server()), set()
     for lease in leases:
         renewed = (lease.get("spec") or {}).get("renewTime")
-        if renewed and is_sign(lease):
+        if renewed and is_run_lease(lease):
             silent_for = now - datetime.datetime.fromisoformat(renewed)
             if silent_for.total_seconds() <= lock_leases.duration_of(lease):
                 runs.add(run_leases.holder_of(lease))
     return runs
 
 
-def is_sign(lease: objects.Raw) -> bool:
+def is_run_lease(lease: objects.Raw) -> bool:
     """Whether it is a run's own lease."""
     return is_ours(lease) and bool(lease["metadata"]["name"].startswith(names.RUN_PREFIX))
 
 
-def hide(ctx: run_context.Context, run_id: str, nonce: str = "") -> None:
+def delete(ctx: run_context.Context, run_id: str, nonce: str = "") -> None:
     """Delete the run's lease; with a nonce only if that start of the run was the last to renew it."""
     if ctx.check:
         return
@@ -106,8 +106,8 @@ def hide(ctx: run_context.Context, run_id: str, nonce: str = "") -> None:
     for pause in PAUSES:
         ctx.clock.sleep(pause)
         try:
-            run_reconcile.write(
-                ctx, sign(run_id), decide, remember=False, patience=SHORTLY if pause else run_requests.PATIENCE
+            run_reconcile.reconcile(
+                ctx, lease_ref(run_id), decide, remember=False, patience=SHORTLY if pause else run_requests.PATIENCE
             )
             return
         except errors.ClusterError as error:
@@ -115,7 +115,7 @@ def hide(ctx: run_context.Context, run_id: str, nonce: str = "") -> None:
             # A process that was frozen during a try has used up the patience of that try.
             if not isinstance(error, (*run_reconcile.PASSING, errors.ServerError)):
                 break
-    text = f"{sign(run_id)} could not be deleted, so run {run_id} looks alive until it expires: {trouble}"
+    text = f"{lease_ref(run_id)} could not be deleted, so run {run_id} looks alive until it expires: {trouble}"
     ctx.tell(phases.What.NOTE, text)
 
 
@@ -131,11 +131,13 @@ def let_go(ctx: run_context.Context) -> None:
     if me is None or not me.nonce or ctx.check:
         return
     leases = run_leases.leases_in(ctx, {names.NAMESPACE, run_locks.lease_namespace(ctx, None)})
-    held = [lease for lease in leases if _by(lease, me) and not (is_sign(lease) or lock_leases.is_heartbeat(lease))]
+    held = [
+        lease for lease in leases if _by(lease, me) and not (is_run_lease(lease) or lock_leases.is_heartbeat(lease))
+    ]
     surges = [lease for lease in held if names.SURGE in (lease["metadata"].get("annotations") or {})]
     locks = [lease for lease in held if lease not in surges and not lock_leases.is_left(lease)]
     holders_of = {lease["metadata"]["name"]: lease["spec"]["holderIdentity"] for lease in locks}
-    run_lock_policy.ServerFence(ctx, there=True).leave(holders_of)
+    run_lock_policy.LockPolicy(ctx, there=True).leave(holders_of)
     jobs = [functools.partial(_let_go, ctx, lease, run_leases.deletion(lease, "Delete a lock")) for lease in locks]
     for lease in surges:
         shortly = run_leases.patch(
@@ -147,7 +149,7 @@ def let_go(ctx: run_context.Context) -> None:
     for run_id in {me.id, *map(run_leases.holder_of, held)} - {""}:
         run_heartbeats.sweep(ctx, run_id)
     if me.id:
-        hide(ctx, me.id, me.nonce)
+        delete(ctx, me.id, me.nonce)
 
 
 def _let_go(ctx: run_context.Context, lease: objects.Raw, change: api_changes.Change) -> None:
@@ -156,7 +158,7 @@ def _let_go(ctx: run_context.Context, lease: objects.Raw, change: api_changes.Ch
     def decide(found: objects.Raw | None) -> api_changes.Change | None:
         return change if found is not None and found["metadata"]["resourceVersion"] == version else None
 
-    run_reconcile.write(ctx, change.target, decide, known=lease, remember=False)
+    run_reconcile.reconcile(ctx, change.target, decide, known=lease, remember=False)
 
 
 def _by(lease: objects.Raw, me: run_context.Run) -> bool:
@@ -192,7 +194,7 @@ def left_locks(
     if run.id:
         its = [lease for lease in found if run_leases.holder_of(lease) == run.id]
         return [lock_leases.Seen.among(lease, leases) for lease in its]
-    dead = silent(ctx, ours := list(filter(is_ours, found)))
+    dead = expired(ctx, ours := list(filter(is_ours, found)))
     for lease in ours:
         if run_leases.of_tasks(lease) and place_of(lease) not in dead:
             ctx.tell(phases.What.KEPT, run_leases.held(f"Node {node_of(lease)}", lease), node=node_of(lease))
@@ -204,7 +206,7 @@ def node_of(lock: objects.Raw) -> str:
     return str(lock["metadata"]["name"]).removeprefix(names.NODE_LEASE_PREFIX)
 
 
-def drop(ctx: run_context.Context, seen: lock_leases.Seen, ended: set[str], what: str = "") -> None:
+def release(ctx: run_context.Context, seen: lock_leases.Seen, ended: set[str], what: str = "") -> None:
     """Delete the leftover lock of a node (or of ``what``), unless it was renewed since, and its entry in the fence.
 
     The heartbeat of another start goes first, which makes that start look at all its leases before its next change.
@@ -225,12 +227,12 @@ def drop(ctx: run_context.Context, seen: lock_leases.Seen, ended: set[str], what
         return change if lease is not None and lease["metadata"]["resourceVersion"] == version else None
 
     # Of its own locks a start tells nothing.
-    done = run_reconcile.write(ctx, change.target, decide, known=lock, remember=not is_own).change
+    done = run_reconcile.reconcile(ctx, change.target, decide, known=lock, remember=not is_own).change
     if done and not ctx.check and run_leases.holder_of(lock):
         run_lock_policy.forget(ctx, name, run_leases.holder_of(lock))
 
 
-def silent(
+def expired(
     ctx: run_context.Context, leases: t.Iterable[objects.Raw], over: str | None = None
 ) -> dict[Place, lock_leases.Seen]:
     """Which of the leases are not renewed: all are watched together, each for its own duration or its heartbeat's.
@@ -272,5 +274,5 @@ def _silence(ctx: run_context.Context, seen: lock_leases.Seen, over: str | None)
     """For how many seconds the lease has to stay unchanged to be dead."""
     if run_leases.of_tasks(seen.lease) and run_leases.holder_of(seen.lease) == over:
         return 0.0
-    ran_out = seen.duration > run_locks.IDLE and is_sign(seen.lease) and not shown(ctx, [seen.lease])
+    ran_out = seen.duration > run_locks.IDLE and is_run_lease(seen.lease) and not live_runs(ctx, [seen.lease])
     return run_locks.IDLE if ran_out else seen.duration

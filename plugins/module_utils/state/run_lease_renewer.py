@@ -35,7 +35,7 @@ Place = tuple[str, str]
 """Namespace and name of a lease."""
 
 
-class Keeper:
+class LeaseRenewer:
     """Keeps the ``locks`` of a call alive, by node, those of one start of a run by one of its ``heartbeats``."""
 
     def __init__(self, ctx: run_context.Context) -> None:

@@ -35,7 +35,7 @@ def by_the_fence(error: errors.ClusterError) -> bool:
     return isinstance(error, errors.DeniedByWebhook) and f"'{names.FENCE_POLICY}'" in error.message
 
 
-class ServerFence:
+class LockPolicy:
     """The map of holders; ``there``: it may exist, as far as is known. Safe to use from several threads.
 
     Entries are ``<run>/<nonce>`` by name of the lease.
@@ -59,7 +59,7 @@ class ServerFence:
             return _patch(found, wanted) if found is not None and wanted else None
 
         with self._one_at_a_time:
-            run_reconcile.write(self._ctx, MAP, decide, fence=prove, remember=False)
+            run_reconcile.reconcile(self._ctx, MAP, decide, fence=prove, remember=False)
 
     def leave(self, entries: t.Mapping[str, str], patience: float = run_requests.PATIENCE) -> None:
         """Remove these entries within ``patience``; those of somebody else stay.
@@ -119,7 +119,7 @@ def _take_out(
         gone = {lease: None for lease, holder in sorted(_entries(found).items()) if ours(lease, holder)}
         return _patch(found, gone) if found is not None and gone else None
 
-    run_reconcile.write(
+    run_reconcile.reconcile(
         ctx, MAP, decide, remember=False, patience=patience, timeout=min(patience, run_requests.TIMEOUT)
     )
 

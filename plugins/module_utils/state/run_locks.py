@@ -70,9 +70,9 @@ class Locks:
         kind: str = "Node",
     ) -> None:
         self._ctx, self._of_nodes = ctx, kind == "Node"
-        self._keeper = run_lease_renewer.Keeper(ctx)
+        self._keeper = run_lease_renewer.LeaseRenewer(ctx)
         self._locks = self._keeper.locks
-        self._server = run_lock_policy.ServerFence(ctx)
+        self._server = run_lock_policy.LockPolicy(ctx)
         for node, place in (leases or {}).items():
             me = me or run_context.Run("")
             heartbeat = self._keeper.heartbeat(me, place) if self._of_nodes else None
@@ -131,7 +131,7 @@ class Locks:
                 taken = dict(zip((lock.node for lock in wanted), pool.map(take, wanted), strict=True))
             refused |= {node: why for node, why in taken.items() if isinstance(why, str)}
             waiting = {node: seen for node, seen in taken.items() if isinstance(seen, lock_leases.Seen)}
-            refused |= run_node_lock.outwait(self._ctx, self._locks, waiting, patient, self._keeper.look)
+            refused |= run_node_lock.wait_for_expiry(self._ctx, self._locks, waiting, patient, self._keeper.look)
             if self._of_nodes:
                 self._hold(self._server.try_to_hold, self._locks)
             return refused

@@ -32,7 +32,7 @@ NAMING = 86_400
 """Seconds that a lease with a heartbeat says it lasts, for readers that know no heartbeats: they take it for held."""
 
 
-class LostLockError(run_context.StopRun):
+class LostLockError(run_context.CallAborted):
     """Another run took the node (or what else is locked) over; nothing more may be sent for it."""
 
     def __init__(self, node: str, why: str, kind: str = "Node") -> None:
@@ -170,7 +170,7 @@ class NodeLock(run_heartbeats.HeldLease):
             if self.lost:
                 raise LostLockError(self.node, self.lost, self.kind)
             if waited.read() > run_requests.PATIENCE:
-                raise run_context.StopRun(
+                raise run_context.CallAborted(
                     "lock_unsure",
                     f"The lock of {self.what} could not be renewed, so another run may have taken it.",
                     "Run the same command again once the API server answers: it resumes.",
@@ -261,7 +261,7 @@ DYING = 60.0
 LOOK_EVERY = 1.0
 
 
-def outwait(
+def wait_for_expiry(
     ctx: run_context.Context,
     locks: t.Mapping[str, NodeLock],
     waiting: dict[str, lock_leases.Seen],

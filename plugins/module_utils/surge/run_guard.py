@@ -69,12 +69,12 @@ class GuardOptions:
     timeout: float | None = 600.0
 
     @property
-    def choices(self) -> drain_policy.Choices:
+    def choices(self) -> drain_policy.DrainPolicy:
         """For the pods' routes, as if everything were allowed that the drain may be allowed later.
 
         What is refused in the end stops the run before any pod is moved; the plan reports that.
         """
-        return drain_policy.Choices(
+        return drain_policy.DrainPolicy(
             delete_emptydir_data=True,
             method=self.method,
             reactive_budgets=self.reactive_budgets,
@@ -90,18 +90,18 @@ def guard(ctx: run_context.Context, options: GuardOptions) -> run_context.Result
     try:
         work.read("nodes", "leases")
         work.narrow()
-        for site in work.sites.values():
-            _read_record(work, site, present=options.state == "present")
+        for node_drain in work.node_drains.values():
+            _read_record(work, node_drain, present=options.state == "present")
         if options.state == "present":
             _present(work, options)
         else:
             _absent(work)
-    except (run_context.StopRun, errors.ClusterError) as error:
+    except (run_context.CallAborted, errors.ClusterError) as error:
         work.stop(work.nodes, error)
-    failed = [site.message for site in work.sites.values() if site.failed]
+    failed = [node_drain.message for node_drain in work.node_drains.values() if node_drain.failed]
     return run_context.Result(
         {
-            "nodes": [site.to_dict() for site in work.sites.values()],
+            "nodes": [node_drain.to_dict() for node_drain in work.node_drains.values()],
             "workloads": work.workloads,
             "findings": [finding.to_dict() for finding in work.findings],
             **(work.services.result() if work.services.watched else {}),
@@ -111,15 +111,18 @@ def guard(ctx: run_context.Context, options: GuardOptions) -> run_context.Result
     )
 
 
-def _read_record(work: run_guard_call.GuardCall, site: run_guard_call.GuardedNode, *, present: bool) -> None:
-    node = work.snapshot.nodes.get(site.name)
+def _read_record(work: run_guard_call.GuardCall, node_drain: run_guard_call.GuardedNode, *, present: bool) -> None:
+    node = work.snapshot.nodes.get(node_drain.name)
     if node is None:
         if present:
-            site.outcome, site.message = outcomes.GuardOutcome.GONE, f"Node {site.name} does not exist."
+            node_drain.outcome, node_drain.message = (
+                outcomes.GuardOutcome.GONE,
+                f"Node {node_drain.name} does not exist.",
+            )
         return
-    site.record, why = run_guard_call.claim(work.ctx, node)
+    node_drain.record, why = run_guard_call.claim(work.ctx, node)
     if why and (present or why.code != "not_in_maintenance"):
-        site.close(outcomes.GuardOutcome(why.code), why.message)
+        node_drain.close(outcomes.GuardOutcome(why.code), why.message)
 
 
 def _present(work: run_guard_call.GuardCall, options: GuardOptions) -> None:
@@ -132,15 +135,15 @@ def _present(work: run_guard_call.GuardCall, options: GuardOptions) -> None:
     for nodes in groups.values():
         try:
             _protect(work, options, nodes)
-        except (run_context.StopRun, errors.ClusterError) as error:
+        except (run_context.CallAborted, errors.ClusterError) as error:
             work.stop(nodes, error)
     for name in work.nodes:
         done = any(name in w["nodes"] and w["outcome"] in PREPARED for w in work.workloads)
-        site = work.sites[name]
-        site.outcome = outcomes.GuardOutcome.PROTECTED if done else outcomes.GuardOutcome.ALREADY_PROTECTED
-        site.message = f"The pods of node {name} are protected."
-        if site.record is None:
-            site.message = f"{site.message} {node_records.presumed(name)}"
+        node_drain = work.node_drains[name]
+        node_drain.outcome = outcomes.GuardOutcome.PROTECTED if done else outcomes.GuardOutcome.ALREADY_PROTECTED
+        node_drain.message = f"The pods of node {name} are protected."
+        if node_drain.record is None:
+            node_drain.message = f"{node_drain.message} {node_records.presumed(name)}"
 
 
 def _protect(work: run_guard_call.GuardCall, options: GuardOptions, nodes: list[str]) -> None:
@@ -174,7 +177,7 @@ class _Wave:
         todo = [surge for uid, surge in self.wanted.items() if uid not in done]
         self.cases = [run_raise.WorkloadSurge(surge.workload, tuple(surge.nodes), "plan") for surge in todo]
         plans = self._routes(seen, nodes)
-        self.floors = run_guard_budgets.Floors(call.ctx, guard_budgets.guards(seen, plans), call.fence)
+        self.floors = run_guard_budgets.GuardBudgets(call.ctx, guard_budgets.guards(seen, plans), call.fence)
         self.refused = [plan for plan in plans if plan.code == BAD_SURGE]
 
     @property
@@ -301,15 +304,15 @@ def _absent(work: run_guard_call.GuardCall) -> None:
         finally:
             work.unlock()
     for name in work.nodes:
-        site = work.sites[name]
+        node_drain = work.node_drains[name]
         if any(name in line["nodes"] for line in work.workloads):
-            site.outcome = outcomes.GuardOutcome.GIVEN_BACK
-            site.message = f"The protection of the pods on node {name} was undone."
+            node_drain.outcome = outcomes.GuardOutcome.GIVEN_BACK
+            node_drain.message = f"The protection of the pods on node {name} was undone."
             continue
-        site.outcome = outcomes.GuardOutcome.ALREADY_GIVEN_BACK
-        if site.record is None:
-            site.outcome = outcomes.GuardOutcome.NOT_IN_MAINTENANCE_ANY_MORE
-        site.message = f"Nothing protects the pods on node {name} any more."
+        node_drain.outcome = outcomes.GuardOutcome.ALREADY_GIVEN_BACK
+        if node_drain.record is None:
+            node_drain.outcome = outcomes.GuardOutcome.NOT_IN_MAINTENANCE_ANY_MORE
+        node_drain.message = f"Nothing protects the pods on node {name} any more."
 
 
 def _predict_absent(work: run_guard_call.GuardCall, surge: surge_records.Surge) -> None:
@@ -332,7 +335,7 @@ def _give_back(work: run_guard_call.GuardCall, nodes: frozenset[str], surges: li
         contextlib.closing(surging),
         contextlib.closing(run_object_events.Events(ctx, live)) as events,
     ):
-        work.loop(surging, run_guard_budgets.Floors(ctx, (), work.fence), events, run_guard_call.UNDO_WITHIN)
+        work.loop(surging, run_guard_budgets.GuardBudgets(ctx, (), work.fence), events, run_guard_call.UNDO_WITHIN)
     for case, surge in zip(cases, surges, strict=True):
         _close_absent(work, case, surge)
 
@@ -349,8 +352,8 @@ def _remove_guard(work: run_guard_call.GuardCall, budget: objects.Budget, nodes:
         t.cast("api_changes.Change", guard_budgets.unguard(work.snapshot, budget, nodes)), decide
     )
     try:
-        run_reconcile.write(work.ctx, budget.ref, first, known=None, fence=functools.partial(work.fence, here))
-    except (run_context.StopRun, errors.ClusterError) as error:
+        run_reconcile.reconcile(work.ctx, budget.ref, first, known=None, fence=functools.partial(work.fence, here))
+    except (run_context.CallAborted, errors.ClusterError) as error:
         outcome, message = outcomes.WorkloadOutcome.NOT_GIVEN_BACK, f"{budget.ref} could not be removed: {error}"
         work.fail(here, outcome, str(budget.ref), message, REMEDY)
     else:

@@ -26,7 +26,7 @@ AGAIN = 1.0
 
 
 @dataclass
-class Floor:
+class GuardBudget:
     """One guard; ``outcome`` says why there is none, ``None`` while it is in place or tried for."""
 
     guard: guard_budgets.Guard
@@ -44,14 +44,14 @@ class Floor:
         return self.there or self.outcome is not None or self.guard.instead is not None
 
 
-class Floors:
+class GuardBudgets:
     """The guards of one call. ``fence`` proves a guard's nodes before every write."""
 
     def __init__(
         self, ctx: run_context.Context, wanted: t.Iterable[guard_budgets.Guard], fence: run_surge_lease.NodesFence
     ) -> None:
         self._ctx, self._fence = ctx, fence
-        self.floors = [Floor(guard) for guard in wanted]
+        self.floors = [GuardBudget(guard) for guard in wanted]
 
     @property
     def todo(self) -> bool:
@@ -81,7 +81,7 @@ class Floors:
                 self._end(floor, outcomes.WorkloadOutcome.ENDED, gone)
             except run_node_lock.LostLockError as lost:
                 self._without(floor, lost, snapshot)
-            except run_context.StopRun as stop:
+            except run_context.CallAborted as stop:
                 self._end(floor, outcomes.WorkloadOutcome.FAILED, stop.reason.message, stop.reason.remedy)
             except errors.ClusterError as error:
                 self._end(floor, outcomes.WorkloadOutcome.GUARD_DENIED, str(error), "Fix that, then run again.")
@@ -95,7 +95,7 @@ class Floors:
                 )
                 self._end(floor, outcomes.WorkloadOutcome.TIMED_OUT, text, remedy)
 
-    def _step(self, floor: Floor, snapshot: snapshots.Snapshot) -> None:
+    def _step(self, floor: GuardBudget, snapshot: snapshots.Snapshot) -> None:
         place = (floor.guard.budget.namespace, floor.guard.budget.name)
         budget, now = snapshot.budget(*place), self._ctx.clock.now()
         laid = budget is not None and guard_budgets.laying(floor.guard, budget) is None
@@ -111,7 +111,7 @@ class Floors:
         floor.not_before = now + AGAIN
         floor.written = self._write(guard, guard_budgets.laying(guard, budget)) or floor.written
 
-    def _without(self, floor: Floor, lost: run_node_lock.LostLockError, snapshot: snapshots.Snapshot) -> None:
+    def _without(self, floor: GuardBudget, lost: run_node_lock.LostLockError, snapshot: snapshots.Snapshot) -> None:
         """Go on for the nodes that are still ours."""
         serves = {node: uid for node, uid in floor.guard.serves.items() if node != lost.node}
         if serves:
@@ -127,7 +127,7 @@ class Floors:
         if change is None:
             return False
         fence = functools.partial(self._fence, guard.nodes)
-        made = run_reconcile.write(
+        made = run_reconcile.reconcile(
             self._ctx, guard.budget, run_reconcile.at_first(change, decide), known=None, fence=fence
         ).change
         if made:
@@ -136,7 +136,7 @@ class Floors:
             )
         return made is not None
 
-    def _end(self, floor: Floor, outcome: outcomes.WorkloadOutcome, message: str, remedy: str = "") -> None:
+    def _end(self, floor: GuardBudget, outcome: outcomes.WorkloadOutcome, message: str, remedy: str = "") -> None:
         floor.outcome, floor.message, floor.remedy, floor.there = outcome, message, remedy, False
         what = phases.What.FAILED if outcome.failed else phases.What.NOTE
         run_surge_writer.tell(self._ctx, what, message, floor.guard.workload, floor.guard.nodes)

@@ -100,7 +100,7 @@ class GuardCall:
     """What the call found and did; ``versions`` are those of the lists that ``found`` is from."""
 
     ctx: run_context.Context
-    sites: dict[str, GuardedNode]
+    node_drains: dict[str, GuardedNode]
     found: dict[str, list[t.Any]]
     workloads: list[dict[str, t.Any]] = field(default_factory=list)
     findings: list[reasons.Finding] = field(default_factory=list)
@@ -112,12 +112,12 @@ class GuardCall:
         self.began, self.prior = self.ctx.clock.now(), dict[str, int]()
         self.locks, self.services = run_locks.Locks(self.ctx), run_services.Services(self.ctx, self.prior)
         self.snapshot = snapshots.Snapshot.of(self.found)
-        self.scope: scopes.Scope | None = None
+        self.scope: scopes.ReadScope | None = None
 
     @property
     def nodes(self) -> tuple[str, ...]:
         """The nodes that are still to be served."""
-        return tuple(name for name, site in self.sites.items() if site.open)
+        return tuple(name for name, node_drain in self.node_drains.items() if node_drain.open)
 
     def read(self, *wanted: str, **known: list[t.Any]) -> None:
         """Read more kinds, each once, of what is in scope; ``known`` are kinds that were read in another way."""
@@ -127,7 +127,7 @@ class GuardCall:
 
     def narrow(self) -> None:
         """Read of a large cluster only what the call's nodes need; needs the nodes."""
-        self.scope = scopes.narrow(self.sites, len(self.snapshot.nodes))
+        self.scope = scopes.narrow(self.node_drains, len(self.snapshot.nodes))
 
     def enter(self, namespaces: t.Iterable[str]) -> None:
         """Take in namespaces, before anything that is read by them; does nothing without a scope."""
@@ -138,42 +138,42 @@ class GuardCall:
         """Read the pods that decide whether these may leave, and those of surged workloads; needs their owners."""
         if self.scope:
             surged = (workload for surge in surges if (workload := self.snapshot.workload(surge.uid)))
-            new = self.scope.widen(scopes.beside(self.snapshot, pods, surged))
+            new = self.scope.widen(scopes.related(self.snapshot, pods, surged))
             more = [pod for part in new for pod in run_listing.listed(self.ctx.cluster, "pods", part, self.scope)]
             self.read(pods=[*self.found["pods"], *more])
 
     def identity(self, nodes: t.Iterable[str]) -> run_context.Run:
         """In whose name the call acts on the nodes: that of their record, else its own."""
-        if record := next((record for name in nodes if (record := self.sites[name].record)), None):
+        if record := next((record for name in nodes if (record := self.node_drains[name].record)), None):
             return run_context.Run(record.run, record.nonce)
         return self.ctx.run if self.ctx.run and self.ctx.run.id else run_context.Run("none")
 
     def lock(self, nodes: t.Collection[str]) -> list[str]:
         """Lock the nodes, and give those that are ours to write for now; the others are closed."""
-        records = {name: record for name in nodes if (record := self.sites[name].record)}
+        records = {name: record for name in nodes if (record := self.node_drains[name].record)}
         for name, why in self.locks.take_recorded(records).items():
-            self.sites[name].close(outcomes.GuardOutcome.HELD, why)
+            self.node_drains[name].close(outcomes.GuardOutcome.HELD, why)
         if records:
             self._look_again()
-        return [name for name in nodes if self.sites[name].open]
+        return [name for name in nodes if self.node_drains[name].open]
 
     def _look_again(self) -> None:
         """Close what somebody has given back or taken over between our look and our lock."""
         found, _whole = run_targeted_reads.nodes_of(self.ctx.cluster, self.nodes)
         now = {name: objects.Node.of(raw) for name, raw in found.items()}
         for name in self.nodes:
-            was = self.sites[name].record
+            was = self.node_drains[name].record
             if was is None:
                 continue
             record = node_records.record_of(now[name]) if name in now else None
             if record is None or record.nonce != was.nonce:
                 why = record.owner(name) if record else f"Node {name} is not in maintenance any more."
-                self.sites[name].close(outcomes.GuardOutcome.ADOPTED_BY, why)
+                self.node_drains[name].close(outcomes.GuardOutcome.ADOPTED_BY, why)
 
     def unlock(self) -> None:
         """Leave the locks for the next call of the run."""
         for name, why in self.locks.lost().items():
-            self.sites[name].close(outcomes.GuardOutcome.ADOPTED_BY, f"Node {name} was taken over: {why}")
+            self.node_drains[name].close(outcomes.GuardOutcome.ADOPTED_BY, f"Node {name} was taken over: {why}")
         self.locks.leave()
         self.locks = run_locks.Locks(self.ctx)
 
@@ -183,7 +183,7 @@ class GuardCall:
     def loop(
         self,
         surging: run_raise.Surging,
-        floors: run_guard_budgets.Floors,
+        floors: run_guard_budgets.GuardBudgets,
         events: run_object_events.Events,
         limit: float | None,
     ) -> None:
@@ -232,7 +232,7 @@ class GuardCall:
         replicas = (surge.prior_replicas, during)
         self.show(surge.workload, replicas, next(over, None), outcome, surge.nodes, message)
 
-    def show_guard(self, floor: run_guard_budgets.Floor) -> None:
+    def show_guard(self, floor: run_guard_budgets.GuardBudget) -> None:
         """Add a workload's line about its guard; without it, its nodes have failed."""
         guard, message = floor.guard, floor.message
         outcome = outcomes.WorkloadOutcome.GUARDED if floor.written else outcomes.WorkloadOutcome.ALREADY_GUARDED
@@ -256,15 +256,15 @@ class GuardCall:
         self.findings.append(found)
         outcome = FAILS_NODE.get(what, outcomes.GuardOutcome.BLOCKED)
         for name in nodes:
-            if name in self.sites:
-                self.sites[name].close(outcome, f"Node {name}: {found.sentence}")
+            if name in self.node_drains:
+                self.node_drains[name].close(outcome, f"Node {name}: {found.sentence}")
 
-    def stop(self, nodes: t.Iterable[str], error: run_context.StopRun | errors.ClusterError) -> None:
+    def stop(self, nodes: t.Iterable[str], error: run_context.CallAborted | errors.ClusterError) -> None:
         """Close the nodes whose work ended by this."""
-        why = error.reason if isinstance(error, run_context.StopRun) else reasons.Finding("failed", str(error))
+        why = error.reason if isinstance(error, run_context.CallAborted) else reasons.Finding("failed", str(error))
         self.findings.append(replace(why, object="the call"))
         for name in nodes:
-            self.sites[name].close(outcomes.GuardOutcome.FAILED, why.sentence)
+            self.node_drains[name].close(outcomes.GuardOutcome.FAILED, why.sentence)
 
     def show_unguarded(self, budget: objects.Budget, nodes: t.Iterable[str]) -> None:
         """Add the line about a guard that was removed; its workload may be gone."""
@@ -305,7 +305,7 @@ FRESH = 3.0
 """Seconds for which watches may begin with what the call has listed before its locks were taken."""
 
 
-def around(work: GuardCall, pods: t.Sequence[objects.Pod], choices: drain_policy.Choices) -> None:
+def around(work: GuardCall, pods: t.Sequence[objects.Pod], choices: drain_policy.DrainPolicy) -> None:
     """What the routes of these pods depend on."""
     recorded = surge_records.surges_for(work.snapshot, work.nodes)
     if work.scope:
@@ -353,9 +353,9 @@ def surges(work: GuardCall, nodes: frozenset[str]) -> list[surge_records.Surge]:
     return found + [one for one in others if surge_records.orphaned(work.snapshot, one)]
 
 
-def watching(work: GuardCall, surges: t.Collection[surge_records.Surge], *wanted: str) -> run_watch_cache.Live:
+def watching(work: GuardCall, surges: t.Collection[surge_records.Surge], *wanted: str) -> run_watch_cache.WatchCache:
     """What is wanted, and what shows how the workloads of these surges change; it begins with what was read."""
-    live = run_watch_cache.Live(work.ctx, dict.fromkeys((*wanted, *run_listing.surged(surges))), work.scope)
+    live = run_watch_cache.WatchCache(work.ctx, dict.fromkeys((*wanted, *run_listing.surged(surges))), work.scope)
     if work.scope is None and work.ctx.clock.now() - work.began <= FRESH:
         live.begin_with(work.found, work.versions)
     live.seed(work.found)

@@ -31,7 +31,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge imp
 SETTLE = 2.0
 """Seconds the new pods have to serve where no record says that they did."""
 
-LASTING = (run_surge_lease.LostSurgeError, run_context.StopRun, surge_records.BadSurgeError, errors.ClusterError)
+LASTING = (run_surge_lease.LostSurgeError, run_context.CallAborted, surge_records.BadSurgeError, errors.ClusterError)
 """Failures that another step would meet again."""
 
 

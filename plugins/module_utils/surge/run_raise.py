@@ -192,7 +192,7 @@ class Surging:
         except run_surge_lease.LostSurgeError as error:
             remedy = "Look at the other run: it continues the surge."
             case.end(self.ctx, outcomes.WorkloadOutcome.ADOPTED_BY, str(error), remedy)
-        except run_context.StopRun as stop:
+        except run_context.CallAborted as stop:
             case.end(self.ctx, outcomes.WorkloadOutcome.FAILED, stop.reason.message, stop.reason.remedy)
         except surge_records.BadSurgeError as error:
             case.end(self.ctx, outcomes.WorkloadOutcome.BAD_SURGE, str(error))

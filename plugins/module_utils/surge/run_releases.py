@@ -40,7 +40,7 @@ def found(work: run_guard_call.GuardCall) -> list[objects.Pod]:
         work.enter(spaces)
         work.read("deployments", "replica_sets")
         if work.scope:
-            work.read(pods=run_listing.listed(work.ctx.cluster, "pods", scopes.Part(namespaces=spaces)))
+            work.read(pods=run_listing.listed(work.ctx.cluster, "pods", scopes.Slice(namespaces=spaces)))
     return here
 
 
@@ -55,7 +55,7 @@ def give_back(work: run_guard_call.GuardCall, pods: t.Iterable[objects.Pod]) -> 
             continue
         try:
             why = _end(work, pod, mark) if mark else f"its annotation {names.RELEASED} cannot be read"
-        except (run_context.StopRun, errors.ClusterError) as error:
+        except (run_context.CallAborted, errors.ClusterError) as error:
             why = str(error)
         if why:
             text = f"{pod.ref} was let go by its ReplicaSet, and is still there: {why}"
@@ -67,15 +67,15 @@ def give_back(work: run_guard_call.GuardCall, pods: t.Iterable[objects.Pod]) -> 
 
 def _end(work: run_guard_call.GuardCall, pod: objects.Pod, mark: released.Mark) -> str:
     """Give it back or evict it; why neither is possible."""
-    record = work.sites[pod.node].record
+    record = work.node_drains[pod.node].record
     lock, fence = record.fence if record else "", functools.partial(work.fence, (pod.node,))
     regain = functools.partial(work.locks.regain, pod.node)
     if released.may_return(work.snapshot, mark):
         undoing = run_lock_policy.named(functools.partial(released.undoing, uid=pod.uid), lock)
-        run_lock_policy.sent(lambda: run_reconcile.write(work.ctx, pod.ref, undoing, fence=fence), regain)
+        run_lock_policy.sent(lambda: run_reconcile.reconcile(work.ctx, pod.ref, undoing, fence=fence), regain)
         return ""
     if why := released.lacks(work.snapshot, pod, mark):
         return why
     eviction = api_changes.eviction(pod, fence=lock)
-    run_lock_policy.sent(lambda: run_requests.apply(work.ctx, eviction, fence=fence), regain)
+    run_lock_policy.sent(lambda: run_requests.submit(work.ctx, eviction, fence=fence), regain)
     return ""

@@ -117,7 +117,7 @@ class SurgeLeases:
 
         with self._turn(surge.uid):
             fence = functools.partial(self._fence, tuple(surge.nodes))
-            run_reconcile.write(self._ctx, surge.lease, decide, known=self._known(surge), fence=fence)
+            run_reconcile.reconcile(self._ctx, surge.lease, decide, known=self._known(surge), fence=fence)
             self._held.pop(surge.uid, None)
 
     def close(self) -> None:
@@ -175,7 +175,7 @@ class SurgeLeases:
             self._fence(tuple(surge.nodes))
             sent.reset()
 
-        found = run_reconcile.write(
+        found = run_reconcile.reconcile(
             self._ctx,
             surge.lease,
             decide,
@@ -210,7 +210,7 @@ class SurgeLeases:
                 return
             try:
                 self._hold(held.surge, once=True)
-            except (LostSurgeError, run_context.StopRun, errors.ClusterError):
+            except (LostSurgeError, run_context.CallAborted, errors.ClusterError):
                 # Whoever writes for this surge next learns it from ``prove``.
                 return
 

@@ -43,7 +43,7 @@ def test_blockers_cost_a_plan_nothing_more_and_fit_on_a_screen(
 
     monkeypatch.setattr(world.World, "__init__", counted)
     nodes = tuple(synthetic.node_name(number) for number in range(40))
-    choices = drain_policy.Choices(backend="eviction")
+    choices = drain_policy.DrainPolicy(backend="eviction")
     options = run_plan.PlanOptions(nodes=nodes, choices=choices, max_parallel=2)
     result = run_plan.make_plan(run_context.Context(cluster), options).shaped()
     blockers = [one for one in result["findings"] if one["severity"] == "blocker"]

@@ -22,9 +22,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible.s
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.api_changes import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import (
+    CallAborted,
     Context,
     Result,
-    StopRun,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import connection
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.clocks import Clock
@@ -134,7 +134,7 @@ def test_a_wrong_option_fails_before_the_first_request(opened: list[Any]) -> Non
 def test_a_call_that_stops_whole_has_no_nodes_but_a_finding(opened: object) -> None:
     def engine(ctx: Context, params: dict[str, Any]) -> Result:
         cordoned(ctx, params)
-        raise StopRun("namespace_missing", "It is missing.", "Create it.", "Namespace x")
+        raise CallAborted("namespace_missing", "It is missing.", "Create it.", "Namespace x")
 
     result = run_call(spec(engine), {"nodes": ["a"]}, Call())
     assert result["failed"] is True

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import drafts
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw, deployment, node, owned, pod
 
 ROOM: Raw = {"cpu": "4", "memory": "8Gi", "pods": "10"}
@@ -37,5 +37,5 @@ def web(replicas: int, *, cpu: str = "100m", on: t.Sequence[str] = ("n1", "n2", 
 
 
 def wanted(*names: str, **more: t.Any) -> drafts.Wanted:
-    choices = Choices(**more.pop("choices", {}))
+    choices = DrainPolicy(**more.pop("choices", {}))
     return drafts.Wanted(names or ("n1",), choices, now="2026-01-02T00:00:00Z", **more)

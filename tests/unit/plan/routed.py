@@ -12,7 +12,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.dispositions import routes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning.wave_times import wave_times
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices, PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy, PodPlan
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw, deployment, owned, pod, snapshot
 
 NOW = "2026-01-02T00:00:00.000Z"
@@ -22,14 +22,14 @@ NEVER: Raw = {"rule": {"maxUnavailable": 0}, "desired": 3}
 WEB = owned("ReplicaSet", "web")
 
 
-def only(found: Snapshot, choices: Choices | None = None, nodes: tuple[str, ...] = ("n1",)) -> PodPlan:
-    plans = routes(found, nodes, choices or Choices(), now=NOW)
+def only(found: Snapshot, choices: DrainPolicy | None = None, nodes: tuple[str, ...] = ("n1",)) -> PodPlan:
+    plans = routes(found, nodes, choices or DrainPolicy(), now=NOW)
     assert len(plans) == 1
     return plans[0]
 
 
 def planned(found: Snapshot, nodes: tuple[str, ...] = ("n1",), **choices: t.Any) -> tuple[PodPlan, ...]:
-    return routes(found, nodes, Choices(**choices), now=NOW)
+    return routes(found, nodes, DrainPolicy(**choices), now=NOW)
 
 
 def on_its_own(**changes: t.Any) -> Snapshot:

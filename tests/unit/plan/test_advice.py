@@ -172,7 +172,7 @@ def test_advice_looks_again_at_refused_pods_alone(monkeypatch: pytest.MonkeyPatc
     looked: list[str] = []
     routed = dispositions._plan
 
-    def counted(case: pod_facts.Case) -> t.Any:
+    def counted(case: pod_facts.PodFacts) -> t.Any:
         looked.append(case.pod.name)
         return routed(case)
 

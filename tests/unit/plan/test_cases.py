@@ -10,8 +10,8 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, node_taints, selectors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.pod_facts import Case, RoutingContext
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.pod_facts import PodFacts, RoutingContext
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.node_records import Record, Step
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
@@ -30,28 +30,30 @@ GUARD = names.guard_name("uid-ReplicaSet-web")
 CONSENT = {names.ALLOW_INTERRUPTION: "true"}
 
 
-def asking(found: Snapshot, choices: Choices | None = None) -> RoutingContext:
-    return RoutingContext(found, choices or Choices(), frozenset({"n1"}), "", selectors.parse(""), {})
+def asking(found: Snapshot, choices: DrainPolicy | None = None) -> RoutingContext:
+    return RoutingContext(found, choices or DrainPolicy(), frozenset({"n1"}), "", selectors.parse(""), {})
 
 
-def case(found: Snapshot, choices: Choices | None = None) -> Case:
+def case(found: Snapshot, choices: DrainPolicy | None = None) -> PodFacts:
     """Of its first pod."""
-    return Case(asking(found, choices), found.pods[0])
+    return PodFacts(asking(found, choices), found.pods[0])
 
 
 @pytest.mark.parametrize(
     ("state", "choices", "laid", "asked"),
     [
-        pytest.param({}, Choices(), ["b"], ["b"], id="serving"),
-        pytest.param({"phase": "Succeeded"}, Choices(), ["b"], [], id="finished"),
-        pytest.param({"phase": "Pending"}, Choices(), ["b"], [], id="pending"),
-        pytest.param({"deleting": "2026-01-01T00:00:00Z"}, Choices(), ["b"], [], id="terminating"),
-        pytest.param({}, Choices(disable_eviction=True), ["b"], [], id="deleted, not evicted"),
-        pytest.param({}, Choices(), ["b", GUARD], ["b"], id="our guard is removed beside another"),
-        pytest.param({}, Choices(), [GUARD], [GUARD], id="our guard alone"),
+        pytest.param({}, DrainPolicy(), ["b"], ["b"], id="serving"),
+        pytest.param({"phase": "Succeeded"}, DrainPolicy(), ["b"], [], id="finished"),
+        pytest.param({"phase": "Pending"}, DrainPolicy(), ["b"], [], id="pending"),
+        pytest.param({"deleting": "2026-01-01T00:00:00Z"}, DrainPolicy(), ["b"], [], id="terminating"),
+        pytest.param({}, DrainPolicy(disable_eviction=True), ["b"], [], id="deleted, not evicted"),
+        pytest.param({}, DrainPolicy(), ["b", GUARD], ["b"], id="our guard is removed beside another"),
+        pytest.param({}, DrainPolicy(), [GUARD], [GUARD], id="our guard alone"),
     ],
 )
-def test_which_budgets_the_api_server_checks(state: Raw, choices: Choices, laid: list[str], asked: list[str]) -> None:
+def test_which_budgets_the_api_server_checks(
+    state: Raw, choices: DrainPolicy, laid: list[str], asked: list[str]
+) -> None:
     web = workload("ReplicaSet", "web", 1)
     budgets = [guard("ReplicaSet", "web", 1) if name == GUARD else budget(name, 1) for name in laid]
     found = snapshot(pods=[pod("p", owner=WEB, **state)], replica_sets=[web], budgets=budgets)
@@ -61,15 +63,15 @@ def test_which_budgets_the_api_server_checks(state: Raw, choices: Choices, laid:
 @pytest.mark.parametrize(
     ("on_pod", "on_workload", "choices", "consent"),
     [
-        pytest.param({}, {}, Choices(), False, id="nobody"),
-        pytest.param({}, {}, Choices(allow_interruption=True), True, id="the run"),
-        pytest.param({}, CONSENT, Choices(), True, id="the workload"),
-        pytest.param(CONSENT, {}, Choices(), False, id="a pod does not speak for its workload"),
-        pytest.param({}, {names.ALLOW_INTERRUPTION: "yes"}, Choices(), False, id="another value"),
+        pytest.param({}, {}, DrainPolicy(), False, id="nobody"),
+        pytest.param({}, {}, DrainPolicy(allow_interruption=True), True, id="the run"),
+        pytest.param({}, CONSENT, DrainPolicy(), True, id="the workload"),
+        pytest.param(CONSENT, {}, DrainPolicy(), False, id="a pod does not speak for its workload"),
+        pytest.param({}, {names.ALLOW_INTERRUPTION: "yes"}, DrainPolicy(), False, id="another value"),
     ],
 )
 def test_who_allows_an_interruption(
-    on_pod: dict[str, str], on_workload: dict[str, str], choices: Choices, consent: bool
+    on_pod: dict[str, str], on_workload: dict[str, str], choices: DrainPolicy, consent: bool
 ) -> None:
     found = snapshot(deployment("web", 1, annotations=on_workload), pods=[pod("p", owner=WEB, annotations=on_pod)])
     assert case(found, choices).consent is consent

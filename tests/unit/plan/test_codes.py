@@ -92,7 +92,7 @@ def test_every_code_is_documented_and_no_other() -> None:
 
 
 def test_what_has_to_be_asked_for_is_off() -> None:
-    default = drain_policy.Choices()
+    default = drain_policy.DrainPolicy()
     on = [field.name for field in dataclasses.fields(default) if getattr(default, field.name) is True]
     assert on == ["ignore_daemonsets"]
     assert default.operator_budget_wait == 600

@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import devices, dispositions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
     budget,
@@ -96,7 +96,7 @@ def cluster(replicas: int = 1, *claims: Raw, shared: bool = False, here: int = 1
 
 
 def route(found: Snapshot, **choices: t.Any) -> tuple[str, str]:
-    first = dispositions.routes(found, ("n1",), Choices(**choices), now=NOW)[0]
+    first = dispositions.routes(found, ("n1",), DrainPolicy(**choices), now=NOW)[0]
     return first.route, first.code
 
 
@@ -131,7 +131,7 @@ def test_a_node_that_takes_no_pods_is_no_way_out(closed: Raw) -> None:
 
 def test_the_refusal_says_what_is_shared_and_what_to_do() -> None:
     found = cluster(1, claim("c", "n1/gpu-0"), shared=True, device_slices=SLICES)
-    (plan,) = dispositions.routes(found, ("n1",), Choices(), now=NOW)
+    (plan,) = dispositions.routes(found, ("n1",), DrainPolicy(), now=NOW)
     assert "ResourceClaim shop/c" in plan.reason
     assert f"{GPU}/n1/gpu-0" in plan.reason
     assert "resourceClaimTemplateName" in plan.remedy
@@ -280,7 +280,7 @@ def test_the_workloads_node_selector_counts() -> None:
 def test_a_refusal_names_what_is_asked_for_and_the_tainted_devices() -> None:
     rule = {"metadata": {"name": "r"}, "spec": {"deviceSelector": {"driver": GPU, "pool": "n2"}, "taint": TAINT}}
     found = cluster(1, claim("a", "n1/gpu-0"), device_slices=SLICES, device_rules=[rule])
-    (plan,) = dispositions.routes(found, ("n1",), Choices(), now=NOW)
+    (plan,) = dispositions.routes(found, ("n1",), DrainPolicy(), now=NOW)
     assert plan.code == "no_free_device"
     assert "1 of class gpu" in plan.reason
     assert f"{GPU}/n2/gpu-0 (gpu.nvidia.com/xid=79:NoSchedule)" in plan.reason
@@ -301,7 +301,7 @@ def test_a_refusal_names_what_is_asked_for_and_the_tainted_devices() -> None:
 def test_a_pods_tainted_device_is_named(selector_: Raw, hit: bool, effect: str, words: str) -> None:
     rule = {"metadata": {"name": "r"}, "spec": {"deviceSelector": selector_, "taint": {**TAINT, "effect": effect}}}
     found = cluster(1, claim("a", "n1/gpu-0"), device_slices=SLICES, device_rules=[rule])
-    told = devices.findings(found, dispositions.routes(found, ("n1",), Choices(), now=NOW), WAVES)
+    told = devices.findings(found, dispositions.routes(found, ("n1",), DrainPolicy(), now=NOW), WAVES)
     tainted = [finding for finding in told if finding.code == "device_tainted"]
     assert len(tainted) == hit
     assert all(words in finding.message and finding.object == f"Device {GPU}/n1/gpu-0" for finding in tainted)
@@ -314,11 +314,11 @@ def test_what_is_not_evaluated_is_said_where_a_swap_relies_on_it() -> None:
         ({"capacity": {"requests": {"memory": "1Gi"}}}, ["devices_estimated"]),
     ):
         found = cluster(1, claim("a", "n1/gpu-0", **extra), device_slices=SLICES)
-        told = devices.findings(found, dispositions.routes(found, ("n1",), Choices(), now=NOW), WAVES)
+        told = devices.findings(found, dispositions.routes(found, ("n1",), DrainPolicy(), now=NOW), WAVES)
         assert [finding.code for finding in told] == codes
     counts = {"name": "gpu-0", "consumesCounters": [{"counterSet": "s", "counters": {"memory": {"value": "1Gi"}}}]}
     found = cluster(1, claim("a", "n1/gpu-0"), device_slices=[*SLICES[:1], device_slice("n2", counts)])
-    told = devices.findings(found, dispositions.routes(found, ("n1",), Choices(), now=NOW), WAVES)
+    told = devices.findings(found, dispositions.routes(found, ("n1",), DrainPolicy(), now=NOW), WAVES)
     assert [finding.code for finding in told] == ["devices_estimated"]
 
 
@@ -326,12 +326,12 @@ def test_replicas_whose_successors_find_no_device_are_warned_of() -> None:
     own = [claim("a", "n1/gpu-0"), claim("b", "n2/gpu-0")]
     budgets = [budget("web", 1)]
     found = cluster(2, *own, device_slices=SLICES, budgets=budgets)
-    plans = dispositions.routes(found, ("n1",), Choices(), now=NOW)
+    plans = dispositions.routes(found, ("n1",), DrainPolicy(), now=NOW)
     assert plans[0].route == "evict"
     (told,) = devices.findings(found, plans, WAVES)
     assert (told.code, told.severity) == ("no_free_device", "warning")
     roomy = cluster(2, *own, device_slices=[*SLICES, device_slice("n3", "gpu-0")], budgets=budgets)
-    assert not devices.findings(roomy, dispositions.routes(roomy, ("n1",), Choices(), now=NOW), WAVES)
+    assert not devices.findings(roomy, dispositions.routes(roomy, ("n1",), DrainPolicy(), now=NOW), WAVES)
 
 
 def test_claims_that_cannot_be_found_hold_nothing() -> None:
@@ -366,7 +366,7 @@ def test_second_pods_of_a_wave_need_their_devices_at_once(
         device_slices=[device_slice("n1", "gpu-0", "gpu-1"), *slices],
         device_classes=[CLASS],
     )
-    plans = dispositions.routes(found, ("n1",), Choices(), now=NOW)
+    plans = dispositions.routes(found, ("n1",), DrainPolicy(), now=NOW)
     assert [plan.route for plan in plans] == ["swap", "swap"]
     told = devices.findings(found, plans, waves)
     assert [finding.code for finding in told] == ["no_free_device"] * len(short)

@@ -20,7 +20,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.feed import limiter_seconds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import preflight, queues, wave_times
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.migration_controller import (
     Controller,
     Limiter,
@@ -136,7 +136,7 @@ def test_jobs_go_as_fast_as_their_controller_lets_them(controller: dict[str, t.A
     """Each takes 5 s for its steps, 10 s to start and 25 s to end, in as many rounds as the tightest limit needs."""
     found = web(9, here=count, pod_changes={"grace": 25})
     plans = [replace(plan, route="job") for plan in planned(found)]
-    choices = Choices(controller=Controller(**{**SMALL, **controller}), backend="koordinator")
+    choices = DrainPolicy(controller=Controller(**{**SMALL, **controller}), backend="koordinator")
     assert sum(wave_seconds(found, plans, [("n1",)], choices=choices)) == STEPS + seconds
     assert sum(wave_seconds(found, plans, [("n2",)], choices=choices)) == STEPS
 
@@ -269,7 +269,7 @@ def test_the_parts_of_a_wave() -> None:
 )
 def test_a_replaced_pod_waits_for_others_to_serve(found: Snapshot, wait: float, seconds: float) -> None:
     plans = [replace(plan, route="replace") for plan in planned(found)]
-    choices = Choices(load_balancer_wait=wait)
+    choices = DrainPolicy(load_balancer_wait=wait)
     [wave] = wave_times.wave_times(found, plans, [("n1",)], settle=60.0, choices=choices)
     assert wave.parts.seconds == pytest.approx(STEPS + seconds)
 

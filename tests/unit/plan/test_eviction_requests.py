@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import eviction_requests
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import preflight
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.routed import NOW, planned, web
 
@@ -50,7 +50,7 @@ def test_a_request_counts_while_it_is_wanted_and_for_this_pod_only(raw: Raw, cou
 
 def told(found: t.Any, **choices: t.Any) -> dict[str, t.Any]:
     plans = planned(found, **choices)
-    asked = preflight.Asked(("n1",), (("n1",),), Choices(**choices), now=NOW)
+    asked = preflight.PreflightOptions(("n1",), (("n1",),), DrainPolicy(**choices), now=NOW)
     return {finding.code: finding for finding in preflight.findings(found, plans, asked)}
 
 

@@ -24,7 +24,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning 
     wave_times,
     world,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import guard_budgets
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.surge_records import Surge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import eligibility, steps
@@ -85,7 +85,7 @@ def looked_at(seen: Snapshot) -> dict[str, int]:
 
 
 def surges(seen: Snapshot) -> tuple[Surge, ...]:
-    return steps.surges(seen, dispositions.routes(seen, ["n1"], Choices()), run="r", by="me", since="now")
+    return steps.surges(seen, dispositions.routes(seen, ["n1"], DrainPolicy()), run="r", by="me", since="now")
 
 
 def all_rollouts(seen: Snapshot) -> None:
@@ -108,7 +108,7 @@ def all_given_back(seen: Snapshot) -> None:
 
 
 def all_guards(seen: Snapshot) -> None:
-    guarded = dispositions.routes(seen, ["n1"], Choices())
+    guarded = dispositions.routes(seen, ["n1"], DrainPolicy())
     assert len(guard_budgets.guards(seen, guarded)) == len(seen.workloads) // 2
 
 
@@ -129,7 +129,7 @@ def planned_waves(nodes: int) -> int:
     names = [f"n{number:03}" for number in range(nodes)]
     web = {**deployment("web", nodes), "pods": [pod(f"w-{name}", name, owned("ReplicaSet", "web")) for name in names]}
     seen = snapshot({"nodes": [node(name) for name in names]}, web)
-    plans = counted(dispositions.routes(seen, names, Choices()))
+    plans = counted(dispositions.routes(seen, names, DrainPolicy()))
     waves = [(name,) for name in names]
     assert len(wave_times.wave_times(seen, plans, waves)) == nodes
     assert len(forecast.forecasts(seen, plans, waves)) == nodes
@@ -150,7 +150,7 @@ class Wave(frozenset[str]):
 
 def test_no_wave_is_searched_for_each_pod_that_is_replaced() -> None:
     names = ("n1", "n2")
-    plans = [replace(plan, route="replace") for plan in dispositions.routes(cluster(20, 1), names, Choices())]
+    plans = [replace(plan, route="replace") for plan in dispositions.routes(cluster(20, 1), names, DrainPolicy())]
     assert newcomers.findings(cluster(20, 1), plans, [Wave({name}) for name in names], ()) == []
 
 
@@ -180,7 +180,7 @@ def test_volumes_and_daemon_sets_are_looked_up_and_not_searched_for() -> None:
     found = snapshot({"nodes": [node("n1")], "pods": raws, "claims": [claim]})
     volumes = counted([{"metadata": {"name": name}, "spec": {}} for name in names])
     found = replace(found, **t.cast("t.Any", {"daemon_sets": counted(sets), "volumes": volumes}))
-    assert len(dispositions.routes(found, ["n1"], Choices())) == 40
+    assert len(dispositions.routes(found, ["n1"], DrainPolicy())) == 40
     assert not any(local.bound_here(found, each) for each in found.pods)
     looked = {kind: getattr(found, kind).looked[0] // 40 for kind in ("daemon_sets", "volumes")}
     assert looked == {"daemon_sets": 1, "volumes": 1}

@@ -37,7 +37,7 @@ DEEDS = st.lists(st.dictionaries(st.integers(0, 99), st.none() | WORDS, max_size
 def test_a_table_has_its_objects_at_their_places_whatever_becomes_of_others(
     deeds: list[dict[int, Word | None]],
 ) -> None:
-    shelf, known, tables = indexes.Shelf[int, Word](), dict[int, Word](), list[tuple[indexes.Table[Word], list[Word]]]()
+    shelf, known, tables = indexes.Store[int, Word](), dict[int, Word](), list[tuple[indexes.Items[Word], list[Word]]]()
     for deed in deeds:
         changes = shelf.take(deed)
         expected = [(known.get(key), word) for key, word in deed.items() if (known.get(key), word) != (None, None)]
@@ -52,7 +52,7 @@ def test_a_table_has_its_objects_at_their_places_whatever_becomes_of_others(
 
 
 def test_the_gaps_of_what_is_gone_are_closed() -> None:
-    shelf = indexes.Shelf[int, Word]()
+    shelf = indexes.Store[int, Word]()
     shelf.take({number: Word("") for number in range(MANY)})
     before = shelf.table()
     shelf.take(dict.fromkeys(range(MANY - 100)))
@@ -65,7 +65,7 @@ def test_the_gaps_of_what_is_gone_are_closed() -> None:
 
 @hypothesis.given(DEEDS)
 def test_an_index_that_follows_changes_is_the_one_made_anew(deeds: list[dict[int, Word | None]]) -> None:
-    shelf = indexes.Shelf[int, Word]()
+    shelf = indexes.Store[int, Word]()
     index: indexes.Index[str, Word] = indexes.Index.of(lambda word: dict.fromkeys(word.text), ())
     for deed in deeds:
         before, index = index, index.after(shelf.take(deed))
@@ -119,7 +119,7 @@ def asked(found: Snapshot, uid: str) -> list[t.Any]:
 def test_after_a_change_of_one_pod_no_other_one_is_looked_at_however_many_there_are() -> None:
     found = cluster(2000)
     pods = [replace(one, labels=Counted(one.labels)) for one in found.pods]
-    shelf = indexes.Shelf[str, Pod]()
+    shelf = indexes.Store[str, Pod]()
     shelf.take({one.uid: one for one in pods})
     first = found.after({"pods": shelf.table()}, {})
     assert asked(first, "uid-p7") == [100, 10, 1, [(100, 100)]]

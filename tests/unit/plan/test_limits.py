@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import wave_times
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.migration_controller import (
     Controller,
     Limiter,
@@ -54,7 +54,7 @@ def test_a_drain_by_jobs_that_their_limiter_slows_down_is_told() -> None:
     seen = web(9, here=4)
     plans = [replace(plan, route="job") for plan in planned(seen)]
     slow = Controller(object_limiters={"workload": Limiter(400.0, 1, burst=1)}, max_migrating_per_node=0)
-    times = wave_times.wave_times(seen, plans, [("n1",)], choices=Choices(controller=slow, backend="koordinator"))
+    times = wave_times.wave_times(seen, plans, [("n1",)], choices=DrainPolicy(controller=slow, backend="koordinator"))
     [one] = wave_times.findings([("n1",)], times, 100.0)
     assert one.object == "node_drain"
     assert "maintain_timeout=31m" in one.remedy

@@ -11,7 +11,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import preflight, service_findings
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw, owned, pod, snapshot, workload
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.routed import planned
 
@@ -76,8 +76,8 @@ def test_what_goes_down_by_consent_names_its_services(
     pods = [pod(f"{name}-0", node, owned("StatefulSet", name)) for name, node in names.items()]
     sets = {"stateful_sets": [workload("StatefulSet", name, 1) for name in names]}
     seen = snapshot(sets, pods=pods, slices=slices)
-    choices = Choices(allow_interruption=True)
+    choices = DrainPolicy(allow_interruption=True)
     plans = planned(seen, ("n1", "n2"), allow_interruption=True)
-    found = preflight.findings(seen, plans, preflight.Asked(("n1", "n2"), tuple(waves), choices))
+    found = preflight.findings(seen, plans, preflight.PreflightOptions(("n1", "n2"), tuple(waves), choices))
     (about,) = (one for one in found if one.code == "interruption_allowed" and one.object == "StatefulSet shop/db")
     assert about.objects == (("StatefulSet shop/db", *(f"Service shop/{name}" for name in dark)) if dark else ())

@@ -19,7 +19,7 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import budgets, operators
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import dispositions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices, PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy, PodPlan
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
     budget,
@@ -46,7 +46,7 @@ class Project:
         return snapshot(self.owners, pods=self.pods, budgets=[self.budget])
 
     def planned(self, **choices: t.Any) -> PodPlan:
-        return next(plan for plan in dispositions.routes(self.seen, {"n1"}, Choices(**choices)))
+        return next(plan for plan in dispositions.routes(self.seen, {"n1"}, DrainPolicy(**choices)))
 
 
 def members(count: int, labels: Raw, *owners: list[Raw], first: Raw | None = None) -> list[Raw]:
@@ -261,7 +261,7 @@ def test_two_budgets_are_refused_whosever_they_are() -> None:
         pods=found.pods,
         budgets=[found.budget, {**found.budget, "metadata": {**found.budget["metadata"], "name": "mine"}}],
     )
-    (plan,) = dispositions.routes(seen, {"n1"}, Choices())
+    (plan,) = dispositions.routes(seen, {"n1"}, DrainPolicy())
     assert (plan.route, plan.code) == ("refuse", "two_budgets")
 
 

@@ -97,7 +97,7 @@ def test_what_its_budget_bears_is_borne(budgets: list[Raw], choices: dict[str, t
     snapshot = seen(*web(2), waiting("x"), budgets=budgets)
     found = lack(snapshot)
     assert found is not None
-    assert pending.bearable(snapshot, found, drain_policy.Choices(**choices)) is bearable
+    assert pending.bearable(snapshot, found, drain_policy.DrainPolicy(**choices)) is bearable
 
 
 @pytest.mark.parametrize(("consent", "bearable"), [({}, False), ({names.ALLOW_INTERRUPTION: "true"}, True)])
@@ -107,7 +107,7 @@ def test_that_nothing_serves_is_borne_with_consent_alone(consent: dict[str, str]
     snapshot = objects.snapshot(parts, pods=[waiting("x")], budgets=[objects.budget("web", 1, healthy=0, desired=0)])
     found = lack(snapshot, 1)
     assert found is not None
-    assert pending.bearable(snapshot, found, drain_policy.Choices()) is bearable
+    assert pending.bearable(snapshot, found, drain_policy.DrainPolicy()) is bearable
 
 
 def planned(snapshot: Snapshot, *nodes: str, most: int = 1, **more: t.Any) -> drafts.Plan:

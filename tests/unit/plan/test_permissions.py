@@ -23,7 +23,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access.pe
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import pod_selectors, selectors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     budget,
     deployment,
@@ -38,7 +38,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.plan.routed import 
 
 def words(found: Snapshot, *, namespace_missing: bool = False, **choices: t.Any) -> set[str]:
     plans = planned(found, **choices)
-    return {need.words for need in needs(found, plans, Choices(**choices), namespace_missing=namespace_missing)}
+    return {need.words for need in needs(found, plans, DrainPolicy(**choices), namespace_missing=namespace_missing)}
 
 
 @pytest.mark.parametrize(
@@ -122,10 +122,10 @@ def test_our_namespace_is_made_only_where_it_is_missing() -> None:
 
 def test_locks_are_asked_for_where_they_are_kept_and_surges_in_our_namespace() -> None:
     found = web(1)
-    asked = needs(found, planned(found), Choices(), namespace_missing=False, locks="medik8s-leases")
+    asked = needs(found, planned(found), DrainPolicy(), namespace_missing=False, locks="medik8s-leases")
     places = {need.namespaces for need in asked if need.resource == "leases"}
     assert places == {("medik8s-leases",), ("kubeops-node-maintenance",)}
-    alone = needs(snapshot(), (), Choices(), namespace_missing=False, locks="medik8s-leases")
+    alone = needs(snapshot(), (), DrainPolicy(), namespace_missing=False, locks="medik8s-leases")
     assert {need.namespaces for need in alone if need.resource == "leases"} == {("medik8s-leases",)}
 
 
@@ -140,7 +140,7 @@ def test_whoever_replaces_pods_and_nothing_else_is_told_the_least_role() -> None
 
 @pytest.mark.parametrize("wanted", [True, False])
 def test_conditions_are_written_only_where_they_are_asked_for(wanted: bool) -> None:
-    asked = functools.partial(needs, snapshot(), (), Choices(), namespace_missing=False)
+    asked = functools.partial(needs, snapshot(), (), DrainPolicy(), namespace_missing=False)
     found = asked(conditions=True) if wanted else asked()
     assert ("patch nodes/status" in {need.words for need in found}) == wanted
 
@@ -201,21 +201,21 @@ ATTACHED, GUARDS = "list volumeattachments.storage.k8s.io", "create poddisruptio
 @pytest.mark.parametrize(
     ("plan", "choices", "asked"),
     [
-        ({"route": "evict"}, Choices(), {EVICT}),
-        ({"route": "evict"}, Choices(disable_eviction=True), {DELETE}),
-        ({"route": "evict", "guarded": True}, Choices(), {EVICT, GUARDS}),
-        ({"route": "skip"}, Choices(), set()),
-        ({"route": "refuse"}, Choices(), set()),
-        ({"route": "wait"}, Choices(), set()),
-        ({"route": "wait", "code": "out_of_service"}, Choices(), {ATTACHED}),
-        ({"route": "swap"}, Choices(), {EVICT}),
-        ({"route": "job"}, Choices(backend="koordinator", fallback="eviction"), {JOBS, EVICT}),
-        ({"route": "job"}, Choices(backend="koordinator", fallback="fail"), {JOBS}),
-        ({"route": "job", "guarded": True}, Choices(backend="koordinator", fallback="fail"), {JOBS, EVICT, GUARDS}),
-        ({"route": "job"}, Choices(backend="auto", fallback="fail"), {JOBS, EVICT}),
+        ({"route": "evict"}, DrainPolicy(), {EVICT}),
+        ({"route": "evict"}, DrainPolicy(disable_eviction=True), {DELETE}),
+        ({"route": "evict", "guarded": True}, DrainPolicy(), {EVICT, GUARDS}),
+        ({"route": "skip"}, DrainPolicy(), set()),
+        ({"route": "refuse"}, DrainPolicy(), set()),
+        ({"route": "wait"}, DrainPolicy(), set()),
+        ({"route": "wait", "code": "out_of_service"}, DrainPolicy(), {ATTACHED}),
+        ({"route": "swap"}, DrainPolicy(), {EVICT}),
+        ({"route": "job"}, DrainPolicy(backend="koordinator", fallback="eviction"), {JOBS, EVICT}),
+        ({"route": "job"}, DrainPolicy(backend="koordinator", fallback="fail"), {JOBS}),
+        ({"route": "job", "guarded": True}, DrainPolicy(backend="koordinator", fallback="fail"), {JOBS, EVICT, GUARDS}),
+        ({"route": "job"}, DrainPolicy(backend="auto", fallback="fail"), {JOBS, EVICT}),
     ],
 )
-def test_each_route_asks_for_what_it_writes(plan: dict[str, t.Any], choices: Choices, asked: set[str]) -> None:
+def test_each_route_asks_for_what_it_writes(plan: dict[str, t.Any], choices: DrainPolicy, asked: set[str]) -> None:
     """A job that comes to nothing falls back to an eviction unless `fallback` rules that out."""
     found = web(3)
     plans = [replace(one, **{"code": "x", "guarded": False, **plan}) for one in planned(found)]
@@ -230,7 +230,7 @@ def test_each_route_asks_for_what_it_writes(plan: dict[str, t.Any], choices: Cho
 def test_the_owners_of_what_is_moved_are_watched(kind: str, watched: str, not_watched: str) -> None:
     found = snapshot(pods=[pod("p", owner=owned(kind, "x"))])
     plans = [replace(one, route="evict") for one in planned(found)]
-    words = {need.words for need in needs(found, plans, Choices(), namespace_missing=False)}
+    words = {need.words for need in needs(found, plans, DrainPolicy(), namespace_missing=False)}
     assert f"watch {watched}" in words
     assert f"watch {not_watched}" not in words
 

@@ -22,7 +22,7 @@ def read(*raws: dict[str, t.Any]) -> tuple[pod_rules.Rule, ...]:
     return rules
 
 
-def of_priority(rule: pod_rules.Rule, priority: int) -> pod_rules.Manner:
+def of_priority(rule: pod_rules.Rule, priority: int) -> pod_rules.PodPolicy:
     raw = pod("p")
     raw["spec"]["priority"] = priority
     return rule.of(objects.Pod.of(raw))
@@ -30,15 +30,15 @@ def of_priority(rule: pod_rules.Rule, priority: int) -> pod_rules.Manner:
 
 def test_the_first_rule_that_selects_a_pod_decides_all_of_it() -> None:
     rules = read({"pods": "app=db", "order": 1}, {"name": "mine", "pods": "app=web", "order": 2}, {"grace_period": 0})
-    found = pod_rules.manner_of(rules, POD, None, {ORDER: "7"})
+    found = pod_rules.policy_of(rules, POD, None, {ORDER: "7"})
     assert (found.rule, found.order, found.grace_period) == ("rule mine", 2, None)
 
 
 def test_an_annotation_counts_where_no_rule_selects_the_pod() -> None:
     rules = read({"pods": "app=db", "order": 1})
-    found = pod_rules.manner_of(rules, POD, objects.Ref("Deployment", "web", "shop"), {ORDER: "-7"})
+    found = pod_rules.policy_of(rules, POD, objects.Ref("Deployment", "web", "shop"), {ORDER: "-7"})
     assert (found.order, found.rule) == (-7, "the annotations of Deployment shop/web")
-    assert pod_rules.manner_of(rules, POD, None, {}) == pod_rules.NONE
+    assert pod_rules.policy_of(rules, POD, None, {}) == pod_rules.NONE
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_an_annotation_counts_where_no_rule_selects_the_pod() -> None:
     ],
 )
 def test_an_annotation_that_cannot_be_read_is_told(annotations: dict[str, str], told: str) -> None:
-    assert told in pod_rules.manner_of((), POD, None, annotations).fault
+    assert told in pod_rules.policy_of((), POD, None, annotations).fault
 
 
 @pytest.mark.parametrize(

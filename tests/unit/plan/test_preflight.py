@@ -13,7 +13,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.s
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import other_runs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.reasons import Finding
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import preflight
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.node_records import Record, Step
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     TOLERATES_ALL,
@@ -39,7 +39,7 @@ def findings(
     **choices: t.Any,
 ) -> tuple[Finding, ...]:
     waves = tuple((name,) for name in nodes if name in found.nodes) if waves is None else waves
-    asked = preflight.Asked(nodes, waves, Choices(**choices), run, NOW, stay_out, terminating)
+    asked = preflight.PreflightOptions(nodes, waves, DrainPolicy(**choices), run, NOW, stay_out, terminating)
     return preflight.findings(found, planned(found, nodes, **choices), asked)
 
 

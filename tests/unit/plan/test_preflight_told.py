@@ -15,7 +15,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.reasons import Finding
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import preflight
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices, PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy, PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.migration_controller import (
     Controller,
     Limiter,
@@ -40,7 +40,9 @@ def findings(
     """By code, all nodes in one wave with n3 left."""
     waves = (tuple(name for name in nodes if name in found.nodes),)
     told: dict[str, list[Finding]] = {}
-    for finding in preflight.findings(found, plans, preflight.Asked(nodes, waves, Choices(**choices), now=NOW)):
+    for finding in preflight.findings(
+        found, plans, preflight.PreflightOptions(nodes, waves, DrainPolicy(**choices), now=NOW)
+    ):
         told.setdefault(finding.code, []).append(finding)
     return told
 
@@ -199,6 +201,6 @@ def test_blockers_come_before_warnings_and_these_before_infos() -> None:
     listed = [node("n1", unschedulable=True), node("n2"), node("n3")]
     found = snapshot(pods=[pod("p"), pod("q", namespace="bank")], nodes=listed)
     plans = planned(found, namespaces=("shop",))
-    asked = preflight.Asked(("n1",), (("n1",),), Choices(namespaces=("shop",)), now=NOW)
+    asked = preflight.PreflightOptions(("n1",), (("n1",),), DrainPolicy(namespaces=("shop",)), now=NOW)
     told = [finding.severity for finding in preflight.findings(found, plans, asked)]
     assert told == ["blocker", "warning", "info"]

@@ -15,7 +15,7 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, objects
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.dispositions import routes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices, PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy, PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import guard_budgets
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
@@ -53,7 +53,7 @@ def cluster_of_web() -> dict[str, list[Raw]]:
 
 
 def wanted(seen: Snapshot, *nodes: str) -> tuple[guard_budgets.Guard, ...]:
-    return guard_budgets.guards(seen, routes(seen, nodes, Choices()))
+    return guard_budgets.guards(seen, routes(seen, nodes, DrainPolicy()))
 
 
 def test_a_guard_lets_one_pod_go_and_never_holds_a_broken_one() -> None:
@@ -239,7 +239,7 @@ def test_a_budget_that_only_calls_itself_a_guard_is_one_like_any_other(what: str
     elsewhere = replace(real, namespace="another")
     assert not guard_budgets.is_one(seen, elsewhere)
     if forged.covers(seen.pods[0]):
-        (plan,) = routes(seen, ("n1",), Choices())
+        (plan,) = routes(seen, ("n1",), DrainPolicy())
         assert [budget.name for budget in plan.budgets] == [forged.name]
         assert not plan.guarded
     assert guard_budgets.yielding(seen) == ()

@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible.calls import stopped
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.budgets import Verdict
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import CallAborted
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.schemas import Fault
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.reasons import Finding, Reason
 
@@ -58,7 +58,7 @@ def test_each_kind_shows_its_own_keys() -> None:
 
 
 def test_a_call_that_stops_says_why_as_a_finding_and_as_its_message() -> None:
-    stop = StopRun("full", *SAID, "Node n1")
+    stop = CallAborted("full", *SAID, "Node n1")
     result = stopped(stop)
     assert result.failed
     assert result.message == "It is full. Make room."

@@ -26,7 +26,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain imp
     unserved,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     TOLERATES_ALL,
     Raw,
@@ -40,7 +40,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import
 )
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.routed import CONSENT, NOW, only
 
-REPLACE = Choices(method="replace")
+REPLACE = DrainPolicy(method="replace")
 HASH = {names.HASH: "5d8f"}
 LABELS = {"app": "web", **HASH}
 MARK = released.Mark(
@@ -122,7 +122,7 @@ def test_a_pod_of_a_deployment_is_replaced_first_whatever_its_budget_says(replic
 
 def test_the_owner_chooses_before_the_caller_does() -> None:
     for method, route in (("surge", "swap"), ("replace", "replace"), ("evict", "refuse")):
-        for choices in (Choices(), REPLACE, Choices(method="evict")):
+        for choices in (DrainPolicy(), REPLACE, DrainPolicy(method="evict")):
             assert only(web(1, annotations={names.METHOD: method}), choices).route == route
     found = only(web(1, annotations={names.METHOD: "never"}), REPLACE)
     assert (found.route, found.code) == ("refuse", "bad_rule")

@@ -28,7 +28,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import unreachable
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.dispositions import routes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
     deployment,
@@ -105,7 +105,7 @@ def everything_asked() -> set[Need]:
 def asked(
     cluster: Snapshot, reroute: t.Callable[[str], str], code: str = "", locks: str = names.NAMESPACE, **choices: t.Any
 ) -> set[Need]:
-    chosen = Choices(**choices)
+    chosen = DrainPolicy(**choices)
     plans = [
         replace(plan, route=t.cast("t.Any", reroute(plan.route)), code=code or plan.code)
         for plan in routes(cluster, ("n1",), chosen)

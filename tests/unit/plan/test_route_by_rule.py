@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import dispositions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import pod_rules
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     TOLERATES_ALL,
     Raw,
@@ -30,10 +30,10 @@ JOB = owned("Job", "batch", "batch/v1")
 SKIP, WAIT, LAST = ({"namespaces": "*", "skip": True}, {"wait": "finished"}, {"last": True})
 
 
-def ruled(*raws: dict[str, t.Any], **choices: t.Any) -> Choices:
+def ruled(*raws: dict[str, t.Any], **choices: t.Any) -> DrainPolicy:
     rules, faults = pod_rules.read(raws)
     assert not faults
-    return Choices(rules=rules, **choices)
+    return DrainPolicy(rules=rules, **choices)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def ruled(*raws: dict[str, t.Any], **choices: t.Any) -> Choices:
         pytest.param(web(1), ruled({"order": 3}), "swap", "single_replica", id="order changes no route"),
     ],
 )
-def test_a_rule_gives_the_route(found: t.Any, choices: Choices, route: str, code: str) -> None:
+def test_a_rule_gives_the_route(found: t.Any, choices: DrainPolicy, route: str, code: str) -> None:
     plan = only(found, choices)
     assert (plan.route, plan.code) == (route, code)
 
@@ -79,7 +79,7 @@ def test_an_annotation_that_cannot_be_read_leaves_the_pod_and_its_node() -> None
 @pytest.mark.parametrize(
     ("tolerations", "choices", "route", "code"),
     [
-        pytest.param([UNSCHEDULABLE], Choices(), "skip", "daemonset", id="without a rule"),
+        pytest.param([UNSCHEDULABLE], DrainPolicy(), "skip", "daemonset", id="without a rule"),
         pytest.param([UNSCHEDULABLE], ruled({"order": 9}), "skip", "daemonset", id="another rule"),
         pytest.param([UNSCHEDULABLE], ruled(LAST), "evict", "daemonset_last", id="last"),
         pytest.param(
@@ -89,7 +89,7 @@ def test_an_annotation_that_cannot_be_read_leaves_the_pod_and_its_node() -> None
     ],
 )
 def test_pods_of_daemonsets_leave_where_asked_unless_they_would_come_back(
-    tolerations: list[Raw], choices: Choices, route: str, code: str
+    tolerations: list[Raw], choices: DrainPolicy, route: str, code: str
 ) -> None:
     agent = pod("agent-1", owner=owned("DaemonSet", "agent"), tolerations=tolerations)
     plan = only(snapshot(pods=[agent], daemon_sets=[AGENT]), choices)
@@ -99,5 +99,5 @@ def test_pods_of_daemonsets_leave_where_asked_unless_they_would_come_back(
 def test_a_node_counts_as_drained_without_what_rules_leave() -> None:
     found = snapshot(deployment("web", 1), pods=[pod("web-0", owner=WEB), pod("shell")])
     kept = ruled({"owners": "Deployment/web", **SKIP}, {"owners": "Pod", **SKIP})
-    assert [p.name for p in dispositions.left_to_move(found, {"n1"}, Choices())] == ["web-0", "shell"]
+    assert [p.name for p in dispositions.left_to_move(found, {"n1"}, DrainPolicy())] == ["web-0", "shell"]
     assert dispositions.left_to_move(found, {"n1"}, kept) == ()

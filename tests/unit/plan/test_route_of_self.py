@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.routed import (
     only,
     web,
@@ -29,6 +29,6 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.plan.routed import 
     ],
 )
 def test_the_pod_that_runs_this_play_is_never_moved(me: Ref | None, route: str) -> None:
-    plan = only(web(3), Choices(self_pod=me, force=True, allow_interruption=True))
+    plan = only(web(3), DrainPolicy(self_pod=me, force=True, allow_interruption=True))
     assert plan.route == route
     assert (plan.code == "self_on_node") == (route == "refuse")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
     claim,
@@ -29,16 +29,16 @@ BOTH: Raw = {"metadata": {"name": "pv"}, "spec": {"csi": {}, "nodeAffinity": on_
 @pytest.mark.parametrize(
     ("volume", "choices", "route", "code"),
     [
-        pytest.param(LOCAL, Choices(), "refuse", "local_volume", id="local"),
-        pytest.param(HOST, Choices(), "refuse", "local_volume", id="hostPath"),
-        pytest.param(BOUND, Choices(), "refuse", "local_volume", id="bound to this node"),
-        pytest.param(LOCAL, Choices(force=True), "refuse", "local_volume", id="force is no consent"),
-        pytest.param(LOCAL, Choices(allow_interruption=True), "evict", "local_volume", id="allowed"),
-        pytest.param(BOTH, Choices(), "evict", "guarded", id="bound to two nodes"),
-        pytest.param(None, Choices(), "evict", "guarded", id="not bound yet"),
+        pytest.param(LOCAL, DrainPolicy(), "refuse", "local_volume", id="local"),
+        pytest.param(HOST, DrainPolicy(), "refuse", "local_volume", id="hostPath"),
+        pytest.param(BOUND, DrainPolicy(), "refuse", "local_volume", id="bound to this node"),
+        pytest.param(LOCAL, DrainPolicy(force=True), "refuse", "local_volume", id="force is no consent"),
+        pytest.param(LOCAL, DrainPolicy(allow_interruption=True), "evict", "local_volume", id="allowed"),
+        pytest.param(BOTH, DrainPolicy(), "evict", "guarded", id="bound to two nodes"),
+        pytest.param(None, DrainPolicy(), "evict", "guarded", id="not bound yet"),
     ],
 )
-def test_local_volumes(volume: Raw | None, choices: Choices, route: str, code: str) -> None:
+def test_local_volumes(volume: Raw | None, choices: DrainPolicy, route: str, code: str) -> None:
     found = web(
         3,
         pod_changes={"volumes": mounts("data")},

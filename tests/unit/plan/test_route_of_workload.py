@@ -13,7 +13,7 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.surge_records import Leaver, Surge
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     TOLERATES_ALL,
@@ -49,170 +49,186 @@ RWO: t.Any = {
 @pytest.mark.parametrize(
     ("found", "choices", "route", "code"),
     [
-        pytest.param(web(1), Choices(), "swap", "single_replica", id="one replica"),
+        pytest.param(web(1), DrainPolicy(), "swap", "single_replica", id="one replica"),
         pytest.param(
             web(1, budgets=[budget("b", 0, healthy=1, desired=1)]),
-            Choices(),
+            DrainPolicy(),
             "swap",
             "single_replica",
             id="one replica, whatever its budget says",
         ),
-        pytest.param(web(1, pod_changes={"volumes": SCRATCH}), Choices(), "refuse", "emptydir", id="emptyDir"),
+        pytest.param(web(1, pod_changes={"volumes": SCRATCH}), DrainPolicy(), "refuse", "emptydir", id="emptyDir"),
         pytest.param(
             web(1, pod_changes={"volumes": SCRATCH}),
-            Choices(delete_emptydir_data=True),
+            DrainPolicy(delete_emptydir_data=True),
             "swap",
             "single_replica",
             id="emptyDir, allowed",
         ),
-        pytest.param(web(1, pod_changes={"ready": False}), Choices(), "evict", "not_ready", id="not ready"),
+        pytest.param(web(1, pod_changes={"ready": False}), DrainPolicy(), "evict", "not_ready", id="not ready"),
         pytest.param(
             web(1, pod_changes={"ready": False}, budgets=[budget("b", 0, healthy=0, desired=1, expected=1)]),
-            Choices(),
+            DrainPolicy(),
             "evict",
             "unhealthy_blocked",
             id="not ready, and its budget holds it",
         ),
         pytest.param(
             web(1, pod_changes={"ready": False}, budgets=[budget("b", 0, healthy=0, desired=1, expected=1, **ALWAYS)]),
-            Choices(),
+            DrainPolicy(),
             "evict",
             "not_ready",
             id="not ready, AlwaysAllow",
         ),
         pytest.param(
             web(3, pod_changes={"ready": False}, budgets=[budget("b", 0, healthy=2, desired=2, expected=3)]),
-            Choices(),
+            DrainPolicy(),
             "evict",
             "not_ready",
             id="not ready, enough others are",
         ),
         pytest.param(
-            web(1, pod_changes={"phase": "Pending", "ready": False}), Choices(), "evict", "pending", id="to start"
+            web(1, pod_changes={"phase": "Pending", "ready": False}), DrainPolicy(), "evict", "pending", id="to start"
         ),
-        pytest.param(web(1, spec=RECREATE), Choices(), "refuse", "recreate", id="recreate"),
+        pytest.param(web(1, spec=RECREATE), DrainPolicy(), "refuse", "recreate", id="recreate"),
         pytest.param(
             web(1, spec=RECREATE),
-            Choices(allow_interruption=True),
+            DrainPolicy(allow_interruption=True),
             "evict",
             "interruption_allowed",
             id="recreate, allowed",
         ),
         pytest.param(
             web(1, spec={**RECREATE, "annotations": CONSENT}),
-            Choices(),
+            DrainPolicy(),
             "evict",
             "interruption_allowed",
             id="recreate, allowed by its owner",
         ),
         pytest.param(
             web(1, spec={**RECREATE, "annotations": {names.ALLOW_INTERRUPTION: "yes"}}),
-            Choices(),
+            DrainPolicy(),
             "refuse",
             "recreate",
             id="only the value true is a consent",
         ),
         pytest.param(
             web(1, spec=RECREATE, budgets=[budget("b", 0, healthy=1, desired=1)]),
-            Choices(allow_interruption=True),
+            DrainPolicy(allow_interruption=True),
             "refuse",
             "budget_allows_nothing",
             id="consent does not override a budget",
         ),
         pytest.param(
             web(1, spec=RECREATE, budgets=[budget("b", 1, healthy=1, desired=0)]),
-            Choices(allow_interruption=True),
+            DrainPolicy(allow_interruption=True),
             "evict",
             "interruption_allowed",
             id="consent under a budget with room",
         ),
         pytest.param(
             web(1, pod_changes={"volumes": mounts("data")}, **RWO),
-            Choices(),
+            DrainPolicy(),
             "refuse",
             "volume_single_node",
             id="ReadWriteOnce",
         ),
         pytest.param(
             snapshot(deployment("web", 0), pods=[pod("left", owner=WEB)]),
-            Choices(),
+            DrainPolicy(),
             "evict",
             "scaled_down",
             id="scaled to 0",
         ),
-        pytest.param(web(3), Choices(), "evict", "guarded", id="three, no budget"),
-        pytest.param(web(3, spec=RECREATE), Choices(), "evict", "guarded", id="three, Recreate, no budget"),
-        pytest.param(web(3, budgets=[budget("b", 1)]), Choices(), "evict", "replicas", id="three, room"),
+        pytest.param(web(3), DrainPolicy(), "evict", "guarded", id="three, no budget"),
+        pytest.param(web(3, spec=RECREATE), DrainPolicy(), "evict", "guarded", id="three, Recreate, no budget"),
+        pytest.param(web(3, budgets=[budget("b", 1)]), DrainPolicy(), "evict", "replicas", id="three, room"),
         pytest.param(
             web(3, budgets=[budget("b", 0, healthy=2, desired=2, expected=3)]),
-            Choices(),
+            DrainPolicy(),
             "evict",
             "replicas",
             id="three, spent for the moment",
         ),
         pytest.param(
-            web(3, budgets=[budget("b", 0, observed=False)]), Choices(), "evict", "replicas", id="three, not observed"
+            web(3, budgets=[budget("b", 0, observed=False)]),
+            DrainPolicy(),
+            "evict",
+            "replicas",
+            id="three, not observed",
         ),
         pytest.param(
-            web(3, budgets=[budget("b", 0, **NEVER)]), Choices(), "refuse", "budget_allows_nothing", id="three, never"
+            web(3, budgets=[budget("b", 0, **NEVER)]),
+            DrainPolicy(),
+            "refuse",
+            "budget_allows_nothing",
+            id="three, never",
         ),
         pytest.param(
             web(3, budgets=[budget("b", 0, healthy=3, desired=3)]),
-            Choices(allow_interruption=True),
+            DrainPolicy(allow_interruption=True),
             "refuse",
             "budget_allows_nothing",
             id="three, minAvailable 3",
         ),
         pytest.param(
-            web(3, budgets=[budget("b", 1), budget("c", 1)]), Choices(), "refuse", "two_budgets", id="two budgets"
+            web(3, budgets=[budget("b", 1), budget("c", 1)]), DrainPolicy(), "refuse", "two_budgets", id="two budgets"
         ),
         pytest.param(
             web(1, budgets=[budget("b", 1), budget("c", 1)]),
-            Choices(allow_interruption=True),
+            DrainPolicy(allow_interruption=True),
             "refuse",
             "two_budgets",
             id="two budgets on one replica",
         ),
         pytest.param(
             web(3, pod_changes={"phase": "Pending", "ready": False}, budgets=[budget("b", 1), budget("c", 1)]),
-            Choices(),
+            DrainPolicy(),
             "evict",
             "pending",
             id="two budgets, not started",
         ),
         pytest.param(
             web(3, budgets=[budget("b", 1), guard("Deployment", "web", 0, desired=3)]),
-            Choices(),
+            DrainPolicy(),
             "evict",
             "replicas",
             id="our guard beside a budget counts for nothing",
         ),
         pytest.param(
-            web(3, budgets=[guard("Deployment", "web", 0, desired=3)]), Choices(), "evict", "guarded", id="our guard"
+            web(3, budgets=[guard("Deployment", "web", 0, desired=3)]),
+            DrainPolicy(),
+            "evict",
+            "guarded",
+            id="our guard",
         ),
         pytest.param(
             web(3, budgets=[budget("b", 0, **NEVER)]),
-            Choices(disable_eviction=True, force=True),
+            DrainPolicy(disable_eviction=True, force=True),
             "evict",
             "disable_eviction",
             id="deleted, whatever its budget",
         ),
         pytest.param(
-            web(3), Choices(disable_eviction=True, force=True), "evict", "disable_eviction", id="deleted without guard"
+            web(3),
+            DrainPolicy(disable_eviction=True, force=True),
+            "evict",
+            "disable_eviction",
+            id="deleted without guard",
         ),
         pytest.param(
-            web(1), Choices(disable_eviction=True, force=True), "swap", "single_replica", id="swapped, not deleted"
+            web(1), DrainPolicy(disable_eviction=True, force=True), "swap", "single_replica", id="swapped, not deleted"
         ),
         pytest.param(
             web(3, budgets=[budget("b", 0, **NEVER)]),
-            Choices(reactive_budgets=("app=web",)),
+            DrainPolicy(reactive_budgets=("app=web",)),
             "evict",
             "operator_budget",
             id="operator",
         ),
     ],
 )
-def test_pods_of_a_deployment(found: Snapshot, choices: Choices, route: str, code: str) -> None:
+def test_pods_of_a_deployment(found: Snapshot, choices: DrainPolicy, route: str, code: str) -> None:
     plan = only(found, choices)
     assert (plan.route, plan.code) == (route, code)
     assert str(plan.workload) == "Deployment shop/web"
@@ -225,12 +241,12 @@ DB = owned("StatefulSet", "web")
 @pytest.mark.parametrize(
     ("replicas", "choices", "route", "code"),
     [
-        (1, Choices(), "refuse", "stateful_single"),
-        (1, Choices(allow_interruption=True), "evict", "interruption_allowed"),
-        (3, Choices(), "evict", "guarded"),
+        (1, DrainPolicy(), "refuse", "stateful_single"),
+        (1, DrainPolicy(allow_interruption=True), "evict", "interruption_allowed"),
+        (3, DrainPolicy(), "evict", "guarded"),
     ],
 )
-def test_pods_of_a_stateful_set(replicas: int, choices: Choices, route: str, code: str) -> None:
+def test_pods_of_a_stateful_set(replicas: int, choices: DrainPolicy, route: str, code: str) -> None:
     pods = [pod("web-0", owner=DB), *(pod(f"web-{i}", "n2", DB) for i in range(1, replicas))]
     plan = only(snapshot(stateful_sets=[workload("StatefulSet", "web", replicas)], pods=pods), choices)
     assert (plan.route, plan.code) == (route, code)
@@ -317,6 +333,6 @@ def test_a_replacement_is_offered_only_where_it_may_be_possible(kind: str, metho
     if kind == "StatefulSet":
         pods = [pod(f"web-{n}", f"n{n + 1}", owned(kind, "web")) for n in range(3)]
         found = snapshot({"stateful_sets": [workload(kind, "web", 3)]}, pods=pods, budgets=laid)
-    plan = only(found, Choices(method=method))
+    plan = only(found, DrainPolicy(method=method))
     assert (plan.route, plan.code) == ("refuse", "budget_allows_nothing")
     assert ("method: replace" in plan.remedy) is offered

@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.dispositions import left_to_move, routes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.node_records import Record, Step
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     TOLERATES_ALL,
@@ -78,7 +78,7 @@ def test_a_template_that_names_the_node_brings_the_pod_straight_back(
     replicas: int, names_: str, route: str, code: str
 ) -> None:
     template = {"spec": {"nodeName": names_, "containers": []}}
-    plan = only(web(replicas, spec={"template": template, "paused": True}), Choices(method="surge"))
+    plan = only(web(replicas, spec={"template": template, "paused": True}), DrainPolicy(method="surge"))
     assert (plan.route, plan.code, plan.tolerant) == (route, code, code == "tolerates_maintenance")
 
 
@@ -103,7 +103,7 @@ def test_a_tolerant_pod_is_moved_at_most_once_whatever_our_clock_says(
 ) -> None:
     pods = [pod("p", owner=WEB, tolerations=[TOLERATES_ALL]), pod("q", "n2", WEB)]
     found = snapshot(deployment("web", 2), pods=pods, nodes=[held(since, step=step), node("n2")])
-    (plan,) = routes(found, {"n1"}, Choices(), known=None if known is None else frozenset(known))
+    (plan,) = routes(found, {"n1"}, DrainPolicy(), known=None if known is None else frozenset(known))
     assert (plan.route, plan.code) == (route, "tolerates_maintenance")
     assert plan.guarded is (route == "evict")
 
@@ -119,51 +119,55 @@ def test_without_our_taint_the_cordon_alone_decides() -> None:
     [
         pytest.param(
             web(1, pod_changes={"tolerations": [TOLERATES_ALL]}),
-            Choices(),
+            DrainPolicy(),
             "skip",
             "tolerates_maintenance",
             id="it stays where a swap could not help",
         ),
         pytest.param(
-            on_its_own(tolerations=[TOLERATES_ALL]), Choices(), "refuse", "bare_pod", id="bare is refused as ever"
+            on_its_own(tolerations=[TOLERATES_ALL]), DrainPolicy(), "refuse", "bare_pod", id="bare is refused as ever"
         ),
         pytest.param(
-            on_its_own(tolerations=[TOLERATES_ALL], phase="Failed"), Choices(), "evict", "finished", id="finished"
+            on_its_own(tolerations=[TOLERATES_ALL], phase="Failed"), DrainPolicy(), "evict", "finished", id="finished"
         ),
-        pytest.param(on_its_own(tolerations=[TOLERATES_ALL], owner=JOB), Choices(), "wait", "job", id="job"),
+        pytest.param(on_its_own(tolerations=[TOLERATES_ALL], owner=JOB), DrainPolicy(), "wait", "job", id="job"),
     ],
 )
-def test_tolerant_pods_that_cannot_simply_be_evicted(found: Snapshot, choices: Choices, route: str, code: str) -> None:
+def test_tolerant_pods_that_cannot_simply_be_evicted(
+    found: Snapshot, choices: DrainPolicy, route: str, code: str
+) -> None:
     plan = only(found, choices)
     assert (plan.route, plan.code) == (route, code)
 
 
 def test_only_pods_on_the_nodes_have_a_route() -> None:
     found = web(3, here=2)
-    assert [plan.pod.name for plan in routes(found, ["n1"], Choices())] == ["web-0", "web-1"]
-    assert routes(found, ["n3"], Choices()) == ()
+    assert [plan.pod.name for plan in routes(found, ["n1"], DrainPolicy())] == ["web-0", "web-1"]
+    assert routes(found, ["n3"], DrainPolicy()) == ()
 
 
 def test_a_selector_that_is_none_is_an_error() -> None:
     with pytest.raises(ValueError, match="label selector"):
-        routes(web(1), ["n1"], Choices(pod_selector="app web"))
+        routes(web(1), ["n1"], DrainPolicy(pod_selector="app web"))
 
 
 @pytest.mark.parametrize(
     ("found", "choices", "left"),
     [
-        pytest.param(on_its_own(annotations=MIRROR), Choices(), False, id="mirror"),
-        pytest.param(snapshot(pods=[daemon()], daemon_sets=[AGENT]), Choices(), False, id="daemonset"),
-        pytest.param(snapshot(pods=[daemon()]), Choices(), True, id="daemonset gone"),
-        pytest.param(on_its_own(), Choices(), True, id="bare"),
-        pytest.param(on_its_own(), Choices(namespaces=("bank",)), True, id="not looked at"),
-        pytest.param(on_its_own(deleting="2026-01-03T00:00:00Z"), Choices(), True, id="ending"),
-        pytest.param(web(1, pod_changes={"tolerations": [TOLERATES_ALL]}), Choices(), False, id="tolerant, stays"),
-        pytest.param(web(3, pod_changes={"tolerations": [TOLERATES_ALL]}), Choices(), False, id="tolerant, came back"),
-        pytest.param(on_its_own(owner=JOB), Choices(), True, id="job"),
+        pytest.param(on_its_own(annotations=MIRROR), DrainPolicy(), False, id="mirror"),
+        pytest.param(snapshot(pods=[daemon()], daemon_sets=[AGENT]), DrainPolicy(), False, id="daemonset"),
+        pytest.param(snapshot(pods=[daemon()]), DrainPolicy(), True, id="daemonset gone"),
+        pytest.param(on_its_own(), DrainPolicy(), True, id="bare"),
+        pytest.param(on_its_own(), DrainPolicy(namespaces=("bank",)), True, id="not looked at"),
+        pytest.param(on_its_own(deleting="2026-01-03T00:00:00Z"), DrainPolicy(), True, id="ending"),
+        pytest.param(web(1, pod_changes={"tolerations": [TOLERATES_ALL]}), DrainPolicy(), False, id="tolerant, stays"),
+        pytest.param(
+            web(3, pod_changes={"tolerations": [TOLERATES_ALL]}), DrainPolicy(), False, id="tolerant, came back"
+        ),
+        pytest.param(on_its_own(owner=JOB), DrainPolicy(), True, id="job"),
     ],
 )
-def test_what_keeps_a_node_from_being_drained(found: Snapshot, choices: Choices, left: bool) -> None:
+def test_what_keeps_a_node_from_being_drained(found: Snapshot, choices: DrainPolicy, left: bool) -> None:
     assert bool(left_to_move(found, {"n1"}, choices)) == left
 
 
@@ -171,5 +175,5 @@ def test_a_tolerant_pod_that_its_budget_holds_for_now_is_evicted_when_it_may_be(
     laid = budget("b", 0, healthy=1, desired=2, expected=3)
     for known in (None, frozenset[str]()):
         found = web(3, pod_changes={"tolerations": [TOLERATES_ALL], "ready": False}, budgets=[laid])
-        (plan,) = routes(found, {"n1"}, Choices(), known=known)
+        (plan,) = routes(found, {"n1"}, DrainPolicy(), known=known)
         assert (plan.route, plan.code, plan.tolerant) == ("evict", "unhealthy_blocked", True)

@@ -24,12 +24,12 @@ def big_pod(name: str) -> Raw:
     return raw
 
 
-def parsed(kind: str, share: sharing.Shared, *raws: Raw) -> list[t.Any]:
+def parsed(kind: str, share: sharing.Interner, *raws: Raw) -> list[t.Any]:
     return [index_keys.parser(kind, share)(copy.deepcopy(raw)) for raw in raws]
 
 
 def test_pods_of_a_workload_share_what_is_equal() -> None:
-    one, other = parsed("pods", sharing.Shared(), big_pod("a"), big_pod("b"))
+    one, other = parsed("pods", sharing.Interner(), big_pod("a"), big_pod("b"))
     assert [name for name in SHARED_OF_PODS if getattr(one, name) is not getattr(other, name)] == []
     assert (one.name, other.name) == ("a", "b")
 
@@ -43,7 +43,7 @@ def test_pods_of_a_workload_share_what_is_equal() -> None:
     ],
 )
 def test_what_is_shared_is_as_it_would_be_alone(kind: str, raw: Raw) -> None:
-    (found,) = parsed(kind, sharing.Shared(), raw)
+    (found,) = parsed(kind, sharing.Interner(), raw)
     assert found == index_keys.PARSERS[kind](copy.deepcopy(raw))
 
 
@@ -55,7 +55,7 @@ def workload(kind: str, image: str) -> Raw:
 
 
 def test_a_replica_set_has_the_template_of_its_deployment() -> None:
-    share = sharing.Shared()
+    share = sharing.Interner()
     (web,) = parsed("deployments", share, workload("Deployment", "web:2"))
     now, before = parsed("replica_sets", share, workload("ReplicaSet", "web:2"), workload("ReplicaSet", "web:1"))
     assert web.pod_spec is now.pod_spec
@@ -68,13 +68,13 @@ def test_a_replica_set_has_the_template_of_its_deployment() -> None:
     "parts", [({"a": 1}, {"a": True}), ({"a": 1}, {"a": "1"}), ([1], (1,)), ("a", b"a"), ("", None)]
 )
 def test_what_only_looks_equal_is_not_shared(parts: tuple[t.Any, t.Any]) -> None:
-    share = sharing.Shared()
+    share = sharing.Interner()
     assert [repr(share.part(part)) for part in parts] == [repr(part) for part in parts]
 
 
 def test_a_long_watch_begins_anew_rather_than_remember_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sharing, "MOST", 10)
-    share = sharing.Shared()
+    share = sharing.Interner()
     first = [share.part({"number": [number]}) for number in range(25)]
     assert [part["number"] for part in first] == [[number] for number in range(25)]
     assert share.part({"number": [24]}) is first[24]
@@ -83,7 +83,7 @@ def test_a_long_watch_begins_anew_rather_than_remember_everything(monkeypatch: p
 
 def test_a_pod_needs_little_beside_what_it_shares() -> None:
     """Fields that each pod has of its own are texts, numbers and truth values; of containers it has none."""
-    share = sharing.Shared()
+    share = sharing.Interner()
     one, other = parsed("pods", share, big_pod("a"), big_pod("b"))
     held = [getattr(pod, each.name) for pod in (one, other) for each in dataclasses.fields(pod)]
     parts = [part for part in held if isinstance(part, (dict, list, tuple)) and part]

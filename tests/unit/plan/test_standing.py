@@ -46,12 +46,12 @@ def seen(record: Record | str = TAKEN, taints: tuple[Raw, ...] = (OURS, OTHER), 
     ],
 )
 def test_a_drain_stops_once_somebody_else_decides(found: Node | None, outcome: outcomes.DrainOutcome | None) -> None:
-    why = ownership.fallen(found, TAKEN)
+    why = ownership.node_lost(found, TAKEN)
     assert (why.outcome if why else None) == outcome
 
 
 def test_the_taint_is_named() -> None:
-    why = ownership.fallen(seen(taints=()), TAKEN)
+    why = ownership.node_lost(seen(taints=()), TAKEN)
     assert why is not None
     assert names.TAINT_KEY in why.message
     assert node_taints.in_words(OTHER) not in why.message

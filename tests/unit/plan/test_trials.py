@@ -14,7 +14,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.dispositions import routes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import run_trials
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
     budget,
@@ -73,7 +73,7 @@ def tried(judges: list[admission.Judge], replicas: int = 3, **choices: t.Any) ->
     """Namespace, verb and kind of each trial, and for how many pods it stands."""
     pods = [pod(f"web-{n}", "n1", owner=owned("ReplicaSet", "web")) for n in range(replicas)]
     seen = snapshot(deployment("web", replicas), pods=pods, **choices.pop("kinds", {}))
-    asked = Choices(**choices)
+    asked = DrainPolicy(**choices)
     found = run_trials.trials(seen, routes(seen, ["n1"], asked, now=""), asked, judges)
     return [(x.namespace, x.change.verb, x.change.target.kind, len(x.plans)) for x in found]
 
@@ -103,7 +103,7 @@ def let_go(*rules: Raw, announced: bool = False, replicas: int = 3) -> list[run_
     above = workload("Deployment", "web", replicas)
     below = workload("ReplicaSet", "web", replicas, owned("Deployment", "web"), selector={"matchLabels": labels})
     seen = snapshot(deployments=[above], replica_sets=[below], pods=pods)
-    asked = Choices(method="replace")
+    asked = DrainPolicy(method="replace")
     plans = routes(seen, ["n1"], asked, now="")
     assert [one.route for one in plans] == ["replace"] * replicas
     announcing = [hook_definitions.Rule("before_pod", "x", "annotation")] if announced else []
@@ -138,9 +138,9 @@ def test_what_may_not_be_let_go_is_told_apart_from_what_nothing_can_be_done_abou
 def test_what_a_hook_announces_on_a_pod_is_tried(action: t.Any, count: int) -> None:
     pods = [pod(f"web-{n}", "n1", owner=owned("ReplicaSet", "web"), phase="Running") for n in range(3)]
     seen = snapshot(deployment("web", 3), pods=pods)
-    plans = routes(seen, ["n1"], Choices(), now="")
+    plans = routes(seen, ["n1"], DrainPolicy(), now="")
     every = admission.judges(policy(rule("", "pods", "UPDATE")))
-    found = run_trials.trials(seen, plans, Choices(), every, [hook_definitions.Rule("before_pod", "x", action)])
+    found = run_trials.trials(seen, plans, DrainPolicy(), every, [hook_definitions.Rule("before_pod", "x", action)])
     assert [(one.change.verb, len(one.plans)) for one in found] == [("patch", 3)] * count
 
 
@@ -163,7 +163,7 @@ def test_refusals_of_one_webhook_are_told_together(words: str, who: str) -> None
     every = admission.judges(webhook(ALL))
     pods = [pod(f"web-{n}", "n1", owner=owned("ReplicaSet", "web")) for n in range(3)]
     seen = snapshot(deployment("web", 3), pods=pods)
-    (one, *_more) = run_trials.trials(seen, routes(seen, ["n1"], Choices(), now=""), Choices(), every)
+    (one, *_more) = run_trials.trials(seen, routes(seen, ["n1"], DrainPolicy(), now=""), DrainPolicy(), every)
     (found,) = run_trials.findings([(one, words), (one, words)])
     assert (found.code, found.severity, found.object, found.nodes) == ("webhook_refuses", "blocker", who, ("n1",))
     assert words in found.message

@@ -40,7 +40,7 @@ READ = [(name, kind.kind) for name, kind in run_listing.KINDS.items() if kind.ki
 
 @pytest.mark.parametrize(("name", "kind"), READ)
 def test_no_part_of_an_object_keeps_the_others_from_being_read(name: str, kind: str) -> None:
-    tree, share, left_out = TREES[kind], sharing.Shared(), set[str]()
+    tree, share, left_out = TREES[kind], sharing.Interner(), set[str]()
     for number, path in enumerate(itertools.islice(hostile.parts(tree), 0, None, 3)):
         value = WRONG[number % len(WRONG)]
         raw = hostile.overlay(hostile.usual(tree), tree, {path: value})
@@ -112,5 +112,7 @@ def test_a_node_that_cannot_be_read_is_a_blocker_of_its_own() -> None:
     broken["spec"]["taints"] = "x"
     seen = snapshot(nodes=[broken, node("n2"), node("n3")])
     for asked, blockers in (("n1", [("unreadable", ("n1",))]), ("n2", [])):
-        found = preflight.findings(seen, (), preflight.Asked((asked,), ((asked,),), drain_policy.Choices(), "", NOW))
+        found = preflight.findings(
+            seen, (), preflight.PreflightOptions((asked,), ((asked,),), drain_policy.DrainPolicy(), "", NOW)
+        )
         assert [(one.code, one.nodes) for one in found if one.severity == "blocker"] == blockers

@@ -16,7 +16,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import preflight
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices, PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy, PodPlan
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw, budget, node, owned, pod, snapshot
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.routed import CONSENT, NOW, only
 
@@ -25,8 +25,8 @@ NOT_SHARED = (
     "ReadWriteMany access mode)"
 )
 SCRATCH: list[Raw] = [{"name": "private", "emptyDir": {}}, {"name": "sockets", "emptyDir": {}}]
-EMPTIED = Choices(delete_emptydir_data=True)
-CONSENTED = Choices(delete_emptydir_data=True, allow_interruption=True)
+EMPTIED = DrainPolicy(delete_emptydir_data=True)
+CONSENTED = DrainPolicy(delete_emptydir_data=True, allow_interruption=True)
 
 
 def machine(strategy: str | None, migratable: bool | None) -> Raw:
@@ -59,7 +59,7 @@ def launcher(**changes: t.Any) -> Raw:
 def planned(
     strategy: str | None,
     migratable: bool | None,
-    choices: Choices = EMPTIED,
+    choices: DrainPolicy = EMPTIED,
     default: Raw | None = None,
     changes: Raw | None = None,
     **kinds: list[Raw],
@@ -126,13 +126,13 @@ def test_why_a_machine_cannot_be_migrated_is_told() -> None:
 
 
 def test_what_is_denied_for_good_is_told_before_what_consent_could_change() -> None:
-    assert planned("LiveMigrate", False, Choices()).code == "not_migratable"
-    assert planned("LiveMigrate", True, Choices()).code == "emptydir"
+    assert planned("LiveMigrate", False, DrainPolicy()).code == "not_migratable"
+    assert planned("LiveMigrate", True, DrainPolicy()).code == "emptydir"
 
 
 @pytest.mark.parametrize("strategy", ["LiveMigrate", "None"])
 def test_without_evictions_no_webhook_is_asked(strategy: str) -> None:
-    deleted = Choices(delete_emptydir_data=True, disable_eviction=True, allow_interruption=True)
+    deleted = DrainPolicy(delete_emptydir_data=True, disable_eviction=True, allow_interruption=True)
     assert planned(strategy, True, deleted).code == "disable_eviction"
 
 
@@ -166,7 +166,7 @@ def test_before_the_first_write_it_is_a_finding(strategy: str, migratable: bool,
     pods, machines = [launcher()], [machine(strategy, migratable)]
     seen = snapshot(pods=pods, virtual_machines=machines, nodes=[node("n1"), node("n2")])
     plan = only(seen, EMPTIED)
-    found = preflight.findings(seen, [plan], preflight.Asked(("n1",), (("n1",),), EMPTIED, now=NOW))
+    found = preflight.findings(seen, [plan], preflight.PreflightOptions(("n1",), (("n1",),), EMPTIED, now=NOW))
     (told,) = [one for one in found if one.code == plan.code]
     assert told.severity == severity
     assert told.object == "VirtualMachineInstance shop/vm"

@@ -18,7 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.r
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.dispositions import routes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, nodes
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import world as simulated
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.evictions import is_ready
@@ -136,7 +136,7 @@ class World:
         return Snapshot.of({kind: [PARSERS[kind](raw) for raw in raws] for kind, raws in listed.items()})
 
     def plans(self, *leaving: str, **choices: t.Any) -> t.Any:
-        return routes(self.snapshot(), leaving, Choices(**{"method": "surge", **choices}))
+        return routes(self.snapshot(), leaving, DrainPolicy(**{"method": "surge", **choices}))
 
     # -- what happens ----------------------------------------------------------------------------------------
 

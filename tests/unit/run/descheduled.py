@@ -15,7 +15,7 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible.calls import stopped
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Context, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import CallAborted, Context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.arguments import SPEC
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.verbs import Request
@@ -192,7 +192,7 @@ class Site:
 def called(ctx: Context, params: Raw) -> Raw:
     try:
         return SPEC.engine(ctx, params).shaped(ctx)
-    except StopRun as stop:
+    except CallAborted as stop:
         return stopped(stop).shaped(ctx)
 
 

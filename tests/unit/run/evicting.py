@@ -14,7 +14,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.s
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_evictor import Evictor, OperatorWaits
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.run_pod_drain import Move
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.run_pod_drain import PodDrain
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault, What
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
@@ -44,13 +44,13 @@ class Scene:
         waits = waits or OperatorWaits(600.0)
         self.evictor = Evictor(self.me.ctx(), fence, lambda: None, 8, grace, delete, waits, **options)
         self.seen = self.look()
-        self.moves = [Move(PodPlan(pod, "evict", code, "", None), "waiting", 0.0) for pod in self.seen.pods]
+        self.moves = [PodDrain(PodPlan(pod, "evict", code, "", None), "waiting", 0.0) for pod in self.seen.pods]
 
     def look(self) -> Snapshot:
         wanted = ("nodes", "pods", "budgets", "deployments", "replica_sets")
         return self.me.run(lambda ctx: gather(ctx.cluster, wanted))
 
-    def step(self, moves: t.Sequence[Move] | None = None) -> None:
+    def step(self, moves: t.Sequence[PodDrain] | None = None) -> None:
         """One turn on the cluster as it was seen last."""
         todo = self.moves if moves is None else moves
         self.me.run(lambda _ctx: self.evictor.step(todo, self.seen))

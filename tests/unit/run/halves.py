@@ -11,7 +11,7 @@ import typing as t
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import dispositions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.surge_records import Surge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import steps
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_lower import Swaps
@@ -65,7 +65,7 @@ class Play(Caller):
         self.surging = Surging(self.ctx, me, 2.0, self.plan, self.fence, ["n1"], [self.case])
 
     def plan(self, seen: Snapshot) -> dict[str, Surge]:
-        plans = dispositions.routes(seen, ["n1"], Choices(method="surge"))
+        plans = dispositions.routes(seen, ["n1"], DrainPolicy(method="surge"))
         run = self.ctx.run.id if self.ctx.run else ""
         found = steps.surges(seen, plans, run=run, by="me@here", since=self.ctx.clock.server())
         return {surge.uid: surge for surge in found}

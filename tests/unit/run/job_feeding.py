@@ -12,9 +12,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.dis
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.run_dispatcher import JobDispatcher
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.outcomes import PodOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.migration_controller import Controller
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.run_pod_drain import Move
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.run_pod_drain import PodDrain
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_cluster import becomes, jobs_of
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
@@ -41,8 +41,10 @@ class Scene:
         self.pods = [objects.pod(f"web-{i}", owner=self.owner, requests={"cpu": "10m"}) for i in range(count)]
         for raw in self.pods:
             raw["spec"]["schedulerName"] = "koord-scheduler"
-        self.choices = Choices(**{"backend": "koordinator", "controller": LIMITS, **choices})
-        self.moves = [Move(p, "waiting", 0.0, reason=p.reason) for p in routes(self.snapshot(), {"n1"}, self.choices)]
+        self.choices = DrainPolicy(**{"backend": "koordinator", "controller": LIMITS, **choices})
+        self.moves = [
+            PodDrain(p, "waiting", 0.0, reason=p.reason) for p in routes(self.snapshot(), {"n1"}, self.choices)
+        ]
         self.begin()
 
     def begin(self, grace: int | None = None, prior: t.Mapping[str, int] | None = None) -> None:

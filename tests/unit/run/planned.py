@@ -14,7 +14,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Result
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning.run_plan import PlanOptions, make_plan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Saved, World
@@ -52,7 +52,7 @@ def building() -> t.Iterator[Build]:
 
 def plan(world: World, run: str = "", **options: t.Any) -> Result:
     options.setdefault("nodes", ("n1",))
-    options.setdefault("choices", Choices(method="replace"))
+    options.setdefault("choices", DrainPolicy(method="replace"))
     return world.process("ann").run(lambda ctx: make_plan(ctx, PlanOptions(**options)), run)
 
 

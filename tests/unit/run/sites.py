@@ -11,15 +11,19 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Pod
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_watch_cache import Live
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_watch_cache import WatchCache
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import run_drain
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_dispositions import Routing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_node_drain import NodeDrain
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_replacement_wait import Replacements
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_replacement_wait import ReplacementWait
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices, PodPlan, Route
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.run_pod_drain import Move, State
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import (
+    DrainPolicy,
+    PodPlan,
+    Route,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.run_pod_drain import PodDrain, State
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.node_records import Record, Step
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
@@ -41,7 +45,7 @@ def begun(step: Step = "cordoned") -> Saved:
         return world.saved()
 
 
-class Shown(Live):
+class Shown(WatchCache):
     """Watches, unless a test says what they would show."""
 
     seen: Snapshot | None = None
@@ -61,17 +65,17 @@ class Bench:
         self.world = World.of(begun(step))
         self.me = self.world.process("me")
         self.ctx = self.me.ctx(run, check=check)
-        self.options = run_drain.DrainOptions(NODES, options.pop("choices", Choices()), **options)
+        self.options = run_drain.DrainOptions(NODES, options.pop("choices", DrainPolicy()), **options)
         self.live = Shown(self.ctx, ("nodes", "pods"))
         seen = objects.snapshot(nodes=[self.world.get(kinds.NODES, name) for name in NODES]).nodes
-        self.sites = {name: NodeDrain(name, seen[name]) for name in NODES}
-        self.replacements = Replacements(self.ctx, self.options.wait_for)
-        self.routing = Routing(self.ctx, self.options.choices, self.live, self.sites, {}, self.replacements)
-        for site in self.sites.values():
-            site.read_record(self.ctx)
+        self.node_drains = {name: NodeDrain(name, seen[name]) for name in NODES}
+        self.replacements = ReplacementWait(self.ctx, self.options.wait_for)
+        self.routing = Routing(self.ctx, self.options.choices, self.live, self.node_drains, {}, self.replacements)
+        for node_drain in self.node_drains.values():
+            node_drain.read_record(self.ctx)
         until = self.ctx.clock.now() + (self.options.timeout or float("inf"))
         self.work = self.do(lambda: run_drain._Drain(self.ctx, self.options, self.routing, until))
-        self.closing, self.site = self.work.closing, self.sites["n1"]
+        self.closing, self.node_drain = self.work.closing, self.node_drains["n1"]
 
     def do(self, call: t.Callable[[], T]) -> T:
         """By a thread of the process."""
@@ -82,7 +86,7 @@ class Bench:
         self.world.machine.run_for(5.0)
         return self
 
-    def move(self, name: str, state: State, route: Route = "evict", *, on: str = "n1", **changes: t.Any) -> Move:
+    def move(self, name: str, state: State, route: Route = "evict", *, on: str = "n1", **changes: t.Any) -> PodDrain:
         """A move of a pod that nobody has but this drain."""
         plan = PodPlan(
             Pod.of(objects.pod(name, on, **changes.pop("pod", {}))),
@@ -93,8 +97,8 @@ class Bench:
             guarded=changes.pop("guarded", False),
             tolerant=changes.pop("tolerant", False),
         )
-        made = Move(plan, state, self.ctx.clock.now(), reason=plan.reason, **changes)
-        self.sites[on].moves[made.pod.uid] = made
+        made = PodDrain(plan, state, self.ctx.clock.now(), reason=plan.reason, **changes)
+        self.node_drains[on].moves[made.pod.uid] = made
         return made
 
     def follow(self, seen: Snapshot) -> None:
@@ -103,9 +107,9 @@ class Bench:
         self.do(lambda: self.routing.follow(seen))
         self.live.seen = None
 
-    def judge(self, seen: Snapshot | None = None, site: NodeDrain | None = None) -> str:
+    def judge(self, seen: Snapshot | None = None, node_drain: NodeDrain | None = None) -> str:
         """The outcome of n1 after a look; empty while it goes on."""
-        here = site or self.site
+        here = node_drain or self.node_drain
         self.do(lambda: self.closing.judge(here, seen or objects.snapshot()))
         if here.open and self.closing._proofs.going(here.name):
             while not self.closing._proofs.done(here.name):

@@ -18,7 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access.ru
     standing,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import CallAborted
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.errors import Forbidden, Invalid
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
@@ -148,7 +148,7 @@ def test_a_policy_that_was_changed_is_brought_back_and_shown_in_the_diff(world: 
 
 def test_a_server_without_such_policies_is_told_from_one_that_refuses(world: World) -> None:
     world.server.absent.add(kinds.ADMISSION_POLICIES.resource)
-    with pytest.raises(StopRun, match="has no ValidatingAdmissionPolicy") as stopped:
+    with pytest.raises(CallAborted, match="has no ValidatingAdmissionPolicy") as stopped:
         brought(world)
     assert "1.30" in stopped.value.reason.remedy
     assert stopped.value.reason.code == "no_admission_policies"

@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import accounts, policies, roles
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access.run_access import AccessOptions, install
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import CallAborted
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
@@ -181,7 +181,7 @@ def test_an_account_that_loses_a_step_keeps_the_others(world: World) -> None:
 )
 def test_a_namespace_that_is_missing_is_named_with_its_option(world: World, options: Raw, option: str) -> None:
     before = writes(world)
-    with pytest.raises(StopRun, match="does not exist") as stopped:
+    with pytest.raises(CallAborted, match="does not exist") as stopped:
         called(world, **options)
     assert option in stopped.value.reason.remedy
     assert writes(world) == before

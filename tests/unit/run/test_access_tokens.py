@@ -18,7 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access im
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access.arguments import PlaceError, PrivateFile
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access.run_access import AccessOptions, install
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import CallAborted
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
@@ -121,7 +121,7 @@ def test_a_lasting_token_is_taken_from_a_secret_only_if_asked(world: World, dest
 
     called(world, dest)
     assert world.find(kinds.SECRETS, "operator-token", names.NAMESPACE) is None
-    with pytest.raises(StopRun, match="got no token within 30 s"):
+    with pytest.raises(CallAborted, match="got no token within 30 s"):
         called(world, dest, token="secret")
     fill()
     made = called(world, dest, token="secret")
@@ -136,7 +136,7 @@ def test_a_lasting_token_is_taken_from_a_secret_only_if_asked(world: World, dest
 def test_a_secret_of_others_is_not_taken(world: World, dest: Path) -> None:
     meta = {"name": "operator-token", "namespace": names.NAMESPACE}
     world.apply({"apiVersion": "v1", "kind": "Secret", "metadata": meta})
-    with pytest.raises(StopRun) as stopped:
+    with pytest.raises(CallAborted) as stopped:
         called(world, dest, token="secret")
     assert stopped.value.reason.code == "not_ours"
 

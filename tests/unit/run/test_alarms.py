@@ -34,7 +34,7 @@ class Alarmed(Bench):
     def turn(self, seconds: float = 0.0, missing: t.Sequence[str] = (), **swaps: str) -> tuple[str, ...]:
         """What n1 waits for after so many seconds."""
         self.world.machine.run_for(seconds)
-        self.do(lambda: self.work.alarms.step([self.site], objects.snapshot(), swaps, missing))
+        self.do(lambda: self.work.alarms.step([self.node_drain], objects.snapshot(), swaps, missing))
         self.world.machine.run_for(0.01)
         return self.work.alarms.why.get("n1", ())
 

@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_background import Aside
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_background import BackgroundCalls
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Context
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 
@@ -18,7 +18,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world imp
 def test_the_loop_goes_on_and_is_woken_when_an_answer_is_there() -> None:
     def loop(ctx: Context) -> list[t.Any]:
         woken: list[float] = []
-        aside = Aside(ctx, "test", lambda: woken.append(ctx.clock.now() - began))
+        aside = BackgroundCalls(ctx, "test", lambda: woken.append(ctx.clock.now() - began))
         began = ctx.clock.now()
 
         def work() -> str:
@@ -44,7 +44,7 @@ def test_the_loop_goes_on_and_is_woken_when_an_answer_is_there() -> None:
 
 def test_the_loop_gets_what_a_work_raised() -> None:
     def loop(ctx: Context) -> None:
-        aside = Aside(ctx, "test", lambda: None)
+        aside = BackgroundCalls(ctx, "test", lambda: None)
         aside.start("a", lambda: 1 // 0)
         ctx.clock.sleep(0.1)
         aside.answer("a")

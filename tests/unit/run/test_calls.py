@@ -15,10 +15,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.api_changes import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import (
+    CallAborted,
     Context,
     Result,
     Run,
-    StopRun,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import connection, errors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.outcomes import CordonOutcome
@@ -113,7 +113,9 @@ def test_a_result_tells_what_changed_and_what_was_said(made: Calls, check: bool)
 @pytest.mark.parametrize(
     ("error", "codes", "said"),
     [
-        pytest.param(StopRun("adopted_by", "It is theirs.", "Look."), ["adopted_by"], "It is theirs. Look.", id="stop"),
+        pytest.param(
+            CallAborted("adopted_by", "It is theirs.", "Look."), ["adopted_by"], "It is theirs. Look.", id="stop"
+        ),
         pytest.param(errors.Forbidden("not you"), [], "not you", id="refused"),
         pytest.param(errors.ConfigError("no file"), [], "no file", id="credentials"),
         pytest.param(BadRecordError("a bad record"), [], "a bad record", id="record"),
@@ -140,7 +142,7 @@ def test_a_call_that_was_forbidden_something_names_all_that_its_steps_lack(made:
     def loop(ctx: Context) -> Result:
         pod = Ref("Pod", "web-0", "shop", "u1", "v1")
         with pytest.raises(errors.Forbidden):
-            run_requests.apply(ctx, Change("evict", pod, "Evict it"))
+            run_requests.submit(ctx, Change("evict", pod, "Evict it"))
         return Result({"nodes": []}, failed=True, message="It failed.")
 
     result = made.perform(loop, steps=("nodes", "locks", "evict"))
@@ -157,7 +159,7 @@ def test_a_call_that_was_forbidden_something_names_all_that_its_steps_lack(made:
 def refused_at_once(ctx: Context) -> Result:
     """Without the right to write nodes."""
     with pytest.raises(errors.Forbidden):
-        run_requests.apply(ctx, Change("patch", Ref("Node", "n1", api_version="v1"), "Label it", body={}))
+        run_requests.submit(ctx, Change("patch", Ref("Node", "n1", api_version="v1"), "Label it", body={}))
     return Result({"nodes": []}, failed=True, message="It failed.")
 
 
@@ -198,7 +200,7 @@ def test_a_call_that_succeeded_without_a_right_asks_for_none(made: Calls) -> Non
 
     def loop(ctx: Context) -> Result:
         with pytest.raises(errors.Forbidden):
-            run_requests.apply(ctx, Change("patch", Ref("Node", "n1", api_version="v1"), "Label it", body={}))
+            run_requests.submit(ctx, Change("patch", Ref("Node", "n1", api_version="v1"), "Label it", body={}))
         return Result({"nodes": []})
 
     assert made.perform(loop, steps=("nodes",))["msg"] == ""

@@ -51,14 +51,14 @@ def test_a_node_without_pods_is_drained_and_its_record_says_so(bench: Make) -> N
     one = bench().watch()
     assert one.judge() == "drained"
     assert (one.step_of("n1"), one.step_of("n2")) == ("drained", "cordoned")
-    assert one.site.message == "Node n1 is drained."
+    assert one.node_drain.message == "Node n1 is drained."
     assert [(event.what, event.node) for event in one.me.told] == [("drained", "n1")]
 
 
 @pytest.mark.parametrize(("seconds", "outcome"), [(0.99, ""), (1.0, "drained")])
 def test_its_pods_have_to_be_quiet_for_a_second(bench: Make, seconds: float, outcome: str) -> None:
     one = bench().watch()
-    one.site.quiet_since = one.ctx.clock.now()
+    one.node_drain.quiet_since = one.ctx.clock.now()
     one.world.machine.run_for(seconds)
     assert one.judge() == outcome
 
@@ -93,7 +93,7 @@ def test_what_the_other_parts_wait_for_is_waited_for(bench: Make, monkeypatch: p
 def test_a_swap_that_failed_fails_its_node(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     one = bench().watch()
     monkeypatch.setattr(one.work.swaps, "failed_for", lambda node: f"swap of {node}")
-    assert (one.judge(), one.site.message) == ("failed", "Node n1: swap of n1")
+    assert (one.judge(), one.node_drain.message) == ("failed", "Node n1: swap of n1")
 
 
 def test_pods_that_were_not_selected_are_no_drained_node(bench: Make) -> None:
@@ -117,9 +117,9 @@ def test_a_fresh_list_of_the_node_proves_that_it_is_empty(bench: Make, state: t.
     one.watch()
     if state:
         one.move("p0", state).plan = PodPlan(Pod.of(raw), "evict", "replicas", "", None)
-        one.site.moves = {raw["metadata"]["uid"]: one.site.moves["uid-p0"]}
+        one.node_drain.moves = {raw["metadata"]["uid"]: one.node_drain.moves["uid-p0"]}
     assert one.judge() == outcome
-    assert (one.site.quiet_since == one.ctx.clock.now()) == (not outcome), "it has to be quiet again"
+    assert (one.node_drain.quiet_since == one.ctx.clock.now()) == (not outcome), "it has to be quiet again"
     listed = [sent.request for sent in one.world.log if (sent.request.verb, sent.request.resource) == ("list", "pods")]
     assert "spec.nodeName" in str(listed[-1]), "not of the whole cluster"
 
@@ -133,7 +133,7 @@ def test_a_pod_that_failed_fails_its_node_and_is_named_up_to_ten(bench: Make) ->
         one.move(f"p{number:02}", "failed", reason=f"why {number}.")
     assert one.judge() == "failed"
     wanted = "; ".join(f"Pod shop/p{number:02}: why {number}." for number in range(10))
-    assert one.site.message == f"Node n1: {wanted}"
+    assert one.node_drain.message == f"Node n1: {wanted}"
 
 
 def test_a_request_that_is_under_way_is_waited_for_before_a_node_fails(bench: Make) -> None:
@@ -152,14 +152,14 @@ def test_a_drain_ends_at_its_deadline(bench: Make, seconds: float, outcome: str)
     one.move("p0", "waiting")
     one.world.machine.run_for(seconds)
     assert one.judge() == outcome
-    assert not outcome or one.site.message.startswith("Node n1: timed out with 1 pods left: Pod shop/p0 (")
+    assert not outcome or one.node_drain.message.startswith("Node n1: timed out with 1 pods left: Pod shop/p0 (")
 
 
 def test_without_pods_a_drain_times_out_with_what_is_missing(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     one = bench(timeout=60.0)
     monkeypatch.setattr(one.replacements, "missing", lambda seen: ["a replacement"])
     one.world.machine.run_for(60.0)
-    assert (one.judge(), one.site.message) == ("timed_out", "Node n1: timed out; a replacement")
+    assert (one.judge(), one.node_drain.message) == ("timed_out", "Node n1: timed out; a replacement")
 
 
 @pytest.mark.parametrize(
@@ -175,15 +175,15 @@ def test_a_pod_has_its_own_time_from_when_it_left(
     other.since += 1000.0
     one.world.machine.run_for(seconds)
     assert one.judge() == outcome
-    assert not outcome or "p0" in one.site.message
-    assert "p1" not in one.site.message, "it is not late"
+    assert not outcome or "p0" in one.node_drain.message
+    assert "p1" not in one.node_drain.message, "it is not late"
 
 
 def test_a_node_whose_kubelet_is_gone_is_given_up(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     one = bench()
     one.move("p0", "leaving")
-    monkeypatch.setattr(one.closing._silence, "given_up", lambda site: f"{site.name} is silent")
-    assert (one.judge(), one.site.message) == ("unreachable", "Node n1: n1 is silent")
+    monkeypatch.setattr(one.closing._silence, "given_up", lambda node_drain: f"{node_drain.name} is silent")
+    assert (one.judge(), one.node_drain.message) == ("unreachable", "Node n1: n1 is silent")
 
 
 # -- whose node it is ----------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ def test_what_ends_with_a_node_depends_on_whose_it_is_now(
     one, done = bench(), list[str]()
     monkeypatch.setattr(one.work.swaps, "lose", lambda node, why: done.append(f"lost {node}: {why}"))
     monkeypatch.setattr(one.work.jobs, "abandon", lambda node, why: done.append(why))
-    one.do(lambda: one.closing._close(one.site, outcome, "so it is"))
+    one.do(lambda: one.closing._close(one.node_drain, outcome, "so it is"))
     told = ["lost n1: so it is"] if lost else []
     assert done == [*told, *(["Node n1 is not emptied after all: so it is"] if abandoned else [])]
 
@@ -214,32 +214,32 @@ def test_a_node_is_taken_over_once_and_alone(bench: Make) -> None:
     one = bench()
     for why in ("by r2", "by r3"):
         one.do(lambda why=why: one.closing.taken_over("n1", why))  # type: ignore[misc]
-    assert one.site.outcome == "adopted_by"
-    assert one.site.message == "Node n1: it was taken over (by r2); nothing more is sent for it"
-    assert one.sites["n2"].open
+    assert one.node_drain.outcome == "adopted_by"
+    assert one.node_drain.message == "Node n1: it was taken over (by r2); nothing more is sent for it"
+    assert one.node_drains["n2"].open
 
 
 def test_a_lock_that_was_lost_closes_its_node(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     one = bench()
-    nodes = {name: site.node for name, site in one.sites.items() if site.node}
+    nodes = {name: node_drain.node for name, node_drain in one.node_drains.items() if node_drain.node}
     monkeypatch.setattr(one.work.locks, "lost", lambda: {"n2": "by r2"})
     one.do(lambda: one.closing.stand(nodes))
-    assert (one.site.outcome, one.sites["n2"].outcome) == (None, "adopted_by")
+    assert (one.node_drain.outcome, one.node_drains["n2"].outcome) == (None, "adopted_by")
 
 
 def test_the_nodes_are_looked_at_as_they_are_now_and_closed_ones_no_more(bench: Make) -> None:
     one = bench()
-    one.sites["n2"].outcome = DrainOutcome.FAILED
+    one.node_drains["n2"].outcome = DrainOutcome.FAILED
     one.move("p0", "waiting")
     one.do(lambda: one.closing.stand({}))
-    assert (one.site.outcome, one.sites["n2"].outcome) == ("gone", "failed")
-    assert one.site.node is None
+    assert (one.node_drain.outcome, one.node_drains["n2"].outcome) == ("gone", "failed")
+    assert one.node_drain.node is None
 
 
 def test_only_closed_nodes_are_wound_up(bench: Make) -> None:
     one = bench()
     open_, closed = one.move("p0", "leaving"), one.move("p1", "leaving", on="n2")
-    one.sites["n2"].outcome = DrainOutcome.FAILED
+    one.node_drains["n2"].outcome = DrainOutcome.FAILED
     one.do(one.closing.wind_up)
     assert (open_.state, closed.outcome) == ("leaving", "still_ending")
 
@@ -252,18 +252,18 @@ def test_a_proof_is_written_only_while_the_node_is_out(bench: Make, what: str) -
         one.world.machine.run_for(1.0)
     else:
         one.world.server.denied.add(("patch", "nodes"))
-    one.do(lambda: one.closing.prove(one.site))
-    assert one.site.outcome == what
+    one.do(lambda: one.closing.prove(one.node_drain))
+    assert one.node_drain.outcome == what
     assert one.step_of("n1") == "cordoned"
-    assert one.site.failed
+    assert one.node_drain.failed
 
 
 # -- at first ------------------------------------------------------------------------------------------
 
 
 def at_first(one: Bench, **kinds_: list[Raw]) -> tuple[str, str]:
-    one.do(lambda: run_outcome.at_first(one.ctx, one.routing, objects.snapshot(**kinds_)))
-    return (one.site.outcome.value if one.site.outcome else "", one.site.message)
+    one.do(lambda: run_outcome.check_start(one.ctx, one.routing, objects.snapshot(**kinds_)))
+    return (one.node_drain.outcome.value if one.node_drain.outcome else "", one.node_drain.message)
 
 
 def test_a_pod_that_may_not_be_moved_keeps_its_whole_node_as_it_is(bench: Make) -> None:
@@ -275,7 +275,7 @@ def test_a_pod_that_may_not_be_moved_keeps_its_whole_node_as_it_is(bench: Make) 
     assert message.count("shop/") == 10
     assert message.startswith("Node n1 is left as it is: Pod shop/p00: no 0. Pod shop/p01: no 1. ")
     assert {(move.state, move.outcome) for move in moves} == {("failed", "refused")}
-    assert (other.state, one.sites["n2"].outcome) == ("waiting", None)
+    assert (other.state, one.node_drains["n2"].outcome) == ("waiting", None)
 
 
 GUARDED: Raw = {"guarded": True}
@@ -330,16 +330,16 @@ def test_a_node_with_nothing_to_do_is_done(bench: Make, step: t.Any, code: str, 
     one = bench(step=step, check=check)
     one.move("p0", "skipped", "skip", code=code)
     assert at_first(one)[0] == outcome
-    assert one.site.failed is False
+    assert one.node_drain.failed is False
 
 
 def test_the_locks_of_nodes_that_the_run_will_not_come_back_for_are_left(bench: Make) -> None:
     one = bench()
-    one.sites["n2"].outcome = DrainOutcome.GONE
+    one.node_drains["n2"].outcome = DrainOutcome.GONE
     assert one.do(one.closing.left_to_others) == ["n2"]
-    one.site.outcome = DrainOutcome.ADOPTED_BY
+    one.node_drain.outcome = DrainOutcome.ADOPTED_BY
     assert one.do(one.closing.left_to_others) == ["n1", "n2"]
-    one.site.outcome = DrainOutcome.FAILED
+    one.node_drain.outcome = DrainOutcome.FAILED
     assert one.do(one.closing.left_to_others) == ["n2"]
 
 

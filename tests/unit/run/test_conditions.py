@@ -21,7 +21,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.verb
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_cordon import cordon
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_node_steps import CordonOptions, State
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning.run_plan import PlanOptions, make_plan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
@@ -204,7 +204,7 @@ def _with(ctx: Context, call: t.Callable[[Context], Result], _other: Context) ->
 
 def test_check_mode_names_exactly_what_is_done(saved: Saved) -> None:
     """Each call by itself: what it would do to the node as it is, and then does."""
-    emptied = functools.partial(drain, options=DrainOptions(("n1",), Choices()))
+    emptied = functools.partial(drain, options=DrainOptions(("n1",), DrainPolicy()))
     calls: list[t.Callable[[Context], Result]] = [
         functools.partial(bring, "cordoned", node_conditions=True, planned_notice=NOTICE),
         emptied,

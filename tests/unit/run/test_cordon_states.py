@@ -15,9 +15,9 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import (
+    CallAborted,
     Context,
     Result,
-    StopRun,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_cordon import cordon
@@ -217,7 +217,7 @@ def test_what_somebody_changed_meanwhile_is_told_of_a_node_that_stays_out() -> N
 def test_a_node_that_does_not_exist(state: State, found: str | None) -> None:
     with World([manifests.node("a")], settle=False) as world:
         if found is None:
-            with pytest.raises(StopRun, match="There is no node b"):
+            with pytest.raises(CallAborted, match="There is no node b"):
                 brought(world, state, "r1/n1", "a", "b")
             assert requests(world) == {"list nodes": 1}
         else:

@@ -19,8 +19,8 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Node, Pod
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Context, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_watch_cache import Live
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import CallAborted, Context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_watch_cache import WatchCache
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import unreachable
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_node_drain import NodeDrain
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_unreachable import (
@@ -29,12 +29,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run
     SETTLED,
     STALLED,
     Evacuation,
-    Silence,
+    KubeletWatch,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.run_pod_drain import Move, State
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.run_pod_drain import PodDrain, State
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.node_records import Record, record_of
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, nodes
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
@@ -107,7 +107,7 @@ def after(world: World, seconds: float, what: Callable[[], t.Any]) -> None:
     world.machine.after(seconds, what, "happens")
 
 
-def site(world: World, *states: State, grace: int = 30) -> NodeDrain:
+def node_drain(world: World, *states: State, grace: int = 30) -> NodeDrain:
     """The node with a pod in each state."""
     node = Node.of(world.get(kinds.NODES, "n1"))
     made = NodeDrain("n1", node, record_of(node))
@@ -117,7 +117,7 @@ def site(world: World, *states: State, grace: int = 30) -> NodeDrain:
         meta = {"name": f"p{number}", "namespace": manifests.SHOP}
         world.apply({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
         seen = Pod.of(world.get(kinds.PODS, f"p{number}"))
-        move = Move(PodPlan(seen, "wait", unreachable.FENCED, "why", None), state, world.machine.now)
+        move = PodDrain(PodPlan(seen, "wait", unreachable.FENCED, "why", None), state, world.machine.now)
         move.left_at = world.machine.now if state == "leaving" else None
         made.moves[seen.uid] = move
     return made
@@ -127,7 +127,7 @@ def given_up_after(
     world: World, here: NodeDrain, most: float = 200.0, *, hangs: bool = False
 ) -> tuple[float | None, str]:
     def watch(ctx: Context) -> tuple[float | None, str]:
-        silence, began = Silence(ctx, {"n1": here}, lambda: None), ctx.clock.now()
+        silence, began = KubeletWatch(ctx, {"n1": here}, lambda: None), ctx.clock.now()
         while ctx.clock.now() - began < most:
             raw = world.get(kinds.NODES, "n1")
             if not hangs and here.node and raw["metadata"]["resourceVersion"] != here.node.resource_version:
@@ -151,7 +151,7 @@ def given_up_after(
     ],
 )
 def test_a_lost_node_is_given_up(world: World, states: tuple[State, ...], seconds: float | None) -> None:
-    passed, why = given_up_after(world, site(world, *states))
+    passed, why = given_up_after(world, node_drain(world, *states))
     assert passed == seconds
     assert ("-e maintain_fenced=n1" in why) is (seconds is not None)
 
@@ -161,7 +161,7 @@ def test_a_node_that_dies_in_the_middle_is_noticed_by_the_watch_or_by_what_is_ov
     world: World, hangs: bool, seconds: float
 ) -> None:
     world.set_node_ready("n1")
-    here = site(world, "leaving", grace=30)
+    here = node_drain(world, "leaving", grace=30)
     after(world, 10, lambda: world.set_node_ready("n1", "Unknown"))
     passed, why = given_up_after(world, here, hangs=hangs)
     assert passed == seconds
@@ -171,18 +171,18 @@ def test_a_node_that_dies_in_the_middle_is_noticed_by_the_watch_or_by_what_is_ov
 @pytest.mark.parametrize("ready", ["True", "False"])
 def test_a_node_that_answers_is_waited_for(world: World, ready: str) -> None:
     world.set_node_ready("n1", ready)
-    assert given_up_after(world, site(world, "leaving"))[0] is None
+    assert given_up_after(world, node_drain(world, "leaving"))[0] is None
 
 
 def test_a_node_that_comes_back_in_time_is_waited_for(world: World) -> None:
-    here = site(world, "waiting")
+    here = node_drain(world, "waiting")
     after(world, STALLED - 3, lambda: world.set_node_ready("n1"))
     assert given_up_after(world, here)[0] is None
 
 
 def evacuated(world: World, here: NodeDrain, timeout: float = FOREVER) -> list[NodeDrain]:
     def work(ctx: Context) -> list[NodeDrain]:
-        with Live(ctx, ("pods",)) as live:
+        with WatchCache(ctx, ("pods",)) as live:
             live.fetch(("claims",))
             return Evacuation(ctx, live, lambda node: None, ctx.clock.now() + timeout).work([here])
 
@@ -192,7 +192,7 @@ def evacuated(world: World, here: NodeDrain, timeout: float = FOREVER) -> list[N
 def test_pods_and_volumes_are_waited_for(world: World) -> None:
     attach(world, VOLUME)
     attach(world, OTHER)
-    here, began = site(world, "waiting"), world.machine.now
+    here, began = node_drain(world, "waiting"), world.machine.now
     after(world, LISTEN + 20, lambda: clear(world))
     after(world, LISTEN + 40, lambda: detach(world, VOLUME))
     assert evacuated(world, here) == [here]
@@ -216,7 +216,7 @@ def renew(world: World) -> None:
     ],
 )
 def test_a_sign_of_life_while_we_listen_ends_it(world: World, what: Callable[[World], None], outcome: str) -> None:
-    here = site(world, "waiting")
+    here = node_drain(world, "waiting")
     after(world, 6, lambda: what(world))
     assert evacuated(world, here) == []
     assert here.outcome == outcome
@@ -225,7 +225,7 @@ def test_a_sign_of_life_while_we_listen_ends_it(world: World, what: Callable[[Wo
 
 def test_a_living_node_is_refused_at_once(world: World) -> None:
     world.set_node_ready("n1")
-    here, began = site(world, "waiting"), world.machine.now
+    here, began = node_drain(world, "waiting"), world.machine.now
     assert evacuated(world, here) == []
     assert (here.outcome, world.machine.now - began <= 0.5, taints(world)) == ("not_dead", True, [])
 
@@ -242,7 +242,7 @@ def test_the_taint_is_set_on_what_the_node_is_now(world: World) -> None:
 
     for label in ("a", "b"):
         world.process("me").faults.overtaken(writes_node, partial(write, label))
-    here = site(world, "waiting")
+    here = node_drain(world, "waiting")
     after(world, LISTEN + 5, lambda: clear(world))
     assert evacuated(world, here) == [here]
     assert theirs == ["a", "b"]
@@ -266,7 +266,7 @@ def register_again(world: World) -> None:
 def test_an_evacuation_ends_when_the_node_is_no_longer_out(
     world: World, what: Callable[[World], None], outcome: str
 ) -> None:
-    here, began = site(world, "waiting"), world.machine.now
+    here, began = node_drain(world, "waiting"), world.machine.now
     after(world, LISTEN + 10, lambda: what(world))
     assert evacuated(world, here) == []
     assert here.outcome == outcome
@@ -274,7 +274,7 @@ def test_an_evacuation_ends_when_the_node_is_no_longer_out(
 
 
 def test_a_node_that_another_run_took_over_is_left_to_it(world: World) -> None:
-    here = site(world, "waiting")
+    here = node_drain(world, "waiting")
     assert here.record
     theirs = replace(here.record, nonce="y").dump()
     world.patch(kinds.NODES, "n1", {"metadata": {"annotations": {names.RECORD: theirs}}})
@@ -283,7 +283,7 @@ def test_a_node_that_another_run_took_over_is_left_to_it(world: World) -> None:
 
 
 def test_the_return_of_the_kubelet_lifts_the_taint(world: World) -> None:
-    here = site(world, "waiting")
+    here = node_drain(world, "waiting")
     after(world, LISTEN + 10, lambda: world.set_node_ready("n1"))
     assert evacuated(world, here) == []
     assert (here.outcome, taints(world)) == ("came_back", [])
@@ -292,7 +292,7 @@ def test_the_return_of_the_kubelet_lifts_the_taint(world: World) -> None:
 
 @pytest.mark.parametrize(("timeout", "seconds"), [(FOREVER, HOPELESS), (50.0, 50.0)])
 def test_what_never_goes_is_not_waited_for_for_ever(world: World, timeout: float, seconds: float) -> None:
-    here, began = site(world, "waiting"), world.machine.now
+    here, began = node_drain(world, "waiting"), world.machine.now
     assert evacuated(world, here, timeout) == []
     assert here.outcome == "timed_out"
     assert world.machine.now - began < LISTEN + seconds + 5
@@ -304,36 +304,36 @@ def test_check_mode_predicts_the_taint_and_writes_nothing(world: World) -> None:
 
     def predicted(here: NodeDrain) -> Context:
         ctx = me.ctx(check=True)
-        live = Live(ctx, ())
+        live = WatchCache(ctx, ())
         me.run(lambda _ctx: Evacuation(ctx, live, lambda node: None, FOREVER).predict([here]))
         return ctx
 
-    here = site(world, "waiting")
+    here = node_drain(world, "waiting")
     assert [change.sentence for change in predicted(here).changes] == [
         "Set node.kubernetes.io/out-of-service=kubeops.node_maintenance:NoExecute on node n1"
     ]
     assert (here.open, taints(world), world.machine.now) == (True, [], began)
     world.set_node_ready("n1")
-    here = site(world)
+    here = node_drain(world)
     predicted(here)
     assert here.outcome == "not_dead"
 
 
 def test_without_the_right_to_read_leases_nothing_is_done(world: World) -> None:
     world.server.denied.add(("list", kinds.LEASES.resource))
-    with pytest.raises(StopRun, match="kubelet is alive is not known"):
-        evacuated(world, site(world, "waiting"))
+    with pytest.raises(CallAborted, match="kubelet is alive is not known"):
+        evacuated(world, node_drain(world, "waiting"))
     assert taints(world) == []
 
 
 def test_a_kubelet_that_is_back_right_before_the_taint_is_set_gets_none(world: World) -> None:
-    here = site(world, "waiting")
+    here = node_drain(world, "waiting")
 
     def back(_nodes: t.Collection[str]) -> None:
         world.set_node_ready("n1")
 
     def work(ctx: Context) -> list[NodeDrain]:
-        with Live(ctx, ("pods",)) as live:
+        with WatchCache(ctx, ("pods",)) as live:
             return Evacuation(ctx, live, back, FOREVER).work([here])
 
     assert world.process("me").run(work) == []

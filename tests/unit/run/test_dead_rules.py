@@ -14,7 +14,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.o
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import run_unreachable, unreachable
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.outcomes import DrainOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.sites import Bench
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import nodes
@@ -48,16 +48,16 @@ def looks(one: Bench, verb: str = "list", resource: str = "nodes") -> int:
 
 def watched(one: Bench) -> None:
     """What the watch says of the node."""
-    raw, node = one.world.find(kinds.NODES, "n1"), one.site.node
+    raw, node = one.world.find(kinds.NODES, "n1"), one.node_drain.node
     if raw is not None and (node is None or raw["metadata"]["resourceVersion"] != node.resource_version):
-        one.site.node = Node.of(raw)
+        one.node_drain.node = Node.of(raw)
 
 
 # -- silence -------------------------------------------------------------------------------------------
 
 
 def given_up(one: Bench) -> str:
-    found = one.do(lambda: one.closing._silence.given_up(one.site))
+    found = one.do(lambda: one.closing._silence.given_up(one.node_drain))
     one.world.machine.run_for(0.01)
     return found
 
@@ -79,7 +79,7 @@ def test_a_node_that_is_not_known_to_be_ready_is_looked_at_at_once(bench: Make, 
     one = bench()
     one.move("p0", "waiting")
     conditions = {"conditions": {"Ready": known}}
-    one.site.node = (
+    one.node_drain.node = (
         None if known == "nothing" else objects.snapshot(nodes=[objects.node("n1", **conditions)]).nodes["n1"]
     )
     before = looks(one)
@@ -89,7 +89,7 @@ def test_a_node_that_is_not_known_to_be_ready_is_looked_at_at_once(bench: Make, 
 @pytest.mark.parametrize("state", ["gone", "asked"])
 def test_without_pods_and_while_an_answer_is_awaited_nobody_looks(bench: Make, state: t.Any) -> None:
     one = bench("n1")
-    one.site.node = None
+    one.node_drain.node = None
     one.move("p0", state)
     if state == "asked":
         one.move("p1", "leaving")
@@ -99,12 +99,12 @@ def test_without_pods_and_while_an_answer_is_awaited_nobody_looks(bench: Make, s
 
 def test_all_nodes_are_listed_at_once_and_every_fifteen_seconds(bench: Make) -> None:
     one = bench()
-    for name, site in one.sites.items():
+    for name, node_drain in one.node_drains.items():
         one.move(f"of-{name}", "leaving", on=name, left_at=one.ctx.clock.now() - 60)
-        assert site.node is not None
+        assert node_drain.node is not None
     before = len(one.world.log)
     for _turn in range(64):
-        one.do(lambda: [one.closing._silence.given_up(site) for site in one.sites.values()])
+        one.do(lambda: [one.closing._silence.given_up(node_drain) for node_drain in one.node_drains.values()])
         one.world.machine.run_for(0.5)
     sent = [(each.request.verb, each.request.resource) for each in one.world.log[before:]]
     assert sent == [("list", "nodes")] * 3
@@ -140,7 +140,7 @@ def test_a_node_that_is_back_behind_a_watch_that_hangs_is_not_given_up(bench: Ma
     watched(one)
     given_up(one)
     one.world.set_node_ready("n1")
-    one.sites["n1"].moves.popitem()
+    one.node_drains["n1"].moves.popitem()
     for _turn in range(60):
         one.world.machine.run_for(0.5)
         assert given_up(one) == ""
@@ -247,7 +247,7 @@ class Empties:
 
     def look(self, seconds: float = 0.0) -> None:
         self.one.world.machine.run_for(seconds)
-        self.one.do(lambda: self.all._look([self.one.site], self.one.ctx.clock.now()))
+        self.one.do(lambda: self.all._look([self.one.node_drain], self.one.ctx.clock.now()))
 
     def told(self) -> list[str]:
         return [event.message for event in self.one.me.told]
@@ -302,7 +302,7 @@ def test_a_fenced_node_is_looked_at_as_it_is_now(bench: Make, what: str, outcome
     if what == "back":
         one.world.set_node_ready("n1")
     empties.look()
-    assert one.site.outcome == outcome
+    assert one.node_drain.outcome == outcome
     assert ("0 pods left, volumes attached: none" in empties.told()) == (outcome is None)
 
 
@@ -326,7 +326,7 @@ def test_a_pod_is_let_go_when_it_is_not_there_any_more(
     one.live.seen = objects.snapshot(pods=[pod] if pod else [])
     one.world.machine.run_for(7.0)
     now = one.ctx.clock.now()
-    one.do(lambda: empties.all._follow([one.site], now))
+    one.do(lambda: empties.all._follow([one.node_drain], now))
     assert (move.state, move.outcome) == (after, outcome)
     assert move.left_at == (now if (state, after) == ("waiting", "leaving") else None)
     assert len(one.ctx.timeline) == (outcome is not None)
@@ -352,21 +352,21 @@ def test_signs_of_life_that_may_not_be_read_are_left_out(bench: Make) -> None:
 
 
 def test_only_the_fenced_nodes_of_a_call_are_evacuated(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = bench(choices=Choices(fenced=("n1", "n2", "n8")))
-    one.sites["n2"].outcome = DrainOutcome.FAILED
+    one = bench(choices=DrainPolicy(fenced=("n1", "n2", "n8")))
+    one.node_drains["n2"].outcome = DrainOutcome.FAILED
     worked: list[list[str]] = []
     proven: list[str] = []
 
-    def work(_self: object, sites: list[t.Any]) -> list[t.Any]:
-        worked.append([site.name for site in sites])
-        return sites
+    def work(_self: object, node_drains: list[t.Any]) -> list[t.Any]:
+        worked.append([node_drain.name for node_drain in node_drains])
+        return node_drains
 
     monkeypatch.setattr(run_unreachable.Evacuation, "work", work)
-    monkeypatch.setattr(one.closing, "prove", lambda site: proven.append(site.name))
-    todo = list(one.sites.values())
+    monkeypatch.setattr(one.closing, "prove", lambda node_drain: proven.append(node_drain.name))
+    todo = list(one.node_drains.values())
     one.do(lambda: one.work._fenced(todo))
     assert (worked, proven) == ([["n1"]], ["n1"])
-    one.site.outcome = DrainOutcome.DRAINED
+    one.node_drain.outcome = DrainOutcome.DRAINED
     one.do(lambda: one.work._fenced(todo))
     assert worked == [["n1"]], "nobody is left to listen to"
 
@@ -376,6 +376,6 @@ def test_a_fenced_node_that_is_no_longer_out_keeps_nobody_from_looking_at_the_ne
     empties = Empties(one)
     empties.all._volumes["n2"] = set()
     one.world.cordon("n1", False)
-    one.do(lambda: empties.all._look(list(one.sites.values()), one.ctx.clock.now()))
-    assert (one.site.outcome, one.sites["n2"].outcome) == ("uncordoned", None)
+    one.do(lambda: empties.all._look(list(one.node_drains.values()), one.ctx.clock.now()))
+    assert (one.node_drain.outcome, one.node_drains["n2"].outcome) == ("uncordoned", None)
     assert [event.message for event in one.me.told if event.node == "n2"] == ["0 pods left, volumes attached: none"]

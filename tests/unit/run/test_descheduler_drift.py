@@ -23,10 +23,10 @@ UNREADABLE = ("get pods/portforward", "get pods/log")
 @pytest.fixture
 def on() -> t.Iterator[Site]:
     """A descheduler to which NEW was rolled out."""
-    site = Site()
-    assert site.roll()["outcome"] == "restarted"
-    yield site
-    site.world.close()
+    node_drain = Site()
+    assert node_drain.roll()["outcome"] == "restarted"
+    yield node_drain
+    node_drain.world.close()
 
 
 def running(on: Site) -> list[str]:

@@ -19,9 +19,9 @@ RELEASE = {"meta.helm.sh/release-name": "koordinator", "meta.helm.sh/release-nam
 
 @pytest.fixture
 def on() -> t.Iterator[Site]:
-    site = Site(None, replicas=0)
-    yield site
-    site.world.close()
+    node_drain = Site(None, replicas=0)
+    yield node_drain
+    node_drain.world.close()
 
 
 def installed(on: Site, labels: t.Mapping[str, str], annotations: t.Mapping[str, str]) -> None:

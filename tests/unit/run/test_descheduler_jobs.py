@@ -25,11 +25,11 @@ EVICTING = [{"type": "Eviction", "status": "False", "reason": "Evicting"}]
 @pytest.fixture
 def on() -> t.Iterator[Site]:
     """A cluster with a descheduler and a Deployment `web` of two pods."""
-    site = Site()
-    site.world.apply(manifests.namespace(manifests.SHOP), manifests.deployment("web", 2))
-    site.world.settle()
-    yield site
-    site.world.close()
+    node_drain = Site()
+    node_drain.world.apply(manifests.namespace(manifests.SHOP), manifests.deployment("web", 2))
+    node_drain.world.settle()
+    yield node_drain
+    node_drain.world.close()
 
 
 def job(on: Site, *, ttl: str = "300s", by: str = "", **more: t.Any) -> Raw:

@@ -37,11 +37,11 @@ WHEN: tuple[What, ...] = ("killed before", "killed after")
 @pytest.fixture
 def on() -> t.Iterator[Site]:
     """A paused descheduler."""
-    site = Site()
-    assert site.roll(None, state="paused")["outcome"] == "restarted"
-    assert site.text() == f"{OLD}{DRY}"
-    yield site
-    site.world.close()
+    node_drain = Site()
+    assert node_drain.roll(None, state="paused")["outcome"] == "restarted"
+    assert node_drain.text() == f"{OLD}{DRY}"
+    yield node_drain
+    node_drain.world.close()
 
 
 def test_a_configuration_that_fails_leaves_the_pause(on: Site) -> None:
@@ -117,62 +117,62 @@ def test_a_pause_of_what_somebody_else_applied_resumes_with_that(on: Site) -> No
 
 
 def test_a_dry_run_of_their_own_is_no_pause_of_ours() -> None:
-    site = Site(f"{OLD}{DRY}")
-    done = site.roll(None, state="paused")
-    assert (done["outcome"], site.journals()) == ("unchanged", [])
+    node_drain = Site(f"{OLD}{DRY}")
+    done = node_drain.roll(None, state="paused")
+    assert (done["outcome"], node_drain.journals()) == ("unchanged", [])
     assert "paused already" in done["msg"]
-    assert site.roll(None, state="resumed")["outcome"] == "unchanged"
-    assert site.text() == f"{OLD}{DRY}"
-    site.world.close()
+    assert node_drain.roll(None, state="resumed")["outcome"] == "unchanged"
+    assert node_drain.text() == f"{OLD}{DRY}"
+    node_drain.world.close()
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "CronJob"])
 def test_the_descheduler_of_sigs_stays_stopped_while_it_is_configured(kind: str) -> None:
-    site, place = Site(), "kube-system"
-    site.world.delete(kinds.DEPLOYMENTS, NAME, HOME)
-    site.world.apply(config_map(POLICY, place, **{"policy.yaml": SIGS}))
+    node_drain, place = Site(), "kube-system"
+    node_drain.world.delete(kinds.DEPLOYMENTS, NAME, HOME)
+    node_drain.world.apply(config_map(POLICY, place, **{"policy.yaml": SIGS}))
     if kind == "Deployment":
-        site.world.apply(manifests.deployment("descheduler", 2, namespace=place, volumes=mounting(POLICY)))
+        node_drain.world.apply(manifests.deployment("descheduler", 2, namespace=place, volumes=mounting(POLICY)))
     else:
         template = manifests.template("descheduler", volumes=mounting(POLICY))
         spec = {"suspend": False, "schedule": "@daily", "jobTemplate": {"spec": {"template": template}}}
         meta = {"name": "descheduler", "namespace": place}
-        site.world.apply({"apiVersion": "batch/v1", "kind": kind, "metadata": meta, "spec": spec})
-    site.world.apply(config_map(CONFIG, place, **{CONFIG: OLD}))
+        node_drain.world.apply({"apiVersion": "batch/v1", "kind": kind, "metadata": meta, "spec": spec})
+    node_drain.world.apply(config_map(CONFIG, place, **{CONFIG: OLD}))
     of, field, stopped, on = (
         (kinds.DEPLOYMENTS, "replicas", 0, 2) if kind == "Deployment" else (kinds.CRON_JOBS, "suspend", True, False)
     )
-    assert site.roll(None, flavor="sigs", state="paused")["outcome"] == "changed"
-    assert site.roll(None, flavor="sigs", state="paused")["outcome"] == "unchanged"
-    done = site.roll(f"# new\n{SIGS}", flavor="sigs")
+    assert node_drain.roll(None, flavor="sigs", state="paused")["outcome"] == "changed"
+    assert node_drain.roll(None, flavor="sigs", state="paused")["outcome"] == "unchanged"
+    done = node_drain.roll(f"# new\n{SIGS}", flavor="sigs")
     assert (done["outcome"], done["failed"]) == ("changed", False)
-    assert site.world.get(of, "descheduler", place)["spec"][field] == stopped
-    assert site.roll(None, state="resumed")["outcome"] == "changed"
-    assert site.world.get(of, "descheduler", place)["spec"][field] == on
-    assert site.world.get(kinds.CONFIGMAPS, POLICY, place)["data"]["policy.yaml"] == f"# new\n{SIGS}"
-    assert site.journals() == []
-    site.world.close()
+    assert node_drain.world.get(of, "descheduler", place)["spec"][field] == stopped
+    assert node_drain.roll(None, state="resumed")["outcome"] == "changed"
+    assert node_drain.world.get(of, "descheduler", place)["spec"][field] == on
+    assert node_drain.world.get(kinds.CONFIGMAPS, POLICY, place)["data"]["policy.yaml"] == f"# new\n{SIGS}"
+    assert node_drain.journals() == []
+    node_drain.world.close()
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_after_any_calls_configuration_and_pause_are_what_was_asked_for_last(seed: int) -> None:
     """Some calls are killed and made again, and somebody edits and restarts before some."""
-    chance, site, config, paused = random.Random(seed), Site(), OLD, False
+    chance, node_drain, config, paused = random.Random(seed), Site(), OLD, False
     for _call in range(6):
         given, state = chance.choice(
             [(None, "paused"), (None, "resumed"), (BAD, "present"), *((chance.choice([NEW, OLD]), "present"),) * 3]
         )
         if given == NEW and chance.random() < 0.5:
-            site.write_text(HEAD)
-            site.restart()
+            node_drain.write_text(HEAD)
+            node_drain.restart()
         call: dict[str, t.Any] = {"state": state, "restart": chance.choice(["rollout", "scale"])}
-        if chance.random() < 0.5 or site.killed_at(chance.randrange(1, 9), chance.choice(WHEN), given, **call):
-            site.roll(given, **call)
+        if chance.random() < 0.5 or node_drain.killed_at(chance.randrange(1, 9), chance.choice(WHEN), given, **call):
+            node_drain.roll(given, **call)
         config = given if given not in (None, BAD) else config
         paused = state == "paused" or (paused and state != "resumed")
-        site.world.settle()
-        pods = [site.descheduler.runs[pod["metadata"]["name"]] for pod in site.world.pods(namespace=HOME)]
+        node_drain.world.settle()
+        pods = [node_drain.descheduler.runs[pod["metadata"]["name"]] for pod in node_drain.world.pods(namespace=HOME)]
         wanted = {**means(config), **({"dryRun": True} if paused else {})}
-        assert ([means(pod) for pod in pods], means(site.text())) == ([wanted], wanted)
-        assert len(site.journals()) == paused
-    site.world.close()
+        assert ([means(pod) for pod in pods], means(node_drain.text())) == ([wanted], wanted)
+        assert len(node_drain.journals()) == paused
+    node_drain.world.close()

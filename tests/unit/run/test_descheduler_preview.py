@@ -89,12 +89,12 @@ NEWER = f"{NEW}profiles: [{{name: koord-descheduler}}]\n"
 
 @pytest.fixture
 def on() -> t.Iterator[Site]:
-    site = Site()
-    site.descheduler = site.world.server.program = DryRuns(site.world)
+    node_drain = Site()
+    node_drain.descheduler = node_drain.world.server.program = DryRuns(node_drain.world)
     meta = {"name": previews.ACCOUNT, "namespace": HOME}
-    site.world.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta})
-    yield site
-    site.world.close()
+    node_drain.world.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta})
+    yield node_drain
+    node_drain.world.close()
 
 
 def say(on: Site, **logs: str) -> None:

@@ -38,9 +38,9 @@ THEIRS = f"{HEAD}deschedulingInterval: 7s\n"
 
 @pytest.fixture
 def on() -> t.Iterator[Site]:
-    site = Site()
-    yield site
-    site.world.close()
+    node_drain = Site()
+    yield node_drain
+    node_drain.world.close()
 
 
 def mark(on: Site) -> str | None:

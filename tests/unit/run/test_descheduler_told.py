@@ -27,7 +27,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store imp
 
 
 @pytest.fixture
-def site() -> t.Iterator[t.Callable[..., Site]]:
+def node_drain() -> t.Iterator[t.Callable[..., Site]]:
     made: list[Site] = []
 
     def make(**options: t.Any) -> Site:
@@ -43,8 +43,8 @@ def told(done: Raw, what: str) -> list[str]:
     return [event["message"] for event in done["timeline"] if event["what"] == what]
 
 
-def test_a_restart_is_told_with_its_reason_and_nothing_of_a_call_without_one(site: t.Callable[..., Site]) -> None:
-    one = site()
+def test_a_restart_is_told_with_its_reason_and_nothing_of_a_call_without_one(node_drain: t.Callable[..., Site]) -> None:
+    one = node_drain()
     done = one.roll()
     assert told(done, "restarted") == ["restarted: the configuration changes"]
     assert (done["restarted"], done["rolled_back"]) == (True, False)
@@ -52,8 +52,8 @@ def test_a_restart_is_told_with_its_reason_and_nothing_of_a_call_without_one(sit
     assert (done["outcome"], done["restarted"], told(done, "restarted")) == ("unchanged", False, [])
 
 
-def test_a_descheduler_without_pods_is_annotated_and_starts_with_the_new_one(site: t.Callable[..., Site]) -> None:
-    one = site(replicas=0)
+def test_a_descheduler_without_pods_is_annotated_and_starts_with_the_new_one(node_drain: t.Callable[..., Site]) -> None:
+    one = node_drain(replicas=0)
     done = one.roll()
     assert told(done, "restarted") == ["annotated: the configuration changes"]
     assert done["restarted"] is False
@@ -62,18 +62,18 @@ def test_a_descheduler_without_pods_is_annotated_and_starts_with_the_new_one(sit
 
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_a_restart_by_scaling_tells_of_it_and_ends_with_as_many_pods(
-    site: t.Callable[..., Site], replicas: int
+    node_drain: t.Callable[..., Site], replicas: int
 ) -> None:
-    one = site(replicas=replicas)
+    one = node_drain(replicas=replicas)
     done = one.roll(restart="scale")
     assert [line.rpartition(": ")[2] for line in told(done, "scaled")] == ["scaled to 0"]
     assert one.workload()["spec"]["replicas"] == replicas
-    one = site()
+    one = node_drain()
     assert told(one.roll(), "scaled") == []
 
 
-def test_a_deployment_that_names_no_count_has_one_pod(site: t.Callable[..., Site]) -> None:
-    one = site()
+def test_a_deployment_that_names_no_count_has_one_pod(node_drain: t.Callable[..., Site]) -> None:
+    one = node_drain()
     workload = one.workload()
     for raw in (one.world.store.of(kinds.DEPLOYMENTS.resource)[HOME, NAME], workload):
         raw["spec"].pop("replicas", None)
@@ -82,15 +82,15 @@ def test_a_deployment_that_names_no_count_has_one_pod(site: t.Callable[..., Site
     assert one.workload()["spec"]["replicas"] == 1
 
 
-def test_what_was_restored_is_told_and_what_runs_then(site: t.Callable[..., Site]) -> None:
-    done = site().roll(BAD)
+def test_what_was_restored_is_told_and_what_runs_then(node_drain: t.Callable[..., Site]) -> None:
+    done = node_drain().roll(BAD)
     [line] = told(done, "rolled_back")
     assert line.endswith(f"rolled back: ConfigMap and Deployment {HOME}/{NAME} are restored, and the old one runs")
     assert (done["restarted"], done["rolled_back"]) == (True, True)
 
 
-def test_what_somebody_else_wrote_meanwhile_is_kept_and_its_pods_run(site: t.Callable[..., Site]) -> None:
-    one = site()
+def test_what_somebody_else_wrote_meanwhile_is_kept_and_its_pods_run(node_drain: t.Callable[..., Site]) -> None:
+    one = node_drain()
     task = one.begin("ann", BAD)
     one.world.machine.run_until(lambda: one.text() == BAD, within=60.0)
     one.write_text(f"{NEW}# theirs\n")
@@ -100,19 +100,19 @@ def test_what_somebody_else_wrote_meanwhile_is_kept_and_its_pods_run(site: t.Cal
     assert line == f"rolled back: Deployment {HOME}/{NAME} is restored, and its pods run"
 
 
-def test_a_configuration_that_never_runs_is_told_with_the_time_it_had(site: t.Callable[..., Site]) -> None:
-    one = site()
+def test_a_configuration_that_never_runs_is_told_with_the_time_it_had(node_drain: t.Callable[..., Site]) -> None:
+    one = node_drain()
     one.world.patch(kinds.DEPLOYMENTS, NAME, {"spec": {"template": {"spec": {"nodeSelector": {"no": "node"}}}}}, HOME)
     done = one.roll(timeout="30s", rollback=False)
     assert "The new configuration does not run within 30 s." in done["msg"]
-    assert "does not run." in site().roll(BAD, rollback=False)["msg"], "one that crashes needs no time"
+    assert "does not run." in node_drain().roll(BAD, rollback=False)["msg"], "one that crashes needs no time"
 
 
 @pytest.mark.parametrize(("field", "refused"), [("binaryData", True), ("data", False)])
 def test_a_configuration_in_binary_data_cannot_be_written(
-    site: t.Callable[..., Site], field: str, refused: bool
+    node_drain: t.Callable[..., Site], field: str, refused: bool
 ) -> None:
-    one = site()
+    one = node_drain()
     if refused:
         body = {"data": {CONFIG: None}, "binaryData": {CONFIG: "YTogMQo="}}
         one.world.patch(kinds.CONFIGMAPS, CONFIG, body, HOME)
@@ -121,8 +121,8 @@ def test_a_configuration_in_binary_data_cannot_be_written(
     assert done["failed"] == refused
 
 
-def test_of_several_missing_rights_all_are_told(site: t.Callable[..., Site]) -> None:
-    one = site()
+def test_of_several_missing_rights_all_are_told(node_drain: t.Callable[..., Site]) -> None:
+    one = node_drain()
     one.deny("patch configmaps", "patch deployments.apps")
     done = one.roll()
     [finding] = done["findings"]
@@ -139,9 +139,9 @@ PLACE = "kube-system"
 
 
 @pytest.fixture
-def sigs(site: t.Callable[..., Site]) -> Site:
+def sigs(node_drain: t.Callable[..., Site]) -> Site:
     """The descheduler of sigs.k8s.io with two pods, and no other one."""
-    one = site()
+    one = node_drain()
     one.world.delete(kinds.DEPLOYMENTS, NAME, HOME)
     one.world.apply(config_map(POLICY, PLACE, **{"policy.yaml": SIGS}))
     one.world.apply(manifests.deployment("descheduler", 2, namespace=PLACE, volumes=mounting(POLICY)))
@@ -183,8 +183,8 @@ def test_to_stop_and_start_it_needs_no_right_to_its_configuration(sigs: Site, st
     assert sigs.roll(None, flavor="sigs", state=state)["outcome"] == "changed"
 
 
-def test_who_may_not_roll_out_writes_nothing_not_even_a_lock(site: t.Callable[..., Site]) -> None:
-    one = site()
+def test_who_may_not_roll_out_writes_nothing_not_even_a_lock(node_drain: t.Callable[..., Site]) -> None:
+    one = node_drain()
     one.deny(f"patch {kinds.DEPLOYMENTS.resource}")
     one.world.log.clear()
     assert (one.roll()["failed"], written(one)) == (True, [])

@@ -26,9 +26,9 @@ ONLY_LATER = f"""{NEW}profiles:
 
 @pytest.fixture
 def on() -> t.Iterator[Site]:
-    site = Site()
-    yield site
-    site.world.close()
+    node_drain = Site()
+    yield node_drain
+    node_drain.world.close()
 
 
 def runs(on: Site, tag: str) -> None:

@@ -35,8 +35,8 @@ class Speaking(Program):
         return self.logs.popleft()
 
 
-def dead(pod: str, words: str = "", *, previous: bool = False) -> rollout.Dead:
-    return rollout.Dead(pod, "c", 1, looping=True, words=words, previous=previous)
+def dead(pod: str, words: str = "", *, previous: bool = False) -> rollout.TerminatedContainer:
+    return rollout.TerminatedContainer(pod, "c", 1, looping=True, words=words, previous=previous)
 
 
 def pod(name: str) -> Raw:
@@ -60,7 +60,7 @@ def pod(name: str) -> Raw:
     ],
 )
 def test_the_last_words_are_a_message_or_the_end_of_a_log(
-    found: list[rollout.Dead], logs: list[str], words: str, asked: list[str]
+    found: list[rollout.TerminatedContainer], logs: list[str], words: str, asked: list[str]
 ) -> None:
     assert last_words(found, logs) == (words, asked)
 
@@ -69,7 +69,7 @@ def test_a_log_that_cannot_be_read_hides_no_other() -> None:
     assert last_words([dead("a")], ["panic: oh\n"], fails=1) == ("panic: oh", ["a", "a previous"])
 
 
-def last_words(found: list[rollout.Dead], logs: list[str], fails: int = 0) -> tuple[str, list[str]]:
+def last_words(found: list[rollout.TerminatedContainer], logs: list[str], fails: int = 0) -> tuple[str, list[str]]:
     """The words, and whose log was asked for."""
     place = installation.Place(manifests.SHOP, "descheduler", "map", "key")
     with World([manifests.node("n1"), pod("a"), pod("b")]) as world:

@@ -18,7 +18,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain imp
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import run_drain
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.outcomes import DrainOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices, PodPlan, Route
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import (
+    DrainPolicy,
+    PodPlan,
+    Route,
+)
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.left_out import defaults
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.sites import RUN, Bench, begun
@@ -67,7 +71,7 @@ def test_only_what_waits_on_an_open_node_without_a_failed_pod_has_a_turn(bench: 
     assert [move.pod.name for move in one.work._queue()] == ["p0", "p1"]
     ending.state = "failed"
     assert [move.pod.name for move in one.work._queue()] == ["p0"]
-    one.site.outcome = DrainOutcome.FAILED
+    one.node_drain.outcome = DrainOutcome.FAILED
     assert (one.work._queue(), other.state) == ([], "waiting")
 
 
@@ -97,7 +101,7 @@ def test_the_locks_of_closed_nodes_are_not_proven(bench: Make, monkeypatch: pyte
     one, fenced = bench(), list[tuple[str, ...]]()
     monkeypatch.setattr(one.work.locks, "fence", lambda nodes: fenced.append(tuple(nodes)))
     one.work._fence_all()
-    one.site.outcome = DrainOutcome.GONE
+    one.node_drain.outcome = DrainOutcome.GONE
     one.work._fence_all()
     one.work._fence("n1")
     assert fenced == [("n1", "n2"), ("n2",), ("n1",)]
@@ -157,11 +161,11 @@ def test_guards_yield_when_a_budget_appears(
 def test_check_mode_says_how_each_pod_would_leave(
     bench: Make, route: Route, delete: bool, outcome: str, changes: int
 ) -> None:
-    one = bench(check=True, choices=Choices(disable_eviction=delete))
+    one = bench(check=True, choices=DrainPolicy(disable_eviction=delete))
     left, over = one.move("p0", "waiting", route), one.move("p1", "skipped", route)
-    one.do(lambda: one.work._predict(one.site))
+    one.do(lambda: one.work._predict(one.node_drain))
     assert (left.outcome, over.outcome) == (outcome, None)
-    assert (one.site.outcome, one.site.message) == ("drained", "Node n1 would be drained.")
+    assert (one.node_drain.outcome, one.node_drain.message) == ("drained", "Node n1 would be drained.")
     assert [change.verb for change in one.ctx.changes] == ["delete" if delete else "evict"] * changes + ["patch"] * 2
     assert one.writes() == []
 
@@ -170,23 +174,23 @@ def test_check_mode_predicts_no_job_that_is_not_wanted(bench: Make, monkeypatch:
     one, jobs = bench(check=True), list[str]()
     monkeypatch.setattr(one.work.jobs, "predicted", lambda move: jobs.append(move.pod.name))
     moves = one.move("p0", "waiting", "job"), one.move("p1", "waiting", "swap")
-    one.do(lambda: one.work._predict(one.site))
+    one.do(lambda: one.work._predict(one.node_drain))
     assert ([move.outcome for move in moves], jobs) == (["migrated", "swapped"], ["p0"])
 
 
 def test_check_mode_leaves_a_node_alone_of_which_not_all_pods_were_selected(bench: Make) -> None:
     one = bench(check=True)
     one.move("p0", "skipped", "skip", code="not_selected")
-    one.do(lambda: one.work._predict(one.site))
-    assert (one.site.outcome, one.ctx.changes) == ("selected_gone", [])
-    assert "would lose the selected pods" in one.site.message
+    one.do(lambda: one.work._predict(one.node_drain))
+    assert (one.node_drain.outcome, one.ctx.changes) == ("selected_gone", [])
+    assert "would lose the selected pods" in one.node_drain.message
 
 
 def drained(world: World, *, check: bool = False, nodes: tuple[str, ...] = ("n1",), **options: t.Any) -> t.Any:
     """The result of a whole call, and its context."""
     me = world.process("me")
     ctx = me.ctx(RUN, check=check)
-    wanted = run_drain.DrainOptions(nodes, options.pop("choices", Choices(method="replace")), **options)
+    wanted = run_drain.DrainOptions(nodes, options.pop("choices", DrainPolicy(method="replace")), **options)
     return me.run(lambda _ctx: run_drain.drain(ctx, wanted)), ctx
 
 
@@ -244,7 +248,7 @@ def test_the_seconds_of_a_call_are_told_to_the_millisecond() -> None:
     with World.of(begun()) as world:
         me = world.process("me")
         me.faults.when(lambda request: request.writes, Fault("late", 1.23456))
-        options = run_drain.DrainOptions(("n1",), Choices())
+        options = run_drain.DrainOptions(("n1",), DrainPolicy())
 
         def timed(ctx: t.Any) -> tuple[t.Any, float]:
             began = ctx.clock.now()
@@ -257,7 +261,7 @@ def test_the_seconds_of_a_call_are_told_to_the_millisecond() -> None:
 
 def test_check_mode_predicts_that_a_living_node_is_not_evacuated() -> None:
     with World.of(begun()) as world:
-        result, ctx = drained(world, check=True, choices=Choices(fenced=("n1",)))
+        result, ctx = drained(world, check=True, choices=DrainPolicy(fenced=("n1",)))
         assert [node["outcome"] for node in result.data["nodes"]] == ["not_dead"]
         assert ctx.changes == []
 
@@ -271,7 +275,7 @@ def test_what_is_left_out_is_as_documented() -> None:
 
 def test_a_deletion_asks_no_budget() -> None:
     with occupied(manifests.budget("never", "web", maxUnavailable=0)) as world:
-        result, _ctx = drained(world, choices=Choices(disable_eviction=True))
+        result, _ctx = drained(world, choices=DrainPolicy(disable_eviction=True))
         assert {pod["outcome"] for pod in result.data["nodes"][0]["pods"]} == {"deleted"}
         assert not [sent for sent in world.log if sent.request.resource == "pods/eviction"]
 
@@ -324,7 +328,7 @@ def test_an_empty_node_is_proven_once(step: t.Any) -> None:
 def test_a_node_of_another_run_is_left_alone(run: str, outcome: str) -> None:
     with World.of(begun()) as world:
         me = world.process("me")
-        result = me.run(lambda ctx: run_drain.drain(ctx, run_drain.DrainOptions(("n1",), Choices())), run)
+        result = me.run(lambda ctx: run_drain.drain(ctx, run_drain.DrainOptions(("n1",), DrainPolicy())), run)
         assert result.data["nodes"][0]["outcome"] == outcome
         assert (outcome == "drained") == any(sent.request.writes for sent in world.log)
 

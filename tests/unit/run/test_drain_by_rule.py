@@ -16,7 +16,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube impo
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_cordon import cordon
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_node_steps import CordonOptions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import pod_rules
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_guard import GuardOptions, guard
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Task
@@ -37,7 +37,7 @@ class Node:
         self.world.settle()
         self.rules, faults = pod_rules.read(rules)
         assert not faults
-        self.choices = Choices(rules=self.rules, method="replace", **options)
+        self.choices = DrainPolicy(rules=self.rules, method="replace", **options)
         self.gone: list[str] = []
         self.world.on_event.append(self._heard)
         self.me = self.world.process("me")

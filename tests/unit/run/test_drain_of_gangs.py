@@ -16,7 +16,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube impo
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_cordon import cordon
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_node_steps import CordonOptions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning.run_plan import PlanOptions, make_plan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_guard import GuardOptions, guard
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
@@ -51,13 +51,13 @@ def pod_group(mode: str) -> Raw:
 
 
 def planned(me: Actor, **choices: t.Any) -> Result:
-    return me.run(lambda ctx: make_plan(ctx, PlanOptions(nodes=ON, choices=Choices(**choices))))
+    return me.run(lambda ctx: make_plan(ctx, PlanOptions(nodes=ON, choices=DrainPolicy(**choices))))
 
 
 def drained(me: Actor, nodes: tuple[str, ...], **choices: t.Any) -> Result:
     assert not me.run(lambda ctx: cordon(ctx, CordonOptions("cordoned", nodes)), RUN).failed
     assert not me.run(lambda ctx: guard(ctx, GuardOptions("present", nodes)), RUN).failed
-    return me.run(lambda ctx: drain(ctx, DrainOptions(nodes, Choices(**choices), timeout=300.0)), RUN)
+    return me.run(lambda ctx: drain(ctx, DrainOptions(nodes, DrainPolicy(**choices), timeout=300.0)), RUN)
 
 
 def test_without_consent_a_gang_is_a_blocker_and_stays() -> None:

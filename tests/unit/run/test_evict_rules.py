@@ -15,13 +15,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.budgets import Verdict
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.operators import selectors_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_evictor import (
-    Line,
+    BudgetState,
     OperatorWaits,
     again_after,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.run_pod_drain import Move
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.run_pod_drain import PodDrain
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.evicting import Make, Scene, of_evictions, pods, scenes
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, serving
@@ -117,7 +117,7 @@ def test_a_pod_that_has_not_begun_or_has_ended_asks_no_budget(scene: Make, phase
     (raw,) = one.world.pods()
     raw = {**raw, "status": {**raw["status"], "phase": phase}}
     one.seen = objects.snapshot(pods=[raw], budgets=[one.world.get(kinds.BUDGETS, "web")])
-    one.moves = [Move(PodPlan(one.seen.pods[0], "evict", "pending", "", None), "waiting", 0.0)]
+    one.moves = [PodDrain(PodPlan(one.seen.pods[0], "evict", "pending", "", None), "waiting", 0.0)]
     one.step()
     assert one.moves[0].budget == (WEB if phase == "Running" else None)
     assert one.states() == ["waiting" if phase == "Running" else "asked"]
@@ -330,7 +330,7 @@ def test_an_eviction_that_was_accepted_shows_that_the_operator_works(scene: Make
     two = scene(*pods(2), manifests.budget("web", minAvailable=1), waits=OperatorWaits(60.0))
     first, second = two.moves
     lines, now = two.evictor._lines, two.me.clock.now()
-    lines[WEB] = Line(held=True)
+    lines[WEB] = BudgetState(held=True)
     second.budget = WEB
     two.evictor.waits.hold(second, Verdict("operator_budget", "Its operator keeps it."), now)
     two.world.machine.run_for(30.0)
@@ -353,7 +353,7 @@ def test_an_operator_is_asked_though_too_few_serve_but_not_for_what_its_budget_a
         objects.deployment("web", 2), pods=listed, budgets=[objects.budget("web", allowed, healthy=1, desired=1)]
     )
     plan, other = (PodPlan(pod, "evict", "replicas", "", None) for pod in one.seen.pods)
-    one.moves, left = [Move(plan, "waiting", 0.0)], Move(other, "waiting", 0.0, budget=WEB)
+    one.moves, left = [PodDrain(plan, "waiting", 0.0)], PodDrain(other, "waiting", 0.0, budget=WEB)
     waits, now = one.evictor.waits, one.me.clock.now()
     for move in (one.moves[0], left):
         waits.hold(move, Verdict("operator_budget", "Its operator keeps it."), now)

@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import eviction_requests
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_drain import DrainOptions, drain
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.planned import codes, plan
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.sites import RUN, begun
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
@@ -50,7 +50,7 @@ def wanted_gone(world: World, number: int = 0) -> str:
 
 
 def draining(world: World) -> Task:
-    return world.process("me").call(lambda ctx: drain(ctx, DrainOptions(("n1",), Choices())), RUN)
+    return world.process("me").call(lambda ctx: drain(ctx, DrainOptions(("n1",), DrainPolicy())), RUN)
 
 
 def evicted(world: World) -> list[str]:

@@ -12,14 +12,17 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import CallAborted
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.outcomes import WorkloadOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import guard_budgets
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_node_lock import LostLockError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_guard_budgets import Floor, Floors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_guard_budgets import (
+    GuardBudget,
+    GuardBudgets,
+)
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, serving
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
@@ -44,7 +47,7 @@ class Scene:
             for pod in self.seen().pods
             if pod.name.startswith(app)
         ]
-        self.floors = Floors(self.ctx, guard_budgets.guards(self.seen(), plans), self.fence)
+        self.floors = GuardBudgets(self.ctx, guard_budgets.guards(self.seen(), plans), self.fence)
 
     def fence(self, nodes: t.Collection[str]) -> None:
         for lost in self.lost:
@@ -67,7 +70,7 @@ class Scene:
         ]
         return objects.snapshot(*parts, pods=pods, budgets=[*there, *budgets])
 
-    def step(self, seen: Snapshot | None = None, seconds: float = 0.0) -> Floor:
+    def step(self, seen: Snapshot | None = None, seconds: float = 0.0) -> GuardBudget:
         """A step after so many seconds; the first floor."""
         self.world.machine.run_for(seconds)
         self.me.run(lambda _ctx: self.floors.step(seen or self.seen()))
@@ -183,7 +186,7 @@ def test_where_a_budget_came_meanwhile_no_guard_is_written(scene: Make) -> None:
     [
         (errors.Forbidden("no"), "guard_denied", "failed", "no"),
         (errors.NotFound("namespace"), "ended", "note", "Deployment shop/web is gone with its namespace."),
-        (StopRun("held", "stopped", "Go on."), "failed", "failed", "stopped"),
+        (CallAborted("held", "stopped", "Go on."), "failed", "failed", "stopped"),
     ],
 )
 def test_a_guard_that_cannot_be_written_ends_alone(
@@ -210,7 +213,7 @@ def test_a_guard_that_ended_holds_up_no_other(scene: Make) -> None:
 
 def test_a_remedy_is_passed_on(scene: Make) -> None:
     one = scene()
-    one.lost = [StopRun("held", "stopped", "Go on.")]
+    one.lost = [CallAborted("held", "stopped", "Go on.")]
     assert one.step().remedy == "Go on."
 
 
@@ -283,6 +286,6 @@ def test_without_a_change_there_is_nothing_to_do(scene: Make) -> None:
     one.step()
     one.world.machine.run_for(1.0)
     again = guard_budgets.again(one.seen(), one.floors.floors[0].guard)
-    assert not Floors(one.ctx, [again], one.fence).todo
-    assert not Floors(one.ctx, [], one.fence).todo
-    assert Floors(one.ctx, [], one.fence).done
+    assert not GuardBudgets(one.ctx, [again], one.fence).todo
+    assert not GuardBudgets(one.ctx, [], one.fence).todo
+    assert GuardBudgets(one.ctx, [], one.fence).done

@@ -11,7 +11,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, run_listing
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Result, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import CallAborted, Result
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import run_gates
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.test_cordon import drained
@@ -34,7 +34,7 @@ def judged(world: World, *nodes: str, run: str = "r1/n1", check: bool = False, *
     def loop(_ctx: t.Any) -> Result:
         found = run_listing.gather(ctx.cluster, ("nodes",))
         world.log.clear()
-        return run_gates.judge(ctx, found, run_gates.Asked(nodes=nodes or ("a",), **asked))
+        return run_gates.judge(ctx, found, run_gates.GateOptions(nodes=nodes or ("a",), **asked))
 
     return me.run(loop)
 
@@ -90,7 +90,7 @@ def test_pods_are_read_only_for_the_gate_that_needs_them_and_watched_only_if_it_
 
 
 def test_a_gate_that_does_not_exist_is_named_with_those_that_do(world: World) -> None:
-    with pytest.raises(StopRun, match=r"There is no gate warm, lucky\.") as stopped:
+    with pytest.raises(CallAborted, match=r"There is no gate warm, lucky\.") as stopped:
         judged(world, gates=("ready", "warm", "lucky"))
     assert stopped.value.reason.code == "unknown_gate"
     assert "ready" in stopped.value.reason.remedy
@@ -98,7 +98,7 @@ def test_a_gate_that_does_not_exist_is_named_with_those_that_do(world: World) ->
 
 
 def test_a_node_that_does_not_exist_stops_the_call(world: World) -> None:
-    with pytest.raises(StopRun, match="There is no node nope"):
+    with pytest.raises(CallAborted, match="There is no node nope"):
         judged(world, "a", "nope")
 
 

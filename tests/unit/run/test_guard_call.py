@@ -14,9 +14,9 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Node, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Run, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import CallAborted, Run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_object_events import Events
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_watch_cache import Live
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_watch_cache import WatchCache
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.outcomes import (
@@ -26,7 +26,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import guard_budgets
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.node_records import Record
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.surge_records import Leaver, Surge
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_guard_budgets import Floor, Floors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_guard_budgets import (
+    GuardBudget,
+    GuardBudgets,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_guard_call import (
     GuardCall,
     GuardedNode,
@@ -110,14 +113,14 @@ def test_a_call_acts_in_the_name_of_the_record_or_else_in_its_own(
     world: World, records: list[Record | None], run: str, me: str
 ) -> None:
     one = work(world, run=run)
-    for site, record in zip(one.sites.values(), records, strict=True):
-        site.record = record
+    for node_drain, record in zip(one.node_drains.values(), records, strict=True):
+        node_drain.record = record
     assert one.identity(["n1", "n2"]) == Run.parse(me)
 
 
 def test_only_open_nodes_are_served(world: World) -> None:
     one = work(world, "n1", "n2", "n3")
-    one.sites["n2"].outcome = GuardOutcome.HELD
+    one.node_drains["n2"].outcome = GuardOutcome.HELD
     assert one.nodes == ("n1", "n3")
 
 
@@ -148,15 +151,15 @@ def test_a_node_that_changed_hands_before_it_was_locked_is_closed(
     if raw:
         world.apply({"apiVersion": "v1", "kind": "Node", **raw})
     one, me = work(world, "n2", "n1"), world.process("me")
-    one.sites["n1"].record = RECORD
+    one.node_drains["n1"].record = RECORD
     me.run(lambda _ctx: one._look_again())
-    assert (one.sites["n1"].outcome, one.sites["n2"].outcome) == (outcome, None)
-    assert words in one.sites["n1"].message
+    assert (one.node_drains["n1"].outcome, one.node_drains["n2"].outcome) == (outcome, None)
+    assert words in one.node_drains["n1"].message
 
 
 def test_nodes_without_a_record_need_no_lock(world: World) -> None:
     one, me = work(world), world.process("me")
-    one.sites["n2"].outcome = GuardOutcome.HELD
+    one.node_drains["n2"].outcome = GuardOutcome.HELD
     assert me.run(lambda _ctx: one.lock(["n1", "n2"])) == ["n1"]
     assert world.log == []
 
@@ -182,7 +185,7 @@ class Stuck(Surging):
         self.undone.append((outcome, message))
 
 
-class Counted(Floors):
+class Counted(GuardBudgets):
     """Guards that count how often they were looked at."""
 
     steps = gave_up = 0
@@ -194,8 +197,8 @@ class Counted(Floors):
         self.gave_up += 1
 
 
-def looped(one: GuardCall, surging: Surging, floors: Floors, limit: float | None) -> None:
-    one.loop(surging, floors, Events(one.ctx, Live(one.ctx, ())), limit)
+def looped(one: GuardCall, surging: Surging, floors: GuardBudgets, limit: float | None) -> None:
+    one.loop(surging, floors, Events(one.ctx, WatchCache(one.ctx, ())), limit)
 
 
 @pytest.mark.parametrize(
@@ -234,7 +237,7 @@ def test_the_limit_counts_from_the_beginning_of_the_call(world: World) -> None:
 def test_guards_that_are_not_in_place_are_waited_for(world: World) -> None:
     one, me = work(world), world.process("me")
     floors = Counted(one.ctx, [], one.fence)
-    floors.floors = [t.cast("Floor", type("Pending", (), {"settled": False, "waiting": "it"})())]
+    floors.floors = [t.cast("GuardBudget", type("Pending", (), {"settled": False, "waiting": "it"})())]
     began = world.machine.now
     me.run(lambda _ctx: looped(one, Stuck(one, 0.0), floors, 3.0))
     assert world.machine.now - began == 63.0
@@ -313,11 +316,11 @@ def test_a_surge_is_shown_with_its_replicas_and_the_budget_of_its_pods(
         }
 
 
-def floor(**changes: t.Any) -> Floor:
+def floor(**changes: t.Any) -> GuardBudget:
     seen = objects.snapshot(objects.deployment("web", 3))
     workload = seen.workload(WEB.uid)
     assert workload
-    return Floor(guard_budgets._guard(seen, workload, ["n1"], {}), **changes)
+    return GuardBudget(guard_budgets._guard(seen, workload, ["n1"], {}), **changes)
 
 
 @pytest.mark.parametrize(
@@ -344,8 +347,8 @@ def test_a_guard_is_shown_by_what_became_of_it(
     assert [(one.code, one.severity) for one in one.findings] == (
         [("guard_overlaps", "info")] if instead else [("guard_denied", "blocker")] if failed else []
     )
-    assert (one.sites["n1"].outcome, one.sites["n2"].outcome) == ("blocked" if failed else None, None)
-    assert not failed or one.sites["n1"].message == "Node n1: no Fix."
+    assert (one.node_drains["n1"].outcome, one.node_drains["n2"].outcome) == ("blocked" if failed else None, None)
+    assert not failed or one.node_drains["n1"].message == "Node n1: no Fix."
 
 
 @pytest.mark.parametrize(
@@ -361,8 +364,8 @@ def test_a_workload_that_failed_closes_the_nodes_that_this_call_has(
 ) -> None:
     one = work(world)
     one.fail(["n9", "n2"], what, "Deployment shop/web", "It failed.", "Help it.")
-    assert (one.sites["n1"].outcome, one.sites["n2"].outcome) == (None, outcome)
-    assert one.sites["n2"].message == "Node n2: It failed. Help it."
+    assert (one.node_drains["n1"].outcome, one.node_drains["n2"].outcome) == (None, outcome)
+    assert one.node_drains["n2"].message == "Node n2: It failed. Help it."
     (found,) = one.findings
     assert (found.code, found.object, found.severity) == (what.value, "Deployment shop/web", "blocker")
 
@@ -370,17 +373,17 @@ def test_a_workload_that_failed_closes_the_nodes_that_this_call_has(
 @pytest.mark.parametrize(
     ("error", "code", "message"),
     [
-        (StopRun("held", "It stopped.", "Go on."), "held", "It stopped. Go on."),
+        (CallAborted("held", "It stopped.", "Go on."), "held", "It stopped. Go on."),
         (errors.Forbidden("no"), "failed", str(errors.Forbidden("no"))),
     ],
 )
 def test_what_ends_the_call_closes_its_nodes(
-    world: World, error: StopRun | errors.ClusterError, code: str, message: str
+    world: World, error: CallAborted | errors.ClusterError, code: str, message: str
 ) -> None:
     one = work(world)
     one.stop(["n2"], error)
-    assert (one.sites["n1"].outcome, one.sites["n2"].outcome) == (None, "failed")
-    assert one.sites["n2"].message == message
+    assert (one.node_drains["n1"].outcome, one.node_drains["n2"].outcome) == (None, "failed")
+    assert one.node_drains["n2"].message == message
     assert [(found.code, found.object) for found in one.findings] == [(code, "the call")]
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Run, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import CallAborted, Run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
@@ -349,7 +349,7 @@ def test_a_heartbeat_that_cannot_be_renewed_proves_nothing_after_a_minute(world:
     mine = taken(me, "r1/n1", "a", "b")
     world.machine.run_for(20.0)
     me.faults.when(of_leases("PATCH"), Fault("throttled"), times=999)
-    with pytest.raises(StopRun, match="could not be renewed"):
+    with pytest.raises(CallAborted, match="could not be renewed"):
         done(me, mine.fence)
 
 
@@ -380,10 +380,10 @@ def test_a_leftover_lock_is_not_deleted_while_its_start_lives(world: World) -> N
     mine = taken(me, "r1/n1")
     (seen,) = other.run(lambda ctx: run_lease.left_locks(ctx, Run("r1", "n2"), ["a"], names.NAMESPACE))
     world.machine.run_for(run_lease_renewer.RENEW_EVERY + 1.0)
-    other.run(lambda ctx: run_lease.drop(ctx, seen, set()))
+    other.run(lambda ctx: run_lease.release(ctx, seen, set()))
     assert leases(world) == {"node-a", BEAT}
     (seen,) = other.run(lambda ctx: run_lease.left_locks(ctx, Run("r1", "n2"), ["a"], names.NAMESPACE))
-    other.run(lambda ctx: run_lease.drop(ctx, seen, set()))
+    other.run(lambda ctx: run_lease.release(ctx, seen, set()))
     world.machine.run_for(run_lease_renewer.RENEW_EVERY + 1.0)
     assert mine.lost() == {"a": "its lease was deleted"}
 
@@ -394,7 +394,7 @@ def test_two_leftover_locks_of_one_start_go_with_its_heartbeat(world: World) -> 
     found = other.run(lambda ctx: run_lease.left_locks(ctx, Run("r1", "n2"), ["a", "b"], names.NAMESPACE))
     ended: set[str] = set()
     for seen in found:
-        other.run(functools.partial(run_lease.drop, seen=seen, ended=ended))
+        other.run(functools.partial(run_lease.release, seen=seen, ended=ended))
     assert leases(world) == set()
 
 
@@ -418,7 +418,7 @@ def test_locks_of_a_silent_start_are_told_from_those_of_a_living_one(world: Worl
     known = [raw for _place, raw in sorted(world.store.of(kinds.LEASES.resource).items())]
     began = world.machine.now
     found = world.process("other").run(
-        lambda ctx: run_lease.silent(ctx, [x for x in known if not lock_leases.is_heartbeat(x)])
+        lambda ctx: run_lease.expired(ctx, [x for x in known if not lock_leases.is_heartbeat(x)])
     )
     assert {name for _namespace, name in found} == {"node-a", "node-b"}
     assert world.machine.now - began <= lock_leases.WORKING + 2 * LOOK_EVERY

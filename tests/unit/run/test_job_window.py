@@ -17,7 +17,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.r
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import migration_jobs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks import screen_waits
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import koordinator, manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.object_rules import seconds_of
@@ -50,7 +50,7 @@ class Scene:
 
     def maintain(self, *nodes: str, name: str = "me", **choices: t.Any) -> Outcome:
         me = self.world.process(name)
-        given = Input(nodes, choices=Choices(**{"backend": "koordinator", **choices}))
+        given = Input(nodes, choices=DrainPolicy(**{"backend": "koordinator", **choices}))
         task = me.spawn(lambda: maintain(me, given))
         self.world.machine.run_until(lambda: not task.alive, within=3600.0)
         return Outcome(wrong=["killed"]) if me.process.dead else t.cast("Outcome", task.value())

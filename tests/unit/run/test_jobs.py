@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import CallAborted
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.installations import ANYWHERE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.migration_jobs import (
     JobSettings,
@@ -116,7 +116,7 @@ def test_a_configuration_that_cannot_be_read_refuses_nothing(build: Build, text:
 )
 def test_what_is_not_there_stops_the_call(build: Build, options: Raw, code: str) -> None:
     world = build()
-    with pytest.raises(StopRun) as stop:
+    with pytest.raises(CallAborted) as stop:
         run(world, **options)
     assert stop.value.reason.code == code
     assert bodies(world) == []

@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import CallAborted
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.migration_jobs import (
     JobSettings,
     manifest,
@@ -123,7 +123,7 @@ def test_jobs_are_found_by_the_nodes_of_their_pods(build: Build) -> None:
 def test_all_that_is_not_there_is_named_and_the_first_is_what_it_is_about(
     build: Build, selection: Selection, subject: str, both: tuple[str, str]
 ) -> None:
-    with pytest.raises(StopRun) as stop:
+    with pytest.raises(CallAborted) as stop:
         run(build(), selection=selection)
     assert stop.value.reason.object == subject
     assert ", ".join(both) in stop.value.reason.message

@@ -55,12 +55,12 @@ def in_check_mode(world: World, loop: t.Callable[[Context], t.Any]) -> None:
 
 def test_a_sign_is_made_once_and_renewed_then(world: World) -> None:
     me = world.process("me")
-    me.run(lambda ctx: run_lease.show(ctx, ME))
+    me.run(lambda ctx: run_lease.renew(ctx, ME))
     first = (there(world) or {})["spec"]
     assert (first["holderIdentity"], first["leaseDurationSeconds"]) == ("r1/n1", 60)
     assert first["acquireTime"] == first["renewTime"]
     world.machine.run_for(30.0)
-    me.run(lambda ctx: run_lease.show(ctx, Run("r1", "n2"), 900.7))
+    me.run(lambda ctx: run_lease.renew(ctx, Run("r1", "n2"), 900.7))
     now = (there(world) or {})["spec"]
     assert (now["holderIdentity"], now["leaseDurationSeconds"]) == ("r1/n2", 900)
     assert now["acquireTime"] == first["acquireTime"] < now["renewTime"]
@@ -73,7 +73,7 @@ def test_a_sign_whose_answer_was_lost_is_not_written_twice(world: World) -> None
     for method in ("POST", "PATCH"):
         me.faults.when(lambda request, method=method: request.method == method, Fault("lost"))  # type: ignore[misc]
         world.machine.run_for(10.0)
-        me.run(lambda ctx: run_lease.show(ctx, ME))
+        me.run(lambda ctx: run_lease.renew(ctx, ME))
     assert requests(world) == ["get run-r1", "create run-r1", "get run-r1"] + [
         "get run-r1",
         "patch run-r1",
@@ -83,8 +83,8 @@ def test_a_sign_whose_answer_was_lost_is_not_written_twice(world: World) -> None
 
 def test_check_mode_shows_and_hides_nothing(world: World) -> None:
     world.apply(a_lease("run-r1"))
-    in_check_mode(world, lambda ctx: run_lease.show(ctx, ME))
-    in_check_mode(world, lambda ctx: run_lease.hide(ctx, "r1"))
+    in_check_mode(world, lambda ctx: run_lease.renew(ctx, ME))
+    in_check_mode(world, lambda ctx: run_lease.delete(ctx, "r1"))
     assert requests(world) == []
 
 
@@ -104,7 +104,7 @@ def test_a_run_is_alive_until_its_sign_ends_on_the_servers_clock(
     world: World, lease: Raw, age: float, alive: bool
 ) -> None:
     world.machine.run_for(age)
-    found = world.process("me", skew=5000.0).run(lambda ctx: asked(ctx) and run_lease.shown(ctx, [lease]))
+    found = world.process("me", skew=5000.0).run(lambda ctx: asked(ctx) and run_lease.live_runs(ctx, [lease]))
     assert found == ({"r1"} if alive else set())
 
 
@@ -120,13 +120,13 @@ def asked(ctx: Context) -> bool:
 )
 def test_a_start_hides_the_sign_that_it_was_the_last_to_give(world: World, holder: str, nonce: str, gone: bool) -> None:
     world.apply(a_lease("run-r1", holder))
-    world.process("me").run(lambda ctx: run_lease.hide(ctx, "r1", nonce))
+    world.process("me").run(lambda ctx: run_lease.delete(ctx, "r1", nonce))
     assert (there(world) is None) is gone
     assert world.process("me").told == []
 
 
 def test_a_sign_that_is_gone_needs_no_hiding(world: World) -> None:
-    world.process("me").run(lambda ctx: run_lease.hide(ctx, "r1", "n1"))
+    world.process("me").run(lambda ctx: run_lease.delete(ctx, "r1", "n1"))
     assert requests(world) == ["get run-r1"]
 
 
@@ -135,7 +135,7 @@ def attempts(world: World, what: What) -> list[float]:
     world.apply(a_lease("run-r1"))
     me = world.process("me")
     me.faults.when(lambda request: request.method == "DELETE", Fault(what), times=99)
-    me.run(lambda ctx: run_lease.hide(ctx, "r1"))
+    me.run(lambda ctx: run_lease.delete(ctx, "r1"))
     (event,) = me.told
     assert "Lease kubeops-node-maintenance/run-r1 could not be deleted, so run r1 looks alive" in event.message
     return [each.left for each in world.log if each.request.verb == "delete"]
@@ -169,7 +169,7 @@ def silent(world: World, *leases: Raw, until: float = 120.0) -> tuple[set[str], 
     world.machine.run_for(0.5)
     me, began = world.process("me"), world.machine.now
     known = [raw for _place, raw in sorted(world.store.of(kinds.LEASES.resource).items())]
-    found = me.run(lambda ctx: asked(ctx) and run_lease.silent(ctx, known), within=until)
+    found = me.run(lambda ctx: asked(ctx) and run_lease.expired(ctx, known), within=until)
     return {name for _namespace, name in t.cast("set[run_lease.Place]", found)}, world.machine.now - began
 
 
@@ -213,7 +213,7 @@ def test_what_is_written_during_the_watch_is_alive_and_the_others_are_watched_on
 
 
 def test_nothing_is_asked_about_no_leases(world: World) -> None:
-    assert world.process("me").run(lambda ctx: run_lease.silent(ctx, [])) == {}
+    assert world.process("me").run(lambda ctx: run_lease.expired(ctx, [])) == {}
     assert world.log == []
 
 
@@ -257,7 +257,7 @@ def test_a_leftover_lock_goes_with_its_entry_unless_it_was_written_since(
     if written:
         rewrite(world)
     me = world.process("me")
-    me.run(functools.partial(run_lease.drop, seen=seen, ended=set()))
+    me.run(functools.partial(run_lease.release, seen=seen, ended=set()))
     assert (there(world, "node-a") is None) is gone
     assert bool(fenced(world)) is entry
     assert [change.sentence for ctx in me.contexts for change in ctx.changes] == (
@@ -269,7 +269,7 @@ def test_check_mode_drops_no_lock_and_tells_so(world: World) -> None:
     world.apply(a_lease("node-a"))
     install(world, **{"node-a": "r1/n1"})
     seen = lock_leases.Seen(t.cast("Raw", there(world, "node-a")))
-    in_check_mode(world, functools.partial(run_lease.drop, seen=seen, ended=set()))
+    in_check_mode(world, functools.partial(run_lease.release, seen=seen, ended=set()))
     assert there(world, "node-a") is not None
     assert fenced(world) == {"node-a": "r1/n1"}
     assert max(len(ctx.changes) for ctx in world.process("me").contexts) == 1

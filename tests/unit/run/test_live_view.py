@@ -15,7 +15,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     run_listing,
     run_watch_cache,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Context, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import CallAborted, Context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
@@ -33,11 +33,11 @@ def label(world: World, node: str = "n1", value: str = "yes") -> None:
     world.patch(kinds.NODES, node, {"metadata": {"labels": {"seen": value}}})
 
 
-def watching(world: World, loop: t.Callable[[Context, run_watch_cache.Live], t.Any], *watched: str) -> t.Any:
+def watching(world: World, loop: t.Callable[[Context, run_watch_cache.WatchCache], t.Any], *watched: str) -> t.Any:
     """What the loop gives back with these kinds watched, of which the requests are told since then."""
 
     def run(ctx: Context) -> t.Any:
-        with run_watch_cache.Live(ctx, watched or ("nodes",), raws=None) as live:
+        with run_watch_cache.WatchCache(ctx, watched or ("nodes",), raws=None) as live:
             world.log.clear()
             return loop(ctx, live)
 
@@ -49,7 +49,7 @@ def asked(world: World) -> list[str]:
 
 
 def test_a_snapshot_shows_what_was_added_changed_and_deleted_since(world: World) -> None:
-    def loop(ctx: Context, live: run_watch_cache.Live) -> list[list[tuple[str, str]]]:
+    def loop(ctx: Context, live: run_watch_cache.WatchCache) -> list[list[tuple[str, str]]]:
         def seen() -> list[tuple[str, str]]:
             return sorted((name, node.labels.get("seen", "")) for name, node in live.snapshot().nodes.items())
 
@@ -70,7 +70,7 @@ def test_a_snapshot_shows_what_was_added_changed_and_deleted_since(world: World)
 def test_a_change_ends_the_wait_after_the_pause_that_the_reader_wants(
     world: World, pause: float, waited: float
 ) -> None:
-    def loop(ctx: Context, live: run_watch_cache.Live) -> float:
+    def loop(ctx: Context, live: run_watch_cache.WatchCache) -> float:
         live.snapshot()
         label(world)
         began = ctx.clock.now()
@@ -85,7 +85,7 @@ def test_what_a_list_said_already_is_not_asked_for_again(world: World) -> None:
         listing = ctx.cluster.items(kinds.NODES)
         world.apply(manifests.node("n2"))
         world.log.clear()
-        with run_watch_cache.Live(ctx, ("nodes",), known={"nodes": listing}) as live:
+        with run_watch_cache.WatchCache(ctx, ("nodes",), known={"nodes": listing}) as live:
             found = [sorted(live.snapshot().nodes)]
             ctx.clock.sleep(0.1)
             return [*found, sorted(live.snapshot().nodes)]
@@ -99,7 +99,7 @@ def test_namesakes_in_two_namespaces_are_two(world: World) -> None:
         world.apply(manifests.namespace(space))
         world.apply({"apiVersion": "v1", "kind": "Pod", **objects.pod("p", namespace=space, annotations={})})
 
-    def loop(ctx: Context, live: run_watch_cache.Live) -> list[list[tuple[str, str]]]:
+    def loop(ctx: Context, live: run_watch_cache.WatchCache) -> list[list[tuple[str, str]]]:
         def seen() -> list[tuple[str, str]]:
             return sorted((pod.namespace, pod.labels["app"]) for pod in live.snapshot().pods)
 
@@ -121,7 +121,7 @@ def test_namesakes_in_two_namespaces_are_two(world: World) -> None:
     ],
 )
 def test_a_reader_is_woken(world: World, at: float | None, seconds: float, woken: bool, after: float) -> None:
-    def loop(ctx: Context, live: run_watch_cache.Live) -> tuple[bool, float]:
+    def loop(ctx: Context, live: run_watch_cache.WatchCache) -> tuple[bool, float]:
         live.snapshot()
         began = ctx.clock.now()
         if at is not None:
@@ -133,7 +133,7 @@ def test_a_reader_is_woken(world: World, at: float | None, seconds: float, woken
 
 
 def test_a_reader_that_has_not_looked_yet_does_not_wait(world: World) -> None:
-    def loop(ctx: Context, live: run_watch_cache.Live) -> tuple[bool, float]:
+    def loop(ctx: Context, live: run_watch_cache.WatchCache) -> tuple[bool, float]:
         began = ctx.clock.now()
         return live.wait(10.0), ctx.clock.now() - began
 
@@ -141,7 +141,7 @@ def test_a_reader_that_has_not_looked_yet_does_not_wait(world: World) -> None:
 
 
 def test_what_changed_before_the_wait_is_not_waited_for(world: World) -> None:
-    def loop(ctx: Context, live: run_watch_cache.Live) -> tuple[bool, float]:
+    def loop(ctx: Context, live: run_watch_cache.WatchCache) -> tuple[bool, float]:
         live.snapshot()
         label(world)
         ctx.clock.sleep(5.0)
@@ -152,7 +152,7 @@ def test_what_changed_before_the_wait_is_not_waited_for(world: World) -> None:
 
 
 def test_a_nudge_wakes_the_reader_once(world: World) -> None:
-    def loop(ctx: Context, live: run_watch_cache.Live) -> list[tuple[bool, float]]:
+    def loop(ctx: Context, live: run_watch_cache.WatchCache) -> list[tuple[bool, float]]:
         live.snapshot()
         began = ctx.clock.now()
         world.machine.after(2.0, lambda: world.process("me").spawn(live.nudge), "nudge")
@@ -174,7 +174,7 @@ def test_a_watch_that_begins_where_a_list_ended_shows_what_changed_since_and_lis
         world.patch(kinds.BUDGETS, "other", {"metadata": {"labels": {"seen": "yes"}}})
         world.apply(budget("new"))
         world.log.clear()
-        live = run_watch_cache.Live(ctx, ("budgets",))
+        live = run_watch_cache.WatchCache(ctx, ("budgets",))
         live.begin_with(known, versions)
         found = []
         with live:
@@ -191,7 +191,7 @@ def test_a_watch_that_begins_where_a_list_ended_shows_what_changed_since_and_lis
 
 
 def test_another_kind_is_watched_from_then_on_and_only_once(world: World) -> None:
-    def loop(ctx: Context, live: run_watch_cache.Live) -> list[int]:
+    def loop(ctx: Context, live: run_watch_cache.WatchCache) -> list[int]:
         before = len(live.snapshot().pods)
         live.follow(["pods", "nodes", "pods"])
         live.follow(["pods"])
@@ -204,7 +204,7 @@ def test_another_kind_is_watched_from_then_on_and_only_once(world: World) -> Non
 
 
 def test_kinds_that_are_not_watched_are_read_once_or_again(world: World) -> None:
-    def loop(_ctx: Context, live: run_watch_cache.Live) -> list[int]:
+    def loop(_ctx: Context, live: run_watch_cache.WatchCache) -> list[int]:
         live.fetch(["nodes", "pods", "budgets"])
         live.fetch(["pods"])
         live.seed({"quotas": [], "nodes": []})
@@ -220,7 +220,7 @@ def test_kinds_that_are_not_watched_are_read_once_or_again(world: World) -> None
 def test_a_node_is_given_as_it_was_sent_without_its_managed_fields(world: World) -> None:
     world.patch(kinds.NODES, "n1", {"metadata": {"managedFields": [{"manager": "x"}]}})
 
-    def loop(_ctx: Context, live: run_watch_cache.Live) -> list[t.Any]:
+    def loop(_ctx: Context, live: run_watch_cache.WatchCache) -> list[t.Any]:
         return [live.raw_node("n1"), live.raw_node("n2")]
 
     found, missing = watching(world, loop)
@@ -228,7 +228,7 @@ def test_a_node_is_given_as_it_was_sent_without_its_managed_fields(world: World)
 
 
 def test_how_long_a_watch_was_quiet(world: World) -> None:
-    def loop(ctx: Context, live: run_watch_cache.Live) -> list[float]:
+    def loop(ctx: Context, live: run_watch_cache.WatchCache) -> list[float]:
         label(world)
         ctx.clock.sleep(4.0)
         return [live.quiet_for("nodes")]
@@ -238,7 +238,7 @@ def test_how_long_a_watch_was_quiet(world: World) -> None:
 
 def test_what_may_not_be_watched_ends_the_call_and_is_named(world: World) -> None:
     world.server.denied.add(("list", "pods"))
-    with pytest.raises(StopRun, match="Watching pods ended: ") as stopped:
+    with pytest.raises(CallAborted, match="Watching pods ended: ") as stopped:
         watching(world, lambda _ctx, live: live.snapshot(), "nodes", "pods")
     assert stopped.value.reason.code == "watch_failed"
     assert world.server.watchers == [], "the other watch ends, too"

@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.api_changes import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Raw, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_reconcile import write
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_reconcile import reconcile
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import run_lease_renewer, run_locks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.lock_leases import WORKING
@@ -225,7 +225,7 @@ def test_one_nodes_lost_lock_keeps_no_other_from_being_written(world: World) -> 
             return Change("patch", target, "Label it", {"metadata": {"labels": {"mine": "yes"}}}) if raw else None
 
         target = Ref("Node", node, api_version="v1")
-        write(me.ctx(), target, decide, fence=partial(mine.fence, [node]))
+        reconcile(me.ctx(), target, decide, fence=partial(mine.fence, [node]))
 
     with pytest.raises(LostLockError, match="r2"):
         done(me, lambda: label("a"))

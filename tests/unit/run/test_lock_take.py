@@ -13,7 +13,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Run, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import CallAborted, Run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
     run_heartbeats,
@@ -208,7 +208,7 @@ def test_a_lock_that_cannot_be_renewed_is_tried_each_second_for_a_minute(world: 
     world.machine.run_for(20.0)
     me.faults.when(of_leases("PATCH"), Fault("throttled"), times=999)
     since, began = len(world.log), world.machine.now
-    with pytest.raises(StopRun, match="could not be renewed") as stopped:
+    with pytest.raises(CallAborted, match="could not be renewed") as stopped:
         done(me, mine.fence)
     assert stopped.value.reason.code == "lock_unsure"
     assert world.machine.now - began == 61.0

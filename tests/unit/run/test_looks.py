@@ -30,7 +30,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import ma
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 
 
-class Untouched(indexes.Table[t.Any]):
+class Untouched(indexes.Items[t.Any]):
     """Objects of which nobody may look at all."""
 
     def __iter__(self) -> t.Iterator[t.Any]:
@@ -66,7 +66,7 @@ def test_a_turn_looks_at_none_of_the_objects_that_have_not_changed() -> None:
         bench.live.seen = second
         bench.do(lambda: bench.work._turn(second))
         bench.do(lambda: bench.work.services.sample(second))
-        states = {move.state for site in bench.sites.values() for move in site.moves.values()}
+        states = {move.state for node_drain in bench.node_drains.values() for move in node_drain.moves.values()}
         assert states == {"waiting"}, "the budget allows nothing"
     finally:
         bench.world.close()
@@ -81,8 +81,8 @@ def test_looks_leave_most_of_the_time_to_those_who_send_requests(
 
     def waited(_seconds: float, pause: float) -> None:
         pauses.append(pause)
-        for site in bench.sites.values():
-            site.outcome = DrainOutcome.DRAINED
+        for node_drain in bench.node_drains.values():
+            node_drain.outcome = DrainOutcome.DRAINED
 
     monkeypatch.setattr(bench.live, "wait", waited)
     bench.do(bench.work._loop)
@@ -91,15 +91,15 @@ def test_looks_leave_most_of_the_time_to_those_who_send_requests(
 
 def test_whether_a_node_is_still_ours_is_judged_again_only_after_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
     judged: list[str] = []
-    fallen = ownership.fallen
+    fallen = ownership.node_lost
 
-    def counted(node: Node | None, taken: Record) -> ownership.Fallen | None:
+    def counted(node: Node | None, taken: Record) -> ownership.NodeLost | None:
         judged.append(node.name if node else "")
         return fallen(node, taken)
 
-    monkeypatch.setattr(ownership, "fallen", counted)
+    monkeypatch.setattr(ownership, "node_lost", counted)
     bench = Bench()
-    nodes = {name: node for name, site in bench.sites.items() if (node := site.node)}
+    nodes = {name: node for name, node_drain in bench.node_drains.items() if (node := node_drain.node)}
     for _look in range(3):
         bench.do(lambda: bench.closing.stand(nodes))
     assert sorted(judged) == sorted(NODES)
@@ -107,7 +107,7 @@ def test_whether_a_node_is_still_ours_is_judged_again_only_after_a_change(monkey
     nodes |= objects.snapshot(nodes=[bench.world.get(kinds.NODES, "n1")]).nodes
     bench.do(lambda: bench.closing.stand(nodes))
     assert judged[len(NODES) :] == ["n1"]
-    assert bench.site.outcome is DrainOutcome.UNCORDONED
+    assert bench.node_drain.outcome is DrainOutcome.UNCORDONED
 
 
 @pytest.mark.parametrize("many", [3, 30])
@@ -128,7 +128,7 @@ def test_a_look_after_one_pod_has_changed_costs_the_same_however_many_there_are(
     monkeypatch.setattr(index_keys, "keys", counted)
 
     def run(ctx: Context) -> list[int]:
-        with run_watch_cache.Live(ctx, ("nodes", "pods")) as live:
+        with run_watch_cache.WatchCache(ctx, ("nodes", "pods")) as live:
             asked = live.snapshot()
             assert len(asked.pods_on(["n1"])) == many
             assert asked.pod(asked.pods[0].uid)

@@ -73,9 +73,9 @@ def test_the_pods_of_few_nodes_are_listed_node_by_node(
     assert asked(world) == sent
 
 
-def live(world: World, look: t.Callable[[Context, run_watch_cache.Live], t.Any], *nodes: str) -> t.Any:
+def live(world: World, look: t.Callable[[Context, run_watch_cache.WatchCache], t.Any], *nodes: str) -> t.Any:
     def run(ctx: Context) -> t.Any:
-        with run_watch_cache.Live(ctx, ("nodes", "pods"), scopes.apart(nodes, MANY)) as watching:
+        with run_watch_cache.WatchCache(ctx, ("nodes", "pods"), scopes.apart(nodes, MANY)) as watching:
             return look(ctx, watching)
 
     world.log.clear()
@@ -83,7 +83,7 @@ def live(world: World, look: t.Callable[[Context, run_watch_cache.Live], t.Any],
 
 
 def test_the_pods_of_few_nodes_are_watched_node_by_node(world: World) -> None:
-    def look(ctx: Context, watching: run_watch_cache.Live) -> list[set[str]]:
+    def look(ctx: Context, watching: run_watch_cache.WatchCache) -> list[set[str]]:
         before = {pod.name for pod in watching.snapshot().pods}
         for name in sorted(on(world, "n00")):
             world.delete(kinds.PODS, name, "shop", grace_seconds=0)
@@ -104,7 +104,7 @@ def test_a_pod_that_went_from_one_watched_node_to_another_is_there_once(world: W
     one = next(iter(world.pods(on="n00")))
     name = one["metadata"]["name"]
 
-    def look(ctx: Context, watching: run_watch_cache.Live) -> list[str]:
+    def look(ctx: Context, watching: run_watch_cache.WatchCache) -> list[str]:
         watching.snapshot()
         # As the watches tell it if that of the new node is the first.
         other = {**one["metadata"], "uid": "new"}
@@ -118,7 +118,7 @@ def test_a_pod_that_went_from_one_watched_node_to_another_is_there_once(world: W
 
 
 def test_how_long_several_watches_were_quiet_is_told_by_the_last_of_them(world: World) -> None:
-    def look(ctx: Context, watching: run_watch_cache.Live) -> float:
+    def look(ctx: Context, watching: run_watch_cache.WatchCache) -> float:
         ctx.clock.sleep(3.0)
         for name in sorted(on(world, "n01")):
             world.patch(kinds.PODS, name, {"metadata": {"labels": {"seen": "yes"}}}, "shop")

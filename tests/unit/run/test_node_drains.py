@@ -20,7 +20,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain imp
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_node_drain import NodeDrain
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.outcomes import DrainOutcome, PodOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import PodPlan, Route
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.run_pod_drain import Move, State
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.run_pod_drain import PodDrain, State
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.node_records import Record
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
@@ -29,18 +29,18 @@ BLOCK = ("PodDisruptionBudget", "shop", "web", "Its budget allows nothing.")
 NUMBERS = itertools.count()
 
 
-def move(state: State, outcome: PodOutcome | None = None, route: Route = "evict", **changes: t.Any) -> Move:
+def move(state: State, outcome: PodOutcome | None = None, route: Route = "evict", **changes: t.Any) -> PodDrain:
     """Of a pod of its own; it began at 10 s."""
     pod = Pod.of(objects.pod(f"p{next(NUMBERS)}"))
     plan = PodPlan(pod, route, changes.pop("code", "replicas"), "it is one of several.", None, remedy="Wait.")
     blocked = changes.pop("blocked", False)
-    made = Move(plan, state, 10.0, outcome, **changes)
+    made = PodDrain(plan, state, 10.0, outcome, **changes)
     if blocked:
         made.block(*BLOCK)
     return made
 
 
-def site(*moves: Move, outcome: DrainOutcome | None = None, **changes: t.Any) -> NodeDrain:
+def node_drain(*moves: PodDrain, outcome: DrainOutcome | None = None, **changes: t.Any) -> NodeDrain:
     return NodeDrain("n1", moves={one.pod.uid: one for one in moves}, outcome=outcome, **changes)
 
 
@@ -58,14 +58,14 @@ def test_what_is_not_over_ends_with_its_node_but_for_requests_under_way(
     before: State, state: str, outcome: str | None
 ) -> None:
     one = move(before, reason="so it is")
-    site(one).end_moves(17.0)
+    node_drain(one).end_moves(17.0)
     assert (one.state, one.outcome, one.reason) == (state, outcome, "so it is")
     assert one.ended == (17.0 if outcome else 0.0)
 
 
 def test_a_node_that_is_closed_says_why_in_its_message_and_in_the_progress() -> None:
     with World() as world:
-        me, one, here = world.process("me"), move("waiting"), site()
+        me, one, here = world.process("me"), move("waiting"), node_drain()
         here.moves = {one.pod.uid: one}
         assert (here.open, here.failed) == (True, False)
         here.close(me.ctx(), DrainOutcome.TIMED_OUT, "time was up")
@@ -79,7 +79,7 @@ def test_a_node_that_is_closed_says_why_in_its_message_and_in_the_progress() -> 
     [(None, False), (DrainOutcome.DRAINED, False), (DrainOutcome.GONE, False), (DrainOutcome.REFUSED, True)],
 )
 def test_a_node_has_failed_by_its_outcome(outcome: DrainOutcome | None, failed: bool) -> None:
-    here = site(outcome=outcome, message="m")
+    here = node_drain(outcome=outcome, message="m")
     assert here.failed is failed
     word = outcome.value if outcome else ""
     told = {"name": "n1", "outcome": word, "failed": failed, "message": "m", "moved_before": 0, "pods": []}
@@ -88,7 +88,7 @@ def test_a_node_has_failed_by_its_outcome(outcome: DrainOutcome | None, failed: 
 
 @pytest.mark.parametrize("codes", [[], ["replicas"], ["replicas", "not_selected"]])
 def test_a_node_with_pods_that_were_filtered_out_is_known(codes: list[str]) -> None:
-    assert site(*(move("waiting", code=code) for code in codes)).selected_only is ("not_selected" in codes)
+    assert node_drain(*(move("waiting", code=code) for code in codes)).selected_only is ("not_selected" in codes)
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,8 @@ def test_a_node_with_pods_that_were_filtered_out_is_known(codes: list[str]) -> N
         (move("skipped", PodOutcome.DAEMONSET, ended=12.5), 0.0),
     ],
 )
-def test_a_pod_waited_from_its_plan_to_its_end_or_to_now(one: Move, seconds: float) -> None:
-    (shown,) = site(one).to_dict(17.1234)["pods"]
+def test_a_pod_waited_from_its_plan_to_its_end_or_to_now(one: PodDrain, seconds: float) -> None:
+    (shown,) = node_drain(one).to_dict(17.1234)["pods"]
     assert shown["waited_seconds"] == seconds
 
 
@@ -111,13 +111,13 @@ def test_a_pod_waited_from_its_plan_to_its_end_or_to_now(one: Move, seconds: flo
     [("failed", True, True), ("failed", False, False), ("gone", True, False), ("waiting", True, False)],
 )
 def test_what_blocked_a_pod_is_shown_where_it_failed(state: State, blocked: bool, shown: bool) -> None:
-    (entry,) = site(move(state, blocked=blocked)).to_dict(0.0)["pods"]
+    (entry,) = node_drain(move(state, blocked=blocked)).to_dict(0.0)["pods"]
     assert ("blocked_by" in entry) is shown
     assert not shown or entry["blocked_by"] == dict(zip(("kind", "namespace", "name", "message"), BLOCK, strict=True))
 
 
 def test_an_undecided_pod_is_shown_as_not_moved() -> None:
-    entries = site(move("asked"), move("gone", PodOutcome.EVICTED, "job", reason="r")).to_dict(0.0)["pods"]
+    entries = node_drain(move("asked"), move("gone", PodOutcome.EVICTED, "job", reason="r")).to_dict(0.0)["pods"]
     assert [(e["route"], e["outcome"], e["reason"]) for e in entries] == [
         ("evict", "not_moved", ""),
         ("job", "evicted", "r"),
@@ -127,7 +127,7 @@ def test_an_undecided_pod_is_shown_as_not_moved() -> None:
 def test_the_proof_counts_the_pods_that_left_on_top_of_those_before_however_often_it_is_written() -> None:
     moves = [move("gone", PodOutcome.EVICTED), move("gone", PodOutcome.SWAPPED), move("skipped", PodOutcome.DAEMONSET)]
     record = Record("r1", "n1", "me", "", "2026-01-01T00:00:00Z", "cordoned", "u", "ns/l", {}, moved=7)
-    one = site(*moves, moved=7)
+    one = node_drain(*moves, moved=7)
     for known in (record, replace(record, moved=9)):
         proof = one.drained(Node.of(objects.node("n1")), known)
         assert proof is not None
@@ -145,12 +145,12 @@ def test_the_summary_counts_each_kind_of_pod() -> None:
     ]
     with World() as world:
         seen = Services(world.process("me").ctx(), {})
-        sites = [
-            site(*moves[:7], outcome=DrainOutcome.DRAINED, message="fine"),
-            site(*moves[7:], outcome=DrainOutcome.FAILED, message="first"),
-            site(outcome=DrainOutcome.TIMED_OUT, message="second"),
+        node_drains = [
+            node_drain(*moves[:7], outcome=DrainOutcome.DRAINED, message="fine"),
+            node_drain(*moves[7:], outcome=DrainOutcome.FAILED, message="first"),
+            node_drain(outcome=DrainOutcome.TIMED_OUT, message="second"),
         ]
-        result = run_node_drain.result_of(sites, seen, 20.0, {"requests": 9, "seconds": 1.5})
+        result = run_node_drain.result_of(node_drains, seen, 20.0, {"requests": 9, "seconds": 1.5})
     assert result.data["summary"] == {
         "evicted": 4,
         "migrated": 3,
@@ -168,7 +168,7 @@ def test_the_summary_counts_each_kind_of_pod() -> None:
 def test_a_result_without_a_failed_node_has_not_failed() -> None:
     with World() as world:
         seen = Services(world.process("me").ctx(), {})
-        result = run_node_drain.result_of([site(outcome=DrainOutcome.DRAINED, message="fine")], seen, 0.0, {})
+        result = run_node_drain.result_of([node_drain(outcome=DrainOutcome.DRAINED, message="fine")], seen, 0.0, {})
     assert (result.failed, result.message) == (False, "")
 
 
@@ -193,7 +193,7 @@ def test_without_pods_it_is_told_what_was_missing_up_to_five(count: int) -> None
     assert run_node_drain.too_late([], missing) == "timed out; " + "; ".join(missing[: min(count, 5)])
 
 
-def blocked_by(text: str) -> Move:
+def blocked_by(text: str) -> PodDrain:
     made = move("waiting")
     made.block("Deployment", "shop", "web", text)
     return made
@@ -215,16 +215,16 @@ def blocked_by(text: str) -> Move:
     ],
 )
 def test_the_progress_of_a_node_in_words(
-    moves: list[Move], beside: list[str], missing: list[str], expected: str
+    moves: list[PodDrain], beside: list[str], missing: list[str], expected: str
 ) -> None:
     with World() as world:
         me = world.process("me")
-        run_drain.Progress(me.ctx()).tell([site(*moves)], beside, missing)
+        run_drain.Progress(me.ctx()).tell([node_drain(*moves)], beside, missing)
         assert [(event.node, event.what, event.message) for event in me.told] == [("n1", "progress", expected)]
 
 
 def test_of_a_closed_node_no_progress_is_told() -> None:
     with World() as world:
         me = world.process("me")
-        run_drain.Progress(me.ctx()).tell([site(outcome=DrainOutcome.FAILED)], [], [])
+        run_drain.Progress(me.ctx()).tell([node_drain(outcome=DrainOutcome.FAILED)], [], [])
         assert me.told == []

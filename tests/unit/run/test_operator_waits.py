@@ -12,7 +12,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.o
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.operators import selectors_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import run_evictor
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.run_pod_drain import Move
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.run_pod_drain import PodDrain
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 
 
@@ -43,7 +43,7 @@ def test_a_wait_is_told_in_tens_of_seconds_and_then_in_minutes(seconds: float, w
 )
 def test_a_pod_behind_another_waits_for_the_operator_that_it_has_now(labels: dict[str, str] | None, held: bool) -> None:
     waits = run_evictor.OperatorWaits(60.0, selectors_of(["app=web"]))
-    move = Move(PodPlan(Pod.of(objects.pod("p0")), "evict", "replicas", "", None), "waiting", 0.0)
+    move = PodDrain(PodPlan(Pod.of(objects.pod("p0")), "evict", "replicas", "", None), "waiting", 0.0)
     listed = [objects.pod("p0", labels=labels)] if labels else []
     spent = objects.budget("web", 0, selector={"matchExpressions": [{"key": "app", "operator": "Exists"}]})
     waits.hold_too(move, objects.snapshot(pods=listed, budgets=[spent]), 0.0)

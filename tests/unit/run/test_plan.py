@@ -12,11 +12,11 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import CallAborted
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_owners import merged, scalable
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.verbs import Request
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.node_records import Record, Step
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.planned import Build, asked, building, codes, plan
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
@@ -32,7 +32,7 @@ POD_ON_N1: Raw = {
     "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "registry.example/c:1"}]},
 }
 
-SURGE = Choices(method="surge")
+SURGE = DrainPolicy(method="surge")
 
 
 @pytest.fixture
@@ -227,7 +227,7 @@ def test_a_plan_says_before_the_first_write_that_its_calls_have_too_little_time(
     ],
 )
 def test_calls_that_cannot_be_meant(build: Build, options: dict[str, t.Any], code: str) -> None:
-    with pytest.raises(StopRun) as stopped:
+    with pytest.raises(CallAborted) as stopped:
         plan(build(), **options)
     assert stopped.value.reason.code == code
 
@@ -352,7 +352,7 @@ def test_an_unknown_owner_is_resolved_by_its_scale(
 def test_the_pod_of_this_very_play_is_a_blocker(build: Build) -> None:
     found = build(3)
     name = found.pods(on="n1")[0]["metadata"]["name"]
-    result = plan(found, choices=Choices(self_pod=Ref("Pod", name, "shop")))
+    result = plan(found, choices=DrainPolicy(self_pod=Ref("Pod", name, "shop")))
     assert codes(result) == ["self_on_node"]
 
 
@@ -434,7 +434,7 @@ def test_pods_that_may_not_be_let_go_have_another_way_in_the_plan(
     other = manifests.deployment("other", 2)
     found = build(replicas, GUARDED, other)
     found.process("ann").faults.when(lambda request: "web-" in request.name and refused(request), Fault("webhook"))
-    result = plan(found, choices=Choices(backend="eviction", method="replace"))
+    result = plan(found, choices=DrainPolicy(backend="eviction", method="replace"))
     of_web = {one["route"] for one in result.data["pods"] if one["owner"] == "Deployment shop/web"}
     others = {one["route"] for one in result.data["pods"] if one["owner"] == "Deployment shop/other"}
     assert (of_web, others <= {"replace"}) == ({route}, True), "what others may be let go is"

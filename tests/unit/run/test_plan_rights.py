@@ -63,7 +63,7 @@ def test_a_refused_list_is_named_together_with_all_that_is_missing(build: Build)
 def test_who_has_no_rights_is_told_the_roles_and_not_each_verb(build: Build) -> None:
     found = build(3)
     lists = [(need.verb, need.words.partition(" ")[2]) for need in permissions.READS]
-    every = permissions.needs(snapshots.Snapshot(), (), drain_policy.Choices(), namespace_missing=False)
+    every = permissions.needs(snapshots.Snapshot(), (), drain_policy.DrainPolicy(), namespace_missing=False)
     found.server.denied |= {*lists, *((need.verb, need.words.partition(" ")[2]) for need in every)}
     result = plan(found)
     assert [finding["object"] for finding in result.data["findings"]] == [

@@ -16,7 +16,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain imp
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import arguments as plan_edge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning.run_plan import PlanOptions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.left_out import defaults
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.planned import Build, asked, building, codes, plan
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.test_plan import POD_ON_N1, out
@@ -106,7 +106,7 @@ def test_only_those_of_one_zone_count_together(build: Build) -> None:
 def test_the_estimate_grows_with_the_settle_time(build: Build) -> None:
     found = build(1)
     given: list[dict[str, t.Any]] = [{"settle": 0.0}, {}, {"settle": 30.0}]
-    results = [plan(found, choices=Choices(method="surge"), **one) for one in given]
+    results = [plan(found, choices=DrainPolicy(method="surge"), **one) for one in given]
     times = [result.data["estimate_seconds"] for result in results]
     assert times == [times[0], times[0] + 2, times[0] + 30], "that of pdb_guard is 2 s"
 
@@ -175,7 +175,7 @@ def test_room_is_looked_for_where_another_pod_starts_first(
 ) -> None:
     budget = [manifests.budget("web", maxUnavailable=1)] if replicas > 1 else []
     found = build(replicas, *budget)
-    plan(found, choices=Choices(method=method))
+    plan(found, choices=DrainPolicy(method=method))
     assert ("list resourcequotas" in asked(found)) is read
 
 
@@ -190,11 +190,11 @@ def test_a_quota_without_room_is_told(build: Build) -> None:
 
 def test_a_pod_is_shown_with_its_budgets_and_reason(build: Build) -> None:
     found = build(3, manifests.budget("web", maxUnavailable=1))
-    for pod in plan(found, choices=Choices(method="surge")).data["pods"]:
+    for pod in plan(found, choices=DrainPolicy(method="surge")).data["pods"]:
         assert (pod["owner"], pod["route"]) == ("Deployment shop/web", "evict")
         assert pod["budgets"] == ["PodDisruptionBudget shop/web"]
         assert (pod["code"], bool(pod["reason"])) == ("replicas", True)
-    (alone,) = plan(build(0, POD_ON_N1), choices=Choices(force=True)).data["pods"]
+    (alone,) = plan(build(0, POD_ON_N1), choices=DrainPolicy(force=True)).data["pods"]
     assert (alone["owner"], alone["budgets"]) == ("", [])
 
 

@@ -18,7 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube impo
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.outcomes import DrainOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import cordon
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.run_pod_drain import Move
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.run_pod_drain import PodDrain
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import node_records
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.sites import Bench
@@ -59,7 +59,7 @@ class Hooked(Bench):
         self.told.append(variables)
         return self.status
 
-    def pod(self, name: str, state: t.Any = "waiting", route: t.Any = "evict", **changes: t.Any) -> Move:
+    def pod(self, name: str, state: t.Any = "waiting", route: t.Any = "evict", **changes: t.Any) -> PodDrain:
         """A pod that is there, with a move."""
         on = changes.pop("on", "n1")
         self.pods[name] = objects.pod(name, on, **changes.get("pod", {}))
@@ -67,8 +67,8 @@ class Hooked(Bench):
 
     def gone(self, name: str) -> None:
         del self.pods[name]
-        for site in self.sites.values():
-            if move := site.moves.get(f"uid-{name}"):
+        for node_drain in self.node_drains.values():
+            if move := node_drain.moves.get(f"uid-{name}"):
                 move.state = "gone"
 
     def turn(self, count: int = 1) -> list[str]:
@@ -76,7 +76,8 @@ class Hooked(Bench):
         found: list[str] = []
         for _turn in range(count):
             seen = objects.snapshot(pods=[*self.pods.values()])
-            found += [f"{site.name} {why.outcome.value}" for site, why in self.do(lambda s=seen: self.hooks.step(s))]  # type: ignore[misc]
+            told = self.do(lambda s=seen: self.hooks.step(s))  # type: ignore[misc]
+            found += [f"{node_drain.name} {why.outcome.value}" for node_drain, why in told]
             self.world.machine.run_for(1.0)
         return found
 
@@ -93,14 +94,14 @@ class Hooked(Bench):
         known = t.cast("node_records.Record", node_records.record_of(objects.snapshot(nodes=[raw]).nodes["n1"]))
         text = cordon.hooked(known, {call.key: call.entry(state)}).dump()
         self.world.patch(kinds.NODES, "n1", {"metadata": {"annotations": {names.RECORD: text}}})
-        self.site.node = objects.snapshot(nodes=[self.world.get(kinds.NODES, "n1")]).nodes["n1"]
-        self.site.read_record(self.ctx)
+        self.node_drain.node = objects.snapshot(nodes=[self.world.get(kinds.NODES, "n1")]).nodes["n1"]
+        self.node_drain.read_record(self.ctx)
 
     def sentences(self) -> list[str]:
         return [change.sentence for change in self.ctx.changes]
 
 
-def said(move: Move) -> str:
+def said(move: PodDrain) -> str:
     """What the move waits for."""
     return (move.blocked_by or {}).get("message", "")
 
@@ -135,7 +136,7 @@ def hooked() -> t.Iterator[Make]:
 )
 def test_a_pod_is_held_until_its_hooks_are_known(hooked: Make, changes: Raw, closed: bool, held: str) -> None:
     one = hooked(BEFORE)
-    one.site.outcome = DrainOutcome.FAILED if closed else None
+    one.node_drain.outcome = DrainOutcome.FAILED if closed else None
     assert one.hooks.held([Pod.of(objects.pod("p0", **changes))]) == held
     assert hooked().hooks.held([Pod.of(objects.pod("p0", **changes))]) == "", "there are none"
 
@@ -210,7 +211,7 @@ def test_a_node_whose_record_is_unknown_or_lost_keeps_no_other_from_its_hooks(ho
     one = hooked(BEFORE)
     for number, name in enumerate(("n1", "n2")):
         one.pod(f"p{number}", on=name)
-    one.site.record = None
+    one.node_drain.record = None
     one.turn()
     assert one.calls == [("http", "p1")]
     one = hooked(BEFORE)
@@ -279,7 +280,7 @@ def test_a_node_that_was_given_back_is_told_once_and_only_if_it_was_still_in_wor
     one.pod("p0")
     assert one.turn() == []
     one.world.cordon("n1", False)
-    one.site.outcome = DrainOutcome.FAILED if closed else None
+    one.node_drain.outcome = DrainOutcome.FAILED if closed else None
     one.gone("p0")
     assert [one.turn(), one.turn()] == [[] if closed else ["n1 uncordoned"], []]
     assert (one.hooks.missing("n1"), one.hooks.idle) == ([], True), "nobody can be told any more"
@@ -321,7 +322,7 @@ def test_the_last_word_on_pods_of_a_closed_node_is_waited_for(hooked: Make) -> N
     one.pod("p0")
     one.turn()
     assert one.hooks.idle, "the node is in work"
-    one.site.outcome = DrainOutcome.FAILED
+    one.node_drain.outcome = DrainOutcome.FAILED
     one.gone("p0")
     assert not one.hooks.idle, "nobody has looked at it since"
     one.status = 503
@@ -347,7 +348,7 @@ def given_up(hooked: Make, *after: hook_definitions.Rule) -> Hooked:
         one.pod(f"p{number}")
     one.turn()
     one.gone("p5")
-    one.site.outcome = DrainOutcome.FAILED
+    one.node_drain.outcome = DrainOutcome.FAILED
     one.turn(2)
     return one
 
@@ -363,7 +364,7 @@ def test_pods_that_were_asked_are_told_that_they_stay_and_those_that_were_not_he
 
 def test_task_files_are_left_to_run_for_the_same_pods(hooked: Make) -> None:
     one = given_up(hooked, FILE_AFTER)
-    shown = [told for told in one.hooks.to_dicts(one.site) if told["hook"] == "after_pod"]
+    shown = [told for told in one.hooks.to_dicts(one.node_drain) if told["hook"] == "after_pod"]
     assert {told["name"]: told["moved"] for told in shown} == STAYS
     assert {told["state"] for told in shown} == {"due"}
     assert one.calls == []
@@ -377,7 +378,7 @@ def test_check_mode_tells_of_what_is_left_to_call_and_predicts_the_record(hooked
     one.record(BEFORE, "p0", "done")
     for name in ("p0", "p1"):
         one.pod(name)
-    one.hooks.predict(one.site)
+    one.hooks.predict(one.node_drain)
     assert sorted((event.name, event.message.split()[1]) for event in one.me.told) == [
         ("p0", "after_pod,"),
         ("p0", "after_pod,"),
@@ -387,7 +388,7 @@ def test_check_mode_tells_of_what_is_left_to_call_and_predicts_the_record(hooked
     ]
     assert all(event.message.endswith(": would be called") for event in one.me.told)
     assert one.sentences() == ["Call the hooks"]
-    shown = one.hooks.to_dicts(one.site)
+    shown = one.hooks.to_dicts(one.node_drain)
     assert {told["moved"] for told in shown if told["hook"] == "after_pod"} == {True}
     assert sorted((told["hook"], told["name"], told["state"]) for told in shown if told["action"] == "http") == [
         ("after_pod", "p0", "due"),
@@ -402,12 +403,12 @@ def test_check_mode_tells_of_what_is_left_to_call_and_predicts_the_record(hooked
 def test_check_mode_says_nothing_of_a_node_without_hooks(hooked: Make) -> None:
     one = hooked(check=True)
     one.pod("p0")
-    one.hooks.predict(one.site)
-    assert (one.sentences(), one.me.told, one.hooks.to_dicts(one.site)) == ([], [], [])
+    one.hooks.predict(one.node_drain)
+    assert (one.sentences(), one.me.told, one.hooks.to_dicts(one.node_drain)) == ([], [], [])
 
 
 def test_a_node_that_never_had_a_record_has_no_task_files_to_run(hooked: Make) -> None:
     one = hooked(FILE_AFTER)
     one.pod("p0")
-    one.site.record = None
-    assert one.hooks.to_dicts(one.site) == []
+    one.node_drain.record = None
+    assert one.hooks.to_dicts(one.node_drain) == []

@@ -14,7 +14,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.object_limiter import limited
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.migration_controller import Controller
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.run_pod_drain import Move
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.run_pod_drain import PodDrain
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 
@@ -24,12 +24,12 @@ def told(seconds: float, why: t.Callable[[float], str]) -> list[str]:
     with World() as world:
         me = world.process("me")
         progress, pod = Progress(me.ctx()), Pod.of(objects.pod("web-0"))
-        move = Move(PodPlan(pod, "job", "guarded", "", None), "waiting", 0.0)
-        site = NodeDrain("n1", moves={pod.uid: move})
+        move = PodDrain(PodPlan(pod, "job", "guarded", "", None), "waiting", 0.0)
+        node_drain = NodeDrain("n1", moves={pod.uid: move})
         began = world.machine.now
         while (now := world.machine.now - began) < seconds:
             move.block("PodMigrationJob", "shop", "web-0", why(now))
-            progress.tell([site], [], [])
+            progress.tell([node_drain], [], [])
             world.machine.run_for(0.5)
         return [event.message for event in me.told]
 
@@ -60,7 +60,7 @@ def test_pods_that_rules_hold_are_counted() -> None:
     with World() as world:
         me = world.process("me")
         moves = {
-            name: Move(PodPlan(Pod.of(objects.pod(name)), "evict", "replicas", "", None), "waiting", 0.0, held=held)
+            name: PodDrain(PodPlan(Pod.of(objects.pod(name)), "evict", "replicas", "", None), "waiting", 0.0, held=held)
             for name, held in (("a", True), ("b", False), ("c", True))
         }
         Progress(me.ctx()).tell([NodeDrain("n1", moves=moves)], [], [])
@@ -79,14 +79,14 @@ def evicted(
         ctx = me.ctx()
         progress, moves = Progress(ctx), {}
         for name in sorted([*(name for pods in after.values() for name in pods), *([left] if left else [])]):
-            moves[name] = Move(PodPlan(Pod.of(objects.pod(name)), "evict", "replicas", "", None), "waiting", 0.0)
-        site, began, found = NodeDrain("n1", moves=moves), world.machine.now, list[tuple[float, str]]()
+            moves[name] = PodDrain(PodPlan(Pod.of(objects.pod(name)), "evict", "replicas", "", None), "waiting", 0.0)
+        node_drain, began, found = NodeDrain("n1", moves=moves), world.machine.now, list[tuple[float, str]]()
         while (now := world.machine.now - began) < 10.0:
             for name in (before or {}).get(now, ()):
                 moves[name].let_go = True
             for name in after.get(now, ()):
                 moves[name].state, moves[name].ours = "leaving", True
-            progress.tell_moved([site])
+            progress.tell_moved([node_drain])
             found += [(now, event.message) for event in me.told[len(found) :]]
             world.machine.run_for(0.5)
         assert not ctx.timeline, "the report lists each of them"

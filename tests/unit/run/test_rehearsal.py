@@ -177,7 +177,7 @@ def test_check_mode_names_what_would_be_created_and_creates_nothing(lab: World) 
 def test_a_cluster_with_nodes_is_left_alone() -> None:
     with World([manifests.node("theirs"), manifests.node("theirs-2")], more=labs.CONTROLLERS) as world:
         version = world.store.version
-        with pytest.raises(run_context.StopRun) as stopped:
+        with pytest.raises(run_context.CallAborted) as stopped:
             rebuilt(world)
         assert world.store.version == version
         # Of a large cluster not all nodes are read for that.
@@ -268,7 +268,7 @@ def test_what_does_not_settle_in_time_is_named_but_not_all_of_much(lab: World, c
     (bare,) = (raw for raw in saved().objects["pods"] if raw["metadata"]["name"] == "bare")
     pods = [{**bare, "metadata": {**bare["metadata"], "name": f"p{number}"}} for number in range(count)]
     begun = lab.machine.now
-    with pytest.raises(run_context.StopRun) as stopped:
+    with pytest.raises(run_context.CallAborted) as stopped:
         rebuilt(lab, small(pods=pods), timeout=60.0)
     reason = stopped.value.reason
     assert 60.0 < lab.machine.now - begun < 62.0
@@ -280,7 +280,7 @@ def test_what_does_not_settle_in_time_is_named_but_not_all_of_much(lab: World, c
 
 def test_a_controller_that_does_not_settle_is_named(lab: World) -> None:
     lab.controller(workloads.Deployments).stop()
-    with pytest.raises(run_context.StopRun) as stopped:
+    with pytest.raises(run_context.CallAborted) as stopped:
         rebuilt(lab, timeout=60.0)
     assert stopped.value.reason.object == "Deployment shop/scaled"
 
@@ -307,7 +307,7 @@ def test_a_budget_has_settled_once_it_counts_its_pods_or_cannot(status: Raw, set
         if settled:
             task.value()
             return
-        with pytest.raises(run_context.StopRun, match="PodDisruptionBudget shop/web"):
+        with pytest.raises(run_context.CallAborted, match="PodDisruptionBudget shop/web"):
             task.value()
 
 
@@ -352,7 +352,7 @@ def test_a_file_that_cannot_be_written_is_an_error_that_names_it(source: World) 
         del content
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(run_context.StopRun) as stopped:
+    with pytest.raises(run_context.CallAborted) as stopped:
         copied(source, path="/s.json", write=full)
     assert stopped.value.reason.code == "not_written"
     assert stopped.value.reason.message == "/s.json cannot be written: No space left on device."
@@ -367,7 +367,7 @@ def test_kinds_that_may_not_be_read_are_named_all_at_once_and_optional_ones_coun
     unread = [line for line in result.data["not_rehearsed"] if line.startswith("These credentials may not list")]
     assert len(unread) == 2
     source.server.denied.update({("list", "pods"), ("list", "services")})
-    with pytest.raises(run_context.StopRun) as stopped:
+    with pytest.raises(run_context.CallAborted) as stopped:
         written(source)
     source.server.denied.clear()
     assert stopped.value.reason.message == "These credentials may not list pods, services."
@@ -392,6 +392,6 @@ def test_hashed_names_are_given_by_their_real_ones_and_nothing_else_has_these(so
 
 def test_two_names_with_one_hash_end_the_call(source: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hashing.Hasher, "_word", lambda self, text, length: "a" * length)
-    with pytest.raises(run_context.StopRun) as stopped:
+    with pytest.raises(run_context.CallAborted) as stopped:
         written(source, hash_key="key")
     assert stopped.value.reason.code == "same_hash"

@@ -14,7 +14,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.i
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import run_detach_wait
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_replacement_wait import Replacements
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_replacement_wait import ReplacementWait
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import PodPlan, Route
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
@@ -47,7 +47,7 @@ class Waits:
     def __init__(self, wait_for: tuple[str, ...] = ALL) -> None:
         self.world = World()
         self.me = self.world.process("me")
-        self.waits = Replacements(self.me.ctx(), wait_for)
+        self.waits = ReplacementWait(self.me.ctx(), wait_for)
 
     def attach(self, volume: str = "pv", node: str = "n1") -> None:
         spec = {"attacher": "csi.example", "nodeName": node, "source": {"persistentVolumeName": volume}}

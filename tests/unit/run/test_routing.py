@@ -14,7 +14,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.outcomes import DrainOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices, Route
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy, Route
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.surge_records import Leaver
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.sites import Bench
@@ -39,7 +39,7 @@ def bench() -> t.Iterator[Make]:
 
 def follow(one: Bench, *pods: Raw, **kinds_: list[Raw]) -> Snapshot:
     """A turn in which these are all pods; the nodes are the drain's."""
-    nodes = [objects.node(name, unschedulable=True) for name in one.sites]
+    nodes = [objects.node(name, unschedulable=True) for name in one.node_drains]
     seen = objects.snapshot(nodes=nodes, pods=list(pods), **kinds_)
     one.follow(seen)
     return seen
@@ -82,7 +82,7 @@ def test_when_a_pod_began_to_leave_is_remembered(bench: Make) -> None:
 def test_pods_of_a_closed_node_are_nobodys(bench: Make) -> None:
     one = bench()
     closed, open_ = one.move("p0", "waiting"), one.move("p1", "waiting", on="n2")
-    one.site.outcome = DrainOutcome.FAILED
+    one.node_drain.outcome = DrainOutcome.FAILED
     follow(one)
     assert (closed.state, open_.state) == ("waiting", "gone")
 
@@ -104,7 +104,7 @@ def test_pods_of_a_closed_node_are_nobodys(bench: Make) -> None:
 def test_how_a_pod_left_is_told_from_its_route_and_from_who_asked(
     bench: Make, route: Route, changes: Raw, delete: bool, outcome: str
 ) -> None:
-    one = bench(choices=Choices(disable_eviction=delete))
+    one = bench(choices=DrainPolicy(disable_eviction=delete))
     move = one.move("p0", "leaving", route, **changes)
     follow(one)
     assert (move.state, move.outcome, move.ended) == ("gone", outcome, one.ctx.clock.now())
@@ -119,15 +119,15 @@ def test_quiet_is_since_a_pod_came_or_one_went_that_may_come_back(bench: Make) -
     follow(one, agent, objects.pod("p0", **ENDING))
     one.world.machine.run_for(3.0)
     follow(one, agent, objects.pod("p0", **ENDING), objects.pod("far", on="n9"))
-    assert one.site.quiet_since == began
+    assert one.node_drain.quiet_since == began
     follow(one, agent)
-    assert one.site.quiet_since == began + 3.0, "nobody knows who made p0"
+    assert one.node_drain.quiet_since == began + 3.0, "nobody knows who made p0"
     assert [move.state for move in moves] == ["skipped", "gone"]
     one.world.machine.run_for(3.0)
     follow(one)
-    assert one.site.quiet_since == began + 3.0, "an agent belongs here"
+    assert one.node_drain.quiet_since == began + 3.0, "an agent belongs here"
     follow(one, agent)
-    assert one.site.quiet_since == began + 6.0
+    assert one.node_drain.quiet_since == began + 6.0
 
 
 @pytest.mark.parametrize(
@@ -150,25 +150,25 @@ def test_the_end_of_a_pod_that_the_cordon_keeps_off_disturbs_nothing(
     follow(one, objects.pod("p0", owner=owner, **ENDING), **web)
     one.world.machine.run_for(3.0)
     follow(one, **web)
-    assert one.site.moves["uid-p0"].state == "gone"
-    assert one.site.quiet_since == began + (3.0 if returns else 0.0)
+    assert one.node_drain.moves["uid-p0"].state == "gone"
+    assert one.node_drain.quiet_since == began + (3.0 if returns else 0.0)
 
 
 def test_a_pod_that_came_late_is_moved_too(bench: Make) -> None:
-    one = bench(choices=Choices(force=True))
+    one = bench(choices=DrainPolicy(force=True))
     one.move("p0", "waiting")
     follow(one, objects.pod("p0"), objects.pod("late"), objects.pod("there", on="n2"), objects.pod("far", on="n9"))
-    assert list(one.site.moves) == ["uid-p0", "uid-late"]
-    assert list(one.sites["n2"].moves) == ["uid-there"]
-    late = one.site.moves["uid-late"]
+    assert list(one.node_drain.moves) == ["uid-p0", "uid-late"]
+    assert list(one.node_drains["n2"].moves) == ["uid-there"]
+    late = one.node_drain.moves["uid-late"]
     assert (late.state, late.plan.route, late.reason) == ("waiting", "evict", late.plan.reason)
 
 
 def test_what_keeps_its_job_holds_up_no_late_pod(bench: Make) -> None:
-    one = bench(choices=Choices(force=True))
+    one = bench(choices=DrainPolicy(force=True))
     one.move("p0", "waiting", "job")
     follow(one, objects.pod("p0"), objects.pod("late"))
-    assert [move.plan.route for move in one.site.moves.values()] == ["job", "evict"]
+    assert [move.plan.route for move in one.node_drain.moves.values()] == ["job", "evict"]
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_a_pod_that_came_late_has_the_route_of_any_other(
     """One that may not be moved fails its node; alone it is not `force`d."""
     one = bench()
     follow(one, pod)
-    move = one.site.moves["uid-late"]
+    move = one.node_drain.moves["uid-late"]
     assert (move.state, move.outcome) == (state, outcome)
     assert move.left_at == (one.ctx.clock.now() if state == "leaving" else None)
     assert state != "failed" or move.reason == move.plan.reason != ""
@@ -213,10 +213,10 @@ def test_a_pod_that_may_not_be_moved_and_was_planned_before_is_told_by_the_plan(
 def test_a_route_is_decided_anew_while_nothing_was_begun(
     bench: Make, state: t.Any, before: Route, phase: str, after: str
 ) -> None:
-    one = bench(choices=Choices(force=True))
+    one = bench(choices=DrainPolicy(force=True))
     old = one.move("p0", state, before)
     follow(one, objects.pod("p0", phase=phase))
-    new = one.site.moves["uid-p0"]
+    new = one.node_drain.moves["uid-p0"]
     assert new.plan.route == after
     assert (new is old) == (before == after)
 
@@ -236,13 +236,13 @@ def test_a_late_pod_waits_until_its_owner_is_known(bench: Make, monkeypatch: pyt
         what, objects.owned("ReplicaSet", "web")
     )
     parts = objects.deployment("web", 3) if what == "known" else {}
-    one = bench(choices=Choices(force=True))
+    one = bench(choices=DrainPolicy(force=True))
     began, late = one.ctx.clock.now(), objects.pod("late", owner=owner)
     seen = objects.snapshot(parts, pods=[late], nodes=[objects.node("n1"), objects.node("n2")])
     for _turn in range(8):
         one.follow(seen)
         one.world.machine.run_for(0.5)
-    assert ("uid-late" in one.site.moves) == (what != "unseen")
+    assert ("uid-late" in one.node_drain.moves) == (what != "unseen")
     assert [at - began for at in asked] == {"unseen": [0.0, 3.0], "not there": [0.0]}.get(what, [])
 
 
@@ -253,7 +253,7 @@ def test_a_daemon_set_is_an_owner_that_is_known(bench: Make, monkeypatch: pytest
     late = objects.pod("late", owner=objects.owned("DaemonSet", "agent"))
     seen = objects.snapshot(pods=[late], daemon_sets=[agent])
     one.follow(seen)
-    assert one.site.moves["uid-late"].outcome == "daemonset", "it was not waited for"
+    assert one.node_drain.moves["uid-late"].outcome == "daemonset", "it was not waited for"
 
 
 def test_owners_that_cannot_be_watched_are_read_every_three_seconds(
@@ -313,7 +313,7 @@ def test_why_a_pod_does_not_end_is_looked_up_anew(bench: Make) -> None:
     leaving, waiting = one.move("p0", "leaving"), one.move("p1", "waiting")
     nodes = [objects.node("n1", unschedulable=True)]
     seen = objects.snapshot(pods=[ending, objects.pod("p1"), objects.pod("unknown")], nodes=nodes)
-    one.do(lambda: one.routing.look_again(one.site, seen))
+    one.do(lambda: one.routing.look_again(one.node_drain, seen))
     assert "example.org/held" in leaving.reason
     assert leaving.reason == leaving.plan.reason
     assert leaving.plan.route == "evict"

@@ -23,7 +23,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_cordon import cordon
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_node_steps import CordonOptions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_guard import GuardOptions, guard
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
@@ -75,7 +75,7 @@ def everything(world: World, method: str = "replace") -> dict[str, Result]:
     calls: dict[str, t.Callable[[Context], Result]] = {
         "cordon": lambda ctx: cordon(ctx, CordonOptions("cordoned", wanted)),
         "protect": lambda ctx: guard(ctx, GuardOptions("present", wanted, method=method)),
-        "drain": lambda ctx: drain(ctx, DrainOptions(wanted, Choices(method=method), timeout=900)),
+        "drain": lambda ctx: drain(ctx, DrainOptions(wanted, DrainPolicy(method=method), timeout=900)),
         "unprotect": lambda ctx: guard(ctx, GuardOptions("absent", wanted)),
         "uncordon": lambda ctx: cordon(ctx, CordonOptions("uncordoned", wanted)),
     }
@@ -150,7 +150,7 @@ def everything_but_the_end(world: World) -> Result:
     me = world.process("me")
     assert not me.run(lambda ctx: cordon(ctx, CordonOptions("cordoned", ("n1",))), RUN).failed
     assert not me.run(lambda ctx: guard(ctx, GuardOptions("present", ("n1",))), RUN).failed
-    return me.run(lambda ctx: drain(ctx, DrainOptions(("n1",), Choices(), timeout=60)), RUN)
+    return me.run(lambda ctx: drain(ctx, DrainOptions(("n1",), DrainPolicy(), timeout=60)), RUN)
 
 
 def test_a_budget_that_comes_later_counts_the_pods_that_nobody_asked_for_yet() -> None:
@@ -169,7 +169,7 @@ def test_a_budget_that_comes_later_counts_the_pods_that_nobody_asked_for_yet() -
         assert not me.run(lambda ctx: cordon(ctx, CordonOptions("cordoned", (on,))), RUN).failed
         assert not me.run(lambda ctx: guard(ctx, GuardOptions("present", (on,))), RUN).failed
         world.machine.after(0.3, lambda: world.apply(late), "a budget comes")
-        result = me.run(lambda ctx: drain(ctx, DrainOptions((on,), Choices(), timeout=300)), RUN)
+        result = me.run(lambda ctx: drain(ctx, DrainOptions((on,), DrainPolicy(), timeout=300)), RUN)
     assert [node["outcome"] for node in result.data["nodes"]] == ["drained"], result.message
 
 
@@ -241,7 +241,7 @@ def test_only_pods_of_plain_workloads_are_found_by_their_labels(
     parts: dict[str, list[Raw]], of: list[Raw] | None, whole: bool
 ) -> None:
     seen = objects.snapshot(parts, pods=[objects.pod("web-0", owner=of)])
-    found = scopes.beside(seen, seen.pods)
+    found = scopes.related(seen, seen.pods)
     assert (("shop", "") in found.get("", ())) is whole
 
 
@@ -255,15 +255,15 @@ def test_only_pods_of_plain_workloads_are_found_by_their_labels(
     ],
 )
 def test_what_is_read_is_told_in_words(scope: dict[str, t.Any], words: str) -> None:
-    assert scopes.Part(**scope).words == words
+    assert scopes.Slice(**scope).words == words
 
 
 def test_a_guard_of_ours_asks_for_no_other_pods_than_its_workload() -> None:
     guard, foreign = objects.budget(f"{names.GUARD_PREFIX}web", 1), objects.budget("web", 1)
     seen = objects.snapshot(pods=[objects.pod("web-0", labels={"app": "web"})], budgets=[guard])
-    assert scopes.beside(seen, seen.pods) == {}
+    assert scopes.related(seen, seen.pods) == {}
     seen = objects.snapshot(pods=[objects.pod("web-0", labels={"app": "web"})], budgets=[foreign])
-    assert scopes.beside(seen, seen.pods) == {"app": frozenset({("shop", "web")})}
+    assert scopes.related(seen, seen.pods) == {"app": frozenset({("shop", "web")})}
 
 
 @pytest.mark.parametrize(
@@ -286,7 +286,7 @@ def test_a_drain_of_a_fenced_node_reads_all_pods() -> None:
         me.run(lambda ctx: cordon(ctx, CordonOptions("cordoned", wanted)), RUN)
         for fenced in ((), wanted):
             world.log.clear()
-            options = DrainOptions(wanted, Choices(fenced=fenced), timeout=1.0)
+            options = DrainOptions(wanted, DrainPolicy(fenced=fenced), timeout=1.0)
             me.run(lambda ctx, options=options: drain(ctx, options), RUN)  # type: ignore[misc]
             assert reads(world)["list", "pods", ""] == len(fenced)
 
@@ -316,7 +316,7 @@ def test_of_other_nodes_a_drain_reads_two_that_each_volume_fits(labelled: tuple[
         me = world.process("me")
         me.run(lambda ctx: cordon(ctx, CordonOptions("cordoned", ("n1",))), RUN)
         world.log.clear()
-        choices = Choices(allow_interruption=True)
+        choices = DrainPolicy(allow_interruption=True)
         result = me.run(lambda ctx: drain(ctx, DrainOptions(("n1",), choices, timeout=1.0)), RUN)
         asked = [
             (sent.request.verb, dict(sent.request.query)) for sent in world.log if sent.request.resource == "nodes"

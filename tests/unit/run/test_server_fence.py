@@ -20,7 +20,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.erro
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import run_locks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_lock_policy import (
-    ServerFence,
+    LockPolicy,
     by_the_fence,
     forget,
 )
@@ -251,7 +251,7 @@ def test_an_entry_that_cannot_be_taken_out_is_told(world: World) -> None:
 
 @pytest.mark.parametrize("known", [True, False])
 def test_a_map_that_may_not_be_read_is_told_where_it_is_known_to_be_there(world: World, known: bool) -> None:
-    fence, me = ServerFence(world.process("me").ctx()), world.process("me")
+    fence, me = LockPolicy(world.process("me").ctx()), world.process("me")
     if known:
         done(me, lambda: fence.hold({"node-a": "r1/n1"}, nobody))
     deny(world, "get")

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Result, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import CallAborted, Result
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_cordon import cordon
@@ -115,7 +115,7 @@ def test_the_same_command_waits_to_see_whether_a_run_of_more_than_a_day_is_dead(
 
     tina.spawn(goes_on)
     world.machine.run_for(1.0)
-    with pytest.raises(StopRun, match=f"Run {id_of(long)} of me@sim, started .* is still at work"):
+    with pytest.raises(CallAborted, match=f"Run {id_of(long)} of me@sim, started .* is still at work"):
         begun(world)
     assert runs(world) == {id_of(long)}
     world.machine.run_for(300.0)

@@ -13,7 +13,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import CallAborted
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_cordon import cordon
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_node_steps import CordonOptions
@@ -156,7 +156,7 @@ def test_the_same_command_resumes_a_run_for_a_day_and_a_name_for_ever(world: Wor
 @pytest.mark.parametrize("others", [0, 2])
 def test_a_run_that_nobody_knows_is_not_resumed_and_the_known_ones_are_named(world: World, others: int) -> None:
     known = [id_of(begun(world, given)) for given in (INPUT, OTHER)[:others]]
-    with pytest.raises(StopRun, match="There is no run nope") as stopped:
+    with pytest.raises(CallAborted, match="There is no run nope") as stopped:
         begun(world, run="nope")
     assert stopped.value.reason.code == "unknown_run"
     assert f"Known runs: {', '.join(sorted(known)) or 'none'}." in stopped.value.reason.remedy

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import CallAborted
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.outcomes import WorkloadOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_node_lock import LostLockError
@@ -82,7 +82,7 @@ def test_what_failed_is_told_as_a_failure(world: World, outcome: WorkloadOutcome
     [
         (LostSurgeError("r2 has it"), "adopted_by", "r2 has it", "Look at the other run: it continues the surge."),
         (LostLockError("n1", "by r2"), "adopted_by", "taken over: by r2", "Look at the other run."),
-        (StopRun("held", "stopped", "Go on."), "failed", "stopped", "Go on."),
+        (CallAborted("held", "stopped", "Go on."), "failed", "stopped", "Go on."),
         (BadSurgeError("bad"), "bad_surge", "bad", ""),
         (errors.Forbidden("no"), "surge_denied", "no", ""),
     ],

@@ -15,7 +15,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_cordon import cordon
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_node_steps import CordonOptions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_guard import GuardOptions, guard
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.guarded import ME
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
@@ -56,7 +56,7 @@ def swapped(world: World, settle: float = 2.0) -> None:
     calls = {
         "cordon": lambda ctx: cordon(ctx, CordonOptions("cordoned", nodes)),
         "guard": lambda ctx: guard(ctx, GuardOptions("present", nodes, method="surge", settle=settle)),
-        "drain": lambda ctx: drain(ctx, DrainOptions(nodes, Choices(method="surge"), timeout=120.0)),
+        "drain": lambda ctx: drain(ctx, DrainOptions(nodes, DrainPolicy(method="surge"), timeout=120.0)),
     }
     for name, call in calls.items():
         done = world.process(name).run(call, ME)

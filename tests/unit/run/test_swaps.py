@@ -14,7 +14,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.r
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_drain import DrainOptions, drain
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.verbs import Request
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.guarded import (
     ME,
     asks,
@@ -44,7 +44,7 @@ def world(raised: Saved) -> t.Iterator[World]:
 
 
 def emptied(actor: Actor, nodes: tuple[str, ...], timeout: float | None = None) -> Result:
-    options = DrainOptions(nodes, Choices(method="surge"), timeout=timeout)
+    options = DrainOptions(nodes, DrainPolicy(method="surge"), timeout=timeout)
     return actor.run(lambda ctx: drain(ctx, options), ME)
 
 

@@ -11,7 +11,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import node_taints
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Context, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import CallAborted, Context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_reconcile import TRIES
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.verbs import Request
@@ -144,7 +144,7 @@ def test_check_mode_writes_nothing_and_says_what_the_real_run_does(cluster: Make
 
 def test_an_unknown_node_stops_the_call_before_the_first_write(cluster: Make) -> None:
     found = cluster(n1=[])
-    with pytest.raises(StopRun, match=r"no node nope\. There is no node neither"):
+    with pytest.raises(CallAborted, match=r"no node nope\. There is no node neither"):
         found.call(TaintOptions("absent", ("n1", "nope", "neither"), (node_taints.DesiredTaint("a", absent=True),)))
     assert found.asked == ["list nodes"]
 
@@ -304,6 +304,6 @@ def test_a_selector_stands_for_the_nodes_that_it_matches(cluster: Make) -> None:
 
 def test_a_selector_that_matches_no_node_is_told(cluster: Make) -> None:
     wishes, _faults = node_taints.read([raw("a:NoSchedule")], "present")
-    with pytest.raises(StopRun) as stopped:
+    with pytest.raises(CallAborted) as stopped:
         cluster(n1=[]).call(TaintOptions("present", (), wishes, node_selector="pool=blue"))
     assert stopped.value.reason.code == "selector_matches_nothing"

@@ -16,7 +16,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube impo
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_cordon import cordon
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_node_steps import CordonOptions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning.run_plan import PlanOptions, make_plan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_guard import GuardOptions, guard
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.evicting import of_evictions
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
@@ -54,13 +54,13 @@ def world_of(strategy: str = "LiveMigrate") -> World:
 
 
 def planned(me: Actor) -> Result:
-    return me.run(lambda ctx: make_plan(ctx, PlanOptions(nodes=("n1",), choices=Choices())))
+    return me.run(lambda ctx: make_plan(ctx, PlanOptions(nodes=("n1",), choices=DrainPolicy())))
 
 
 def drained(me: Actor) -> Result:
     assert not me.run(lambda ctx: cordon(ctx, CordonOptions("cordoned", ("n1",))), RUN).failed
     assert not me.run(lambda ctx: guard(ctx, GuardOptions("present", ("n1",))), RUN).failed
-    return me.run(lambda ctx: drain(ctx, DrainOptions(("n1",), Choices(), timeout=300.0)), RUN)
+    return me.run(lambda ctx: drain(ctx, DrainOptions(("n1",), DrainPolicy(), timeout=300.0)), RUN)
 
 
 def reads(world: World) -> list[tuple[str, str]]:

@@ -12,14 +12,14 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.api_changes import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Raw, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Context, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import CallAborted, Context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_reconcile import (
     TRIES,
     Contended,
     Decide,
     Written,
+    reconcile,
     remove,
-    write,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.errors import (
@@ -56,7 +56,7 @@ def after(world: World, decide: Decide, target: Ref, *faults: What, **options: t
     for what in faults:
         me.faults.when(lambda request: request.writes, Fault(what, 5.0))
     ctx = me.ctx()
-    return ctx, me.run(lambda _ctx: write(ctx, target, decide, **options))
+    return ctx, me.run(lambda _ctx: reconcile(ctx, target, decide, **options))
 
 
 @pytest.fixture
@@ -99,9 +99,9 @@ def test_each_attempt_is_fenced_and_decided_on_what_is_there_now(world: World) -
 
 def test_a_fence_that_does_not_hold_sends_nothing(world: World) -> None:
     def fence() -> None:
-        raise StopRun("adopted_by", "taken over")
+        raise CallAborted("adopted_by", "taken over")
 
-    with pytest.raises(StopRun, match="taken over"):
+    with pytest.raises(CallAborted, match="taken over"):
         after(world, labelled, NODE, fence=fence)
     assert not [sent for sent in world.log if sent.request.writes and sent.status]
 
@@ -145,7 +145,7 @@ def test_our_namespace_is_made_whatever_the_first_answer_was(what: What) -> None
     with World([manifests.node("n1")]) as world:
         me = world.process("me")
         me.faults.when(lambda request: request.resource == kinds.NAMESPACES.resource, Fault(what))
-        assert me.run(lambda ctx: write(ctx, MAP, made, known=None)).object is not None
+        assert me.run(lambda ctx: reconcile(ctx, MAP, made, known=None)).object is not None
         assert [fault.what for _ordinal, _request, fault in me.faults.met] == [what]
 
 
@@ -154,7 +154,7 @@ def test_our_namespace_may_have_been_made_by_another_meanwhile() -> None:
         me = world.process("me")
         theirs = manifests.namespace(names.NAMESPACE)
         me.faults.overtaken(lambda request: request.resource == kinds.NAMESPACES.resource, lambda: world.apply(theirs))
-        assert me.run(lambda ctx: write(ctx, MAP, made, known=None)).object is not None
+        assert me.run(lambda ctx: reconcile(ctx, MAP, made, known=None)).object is not None
         assert [sent.status for sent in world.log if sent.request.resource == kinds.NAMESPACES.resource] == [409]
 
 
@@ -194,7 +194,7 @@ def test_check_mode_sends_nothing_and_tells_all(world: World) -> None:
     ctx = me.ctx()
     ctx.check = True
     before = world.get(kinds.NODES, "n1")
-    me.run(lambda _ctx: write(ctx, NODE, labelled))
+    me.run(lambda _ctx: reconcile(ctx, NODE, labelled))
     assert [change.sentence for change in ctx.changes] == ["Label it"]
     assert world.get(kinds.NODES, "n1") == before
 

@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, run_reconcile
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.api_changes import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import CallAborted
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.test_write import MAP, NODE, after, labelled, made
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
@@ -121,7 +121,7 @@ def test_what_is_removed_is_what_was_named(world: World, keys: tuple[str, ...], 
 def test_a_namespace_that_may_not_be_made_stops_the_call_with_its_command() -> None:
     with World([manifests.node("n1")], settle=False) as world:
         world.server.denied.add(("create", "namespaces"))
-        with pytest.raises(StopRun) as stopped:
+        with pytest.raises(CallAborted) as stopped:
             after(world, made, MAP, known=None)
     reason = stopped.value.reason
     assert (reason.code, reason.remedy) == (

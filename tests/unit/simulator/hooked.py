@@ -18,7 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks imp
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_cordon import cordon
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_node_steps import CordonOptions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_guard import GuardOptions, guard
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Task
@@ -76,7 +76,7 @@ class Scene:
         return me
 
     def drain(self, me: Actor, *, check: bool = False) -> Task:
-        options = DrainOptions(("n1",), Choices(), hooks=self.rules, send=self.send)
+        options = DrainOptions(("n1",), DrainPolicy(), hooks=self.rules, send=self.send)
         if check:
             return me.spawn(lambda: drain(me.ctx(RUN, check=True), options))
         return me.call(lambda ctx: drain(ctx, options), RUN)

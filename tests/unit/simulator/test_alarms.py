@@ -17,7 +17,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube impo
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_cordon import cordon
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_node_steps import CordonOptions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import run_announcements
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_guard import GuardOptions, guard
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, nodes
@@ -126,7 +126,7 @@ def test_another_reason_of_the_same_node_is_told_too() -> None:
 def test_a_pod_within_its_grace_period_is_no_reason() -> None:
     slow = manifests.deployment("web", 1, annotations={nodes.STOP: "400s"}, terminationGracePeriodSeconds=500)
     with world_of(slow) as world:
-        _me, task, others = alarmed(world, choices=Choices(allow_interruption=True))
+        _me, task, others = alarmed(world, choices=DrainPolicy(allow_interruption=True))
         assert said(ended(world, task, within=900))[0] == "drained"
         assert others.told == []
 
@@ -228,7 +228,7 @@ def test_a_replacement_whose_volume_is_not_mounted_is_told_in_the_words_of_its_e
     with world_of(manifests.stateful_set("web", 1)) as world:
         for name in ("n8", "n9"):
             world.patch(kinds.NODES, name, {"metadata": {"annotations": {nodes.START: "9999s"}}})
-        choices = Choices(allow_interruption=True)
+        choices = DrainPolicy(allow_interruption=True)
         me, task, _others = alarmed(world, choices=choices, timeout=AFTER * 3)
         world.machine.run_until(lambda: len(world.pods(app="web")) > 0 and not world.pods(on="n1"), within=90)
         (made,) = world.pods(app="web")

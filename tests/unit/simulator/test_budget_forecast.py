@@ -123,7 +123,7 @@ def drained(world: World) -> dict[str, t.Any]:
     me, wanted = world.process("me"), ("n1",)
     me.run(lambda ctx: cordon(ctx, CordonOptions("cordoned", wanted)), RUN)
     me.run(lambda ctx: guard(ctx, GuardOptions("present", wanted)), RUN)
-    options = DrainOptions(wanted, drain_policy.Choices(), timeout=LONG)
+    options = DrainOptions(wanted, drain_policy.DrainPolicy(), timeout=LONG)
     (found,) = me.run(lambda ctx: drain(ctx, options), RUN).data["nodes"]
     return t.cast("dict[str, t.Any]", found)
 

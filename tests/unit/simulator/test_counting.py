@@ -11,7 +11,7 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning.run_plan import PlanOptions, make_plan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.nodes import START
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
@@ -111,7 +111,7 @@ def test_a_guard_that_can_no_longer_be_counted_is_withdrawn_in_the_drain() -> No
 def test_a_budget_that_never_allows_anything_is_a_blocker(rule: Raw, beside: Raw | None) -> None:
     objects = (manifests.deployment("web", 3), manifests.budget("web", **rule))
     with world_of(*objects, others=[beside] if beside else ()) as world:
-        options = PlanOptions(nodes=("n1",), choices=Choices())
+        options = PlanOptions(nodes=("n1",), choices=DrainPolicy())
         result = world.process("me").run(lambda ctx: make_plan(ctx, options))
         blockers = [one["code"] for one in result.data["findings"] if one["severity"] == "blocker"]
         assert blockers == ["budget_allows_nothing"]

@@ -18,7 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube impo
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_cordon import cordon
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_node_steps import CordonOptions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning.run_plan import PlanOptions, make_plan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_guard import GuardOptions, guard
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, rivals
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Task
@@ -47,7 +47,7 @@ def begun(world: World, *nodes: str, **options: t.Any) -> tuple[Actor, Task]:
 
 
 def draining(me: Actor, *nodes: str, **options: t.Any) -> Task:
-    given = {"choices": Choices(), "timeout": None, **options}
+    given = {"choices": DrainPolicy(), "timeout": None, **options}
     return me.call(lambda ctx: drain(ctx, DrainOptions(nodes, **given)), RUN)
 
 
@@ -360,7 +360,7 @@ def test_the_timeout_counts_from_the_beginning_of_the_call() -> None:
     with world_of(stuck, leaving=("n1", "n2")) as world:
         world.set_node_ready("n2", "Unknown")
         began = world.machine.now
-        _me, task = begun(world, "n1", "n2", choices=Choices(fenced=("n2",), force=True), timeout=40.0)
+        _me, task = begun(world, "n1", "n2", choices=DrainPolicy(fenced=("n2",), force=True), timeout=40.0)
         before = world.machine.now
         ended(world, task)
         assert world.machine.now - before < 45, (began, before)
@@ -383,7 +383,7 @@ def test_the_plan_knows_who_is_alive_whatever_the_holders_clock_says(skew: float
         world.process("me", skew=skew)
         me, _task = begun(world)
         until_evicted(world, 2)
-        choices = PlanOptions(nodes=("n1",), choices=Choices())
+        choices = PlanOptions(nodes=("n1",), choices=DrainPolicy())
 
         def codes(name: str) -> set[str]:
             found = world.process(name).run(lambda ctx: make_plan(ctx, choices)).data["findings"]
@@ -409,7 +409,7 @@ def test_a_pod_that_fails_on_its_node_meanwhile_goes_like_one_that_has_finished(
 ) -> None:
     with world_of(manifests.deployment("web", replicas, annotations=SLOW)) as world:
         leaving = [pod["metadata"]["name"] for pod in world.pods(on="n1")]
-        _me, task = begun(world, choices=Choices(method=method))
+        _me, task = begun(world, choices=DrainPolicy(method=method))
         world.machine.run_for(seconds)
         if left := [name for name in leaving if world.find(kinds.PODS, name)]:
             failed(world, left[-1])

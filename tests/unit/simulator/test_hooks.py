@@ -21,7 +21,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_cordon import cordon
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_node_steps import CordonOptions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import pod_rules
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.runs import run_recovery
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_guard import GuardOptions, guard
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, nodes
@@ -331,7 +331,7 @@ def test_a_run_that_stood_still_calls_nobody_once_another_has_its_node(scene: Ma
     me.process.freeze(400.0)
     one.world.machine.run_for(20.0)
     other = one.world.process("other")
-    options = DrainOptions(("n1",), Choices(), hooks=one.rules, send=one.send)
+    options = DrainOptions(("n1",), DrainPolicy(), hooks=one.rules, send=one.send)
     assert not other.run(lambda ctx: cordon(ctx, CordonOptions("cordoned", ("n1",))), "r1/second").failed
     assert not other.run(lambda ctx: drain(ctx, options), "r1/second").failed
     assert callers == ["me", "other"]
@@ -356,7 +356,7 @@ def test_a_pod_that_started_meanwhile_is_called_before_it_leaves(scene: Make) ->
     last, faults = pod_rules.read([{"name": "last", "pods": "app=late", "last": True}])
     assert faults == []
     me = one.begin()
-    options = DrainOptions(("n1",), Choices(rules=last), hooks=one.rules, send=one.send)
+    options = DrainOptions(("n1",), DrainPolicy(rules=last), hooks=one.rules, send=one.send)
     assert outcome(one.ended(me.call(lambda ctx: drain(ctx, options), RUN)))[0] == "drained"
     called_ = {(told["hook"], told["name"]): at for at, _url, told in one.calls}
     gone = {name: at for at, name in one.evicted() if name in late}

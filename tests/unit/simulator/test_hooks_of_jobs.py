@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_drain import DrainOptions, drain
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import koordinator, manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.hooked import (
     AFTER,
@@ -54,7 +54,7 @@ def created(one: Scene) -> list[float]:
 
 def drained(one: Scene) -> t.Any:
     me = one.begin()
-    options = DrainOptions(("n1",), Choices(backend="koordinator"), hooks=one.rules, send=one.send)
+    options = DrainOptions(("n1",), DrainPolicy(backend="koordinator"), hooks=one.rules, send=one.send)
     return one.ended(me.call(lambda ctx: drain(ctx, options), RUN))
 
 

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, sharing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import exchange, kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import hostile, koordinator, manifests, store
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
@@ -179,7 +179,7 @@ def make_odd(world: World, values: t.Iterable[Odd], *, late: bool = False) -> No
 
 def ran(world: World, *nodes: str, backend: str = "auto") -> Outcome:
     me = world.process("me")
-    wishes = Choices(allow_interruption=True, delete_emptydir_data=True, force=True, backend=backend)
+    wishes = DrainPolicy(allow_interruption=True, delete_emptydir_data=True, force=True, backend=backend)
     task = me.spawn(lambda: maintain(me, Input(nodes, timeout=120.0, choices=wishes)))
     world.machine.run_until(lambda: not task.alive, within=7200.0)
     return Outcome(wrong=["killed"]) if me.process.dead else t.cast("Outcome", task.value())
@@ -239,7 +239,7 @@ def test_each_field_that_is_read_is_tried(saved: Saved, with_jobs: Saved, monkey
         return {**answer, "object": found} if "object" in answer else found
 
     monkeypatch.setattr(exchange, "decoded", decoded)
-    monkeypatch.setattr(sharing.Shared, "part", lambda _share, part, _shape=None: part)
+    monkeypatch.setattr(sharing.Interner, "part", lambda _share, part, _shape=None: part)
     usual = [Odd(whose, kind, path, leaf.usual) for whose, kind, path, leaf in fields(*TABLES)]
     for values in ([], usual):
         with World.of(saved) as world:

@@ -14,7 +14,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.evicting import of_evictions
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
@@ -124,7 +124,7 @@ def test_one_that_is_never_moved_is_told_and_its_node_given_back(operated: Make)
 
 def test_the_wait_is_as_long_as_the_caller_says(operated: Make) -> None:
     pg = operated(None)
-    _me, task = begun(pg.world, choices=Choices(operator_budget_wait=35.0))
+    _me, task = begun(pg.world, choices=DrainPolicy(operator_budget_wait=35.0))
     began = pg.world.machine.now
     (shown,) = ended(pg.world, task).data["nodes"]
     (pod,) = [pod for pod in shown["pods"] if pod["name"] == pg.old]
@@ -187,7 +187,7 @@ def test_a_pod_is_evicted_within_ten_seconds_after_its_operator_s_webhook_allows
 
 def test_a_webhook_that_never_lets_go_ends_the_wait(operated: Make) -> None:
     pg = operated(None)
-    me, task = begun(pg.world, choices=Choices(operator_budget_wait=60.0))
+    me, task = begun(pg.world, choices=DrainPolicy(operator_budget_wait=60.0))
     me.faults.when(of_evictions, Fault("webhook"), times=100)
     assert said(ended(pg.world, task))[0] == "failed"
 

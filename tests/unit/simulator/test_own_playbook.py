@@ -17,7 +17,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import calls
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible.specs import ClusterModuleSpec
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Result, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import CallAborted, Result
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
@@ -85,7 +85,7 @@ class Play:
         ctx = self.actor.ctx(arguments["run"])
         try:
             result: Result = spec.engine(ctx, params)
-        except StopRun as stop:
+        except CallAborted as stop:
             result = calls.stopped(stop)
         finally:
             ctx.cluster.close()

@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, objects
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.verbs import Request
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import build
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import node_records
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
@@ -143,7 +143,7 @@ def test_a_single_replica_that_only_its_node_takes(of_owner: bool | None) -> Non
     seen, work = seen_by_tasks()
     with World([manifests.node("n1"), manifests.node("n2"), web]) as world:
         world.settle()
-        outcome = run(world, Input(("n1",), work=work, choices=Choices(allow_interruption=of_owner is False)))
+        outcome = run(world, Input(("n1",), work=work, choices=DrainPolicy(allow_interruption=of_owner is False)))
         found = {call: result.data.get("findings", ()) for call, result in outcome.calls}
         (told,) = [one for one in found["plan"] if one["object"] == "Deployment shop/web"]
         if of_owner is None:
@@ -170,7 +170,7 @@ def test_pods_of_a_scheduler_that_does_not_run_give_their_node_back_soon(replica
         world.settle()
         assert ready(world) == replicas
         began = world.machine.now
-        outcome = run(world, Input(("n1",), choices=Choices(method=method)))
+        outcome = run(world, Input(("n1",), choices=DrainPolicy(method=method)))
         found = next(result.data["findings"] for call, result in outcome.calls if call == "plan")
         (told,) = [one for one in found if one["code"] == "unknown_scheduler"]
         assert (told["severity"], told["object"]) == ("warning", "Scheduler mine")
@@ -187,7 +187,7 @@ def test_too_little_room_that_is_known_is_a_blocker_before_the_first_write() -> 
 
 
 def test_what_a_node_autoscaler_adds_is_waited_for() -> None:
-    given = Input(("n1",), choices=Choices(node_autoscaler=True))
+    given = Input(("n1",), choices=DrainPolicy(node_autoscaler=True))
     with crowded(4, room=1) as world:
         world.machine.after(90.0, lambda: world.apply(manifests.node("n9")), "add a node")
         outcome = run(world, given)
@@ -199,7 +199,7 @@ def test_what_a_node_autoscaler_adds_is_waited_for() -> None:
 @pytest.mark.parametrize("of_owner", [False, True])
 def test_the_second_pod_of_a_swap_waits_for_what_a_node_autoscaler_adds(of_owner: bool) -> None:
     """Consent to an interruption does not hasten one."""
-    given = Input(("n1",), choices=Choices(node_autoscaler=True))
+    given = Input(("n1",), choices=DrainPolicy(node_autoscaler=True))
     with crowded(1, room=0) as world:
         consent = {"metadata": {"annotations": {names.ALLOW_INTERRUPTION: str(of_owner).lower()}}}
         world.patch(kinds.DEPLOYMENTS, "web", consent)
@@ -211,7 +211,7 @@ def test_the_second_pod_of_a_swap_waits_for_what_a_node_autoscaler_adds(of_owner
 
 @pytest.mark.parametrize("consent", [False, True])
 def test_a_second_pod_for_which_no_node_is_added_is_given_up_at_the_limit(consent: bool) -> None:
-    choices = Choices(node_autoscaler=True, allow_interruption=consent)
+    choices = DrainPolicy(node_autoscaler=True, allow_interruption=consent)
     with crowded(1, room=0) as world:
         outcome = run(world, Input(("n1",), choices=choices, timeout=120.0))
         (raised,) = [one for call, result in outcome.calls if call == "present" for one in result.data["workloads"]]

@@ -14,7 +14,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain imp
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import phases
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import pod_rules
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, serving, workloads
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.nodes import READY, START
@@ -54,7 +54,7 @@ class Shop:
 
     def run(self, within: float = 120.0, **choices: t.Any) -> Outcome:
         """The command, with a limit for the drain, until it ends or dies."""
-        me, wishes = self.world.process("me"), Choices(**{"backend": "eviction", "method": "replace", **choices})
+        me, wishes = self.world.process("me"), DrainPolicy(**{"backend": "eviction", "method": "replace", **choices})
         given = Input(FIRST, choices=wishes, gates=("ready",), settle=0.0, gap=0.05, timeout=within)
         task = me.spawn(lambda: maintain(me, given))
         self.world.machine.run_until(lambda: not task.alive, within=1800.0)
@@ -368,7 +368,7 @@ def test_an_autoscaler_beside_it_is_left_alone() -> None:
 def test_check_mode_names_both_writes_and_makes_none() -> None:
     with Shop(1) as shop:
         me = shop.world.process("me")
-        choices = Choices(backend="eviction", method="replace")
+        choices = DrainPolicy(backend="eviction", method="replace")
         given = Input(FIRST, choices=choices, gates=("ready",), settle=0.0, gap=0.05, check=True)
         task = me.spawn(lambda: maintain(me, given))
         shop.world.machine.run_until(lambda: not task.alive)
@@ -586,7 +586,7 @@ def test_check_mode_names_that_too() -> None:
     with Shop(1) as shop:
         me = shop.world.process("me")
         given = Input(
-            FIRST, choices=Choices(backend="eviction", method="replace", **WAIT), gates=("ready",), check=True
+            FIRST, choices=DrainPolicy(backend="eviction", method="replace", **WAIT), gates=("ready",), check=True
         )
         task = me.spawn(lambda: maintain(me, given))
         shop.world.machine.run_until(lambda: not task.alive)
@@ -637,7 +637,7 @@ def sent_for(singles: int, **choices: t.Any) -> int:
     with World([manifests.node("n1"), *pods, *services]) as world:
         world.apply(manifests.node("n2"))
         world.settle()
-        me, wishes = world.process("me"), Choices(backend="eviction", method="replace", **choices)
+        me, wishes = world.process("me"), DrainPolicy(backend="eviction", method="replace", **choices)
         task = me.spawn(lambda: maintain(me, Input(FIRST, choices=wishes, gates=("ready",), gap=0.05)))
         world.machine.run_until(lambda: not task.alive, within=900.0)
         assert task.value().ok

@@ -14,7 +14,7 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.nodes import START
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Event
@@ -59,7 +59,7 @@ class Operator:
 
     def run(self, **choices: t.Any) -> Outcome:
         me = self.world.process("me")
-        task = me.spawn(lambda: maintain(me, Input(("n1",), choices=Choices(**choices))))
+        task = me.spawn(lambda: maintain(me, Input(("n1",), choices=DrainPolicy(**choices))))
         self.world.machine.run_until(lambda: not task.alive, within=3000)
         return t.cast("Outcome", task.value())
 
@@ -130,7 +130,7 @@ def test_with_consent_one_that_does_not_reset_is_never_dark(operated: Make) -> N
 def test_a_run_that_is_killed_after_the_reset_goes_on_and_another_run_tries_anew(operated: Make) -> None:
     shop = operated(0.5)
     first = shop.world.process("me")
-    first.spawn(lambda: maintain(first, Input(("n1",), choices=Choices(allow_interruption=True))))
+    first.spawn(lambda: maintain(first, Input(("n1",), choices=DrainPolicy(allow_interruption=True))))
     shop.world.machine.run_until(lambda: any('"reverted"' in lease for lease in leases(shop.world)), within=120)
     first.process.kill()
     assert shop.raised == 1

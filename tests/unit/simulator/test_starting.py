@@ -9,7 +9,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube impo
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_cordon import cordon
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_node_steps import CordonOptions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning.run_plan import PlanOptions, make_plan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_guard import GuardOptions, guard
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, nodes
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.test_draining import (
@@ -62,7 +62,7 @@ def test_a_drain_says_why_a_successor_does_not_start() -> None:
 def test_a_drain_says_why_the_last_successor_does_not_start() -> None:
     with world_of(manifests.deployment("web", 2), manifests.budget("web", maxUnavailable=2)) as world:
         world.controller(nodes.Kubelets).without_images = set(OTHERS)
-        _me, task = begun(world, timeout=60.0, choices=Choices(allow_interruption=True))
+        _me, task = begun(world, timeout=60.0, choices=DrainPolicy(allow_interruption=True))
         outcome, message = said(ended(world, task))
         assert outcome == "timed_out"
         assert "ImagePull" in message

@@ -26,7 +26,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_node_steps import CordonOptions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning.run_plan import PlanOptions, make_plan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.runs.arguments import StateOptions, state
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_guard import GuardOptions, guard
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor
@@ -46,7 +46,7 @@ class Input:
 
     nodes: tuple[str, ...]
     work: t.Callable[[Actor, str], None] | None = None
-    choices: Choices = field(default_factory=Choices)
+    choices: DrainPolicy = field(default_factory=DrainPolicy)
     run: str = ""
     serial: int = 1
     evacuates: bool = False
@@ -354,7 +354,7 @@ class _Playbook:
             return []
         given, run = self.given, self.outcome.run
         options = PlanOptions(
-            nodes=tuple(nodes), choices=Choices(), gates=given.gates, wait=True, timeout=given.timeout
+            nodes=tuple(nodes), choices=DrainPolicy(), gates=given.gates, wait=True, timeout=given.timeout
         )
         result = self.call_nodes("gates", lambda ctx: make_plan(ctx, options), run, told)
         failed = [node["name"] for node in result.data["nodes"] if node["failed"]]

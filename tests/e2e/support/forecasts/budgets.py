@@ -281,7 +281,7 @@ class Played:
     def _drained(self, node: str, timeout: float) -> Json:
         self._run(lambda ctx: run_cordon.cordon(ctx, run_node_steps.CordonOptions("cordoned", (node,))))
         self._run(lambda ctx: run_guard.guard(ctx, run_guard.GuardOptions("present", (node,), timeout=timeout)))
-        options = run_drain.DrainOptions((node,), drain_policy.Choices(), timeout=timeout)
+        options = run_drain.DrainOptions((node,), drain_policy.DrainPolicy(), timeout=timeout)
         (found,) = self._run(lambda ctx: run_drain.drain(ctx, options))["nodes"]
         return dict(found)
 

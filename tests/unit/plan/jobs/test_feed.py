@@ -11,7 +11,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.dis
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import object_limiter
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.feed import Traffic, admit, ttl_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.migration_jobs import Job
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.migration_controller import (
     Controller,
     Limiter,
@@ -53,7 +53,7 @@ def admitted(
     evicting: tuple[str, ...] = (),
 ) -> tuple[list[str], dict[str, str]]:
     """Names that may start, and the codes of those that wait, in the order of the list without those under way."""
-    choices = Choices(backend="koordinator", controller=controller)
+    choices = DrainPolicy(backend="koordinator", controller=controller)
     under_way = {one.pod.uid for one in jobs}
     line = [plan for plan in routes(found, {"n1"}, choices) if plan.pod.uid not in under_way]
     start, held = admit(found, line, controller, Traffic(jobs, taken or {}, now, evicting))
@@ -124,7 +124,7 @@ def test_no_eviction_is_provoked_that_a_budget_refuses() -> None:
 
 def test_the_ttl_leaves_time_for_everything() -> None:
     found = cluster()
-    web, _web, db, _db = routes(found, {"n1"}, Choices())
+    web, _web, db, _db = routes(found, {"n1"}, DrainPolicy())
     assert ttl_of(found, web, OPEN) == 30 + 90 + 30 + 20
     # The successor of a StatefulSet's pod has its name, and the limiter holds its job once more.
     assert ttl_of(found, db, Controller()) == 170 + 150

@@ -14,7 +14,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.dis
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import causes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.feed import limiter_seconds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.object_limiter import ALLOCATED
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import Choices, PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy, PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.migration_controller import (
     Controller,
     Limiter,
@@ -44,7 +44,7 @@ def web(count: int = 1, replicas: int = 3, *, scheduler: str = "koord-scheduler"
 
 
 def planned(found: Snapshot, **choices: t.Any) -> list[PodPlan]:
-    return list(routes(found, {"n1"}, Choices(**{"controller": FREE, "backend": "koordinator", **choices})))
+    return list(routes(found, {"n1"}, DrainPolicy(**{"controller": FREE, "backend": "koordinator", **choices})))
 
 
 def one(pods: list[Raw], replicas: int = 3, **choices: t.Any) -> tuple[str, str]:
@@ -171,7 +171,7 @@ def test_the_estimate_follows_the_limits() -> None:
 
     def seconds(controller: Controller, **choices: t.Any) -> int:
         plans = planned(found, controller=controller)
-        return sum(wave_seconds(found, plans, [("n1",)], choices=Choices(controller=controller, **choices)))
+        return sum(wave_seconds(found, plans, [("n1",)], choices=DrainPolicy(controller=controller, **choices)))
 
     each = 5 + 10
     assert seconds(Controller(object_limiters={})) == 3 + 2 * each
@@ -192,7 +192,10 @@ def test_the_estimate_follows_the_limits() -> None:
 def test_each_wave_waits_for_what_the_limiter_remembers_of_those_before() -> None:
     pods = [*web(1, grace=0), *web(1, grace=0, on="n2")]
     pods[1]["metadata"].update(name="web-1", uid="uid-web-1")
-    found, choices = snapshot(deployment("web", 3), pods=pods), Choices(controller=Controller(), backend="koordinator")
+    found, choices = (
+        snapshot(deployment("web", 3), pods=pods),
+        DrainPolicy(controller=Controller(), backend="koordinator"),
+    )
     plans = routes(found, {"n1", "n2"}, choices)
     alone = 3 + 5 + 10
     assert sum(wave_seconds(found, plans, [("n1",), ("n2",)], choices=choices)) == 2 * alone + 300 - alone
@@ -205,12 +208,12 @@ def test_the_plan_counts_the_evictions_that_the_limiter_remembers() -> None:
     found, now = snapshot(deployment("web", 3), pods=[*web(grace=0), taken]), "2026-01-01T00:10:00.000Z"
     [plan] = planned(found, controller=Controller())
     assert limiter_seconds(found, [plan], Controller(), now) == {"uid-Deployment-web": 180.0}
-    choices = Choices(controller=Controller(), backend="koordinator")
+    choices = DrainPolicy(controller=Controller(), backend="koordinator")
     assert sum(wave_seconds(found, [plan], [("n1",)], choices=choices, now=now)) == 3 + 15 + 180
     assert sum(wave_seconds(found, [plan], [("n1",)], choices=choices)) == 3 + 15, "nobody knows when that was"
 
     def routed(when: str) -> str:
-        by_auto = Choices(controller=Controller())
+        by_auto = DrainPolicy(controller=Controller())
         return next(iter(routes(found, {"n1"}, by_auto, now=when))).route
 
     assert routed(now) == "evict", "it would wait for three minutes"
