@@ -68,13 +68,13 @@ class Leg:
         return f"core-{self.core.rpartition('.')[0]}"
 
 
-EDGE = ("tests/unit/edge", "tests/unit/test_layers.py")
+EDGE = ("tests/unit/ansible", "tests/unit/playbooks", "tests/unit/test_layers.py")
 """What touches Ansible."""
 LEGS = [
     Leg(core="2.19.14", python="3.11", client="37.0.2", sanity=True),
     Leg(core="2.16.14", python="3.11", client="24.2.0", sanity=True, tests=EDGE),
     Leg(core="2.18.19", python="3.11", client="31.0.0", tests=EDGE),
-    Leg(core="2.20.10", python="3.12", client="36.0.2", tests=(*EDGE, "tests/unit/cluster")),
+    Leg(core="2.20.10", python="3.12", client="36.0.2", tests=(*EDGE, "tests/unit/kube")),
     Leg(core="2.21.5", python="3.13", client="37.0.2", sanity=True, tests=EDGE),
     Leg(core="2.22.0rc1", python="3.13", client="37.0.2", tests=EDGE),
 ]
@@ -349,7 +349,7 @@ def clients(session: nox.Session) -> None:
     for client in CLIENTS if os.environ.get("WHOLE") else CLIENTS[:1]:
         with step(session, f"kubernetes {client}"):
             session.install(PINS, f"kubernetes=={client}", "pytest", "pytest-xdist", "hypothesis", "PySocks", "PyYAML")
-            session.run("pytest", "--quiet", "--numprocesses=6", *(session.posargs or ["tests/unit/cluster"]))
+            session.run("pytest", "--quiet", "--numprocesses=6", *(session.posargs or ["tests/unit/kube"]))
 
 
 @nox.session

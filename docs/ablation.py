@@ -5,7 +5,7 @@
 """Writes into the guide to rights what fails without each of them, as ``ablation.json`` beside this file has it.
 
 ``python docs/ablation.py`` writes; ``KUBEOPS_ABLATION=docs/ablation.json make ablation`` finds out anew.
-``tests/unit/plan/test_ablation.py`` fails if the guide is out of date, or if a right has neither proof nor reason.
+``tests/unit/access/test_ablation.py`` fails if the guide is out of date, or if a right has neither proof nor reason.
 """
 
 from __future__ import annotations

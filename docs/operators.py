@@ -4,8 +4,8 @@
 
 """Writes the tables of operators in the guide to one's cluster: the planner's presets, and what was tried with some.
 
-``python docs/operators.py`` writes, where the collection can be imported; ``tests/unit/plan/test_operators.py`` fails
-if the guide is out of date. What was tried is in ``operators.json`` beside this file, which
+``python docs/operators.py`` writes, where the collection can be imported; ``tests/unit/cluster/test_operators.py``
+fails if the guide is out of date. What was tried is in ``operators.json`` beside this file, which
 ``WHOLE=1 KUBEOPS_OPERATORS=docs/operators.json pytest tests/e2e/test_operators.py`` and ``test_operators_for_real.py``
 write.
 """

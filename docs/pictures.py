@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Draws the pictures of the concepts, narrow enough for a telephone, in the colours of the reader's light or dark page.
 
-``python docs/pictures.py`` draws them; ``tests/unit/edge/test_site.py`` fails if a picture is out of date.
+``python docs/pictures.py`` draws them; ``tests/unit/ansible/test_site.py`` fails if a picture is out of date.
 """
 
 from __future__ import annotations

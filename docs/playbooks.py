@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Writes a page for each playbook, from pages.yml, the tables of guide_input.rst and the roles' argument specs.
 
-``python docs/playbooks.py`` writes them; ``tests/unit/edge/test_site.py`` fails if one is out of date.
+``python docs/playbooks.py`` writes them; ``tests/unit/ansible/test_site.py`` fails if one is out of date.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 """Writes what ``maintenance_access`` installs as files for ``kubectl apply -f``, and the roles into the guide.
 
-``python docs/rights.py`` writes; ``tests/unit/plan/test_rights.py`` fails if a file is out of date.
+``python docs/rights.py`` writes; ``tests/unit/access/test_rights.py`` fails if a file is out of date.
 """
 
 from __future__ import annotations

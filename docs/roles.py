@@ -4,7 +4,7 @@
 
 """Writes the table of variables in each role's README from its argument specification.
 
-``python docs/roles.py`` writes; ``tests/unit/edge/test_options_told_once.py`` fails if a README is out of date.
+``python docs/roles.py`` writes; ``tests/unit/ansible/test_options_told_once.py`` fails if a README is out of date.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 """Writes awx/surveys.yml, the surveys of AWX's job templates, from the variables in docs/docsite/rst/guide_input.rst.
 
-``python docs/surveys.py`` writes; ``tests/unit/edge/test_surveys.py`` fails if the file is out of date.
+``python docs/surveys.py`` writes; ``tests/unit/playbooks/test_surveys.py`` fails if the file is out of date.
 """
 
 from __future__ import annotations

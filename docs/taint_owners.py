@@ -4,8 +4,8 @@
 
 """Writes the table of controllers whose taints ``exact`` leaves into the guide to taints.
 
-``python docs/taint_owners.py`` writes, where the collection can be imported; ``tests/unit/plan/test_taint_owners.py``
-fails if the guide is out of date.
+``python docs/taint_owners.py`` writes, where the collection can be imported;
+``tests/unit/cluster/test_taint_owners.py`` fails if the guide is out of date.
 """
 
 from __future__ import annotations

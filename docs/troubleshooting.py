@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Writes the list of all codes with meaning and remedy, from the tables of guides and from remedies.yml.
 
-``python docs/troubleshooting.py`` writes it; ``tests/unit/edge/test_site.py`` fails if it is out of date, and
-``tests/unit/plan/test_codes.py`` if a code of the sources has no meaning in these tables.
+``python docs/troubleshooting.py`` writes it; ``tests/unit/ansible/test_site.py`` fails if it is out of date, and
+``tests/unit/drain/test_codes.py`` if a code of the sources has no meaning in these tables.
 """
 
 from __future__ import annotations

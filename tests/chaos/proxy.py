@@ -29,7 +29,7 @@ from typing import Any
 import yaml
 from witness.api import target_of
 
-CERTS = Path(__file__).resolve().parents[1] / "unit" / "cluster" / "certs"
+CERTS = Path(__file__).resolve().parents[1] / "unit" / "kube" / "certs"
 PATIENCE = 120.0
 """Seconds for one answer of the API server; a watch may be silent for as long as it lasts."""
 LOOK = 0.1

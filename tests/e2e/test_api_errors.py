@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A real API server still answers as tests/unit/cluster/recorded.json has it."""
+"""A real API server still answers as tests/unit/kube/recorded.json has it."""
 
 from __future__ import annotations
 

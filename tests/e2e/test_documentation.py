@@ -4,7 +4,7 @@
 
 """The commands of the documentation, carried out as they are printed, but for the names of nodes.
 
-Those that need more than nodes and pods have tests of their own: tests/unit/edge/test_blocks.py names them.
+Those that need more than nodes and pods have tests of their own: tests/unit/playbooks/test_blocks.py names them.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from support.lab import ROOT, Lab, environment
 from support.plays import Player
 from support.sampling import first, later
 
-from ansible_collections.kubeops.node_maintenance.tests.unit.edge import test_examples as documented
-from ansible_collections.kubeops.node_maintenance.tests.unit.edge.test_blocks import played
+from ansible_collections.kubeops.node_maintenance.tests.unit.ansible import test_examples as documented
+from ansible_collections.kubeops.node_maintenance.tests.unit.playbooks.test_blocks import played
 
 
 @pytest.mark.parametrize("page", first(1, sorted(played(), reverse=True)))

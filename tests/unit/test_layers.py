@@ -294,7 +294,7 @@ def test_a_wrong_import_is_caught(path: str, line: str) -> None:
         ("plugins/plugin_utils/_base.py", "from ansible.utils.display import Display"),
         ("plugins/action/node_drain.py", f"from {OURS}plugins.plugin_utils import _in_process"),
         ("tests/e2e/witness/watch.py", f"from {OURS}tests.e2e.witness import api"),
-        ("tests/unit/plan/test_waves.py", A_NAME),
+        ("tests/unit/planning/test_waves.py", A_NAME),
     ],
 )
 def test_a_right_import_passes(path: str, line: str) -> None:

@@ -20,7 +20,7 @@ from witness.log import Json
 from support.lab import ROOT
 from support.waiting import until
 
-CERTS = ROOT / "tests" / "unit" / "cluster" / "certs"
+CERTS = ROOT / "tests" / "unit" / "kube" / "certs"
 GROUP = "external.metrics.k8s.io"
 SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 

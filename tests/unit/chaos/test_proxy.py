@@ -18,7 +18,7 @@ from chaos.proxy import PASS_ON, Act, Asked, Proxy, is_write, kind_of, status
 from witness.api import Api as Client
 from witness.api import ApiError
 
-from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.api import CERTS, Api
+from ansible_collections.kubeops.node_maintenance.tests.unit.kube.api import CERTS, Api
 
 NODE = "/api/v1/nodes/n1"
 

@@ -16,11 +16,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.cloc
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import phases
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.runs import run_recovery
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.test_whole import (
-    patched,
-    traces,
-    watch_services,
-)
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.test_whole import patched, traces, watch_services
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.whole import Input, maintain
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor, Saved, World
 

@@ -15,7 +15,6 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
-from ansible_collections.kubeops.node_maintenance.tests.unit.run.evicting import of_evictions
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Event, Raw
@@ -27,6 +26,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.test_drai
 )
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.whole import Input, Outcome, maintain
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
+from ansible_collections.kubeops.node_maintenance.tests.unit.support.evicting import of_evictions
 
 MASTER = {"application": "spilo", "cluster-name": "pg", "spilo-role": "master"}
 REPLICA = {**MASTER, "spilo-role": "replica"}

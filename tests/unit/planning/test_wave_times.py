@@ -1,0 +1,60 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Whether the calls of a run have as much time as its forecast says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import wave_times
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.migration_controller import (
+    Controller,
+    Limiter,
+)
+from ansible_collections.kubeops.node_maintenance.tests.unit.support.routed import planned, web
+
+WAVES = [("n1",), ("n2",)]
+
+
+def found(seen: Snapshot, timeout: float | None) -> list[tuple[str, tuple[str, ...]]]:
+    times = wave_times.wave_times(seen, planned(seen, ("n1", "n2")), WAVES)
+    told = wave_times.findings(WAVES, times, timeout)
+    assert {(one.code, one.severity) for one in told} <= {("timeout_too_short", "warning")}
+    return [(one.object, one.nodes) for one in told]
+
+
+@pytest.mark.parametrize(
+    ("seen", "timeout", "expected"),
+    [
+        pytest.param(web(5, here=3), 30.7, [], id="as long as it takes"),
+        pytest.param(web(5, here=3), 30.5, [("node_drain", ("n1",))], id="three pods, one after the other"),
+        pytest.param(web(5, here=3), 5, [("node_drain", ("n1", "n2"))], id="both waves"),
+        pytest.param(web(1), 5, [("pdb_guard", ("n1",))], id="a swap that takes 10 s to start"),
+        pytest.param(web(1), 1, [("pdb_guard", ("n1",)), ("node_drain", ("n1",))], id="both calls"),
+        pytest.param(
+            web(1, spec={"minReadySeconds": 591}), None, [("pdb_guard", ("n1",))], id="ten minutes of its own"
+        ),
+        pytest.param(web(1, spec={"minReadySeconds": 590}), None, [], id="just in ten minutes"),
+        pytest.param(web(1, spec={"minReadySeconds": 591}), 7200, [], id="two hours"),
+    ],
+)
+def test_a_call_that_takes_longer_than_its_limit_is_told(
+    seen: Snapshot, timeout: float | None, expected: list[tuple[str, tuple[str, ...]]]
+) -> None:
+    assert found(seen, timeout) == expected
+
+
+def test_a_drain_by_jobs_that_their_limiter_slows_down_is_told() -> None:
+    seen = web(9, here=4)
+    plans = [replace(plan, route="job") for plan in planned(seen)]
+    slow = Controller(object_limiters={"workload": Limiter(400.0, 1, burst=1)}, max_migrating_per_node=0)
+    times = wave_times.wave_times(seen, plans, [("n1",)], choices=DrainPolicy(controller=slow, backend="koordinator"))
+    [one] = wave_times.findings([("n1",)], times, 100.0)
+    assert one.object == "node_drain"
+    assert "maintain_timeout=31m" in one.remedy
