@@ -166,8 +166,8 @@ test-explorations:
 explore: $(READY) ## faults at every request and random interleavings, in a simulated cluster; ORDERS, SEED, SAMPLE
 	@ORDERS='$(ORDERS)' SEED='$(SEED)' python -m nox --session explore
 
-mutants: $(READY) ## how many random mutants of rules and loops the unit tests notice; SAMPLE, SEED, WING=drain
-	@SAMPLE='$(SAMPLE)' SEED='$(SEED)' WING='$(WING)' python -m nox --session mutants
+mutants: $(READY) ## how many random mutants of rules and loops the unit tests notice; SAMPLE, SEED, PACKAGE=drain
+	@SAMPLE='$(SAMPLE)' SEED='$(SEED)' PACKAGE='$(PACKAGE)' python -m nox --session mutants
 
 CHAOS_NAME := $(if $(filter lab,$(LAB_NAME)),chaos,$(LAB_NAME))
 CHAOS_OF_ALL := --lab-name='$(CHAOS_NAME)' --seconds='$(SECONDS)' --seed='$(SEED)' --only='$(ONLY)'

@@ -329,13 +329,13 @@ def explore(session: nox.Session) -> None:
 def mutants(session: nox.Session) -> None:
     """How many random mutants of rules and loops the unit tests notice, on two copies of the checkout.
 
-    `SAMPLE` mutants of each (100), drawn by `SEED` (1), of one folder or file with `WING` (`drain`).
+    `SAMPLE` mutants of each (100), drawn by `SEED` (1), of one folder or file with `PACKAGE` (`drain`).
     """
     environment(session)
     with step(session, "environment"):
         packages = [f"ansible-core=={CORE}", f"kubernetes=={NEWEST_CLIENT}", "PySocks", "jmespath", "greenlet"]
         session.install(PINS, *packages, "pytest", "pytest-xdist", "pytest-cov", "hypothesis", "cosmic-ray")
-    told = [f"--{name.lower()}={os.environ.get(name, '')}" for name in ("SAMPLE", "SEED", "WING")]
+    told = [f"--{name.lower()}={os.environ.get(name, '')}" for name in ("SAMPLE", "SEED", "PACKAGE")]
     # A mutant of the same size and second would be taken for the bytecode of another one.
     session.env["PYTHONDONTWRITEBYTECODE"] = "1"
     copies = [str(copy(f"mutants/{number}")) for number in (1, 2)]

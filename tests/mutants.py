@@ -2,12 +2,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How many random mutants of rules and loops the unit tests notice: `make mutants SAMPLE=20 SEED=7 WING=drain`.
+"""How many random mutants of rules and loops the unit tests notice: `make mutants SAMPLE=20 SEED=7 PACKAGE=drain`.
 
 cosmic-ray finds the places, applies one mutant at a time and runs pytest on it. From here come the sample, a function
 of the seed, and the choice of the tests: those that run the mutated line, known from one run of all under coverage.
 Mutants are only ever made in the copies of the checkout named on the command line; one is worked on in each of them.
-The exit code is 1 where fewer than nine of ten mutants of a layer are noticed.
+The exit code is 1 where fewer than nine of ten mutants of a kind are noticed.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import hashlib
 import os
 import random
 import re
+import runpy
 import subprocess
 import sys
 import tempfile
@@ -35,7 +36,10 @@ from cosmic_ray.work_item import MutationSpec, TestOutcome, WorkerOutcome, WorkR
 from coverage import CoverageData
 
 UTILS = Path("plugins/module_utils")
-LAYERS = ("rules", "run")
+KINDS = ("rules", "run")
+"""Rules and loops; what Ansible passes (`arguments`) and `kube` are not mutated."""
+PART_OF = runpy.run_path("docs/packages.py")["part_of"]
+"""The package and the kind of a file below `UTILS`."""
 ENOUGH = 0.9
 
 TURNED = ("Eq_NotEq", "NotEq_Eq", "Lt_GtE", "GtE_Lt", "Gt_LtE", "LtE_Gt", "Is_IsNot", "IsNot_Is")
@@ -60,7 +64,7 @@ MOST = 1000
 """So many tests are run on one mutant, those first that run the least code."""
 
 UNCONCERNED = ("ansible", "playbooks", "kube", "chaos", "lab", "witness")
-"""Folders of tests/unit that test other layers; those of the edge start playbooks, into which coverage does not see."""
+"""Folders of tests/unit that test other code; those of Ansible start playbooks, into which coverage does not see."""
 
 SECONDS = re.compile(r"_?[A-Z][A-Z_]* = (\d*\.\d+|\((\d*\.\d+, )+\d*\.\d+\))$")
 """A constant of a module that is a time, or a row of times: those are floats."""
@@ -85,9 +89,9 @@ class Mutant:
 def arguments() -> argparse.Namespace:
     """What the Makefile passes on; what is empty there has its default here."""
     parser = argparse.ArgumentParser(prog="make mutants", description=__doc__)
-    parser.add_argument("--sample", type=int, default=100, help="so many mutants of each layer")
+    parser.add_argument("--sample", type=int, default=100, help="so many mutants of each kind")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--wing", default="", help="a folder or a file below plugins/module_utils: drain")
+    parser.add_argument("--package", default="", help="a folder or a file below plugins/module_utils: drain")
     parser.add_argument("copies", type=Path, nargs="+", help="copies of the checkout, one for each process")
     return parser.parse_args([word for word in sys.argv[1:] if not (word.startswith("--") and word.endswith("="))])
 
@@ -98,10 +102,10 @@ def main() -> int:
     copies = [path.resolve() for path in told.copies]
     enter(copies[0])
     reach = reached(copies)
-    drawn = {layer: draw(layer, told.wing.strip("/"), told.sample, told.seed, reach) for layer in LAYERS}
+    drawn = {kind: draw(kind, told.package.strip("/"), told.sample, told.seed, reach) for kind in KINDS}
     mutants = [mutant for some in drawn.values() for mutant in some]
     if not mutants:
-        print(f"mutants: nothing to mutate in {told.wing}")
+        print(f"mutants: nothing to mutate in {told.package}")
         return 1
     homes = get_context("spawn").Queue()
     for copy in copies:
@@ -111,8 +115,8 @@ def main() -> int:
         for number, (mutant, result) in enumerate(zip(mutants, pool.map(tried, mutants), strict=True), 1):
             word = "noticed" if noticed(result) else "NOT NOTICED"
             print(f"{number:4}/{len(mutants)} {mutant.where} {operator(mutant)}: {word}", flush=True)
-            results[mutant.spec.module_path.relative_to(UTILS).parts[0]].append((mutant, result))
-    enough = [verdict(layer, some, told.seed) for layer, some in results.items()]
+            results[kind_of(mutant.spec.module_path)].append((mutant, result))
+    enough = [verdict(kind, some, told.seed) for kind, some in results.items()]
     return 0 if all(enough) else 1
 
 
@@ -139,7 +143,7 @@ def reached(copies: list[Path]) -> Reach:
         print("mutants: one run of the unit tests, to know which tests run which line ...", flush=True)
         command = [sys.executable, "-m", "pytest", "-q", f"--numprocesses={len(copies)}"]
         command += ["--cov-config=pyproject.toml", "--cov-context=test", "--cov-report="]
-        command += [f"--cov={UTILS / layer}" for layer in LAYERS]
+        command += [f"--cov={UTILS}"]
         command += ["tests/unit", *(f"--ignore=tests/unit/{name}" for name in UNCONCERNED)]
         unfinished = file.with_suffix(".unfinished")
         environment = {**os.environ, "COVERAGE_FILE": str(unfinished), "COVERAGE_CORE": "ctrace"}
@@ -158,9 +162,15 @@ def reached(copies: list[Path]) -> Reach:
     return reach
 
 
-def draw(layer: str, wing: str, sample: int, seed: int, reach: Reach) -> list[Mutant]:
-    """That many mutants of a layer, of one wing where it is named."""
-    files = [path for path in sorted((UTILS / layer).rglob("*.py")) if path.is_relative_to(UTILS / wing)]
+def kind_of(path: Path) -> str:
+    """`rules`, `run` or `arguments`."""
+    return str(PART_OF(str(path.relative_to(UTILS)))[1])
+
+
+def draw(kind: str, package: str, sample: int, seed: int, reach: Reach) -> list[Mutant]:
+    """That many mutants of a kind, of one package where it is named."""
+    files = [path for path in sorted((UTILS / package).rglob("*.py")) if kind_of(path) == kind]
+    files = [path for path in files if not path.is_relative_to(UTILS / "kube")]
     places = [spec for path in files for spec in found(path)]
     breadth = collections.Counter(test for lines in reach.values() for tests in lines.values() for test in tests)
     chosen = random.Random(seed).sample(places, min(sample, len(places)))
@@ -171,7 +181,7 @@ def found(path: Path) -> Iterable[MutationSpec]:
     """The mutants of a file, but for those that no test can notice, or none that says more than the code.
 
     These are in decorators (what `slots=True` does no caller can see), in `strict=True` of `zip` (an assertion about
-    what comes before), numbers that stay the same (1e38 and one), and the constants of `_run` that are its patience:
+    what comes before), numbers that stay the same (1e38 and one), and the constants of the loops that are its patience:
     one second more is another setting, not another behavior, and a test of it would repeat the constant.
     """
     tree = get_ast_from_path(path)
@@ -183,7 +193,7 @@ def found(path: Path) -> Iterable[MutationSpec]:
             line, spot = source[start[0] - 1], source[start[0] - 1][start[1] : end[1]]
             number = name.endswith("NumberReplacer")
             same = number and float(ast.literal_eval(spot)) + 1 == float(ast.literal_eval(spot))
-            seconds = number and "_run" in path.parts and SECONDS.match(line)
+            seconds = number and path.name.startswith("run_") and SECONDS.match(line)
             if not (line.lstrip().startswith("@") or same or seconds or line[: start[1]].endswith("strict=")):
                 yield MutationSpec(path, name, occurrence, start, end)
 
@@ -228,15 +238,15 @@ def operator(mutant: Mutant) -> str:
     return str(mutant.spec.operator_name).removeprefix("core/")
 
 
-def verdict(layer: str, results: list[tuple[Mutant, WorkResult]], seed: int) -> bool:
-    """Prints those of a layer that went unnoticed and how many did not; whether these are enough."""
+def verdict(kind: str, results: list[tuple[Mutant, WorkResult]], seed: int) -> bool:
+    """Prints those of a kind that went unnoticed and how many did not; whether these are enough."""
     survivors = [(mutant, result) for mutant, result in results if not noticed(result)]
     for mutant, result in survivors:
         why = f", given up after {LIMIT} s" if result.output == "timeout" else ""
         print(f"\n{UTILS / mutant.where}: {operator(mutant)} not noticed by {len(mutant.tests)} tests{why}")
         print(result.diff or result.output or result.worker_outcome)
     seen = len(results) - len(survivors)
-    print(f"\nmutants: {layer}: {seen} of {len(results)} noticed (seed {seed})")
+    print(f"\nmutants: {kind}: {seen} of {len(results)} noticed (seed {seed})")
     return seen >= ENOUGH * len(results)
 
 

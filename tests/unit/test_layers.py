@@ -183,7 +183,7 @@ def test_no_variable_hides_an_imported_module() -> None:
     ],
 )
 def test_a_variable_that_hides_a_module_is_caught(line: str) -> None:
-    assert hidden(f"from {OURS}plugins.module_utils._plan.model import names, objects\n{line}") == ["names"]
+    assert hidden(f"from {OURS}plugins.module_utils.cluster import names, objects\n{line}") == ["names"]
     assert hidden(f"import names\n{line}") == []
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import arguments as drain_edge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import arguments as drain_arguments
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import run_drain
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.outcomes import DrainOutcome
@@ -269,7 +269,7 @@ def test_check_mode_predicts_that_a_living_node_is_not_evacuated() -> None:
 def test_what_is_left_out_is_as_documented() -> None:
     with World.of(begun()) as world:
         assert not drained(world)[0].failed, "with the defaults"
-    found, wanted = defaults(drain_edge.SPEC, run_drain.DrainOptions)
+    found, wanted = defaults(drain_arguments.SPEC, run_drain.DrainOptions)
     assert found == wanted
 
 

@@ -14,7 +14,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access im
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import unreachable
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import arguments as plan_edge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import arguments as plan_arguments
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning.run_plan import PlanOptions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.tests.unit.planning.test_run_plan import POD_ON_N1, out
@@ -40,7 +40,14 @@ def build() -> t.Iterator[Build]:
 def test_what_is_left_out_is_as_documented(build: Build) -> None:
     assert plan(build()).data["feasible"], "with the defaults"
     found, wanted = defaults(
-        plan_edge.SPEC, PlanOptions, settle=2.0, nodes=(), node_selector="", gates=(), before_pod=(), not_rebooted=()
+        plan_arguments.SPEC,
+        PlanOptions,
+        settle=2.0,
+        nodes=(),
+        node_selector="",
+        gates=(),
+        before_pod=(),
+        not_rebooted=(),
     )
     assert found == wanted
 

@@ -105,7 +105,7 @@ NAMED: dict[str, dict[str, str]] = {
     },
     "guide_rights.rst": {
         "$ ansible-playbook kubeops.node_maintenance.access": "test_access.py",
-        "$ cd ~/.ansible": "plan/test_rights.py: the files are what the module installs",
+        "$ cd ~/.ansible": "access/test_rights.py: the files are what the module installs",
     },
     "guide_runbook.rst": {
         "$ ansible-playbook kubeops.node_maintenance.maintain -e maintain_nodes=worker-1 -e maintain_tasks=patch.yml -e"

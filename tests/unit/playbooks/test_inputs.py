@@ -36,12 +36,12 @@ def test_nothing_but_a_node_is_enough() -> None:
 
 def test_to_read_the_input_loads_no_engine() -> None:
     """Each playbook begins with it, in a process of its own: the engine and its client are half a second there."""
-    package = read.__module__.rpartition("._edge")[0]
+    package = read.__module__.rpartition(".playbooks.")[0]
     script = f"import sys, {read.__module__} as m; m.read({{'maintain_nodes': 'a'}}, 'maintain'); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     loaded = done.stdout.split()
     assert read.__module__ in loaded
-    assert [name for name in loaded if name.startswith((f"{package}._run", f"{package}._cluster"))] == []
+    assert [name for name in loaded if name.startswith(f"{package}.kube") or ".run_" in name] == []
 
 
 def test_a_survey_sends_strings_and_gets_types() -> None:

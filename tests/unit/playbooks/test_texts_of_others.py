@@ -127,9 +127,9 @@ def objects() -> list[Raw]:
 
 
 CALLS: list[tuple[str, Raw]] = [
-    ("plan", {"nodes": ["n1", "n2", "n3"], "allow_interruption": True}),
+    ("planning.arguments", {"nodes": ["n1", "n2", "n3"], "allow_interruption": True}),
     (
-        "plan",
+        "planning.arguments",
         {
             "nodes": ["n2", "n3"],
             "gates": ["ready", "daemonsets", "pressure", "conditions", "stable"],
@@ -137,14 +137,17 @@ CALLS: list[tuple[str, Raw]] = [
             "wait": True,
         },
     ),
-    ("state", {"state": "listed"}),
-    ("state", {"state": "undone", "parked": True}),
-    ("cordon", {"nodes": ["n1", "n2", "n3"], "state": "cordoned", "run": "r1/aa", "reason": "test"}),
-    ("guard", {"nodes": ["n1", "n2"], "run": "r1/aa", "timeout": "5s"}),
-    ("drain", {"nodes": ["n1", "n2"], "run": "r1/aa", "force": True, "timeout": "30s"}),
-    ("taint", {"nodes": ["n1", "n2"], "taints": [{"key": "a", "effect": "NoExecute"}], "allow_no_execute": True}),
-    ("cordon", {"nodes": ["n1", "n2"], "state": "uncordoned", "run": "r1/aa"}),
-    ("state", {"state": "listed"}),
+    ("runs.arguments", {"state": "listed"}),
+    ("runs.arguments", {"state": "undone", "parked": True}),
+    ("nodes.arguments_cordon", {"nodes": ["n1", "n2", "n3"], "state": "cordoned", "run": "r1/aa", "reason": "test"}),
+    ("surge.arguments", {"nodes": ["n1", "n2"], "run": "r1/aa", "timeout": "5s"}),
+    ("drain.arguments", {"nodes": ["n1", "n2"], "run": "r1/aa", "force": True, "timeout": "30s"}),
+    (
+        "nodes.arguments_taint",
+        {"nodes": ["n1", "n2"], "taints": [{"key": "a", "effect": "NoExecute"}], "allow_no_execute": True},
+    ),
+    ("nodes.arguments_cordon", {"nodes": ["n1", "n2"], "state": "uncordoned", "run": "r1/aa"}),
+    ("runs.arguments", {"state": "listed"}),
 ]
 
 

@@ -18,7 +18,7 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Context, Result
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import arguments as guard_edge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import arguments as guard_arguments
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_guard import GuardOptions, guard
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Saved, World
 from ansible_collections.kubeops.node_maintenance.tests.unit.support.guarded import (
@@ -130,7 +130,9 @@ def test_what_is_protected_is_not_written_again(protected: Saved, check: bool) -
 def test_what_is_left_out_is_as_documented(protected: Saved) -> None:
     with World.of(protected) as world:
         assert not called(world)[0].failed, "with the defaults"
-    found, wanted = defaults(guard_edge.SPEC, GuardOptions, settle=2.0, timeout=600.0, reactive_budgets=(), rules=())
+    found, wanted = defaults(
+        guard_arguments.SPEC, GuardOptions, settle=2.0, timeout=600.0, reactive_budgets=(), rules=()
+    )
     assert {**found, "method": "replace"} == wanted, "whoever calls the engine says which"
 
 
