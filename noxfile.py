@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The checks, each in an environment of its own below .build/nox.
 
-`make test` runs all; one alone: `nox -s unit -- -k budgets`, `nox -s "unit(core-2.16)"`, `nox -s explore`.
-They work from a plain checkout in any folder: what needs the path ansible_collections/kubeops/
-node_maintenance gets it here, as a link (Python, Ansible) or as a copy (ansible-test and
-antsibull-docs look at the real path).
+`make test` runs all; one alone: `nox -s unit -- -k budgets`, `nox -s "unit(core-2.16)"`, `nox -s
+explore`. They work from a plain checkout in any folder: what needs the path
+ansible_collections/kubeops/ node_maintenance gets it here, as a link (Python, Ansible) or as a copy
+(ansible-test and antsibull-docs look at the real path).
 """
 
 from __future__ import annotations
@@ -36,14 +36,17 @@ IN_TREE = Path("ansible_collections/kubeops/node_maintenance")
 PINS = f"--constraint={HERE / 'constraints.txt'}"
 
 SIDE_BY_SIDE = ("--numprocesses=3", "--dist=worksteal")
-"""For the unit tests: those of the connection wait most of their time, and the slow ones stand side by side."""
+"""For the unit tests: those of the connection wait most of their time,
+and the slow ones stand side by side.
+"""
 
 Session = Callable[..., Any]
 
 nox.needs_version = ">=2025.2.9"
 nox.options.envdir = str(BUILD / "nox")
 nox.options.reuse_venv = "yes"
-# uv takes a second for an environment whose packages it has seen before, on this machine, in any checkout.
+# uv takes a second for an environment whose packages it has seen before,
+# on this machine, in any checkout.
 nox.options.default_venv_backend = "uv"
 nox.options.stop_on_first_error = True
 nox.options.sessions = ["lint", "sanity", "unit", "clients", "browser", "explore"]
@@ -53,7 +56,8 @@ nox.options.sessions = ["lint", "sanity", "unit", "clients", "browser", "explore
 class Leg:
     """One combination that is supported; `python` is the interpreter it runs on.
 
-    `tests`: the layers below Ansible need the oldest and the newest Python only, the connection each of them.
+    `tests`: the layers below Ansible need the oldest and the newest Python only,
+    the connection each of them.
     """
 
     core: str
@@ -79,7 +83,9 @@ LEGS = [
     Leg(core="2.22.0rc1", python="3.13", client="37.0.2", tests=EDGE),
 ]
 CLIENTS = ["24.2.0", "29.0.0", "31.0.0", "35.0.0"]
-"""The lines of the client that no leg with the connection has; without `WHOLE` the oldest of them."""
+"""The lines of the client that no leg with the connection has;
+without `WHOLE` the oldest of them.
+"""
 NEWEST_CLIENT = "37.0.2"
 # The newest ansible-core that runs on the interpreter of `make`.
 CORE = "2.19.14" if sys.version_info < (3, 12) else "2.21.5"
@@ -153,8 +159,12 @@ PIP = [sys.executable, "-m", "pip"]
 
 @functools.cache
 def pip_settings() -> dict[str, str]:
-    """The settings of the caller's pip, from its files and variables, by their names without a section: index-url."""
-    listing = subprocess.run([*PIP, "config", "list"], capture_output=True, text=True, check=True).stdout
+    """The settings of the caller's pip, from its files and variables,
+    by their names without a section: index-url.
+    """
+    listing = subprocess.run(
+        [*PIP, "config", "list"], capture_output=True, text=True, check=True
+    ).stdout
     settings = {}
     for line in listing.splitlines():
         name, value = line.split("=", 1)
@@ -164,7 +174,11 @@ def pip_settings() -> dict[str, str]:
 
 def uv_settings() -> dict[str, str]:
     """The same for uv, which does not read them: where packages are taken from."""
-    known = {"index-url": "UV_DEFAULT_INDEX", "extra-index-url": "UV_INDEX", "find-links": "UV_FIND_LINKS"}
+    known = {
+        "index-url": "UV_DEFAULT_INDEX",
+        "extra-index-url": "UV_INDEX",
+        "find-links": "UV_FIND_LINKS",
+    }
     settings = {known[name]: value for name, value in pip_settings().items() if name in known}
     if certificate := pip_settings().get("cert"):
         settings["SSL_CERT_FILE"] = certificate
@@ -182,7 +196,8 @@ def environment(session: nox.Session, tree: Path = TREE) -> None:
         ANSIBLE_HOME=str(BUILD / "ansible"),
         ANSIBLE_COLLECTIONS_PATH=str(tree),
         PYTHONPATH=str(tree),
-        # Else every process of every test would compile all of it again where Python is told to write no bytecode.
+        # Else every process of every test would compile all of it again where Python is told
+        # to write no bytecode.
         PYTHONDONTWRITEBYTECODE=None,
         PYTHONPYCACHEPREFIX=str(BUILD / "pycache"),
     )
@@ -192,7 +207,14 @@ def environment(session: nox.Session, tree: Path = TREE) -> None:
 def lint(session: nox.Session) -> None:
     """Style, types, licences, documentation, changelog, ansible-lint's production profile."""
     environment(session)
-    tools = ["ruff", "mypy", "yamllint", "ansible-lint", "antsibull-docs", "reuse[charset-normalizer]"]
+    tools = [
+        "ruff",
+        "mypy",
+        "yamllint",
+        "ansible-lint",
+        "antsibull-docs",
+        "reuse[charset-normalizer]",
+    ]
     typed = ["types-PyYAML", "pytest", "hypothesis", "nox"]
     with step(session, "environment"):
         session.install(PINS, f"ansible-core=={CORE}", *tools, *typed)
@@ -221,15 +243,24 @@ def lint(session: nox.Session) -> None:
     with step(session, "ansible-lint"):
         path = os.pathsep.join([str(HERE / ".ci/syntax"), session.bin, os.environ["PATH"]])
         told = [f"PATH={path}", f"PLAYBOOKS={noted}", f"REAL={session.bin}/ansible-playbook"]
-        session.run("env", *told, "ansible-lint", "--offline", "--profile=production", external=True)
+        session.run(
+            "env", *told, "ansible-lint", "--offline", "--profile=production", external=True
+        )
     with step(session, "syntax of playbooks and roles"):
-        session.run("ansible-playbook", "--syntax-check", *(noted / "names").read_text().split(), silent=True)
+        session.run(
+            "ansible-playbook",
+            "--syntax-check",
+            *(noted / "names").read_text().split(),
+            silent=True,
+        )
 
 
 def on(legs: list[Leg]) -> Callable[[Session], Session]:
     """Makes one session of each leg, on the interpreter of the leg where there is one."""
     chosen = [(interpreter(leg.python) or sys.executable, leg) for leg in legs]
-    return nox.parametrize("python,leg", [nox.param(python, leg, id=leg.name) for python, leg in chosen])
+    return nox.parametrize(
+        "python,leg", [nox.param(python, leg, id=leg.name) for python, leg in chosen]
+    )
 
 
 def skip_without_interpreter(session: nox.Session, leg: Leg) -> None:
@@ -287,14 +318,25 @@ def unit(session: nox.Session, leg: Leg) -> None:
     environment(session)
     with step(session, f"environment (Python {leg.python}, kubernetes {leg.client})"):
         packages = [f"ansible-core=={leg.core}", f"kubernetes=={leg.client}", "PySocks", "jmespath"]
-        tools = ["pytest", "pytest-xdist", "pytest-rerunfailures", "hypothesis", "greenlet", "distlib"]
+        tools = [
+            "pytest",
+            "pytest-xdist",
+            "pytest-rerunfailures",
+            "hypothesis",
+            "greenlet",
+            "distlib",
+        ]
         session.install(PINS, *packages, *tools)
     left_out = [] if os.environ.get("WHOLE") else [f"--ignore=tests/unit/{path}" for path in TOOLS]
-    session.run("pytest", *SIDE_BY_SIDE, "--durations=10", *(session.posargs or [*left_out, *leg.tests]))
+    session.run(
+        "pytest", *SIDE_BY_SIDE, "--durations=10", *(session.posargs or [*left_out, *leg.tests])
+    )
 
 
 TOOLS = ("bench", "chaos", "lab/test_reruns.py", "lab/test_sharing.py")
-"""Tests of the benchmark and of tools for tests: with `WHOLE` only, because every use of these shows the same."""
+"""Tests of the benchmark and of tools for tests: with `WHOLE` only,
+because every use of these shows the same.
+"""
 
 
 BACKGROUND = [
@@ -304,7 +346,8 @@ BACKGROUND = [
     'echo $$ > "$0"; { echo 19 > /proc/self/autogroup; } 2> /dev/null; exec nice -n 19 "$@"',
     str(BUILD / "explorations.pid"),
 ]
-"""Before a command: it gets what others leave of the processors, also where Linux shares them by session first.
+"""Before a command: it gets what others leave of the processors,
+also where Linux shares them by session first.
 
 The number of its process group, by which it can be ended, is written to that file.
 """
@@ -312,30 +355,55 @@ The number of its process group, by which it can be ended, is written to that fi
 
 @nox.session
 def explore(session: nox.Session) -> None:
-    """Every fault at every request, and orders in which runs and people act, in a simulated cluster.
+    """Every fault at every request, and orders in which runs and people act,
+    in a simulated cluster.
 
-    `ORDERS` orders (100,000) from `SEED` (1) on. With `SAMPLE` one of so many. With `BACKGROUND` set
-    they give way to whatever else runs.
+    `ORDERS` orders (100,000) from `SEED` (1) on. With `SAMPLE` one of so many. With `BACKGROUND`
+    set they give way to whatever else runs.
     """
     environment(session)
     with step(session, "environment"):
-        packages = [f"ansible-core=={CORE}", f"kubernetes=={NEWEST_CLIENT}", "greenlet", "pytest", "pytest-xdist"]
+        packages = [
+            f"ansible-core=={CORE}",
+            f"kubernetes=={NEWEST_CLIENT}",
+            "greenlet",
+            "pytest",
+            "pytest-xdist",
+        ]
         session.install(PINS, *packages)
     behind = BACKGROUND if os.environ.get("BACKGROUND") else []
-    session.run(*behind, "pytest", "--numprocesses=2", *(session.posargs or ["tests/explore"]), external=bool(behind))
+    session.run(
+        *behind,
+        "pytest",
+        "--numprocesses=2",
+        *(session.posargs or ["tests/explore"]),
+        external=bool(behind),
+    )
 
 
 @nox.session
 def mutants(session: nox.Session) -> None:
-    """How many random mutants of rules and loops the unit tests notice, on two copies of the checkout.
+    """How many random mutants of rules and loops the unit tests notice,
+    on two copies of the checkout.
 
-    `SAMPLE` mutants of each (100), drawn by `SEED` (1), of one folder or file with `PACKAGE` (`drain`).
+    `SAMPLE` mutants of each (100), drawn by `SEED` (1), of one folder or file with
+    `PACKAGE` (`drain`).
     """
     environment(session)
     with step(session, "environment"):
-        packages = [f"ansible-core=={CORE}", f"kubernetes=={NEWEST_CLIENT}", "PySocks", "jmespath", "greenlet"]
-        session.install(PINS, *packages, "pytest", "pytest-xdist", "pytest-cov", "hypothesis", "cosmic-ray")
-    told = [f"--{name.lower()}={os.environ.get(name, '')}" for name in ("SAMPLE", "SEED", "PACKAGE")]
+        packages = [
+            f"ansible-core=={CORE}",
+            f"kubernetes=={NEWEST_CLIENT}",
+            "PySocks",
+            "jmespath",
+            "greenlet",
+        ]
+        session.install(
+            PINS, *packages, "pytest", "pytest-xdist", "pytest-cov", "hypothesis", "cosmic-ray"
+        )
+    told = [
+        f"--{name.lower()}={os.environ.get(name, '')}" for name in ("SAMPLE", "SEED", "PACKAGE")
+    ]
     # A mutant of the same size and second would be taken for the bytecode of another one.
     session.env["PYTHONDONTWRITEBYTECODE"] = "1"
     copies = [str(copy(f"mutants/{number}")) for number in (1, 2)]
@@ -344,23 +412,49 @@ def mutants(session: nox.Session) -> None:
 
 @nox.session
 def clients(session: nox.Session) -> None:
-    """The tests of the connection with the lines of the kubernetes client that `unit` leaves out, one after another."""
+    """The tests of the connection with the lines of the kubernetes client that `unit` leaves
+    out, one after another.
+    """
     environment(session)
     for client in CLIENTS if os.environ.get("WHOLE") else CLIENTS[:1]:
         with step(session, f"kubernetes {client}"):
-            session.install(PINS, f"kubernetes=={client}", "pytest", "pytest-xdist", "hypothesis", "PySocks", "PyYAML")
-            session.run("pytest", "--quiet", "--numprocesses=6", *(session.posargs or ["tests/unit/kube"]))
+            session.install(
+                PINS,
+                f"kubernetes=={client}",
+                "pytest",
+                "pytest-xdist",
+                "hypothesis",
+                "PySocks",
+                "PyYAML",
+            )
+            session.run(
+                "pytest", "--quiet", "--numprocesses=6", *(session.posargs or ["tests/unit/kube"])
+            )
 
 
 @nox.session
 def browser(session: nox.Session) -> None:
-    """The reports in a real browser. Without one they are not tested, which is a failure if `WHOLE` is set."""
-    if absent := [program for program in ("chromium", "chromedriver") if shutil.which(program) is None]:
-        told = f"{' and '.join(absent)} not on PATH (on Debian: apt install chromium chromium-driver)"
-        (session.error if os.environ.get("WHOLE") else session.skip)(f"The reports are NOT TESTED in a browser: {told}")
+    """The reports in a real browser. Without one they are not tested,
+    which is a failure if `WHOLE` is set.
+    """
+    if absent := [
+        program for program in ("chromium", "chromedriver") if shutil.which(program) is None
+    ]:
+        told = (
+            f"{' and '.join(absent)} not on PATH (on Debian: apt install chromium chromium-driver)"
+        )
+        (session.error if os.environ.get("WHOLE") else session.skip)(
+            f"The reports are NOT TESTED in a browser: {told}"
+        )
     environment(session)
     with step(session, "environment"):
-        packages = [f"ansible-core=={CORE}", f"kubernetes=={NEWEST_CLIENT}", "greenlet", "pytest", "selenium"]
+        packages = [
+            f"ansible-core=={CORE}",
+            f"kubernetes=={NEWEST_CLIENT}",
+            "greenlet",
+            "pytest",
+            "selenium",
+        ]
         session.install(PINS, *packages)
     # Selenium talks to its driver on this machine.
     session.env["no_proxy"] = "localhost"
@@ -368,11 +462,15 @@ def browser(session: nox.Session) -> None:
 
 
 def caption_menus(index: Path) -> None:
-    """Gives the parts of the menu the titles of their sections, which antsibull-docs only puts into the page."""
+    """Gives the parts of the menu the titles of their sections,
+    which antsibull-docs only puts into the page.
+    """
     text = index.read_text(encoding="utf-8")
     text = text.replace("Kubeops.Node_Maintenance", "kubeops.node_maintenance")
     titled = r"^(.+)\n-+\n\n\.\. toctree::\n"
-    index.write_text(re.sub(titled, r"\g<0>    :caption: \1\n", text, flags=re.MULTILINE), encoding="utf-8")
+    index.write_text(
+        re.sub(titled, r"\g<0>    :caption: \1\n", text, flags=re.MULTILINE), encoding="utf-8"
+    )
 
 
 ANSIBLE = "12.3.0"
@@ -381,7 +479,9 @@ ANSIBLE = "12.3.0"
 
 @nox.session
 def awx(session: nox.Session) -> None:
-    """The set-up of AWX, by the modules of awx.awx, against a server that keeps what they create and write."""
+    """The set-up of AWX, by the modules of awx.awx, against a server that keeps what
+    they create and write.
+    """
     environment(session)
     collection = "ansible_collections/awx/awx/"
     collections = BUILD / "awx" / ANSIBLE
@@ -389,20 +489,33 @@ def awx(session: nox.Session) -> None:
         session.install(PINS, f"ansible-core=={CORE}", "pytest", "PyYAML")
         if not (collections / collection).is_dir():
             wheels = BUILD / "awx" / "wheels"
-            download = [*PIP, "download", "--quiet", "--no-deps", f"--dest={wheels}", f"ansible=={ANSIBLE}"]
+            download = [
+                *PIP,
+                "download",
+                "--quiet",
+                "--no-deps",
+                f"--dest={wheels}",
+                f"ansible=={ANSIBLE}",
+            ]
             session.run(*download, external=True)
             with zipfile.ZipFile(next(wheels.glob(f"ansible-{ANSIBLE}-*.whl"))) as wheel:
-                wheel.extractall(collections, [name for name in wheel.namelist() if name.startswith(collection)])
+                wheel.extractall(
+                    collections, [name for name in wheel.namelist() if name.startswith(collection)]
+                )
     session.env["AWX_COLLECTIONS"] = str(collections)
     session.run("pytest", *(session.posargs or ["tests/awx"]))
 
 
 @nox.session
 def molecule(session: nox.Session) -> None:
-    """Each role on the lab LAB_NAME (molecule): converge, idempotence, verify. `-- taint` chooses scenarios."""
+    """Each role on the lab LAB_NAME (molecule): converge, idempotence, verify.
+    `-- taint` chooses scenarios.
+    """
     environment(session)
     with step(session, "environment"):
-        session.install(PINS, f"ansible-core=={CORE}", f"kubernetes=={NEWEST_CLIENT}", "jmespath", "molecule")
+        session.install(
+            PINS, f"ansible-core=={CORE}", f"kubernetes=={NEWEST_CLIENT}", "jmespath", "molecule"
+        )
     name = os.environ.get("LAB_NAME", "molecule")
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state")
     session.env.update(
@@ -410,27 +523,42 @@ def molecule(session: nox.Session) -> None:
         LAB_HOME=str(state / "kubeops-lab/labs" / name),
         ANSIBLE_LOCALHOST_WARNING="false",
     )
-    session.run("molecule", "test", *([f"--scenario-name={one}" for one in session.posargs] or ["--all"]))
+    session.run(
+        "molecule", "test", *([f"--scenario-name={one}" for one in session.posargs] or ["--all"])
+    )
 
 
 @nox.session
 def release(session: nox.Session) -> None:
-    """The archive as it is published, in .build/release: of equal bytes for equal sources, with checksum and SBOM.
+    """The archive as it is published, in .build/release: of equal bytes for equal sources,
+    with checksum and SBOM.
 
-    The archive has to pass galaxy-importer with its ansible-lint, and to have the tags that certification requires.
+    The archive has to pass galaxy-importer with its ansible-lint, and to have the tags that
+    certification requires.
     """
     environment(session)
     with step(session, "environment"):
-        session.install(PINS, f"ansible-core=={CORE}", "distlib", "galaxy-importer", "cyclonedx-bom")
+        session.install(
+            PINS, f"ansible-core=={CORE}", "distlib", "galaxy-importer", "cyclonedx-bom"
+        )
     folder = BUILD / "release"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     when = ["git", "log", "-1", "--format=%ct"]
-    seconds = subprocess.run(when, cwd=HERE, capture_output=True, text=True, check=True).stdout.strip()
+    seconds = subprocess.run(
+        when, cwd=HERE, capture_output=True, text=True, check=True
+    ).stdout.strip()
     built = []
     for number in (1, 2):
         to = folder / str(number)
-        session.run("ansible-galaxy", "collection", "build", "--output-path", str(to), str(copy(f"release-{number}")))
+        session.run(
+            "ansible-galaxy",
+            "collection",
+            "build",
+            "--output-path",
+            str(to),
+            str(copy(f"release-{number}")),
+        )
         (archive,) = to.glob("*.tar.gz")
         session.run("python", ".ci/repack.py", str(archive), seconds)
         built.append(archive)
@@ -448,12 +576,22 @@ def release(session: nox.Session) -> None:
         )
     with step(session, "galaxy-importer"):
         settings = folder / "galaxy-importer.cfg"
-        wanted = {"check_required_tags": "True", "run_ansible_lint": "True", "run_ansible_test": "False"}
-        settings.write_text("[galaxy-importer]\n" + "".join(f"{name} = {value}\n" for name, value in wanted.items()))
+        wanted = {
+            "check_required_tags": "True",
+            "run_ansible_lint": "True",
+            "run_ansible_test": "False",
+        }
+        settings.write_text(
+            "[galaxy-importer]\n" + "".join(f"{name} = {value}\n" for name, value in wanted.items())
+        )
         session.env["GALAXY_IMPORTER_CONFIG"] = str(settings)
         # It writes its result where it is.
         session.chdir(folder)
-        told = str(session.run("python", "-m", "galaxy_importer.main", str(folder / built[0].name), silent=True))
+        told = str(
+            session.run(
+                "python", "-m", "galaxy_importer.main", str(folder / built[0].name), silent=True
+            )
+        )
     faults = [line for line in told.splitlines() if line.startswith(("WARNING", "ERROR"))]
     if faults:
         session.error("galaxy-importer: " + "\n".join(faults))
@@ -494,5 +632,15 @@ def docs(session: nox.Session) -> None:
             "html_css_files": "site.css",
         }
         defined = [f"--define={name}={value}" for name, value in settings.items()]
-        session.run("sphinx-build", "-q", "-b", "html", "-c", f"{site}", *defined, f"{site}/rst", f"{site}/html")
+        session.run(
+            "sphinx-build",
+            "-q",
+            "-b",
+            "html",
+            "-c",
+            f"{site}",
+            *defined,
+            f"{site}/rst",
+            f"{site}/html",
+        )
     session.log(f"docs: {site}/html/index.html")

@@ -1,7 +1,8 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Writes the tables of descheduler settings in docs/ from the schema data; a unit test fails if they are outdated.
+"""Writes the tables of descheduler settings in docs/ from the schema data;
+a unit test fails if they are outdated.
 
 In the pages of settings, everything before the mark is written by hand and kept.
 
@@ -13,7 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.check import schema_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.check import (
+    schema_of,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.schemas import (
     LABEL_SELECTOR,
     Field,
@@ -38,19 +41,32 @@ REAL = {
     "starts": "starts, without the intended effect",
 }
 DOES = {
-    "MigrationController": "Moves pods by PodMigrationJobs, with limits per node, namespace and workload.",
-    "LowNodeLoad": "Moves pods from nodes of high to nodes of low actual usage; needs NodeMetrics from koordlet.",
+    "MigrationController": (
+        "Moves pods by PodMigrationJobs, with limits per node, namespace and workload."
+    ),
+    "LowNodeLoad": (
+        "Moves pods from nodes of high to nodes of low actual usage; "
+        "needs NodeMetrics from koordlet."
+    ),
     "CustomPriority": "Moves pods from nodes of lower priority to nodes of higher priority.",
     "HighNodeUtilization": "Drains nodes of low utilization so that they can be scaled down.",
-    "LowNodeUtilization": "Moves pods from nodes above targetThresholds to nodes below thresholds, by requests.",
+    "LowNodeUtilization": (
+        "Moves pods from nodes above targetThresholds to nodes below thresholds, by requests."
+    ),
     "PodLifeTime": "Evicts pods older than a limit.",
     "RemoveDuplicates": "Spreads the pods of each owner over the nodes.",
     "RemoveFailedPods": "Removes pods in phase Failed.",
     "RemovePodsHavingTooManyRestarts": "Evicts pods whose containers have restarted too often.",
-    "RemovePodsViolatingInterPodAntiAffinity": "Evicts pods that violate another pod's anti-affinity.",
+    "RemovePodsViolatingInterPodAntiAffinity": (
+        "Evicts pods that violate another pod's anti-affinity."
+    ),
     "RemovePodsViolatingNodeAffinity": "Evicts pods whose node no longer satisfies their affinity.",
-    "RemovePodsViolatingNodeTaints": "Evicts pods that do not tolerate a NoSchedule taint of their node.",
-    "RemovePodsViolatingTopologySpreadConstraint": "Evicts pods until topology spread constraints are satisfied.",
+    "RemovePodsViolatingNodeTaints": (
+        "Evicts pods that do not tolerate a NoSchedule taint of their node."
+    ),
+    "RemovePodsViolatingTopologySpreadConstraint": (
+        "Evicts pods until topology spread constraints are satisfied."
+    ),
 }
 EVICTOR = {
     "koordinator": "Evicts through the Eviction API, without limits per workload.",
@@ -82,7 +98,11 @@ def kind(field: Field) -> str:
     if field.fields is LABEL_SELECTOR.fields:
         return "label selector"
     inner = field.item.type if field.item else ""
-    words = {"selector_text": "selector text", "int_or_percent": "int or percent", "float_or_string": "number"}
+    words = {
+        "selector_text": "selector text",
+        "int_or_percent": "int or percent",
+        "float_or_string": "number",
+    }
     if field.type in ("list", "map") and inner:
         return f"{field.type} of {words.get(inner, inner)}"
     return words.get(field.type, field.type)
@@ -115,7 +135,9 @@ def walk(fields: Mapping[str, Field], stem: str = "") -> Iterator[tuple[str, Fie
         if field.fields is not LABEL_SELECTOR.fields:
             yield from walk(field.fields, f"{path}.")
             if field.item and field.item.fields is not LABEL_SELECTOR.fields:
-                yield from walk(field.item.fields, f"{path}{'[]' if field.type == 'list' else '.*'}.")
+                yield from walk(
+                    field.item.fields, f"{path}{'[]' if field.type == 'list' else '.*'}."
+                )
 
 
 def rows(fields: Mapping[str, Field]) -> Iterator[tuple[str, ...]]:
@@ -135,7 +157,9 @@ def lenient(schema: Schema) -> Iterator[tuple[str, ...]]:
 
 
 def points(name: str, plugin: Plugin, schema: Schema) -> str:
-    """What the plugin does, its extension points, since when it exists, and how its arguments are read."""
+    """What the plugin does, its extension points, since when it exists,
+    and how its arguments are read.
+    """
     since = f" Since {plugin.since}." if plugin.since else ""
     strict = "strictly" if plugin.strict else "leniently"
     does = EVICTOR[schema.name] if name == "DefaultEvictor" else DOES[name]
@@ -165,14 +189,19 @@ def page(schema: Schema) -> str:
     lines += [strictness, "-" * len(strictness), ""]
     lines += [STRICTER, ""]
     lines += table(
-        "32 18 18 32", ("configuration", "rule", "the descheduler", "why it is an error here"), lenient(schema)
+        "32 18 18 32",
+        ("configuration", "rule", "the descheduler", "why it is an error here"),
+        lenient(schema),
     )
     unseen = "What only the cluster knows"
     lines += [
         unseen,
         "-" * len(unseen),
         "",
-        "These cannot be checked from a configuration alone; the descheduler may accept or reject a wrong value.",
+        (
+            "These cannot be checked from a configuration alone; the descheduler may accept or "
+            "reject a wrong value."
+        ),
         "",
     ]
     lines += table("40 60", ("setting", "what it takes"), iter(differences.UNSEEN))
@@ -191,15 +220,29 @@ starts without it, or it ``starts`` without the intended effect. Errors stop the
 def rules() -> str:
     """The page of the rules."""
     title = "What can be wrong with a descheduler's configuration"
-    lines = [HEAD, f".. _{LABEL}descheduler_rules:", "", title, "=" * len(title), "", RULES_INTRO, ""]
-    lines += table("24 76", ("rule", "meaning"), ((f"``{rule}``", about) for rule, about in RULES.items()))
+    lines = [
+        HEAD,
+        f".. _{LABEL}descheduler_rules:",
+        "",
+        title,
+        "=" * len(title),
+        "",
+        RULES_INTRO,
+        "",
+    ]
+    lines += table(
+        "24 76", ("rule", "meaning"), ((f"``{rule}``", about) for rule, about in RULES.items())
+    )
     return "\n".join(lines).rstrip() + "\n"
 
 
 def pages() -> dict[str, str]:
     """Every page by its file name."""
     schemas = (schema_of("koordinator"), schema_of("sigs"))
-    return {**{f"descheduler_{schema.name}.rst": page(schema) for schema in schemas}, "descheduler_rules.rst": rules()}
+    return {
+        **{f"descheduler_{schema.name}.rst": page(schema) for schema in schemas},
+        "descheduler_rules.rst": rules(),
+    }
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Packs the archive that `ansible-galaxy collection build` made anew, so that equal sources give equal bytes.
+"""Packs the archive that `ansible-galaxy collection build` made anew,
+so that equal sources give equal bytes.
 
     python .ci/repack.py kubeops-node_maintenance-1.0.0.tar.gz SECONDS
 
-What differs between two builds are the times in it, the user, and the order of the files, also in FILES.json, whose
-checksum is in MANIFEST.json. SECONDS, since the epoch, becomes the time of every file.
+What differs between two builds are the times in it, the user, and the order of the files, also in
+FILES.json, whose checksum is in MANIFEST.json. SECONDS, since the epoch,
+becomes the time of every file.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ def repacked(archive: bytes, seconds: int) -> bytes:
     listed["files"].sort(key=lambda file: file["name"])
     contents["FILES.json"] = dumped(listed)
     manifest = json.loads(contents["MANIFEST.json"])
-    manifest["file_manifest_file"]["chksum_sha256"] = hashlib.sha256(contents["FILES.json"]).hexdigest()
+    manifest["file_manifest_file"]["chksum_sha256"] = hashlib.sha256(
+        contents["FILES.json"]
+    ).hexdigest()
     contents["MANIFEST.json"] = dumped(manifest)
     packed, told = io.BytesIO(), io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as new:

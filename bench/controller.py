@@ -4,7 +4,8 @@
 
 """What the controller pays where the cluster is large, or one of many: no lab is needed.
 
-The clusters are the answers of small servers on the loopback (synthetic_server.py), in processes of their own.
+The clusters are the answers of small servers on the loopback (synthetic_server.py),
+in processes of their own.
 """
 
 from __future__ import annotations
@@ -74,7 +75,9 @@ def calls(rounds: int) -> Iterator[Trial]:
 
 
 def fleets(rounds: int, folder: Path) -> Iterator[Trial]:
-    """A node of each cluster out of service and back: all clusters in one playbook, or a job for each."""
+    """A node of each cluster out of service and back: all clusters in one
+    playbook, or a job for each.
+    """
     ways: dict[str, Callable[[Path, Sequence[str]], list[Running]]] = {FORKS: forked, JOBS: apart}
     for number in range(rounds):
         for name, start in ways.items():
@@ -88,16 +91,26 @@ def fleets(rounds: int, folder: Path) -> Iterator[Trial]:
                     numbers, outcome = _measured(home, urls, start)
                 alone = alone or numbers["cpu_seconds"]
                 if count > 1:
-                    numbers["cpu_seconds_each_more"] = round((numbers["cpu_seconds"] - alone) / (count - 1), 2)
+                    numbers["cpu_seconds_each_more"] = round(
+                        (numbers["cpu_seconds"] - alone) / (count - 1), 2
+                    )
                 yield Trial(
-                    f"{FLEET} {count} clusters", name, number, outcome, {"clusters": count, **numbers}, {}, busy
+                    f"{FLEET} {count} clusters",
+                    name,
+                    number,
+                    outcome,
+                    {"clusters": count, **numbers},
+                    {},
+                    busy,
                 )
 
 
 def _measured(
     home: Path, urls: Sequence[str], start: Callable[[Path, Sequence[str]], list[Running]]
 ) -> tuple[dict[str, float], str]:
-    """What it took, and how it ended; the memory is that of all its processes, shared pages counted once."""
+    """What it took, and how it ended; the memory is that of all its processes,
+    shared pages counted once.
+    """
     home.mkdir(parents=True)
     began, spent = time.monotonic(), machine.processor()
     running = start(home, urls)
@@ -110,7 +123,11 @@ def _measured(
     ended = [one.wait(PATIENCE) for one in running]
     wall, spent = time.monotonic() - began, machine.processor() - spent
     failed = [run.text.strip()[-200:] for run in ended if not run.ok]
-    numbers = {"wall_seconds": round(wall, 2), "cpu_seconds": round(spent, 2), "peak_mb": round(most)}
+    numbers = {
+        "wall_seconds": round(wall, 2),
+        "cpu_seconds": round(spent, 2),
+        "peak_mb": round(most),
+    }
     return numbers, f"failed: {failed[0]}" if failed else "drained"
 
 
@@ -134,7 +151,19 @@ def _playbook(folder: Path, urls: Sequence[str]) -> Running:
     named = {"nodes": ["node-00000"]}
     tasks = [{"name": module, f"{NAMESPACE}.{module}": {**named, **more}} for module, more in WAY]
     where = {"K8S_AUTH_HOST": "{{ address }}", "K8S_AUTH_API_KEY": "none"}
-    play = {"name": "Fleet", "hosts": "all", "gather_facts": False, "environment": where, "tasks": tasks}
+    play = {
+        "name": "Fleet",
+        "hosts": "all",
+        "gather_facts": False,
+        "environment": where,
+        "tasks": tasks,
+    }
     path.write_text(yaml.safe_dump([play], sort_keys=False), encoding="utf-8")
-    words = [ansible("ansible-playbook"), "-i", str(inventory), f"--forks={CLUSTERS[-1]}", str(path)]
+    words = [
+        ansible("ansible-playbook"),
+        "-i",
+        str(inventory),
+        f"--forks={CLUSTERS[-1]}",
+        str(path),
+    ]
     return Running(words, environment(folder, {}), folder)

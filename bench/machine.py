@@ -19,13 +19,16 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def processor() -> float:
-    """Processor seconds that the tools have taken so far, in their own processes or in threads of this one."""
+    """Processor seconds that the tools have taken so far, in their own processes or in
+    threads of this one.
+    """
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def busy_with_others(marker: str, seconds: float = 1.0) -> float:
-    """Cores that are at work for others than this process and those whose command line has `marker`.
+    """Cores that are at work for others than this process and those whose
+    command line has `marker`.
 
     Time that a hypervisor takes away counts as well.
     """
@@ -35,12 +38,16 @@ def busy_with_others(marker: str, seconds: float = 1.0) -> float:
 
 
 def own_peak() -> float:
-    """MB that this process had at most. Its `ru_maxrss` has the memory of the process that started it in it."""
+    """MB that this process had at most. Its `ru_maxrss` has the memory of the process
+    that started it in it.
+    """
     return _kib(PROC / "self" / "status", "VmHWM:") / 1024
 
 
 def memory_of(marker: str) -> float:
-    """MB of all processes whose command line has `marker`; each page that they share counts once."""
+    """MB of all processes whose command line has `marker`;
+    each page that they share counts once.
+    """
     found = 0
     for path in PROC.glob("[0-9]*"):
         with contextlib.suppress(OSError, StopIteration):
@@ -69,7 +76,12 @@ def _ticks_of(marker: str) -> int:
             command = (path / "cmdline").read_bytes()
             if marker.encode() in command or path.name == str(os.getpid()):
                 # The name of the program, in parentheses, may have spaces.
-                fields = (path / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+                fields = (
+                    (path / "stat")
+                    .read_text(encoding="utf-8", errors="replace")
+                    .rpartition(")")[2]
+                    .split()
+                )
                 found += int(fields[11]) + int(fields[12])
     return found
 

@@ -2,7 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Numbers of one drain, all from the API server's audit log: nobody is asked how fast he was. Pure."""
+"""Numbers of one drain, all from the API server's audit log:
+nobody is asked how fast he was. Pure.
+"""
 
 from __future__ import annotations
 
@@ -95,13 +97,17 @@ def call_of(requests: list[Request], nodes: int) -> Call:
     evictions = sum(r.evicts and r.accepted for r in requests)
     refusals = sum(r.evicts and r.code == 429 for r in requests)
     renewals = sum(r.resource == "leases" and r.writes for r in requests)
-    return Call(evictions, refusals, renewals, len(requests) - evictions - refusals - renewals, nodes)
+    return Call(
+        evictions, refusals, renewals, len(requests) - evictions - refusals - renewals, nodes
+    )
 
 
 def by_kind(requests: Iterable[Request]) -> dict[str, int]:
     """Requests by `agent verb resource[/subresource]`, the most frequent first."""
     found: dict[str, int] = {}
-    for (agent, verb, resource, sub), count in counted(requests, "agent", "verb", "resource", "subresource").items():
+    for (agent, verb, resource, sub), count in counted(
+        requests, "agent", "verb", "resource", "subresource"
+    ).items():
         what = f"{resource}/{sub}" if sub else resource or "(discovery)"
         key = f"{short(agent)} {verb} {what}"
         found[key] = found.get(key, 0) + count

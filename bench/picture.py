@@ -28,11 +28,23 @@ class Panel:
 
 
 PANELS = (
-    Panel("Servers that stop gracefully: failed requests (less is better)", targets.GRACEFUL, "failed", 0),
+    Panel(
+        "Servers that stop gracefully: failed requests (less is better)",
+        targets.GRACEFUL,
+        "failed",
+        0,
+    ),
     Panel("One node: pods per second (more is better)", targets.ONE_NODE, "pods_per_second", 1),
     Panel("Five nodes: pods per second (more is better)", targets.FIVE_NODES, "pods_per_second", 1),
-    Panel("Five nodes: requests per pod (less is better)", targets.FIVE_NODES, "requests_per_pod", 2),
-    Panel("Single replicas that start in 5 s: seconds without a ready endpoint", targets.SWAP, "dark_seconds_worst", 2),
+    Panel(
+        "Five nodes: requests per pod (less is better)", targets.FIVE_NODES, "requests_per_pod", 2
+    ),
+    Panel(
+        "Single replicas that start in 5 s: seconds without a ready endpoint",
+        targets.SWAP,
+        "dark_seconds_worst",
+        2,
+    ),
     Panel("A roll of 20 nodes, one at a time: seconds", targets.ROLL, "seconds", 0),
     Panel("A roll of 20 nodes, one at a time: moves per pod", targets.ROLL, "moves_per_pod", 2),
 )
@@ -58,7 +70,10 @@ def draw(summary: Summary, caption: str) -> str:
         ".note{fill:#5b6675;font-size:11px}"
     )
     height = top + 28
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" '
+        f'height="{height}"'
+    )
     back = f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>'
     return "\n".join([f'{head} role="img">', f"<style>{style}</style>", back, *parts, "</svg>", ""])
 
@@ -73,8 +88,10 @@ def _panel(panel: Panel, rows: dict[str, dict[str, float]], top: int) -> list[st
         low, high = LEFT + row["min"] * scale, LEFT + row["max"] * scale
         parts += [
             _text(LEFT - 10, middle + 4, tool, "", "end"),
-            f'<rect x="{LEFT}" y="{y}" width="{max(row["median"] * scale, 1):.1f}" height="{BAR}" rx="2" '
-            f'fill="{_colour(tool)}"/>',
+            (
+                f'<rect x="{LEFT}" y="{y}" width="{max(row["median"] * scale, 1):.1f}" '
+                f'height="{BAR}" rx="2" fill="{_colour(tool)}"/>'
+            ),
             f'<path d="M{low:.1f} {middle}H{high:.1f}" stroke="#1f2733" stroke-width="1.5"/>',
             _text(high + 8, middle + 4, f"{row['median']:.{panel.digits}f}"),
         ]

@@ -10,9 +10,10 @@
     python -m bench.planning --keep before 500   # writes the plans to before-500.json, to compare two versions
     python -m bench.planning --profile 1000      # and shows where the time goes
 
-Each size is planned in a process of its own, against a server in a third one (synthetic_server.py), so the processor
-time and the peak of the memory are those of the plan alone. A busy machine distorts them little.
-"""
+Each size is planned in a process of its own, against a server in a third one (synthetic_server.py),
+so the processor time and the peak of the memory are those of the plan alone. A busy machine
+distorts them little.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -42,7 +43,12 @@ def main() -> None:
     if asked.measure:
         print(json.dumps(measured(asked, asked.measure)))
         return
-    print(row(COLUMNS, COLUMNS), row(COLUMNS, ["-" * len(name) for name in COLUMNS]), sep="\n", flush=True)
+    print(
+        row(COLUMNS, COLUMNS),
+        row(COLUMNS, ["-" * len(name) for name in COLUMNS]),
+        sep="\n",
+        flush=True,
+    )
     for size in asked.sizes or SIZES:
         with served(size, "blockers") as url:
             found = planned(url, size, asked)
@@ -62,14 +68,20 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 def row(columns: Sequence[str], cells: Sequence[Any]) -> str:
     """A line of a table with these columns."""
-    return "| " + " | ".join(str(cell).rjust(len(name)) for cell, name in zip(cells, columns, strict=True)) + " |"
+    return (
+        "| "
+        + " | ".join(str(cell).rjust(len(name)) for cell, name in zip(cells, columns, strict=True))
+        + " |"
+    )
 
 
 @contextlib.contextmanager
 def served(size: int, *more: str) -> Iterator[str]:
     """The address of a server of such a cluster."""
     command = [sys.executable, "-m", "bench.synthetic_server", str(size), *more]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as server:
         assert server.stdin
         assert server.stdout
         try:
@@ -80,7 +92,14 @@ def served(size: int, *more: str) -> Iterator[str]:
 
 def planned(url: str, size: int, asked: argparse.Namespace) -> dict[str, Any]:
     """One plan in a process of its own."""
-    command = [sys.executable, "-m", "bench.planning", str(size), f"--measure={url}", f"--nodes={asked.nodes}"]
+    command = [
+        sys.executable,
+        "-m",
+        "bench.planning",
+        str(size),
+        f"--measure={url}",
+        f"--nodes={asked.nodes}",
+    ]
     command += [f"--keep={asked.keep}"] if asked.keep else []
     command += ["--profile"] if asked.profile else []
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
@@ -90,8 +109,13 @@ def planned(url: str, size: int, asked: argparse.Namespace) -> dict[str, Any]:
 def measured(asked: argparse.Namespace, url: str) -> dict[str, Any]:
     """The costs of one plan; the time of lists is that of reading, parsing and keeping them."""
     # Only here: the process that starts the others needs none of it.
-    from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import run_context
-    from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import client, connection
+    from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+        run_context,
+    )
+    from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
+        client,
+        connection,
+    )
     from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import run_plan
     from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
 
@@ -109,7 +133,9 @@ def measured(asked: argparse.Namespace, url: str) -> dict[str, Any]:
             spent += time.process_time() - began
 
     client.Cluster.items = timed  # type: ignore[method-assign]
-    cluster = connection.connect(connection.ConnectionOptions(host=url, api_key="none"), user_agent="bench")
+    cluster = connection.connect(
+        connection.ConnectionOptions(host=url, api_key="none"), user_agent="bench"
+    )
     nodes = tuple(f"node-{number:05}" for number in range(count))
     choices = drain_policy.DrainPolicy(backend="eviction", method="replace")
     options = run_plan.PlanOptions(nodes=nodes, choices=choices, max_parallel=PARALLEL)
@@ -125,9 +151,19 @@ def measured(asked: argparse.Namespace, url: str) -> dict[str, Any]:
     if profile:
         pstats.Stats(profile, stream=sys.stderr).sort_stats("tottime").print_stats(45)
     if asked.keep:
-        Path(f"{asked.keep}-{size}.json").write_text(json.dumps(result, indent=1, sort_keys=True), encoding="utf-8")
+        Path(f"{asked.keep}-{size}.json").write_text(
+            json.dumps(result, indent=1, sort_keys=True), encoding="utf-8"
+        )
     assert len(result["waves"]) == -(-count // PARALLEL), result["msg"]
-    values = (size, size * 30, count, round(spent, 1), round(total - spent, 1), round(total, 1), cluster.requests)
+    values = (
+        size,
+        size * 30,
+        count,
+        round(spent, 1),
+        round(total - spent, 1),
+        round(total, 1),
+        cluster.requests,
+    )
     return dict(zip(COLUMNS, (*values, round(peak)), strict=True))
 
 

@@ -27,7 +27,9 @@ RATE = 50.0
 LAGS = (5.0, 30.0)
 """Seconds that a balancer outside of the cluster is behind the EndpointSlices."""
 WAITS = [
-    workload("Deployment", "waits", server("-start=3s", "-stop=35s"), terminationGracePeriodSeconds=60),
+    workload(
+        "Deployment", "waits", server("-start=3s", "-stop=35s"), terminationGracePeriodSeconds=60
+    ),
     service("waits"),
 ]
 """A server that goes on for longer than any of the balancers is behind."""
@@ -58,7 +60,11 @@ def traffic(lab: Lab, folder: Path, name: str, act: Act, repetition: int) -> Ite
         (targets.LAG_PATIENT, PATIENT, LAGS[1]),
     ):
         via = Way(lag=lag).via
-        counted = [one for one in verdict if one["service"].rpartition("/")[2] in names and one["via"] == via]
+        counted = [
+            one
+            for one in verdict
+            if one["service"].rpartition("/")[2] in names and one["via"] == via
+        ]
         numbers = {
             "sent": float(sum(one["sent"] for one in counted)),
             "failed": float(sum(one["failed"] for one in counted)),
@@ -132,7 +138,9 @@ def by_script(lab: Lab, folder: Path) -> Act:
         machines.command("reboot", NODE)
 
         def back() -> bool:
-            return machines.node(NODE)["status"]["nodeInfo"]["bootID"] != boot and machines.ready(NODE)
+            return machines.node(NODE)["status"]["nodeInfo"]["bootID"] != boot and machines.ready(
+                NODE
+            )
 
         until(back, 120, "the node is back", every=0.3)
         lab.run_kubectl("uncordon", NODE)
@@ -148,4 +156,7 @@ def by_maintain(lab: Lab, folder: Path) -> Act:
     return lambda: ours.playbook("maintain", [NODE], inventory, maintain_reboot=True)
 
 
-REBOOTS: Mapping[str, Callable[[Lab, Path], Act]] = {f"{KUBECTL}, reboot, uncordon": by_script, OURS: by_maintain}
+REBOOTS: Mapping[str, Callable[[Lab, Path], Act]] = {
+    f"{KUBECTL}, reboot, uncordon": by_script,
+    OURS: by_maintain,
+}

@@ -137,7 +137,9 @@ def _scene(scene: str, tools: dict[str, dict[str, Any]]) -> str:
     columns = _columns(scene)
     rows = [[scene, *(title for title, _name, _digits in columns), "ended well"]]
     for tool, entry in tools.items():
-        rows.append([tool, *(_cell(entry, name, digits) for _title, name, digits in columns), _ended(entry)])
+        rows.append(
+            [tool, *(_cell(entry, name, digits) for _title, name, digits in columns), _ended(entry)]
+        )
     return _markdown(rows)
 
 
@@ -148,7 +150,10 @@ def _ratios(summary: Summary) -> list[str]:
         for tool in tools:
             if tool == OURS or (tool.startswith(BARE) and tool != best):
                 continue
-            ratios = [_ratio(summary, scene, tool, name) for name in ("pods_per_second", "requests_per_pod")]
+            ratios = [
+                _ratio(summary, scene, tool, name)
+                for name in ("pods_per_second", "requests_per_pod")
+            ]
             if all(ratios):
                 rows.append([tool, scene, *ratios])
     return [_markdown(rows)] if len(rows) > 1 else []
@@ -172,7 +177,8 @@ def _calls(summary: Summary) -> list[str]:
 def _markdown(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = [
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |"
+        for row in rows
     ]
     lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
     return "\n".join(lines)

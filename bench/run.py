@@ -4,15 +4,17 @@
 
 """`make bench`: what a drain and a roll cost here, beside the tools that people use today.
 
-Starts labs of its own, measures every tool in the same run in alternating order, and prints the tables. Each
-measurement is kept in .build/bench/ as soon as it is made. results.json, results.svg and the tables of README.md are
-made of the groups that were measured since the machine was booted by a run that proves something: three rounds or more,
-on a machine that nobody else kept busy. No threshold decides on the exit code. BENCH_REPEAT (3) are the rounds,
-BENCH_ONLY the names of groups, and LAB_KEEP keeps the labs.
+Starts labs of its own, measures every tool in the same run in alternating order, and prints the
+tables. Each measurement is kept in .build/bench/ as soon as it is made. results.json, results.svg
+and the tables of README.md are made of the groups that were measured since the machine was booted
+by a run that proves something: three rounds or more, on a machine that nobody else kept busy. No
+threshold decides on the exit code. BENCH_REPEAT (3) are the rounds, BENCH_ONLY the names of groups,
+and LAB_KEEP keeps the labs.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
@@ -57,7 +59,9 @@ BEGIN, END = "<!-- tables: written by run.py -->", "<!-- end of the tables -->"
 SLOW = Fleet(leaving=5, staying=5, deployments=25, replicas=10, budget=3, stop=5)
 ONE_BUDGET = Fleet(leaving=4, staying=4, deployments=1, replicas=200, budget="10%", start=2)
 ROLL = Fleet(leaving=20, staying=1, deployments=100, replicas=10, budget=3)
-ROLL_LARGE = Fleet(leaving=100, staying=10, deployments=100, replicas=20, budget="30%", start=2, stop=2)
+ROLL_LARGE = Fleet(
+    leaving=100, staying=10, deployments=100, replicas=20, budget="30%", start=2, stop=2
+)
 MANY_NODES = Fleet(leaving=500, staying=45, deployments=250, replicas=10, budget=5)
 EVACUATED = Fleet(leaving=50, staying=5, deployments=50, replicas=4, budget=2)
 T = TypeVar("T")
@@ -103,15 +107,23 @@ def main() -> int:
                     with journal.open("a", encoding="utf-8") as file:
                         file.write(json.dumps(trial.to_dict()) + "\n")
                     say(line(trial))
-                if doubts := targets.doubts(known.get(group, ()), where["cores"], where["load_at_start"]):
+                if doubts := targets.doubts(
+                    known.get(group, ()), where["cores"], where["load_at_start"]
+                ):
                     say(f"{group} proves nothing and is not written: {'; '.join(doubts)}")
                     continue
                 date = f"{datetime.now(UTC):%Y-%m-%d}"
-                store.keep(JOURNALS, store.Measured(group, date, machine.boot(), where, versions, known[group]))
+                store.keep(
+                    JOURNALS,
+                    store.Measured(group, date, machine.boot(), where, versions, known[group]),
+                )
     finally:
         # What was measured before something failed is worth a look.
         if known:
-            print(f"\n{results.table(trials.summed_up(trial for those in known.values() for trial in those))}")
+            print(
+                "\n"
+                f"{results.table(trials.summed_up(trial for those in known.values() for trial in those))}"  # noqa: E501
+            )
         publish(store.kept(JOURNALS, every, machine.boot()))
         say(f"single measurements: {journal}")
     return 0
@@ -152,7 +164,9 @@ def swaps(bench: Bench, lab: Lab) -> Iterator[Trial]:
 
 
 def drains(bench: Bench, lab: Lab) -> Iterator[Trial]:
-    """One node and five nodes of a cluster of 20, whose pods stop and start at once; then calls with nothing to do."""
+    """One node and five nodes of a cluster of 20, whose pods stop and start at once;
+    then calls with nothing to do.
+    """
     ours = tools.Ours(lab, bench.folder)
     workload.deploy(lab.api)
     contestants = [
@@ -166,7 +180,10 @@ def drains(bench: Bench, lab: Lab) -> Iterator[Trial]:
             yield from scenes.drain(lab, tool, count, scene, repetition)
     for repetition in range(bench.rounds):
         yield scenes.release(lab, ours, repetition)
-    calls = {targets.K8S_INFO: tools.Drain(lab, bench.folder, bench.home).info, ours.name: ours.again}
+    calls = {
+        targets.K8S_INFO: tools.Drain(lab, bench.folder, bench.home).info,
+        ours.name: ours.again,
+    }
     for repetition, name in in_turn(bench.rounds, list(calls)):
         yield scenes.no_ops(lab, name, calls[name], repetition)
 
@@ -183,20 +200,31 @@ def one_budget(bench: Bench, lab: Lab) -> Iterator[Trial]:
 
 def drainers(bench: Bench, lab: Lab) -> dict[str, arenas.Act]:
     """The tools that are compared where pods take time."""
-    peers = [tools.Kubectl(lab, bench.folder).tool(), tools.Drain(lab, bench.folder, bench.home).tool()]
+    peers = [
+        tools.Kubectl(lab, bench.folder).tool(),
+        tools.Drain(lab, bench.folder, bench.home).tool(),
+    ]
     every = [*peers, tools.Ours(lab, bench.folder).tool(), tools.BareLoop(lab, THREADS[0]).tool()]
     return {tool.name: tool.drain for tool in every}
 
 
 def rollers(bench: Bench, lab: Lab) -> dict[str, arenas.Act]:
     """The tools that take nodes out and bring them back, one at a time."""
-    kubectl, k8s_drain = tools.Kubectl(lab, bench.folder), tools.Drain(lab, bench.folder, bench.home)
+    kubectl, k8s_drain = (
+        tools.Kubectl(lab, bench.folder),
+        tools.Drain(lab, bench.folder, bench.home),
+    )
     ours = tools.Ours(lab, bench.folder)
     return {kubectl.name: kubectl.roll, k8s_drain.name: k8s_drain.roll, ours.name: ours.roll(1)}
 
 
 def contest(
-    bench: Bench, lab: Lab, scene: str, fleet: Fleet, acts: dict[str, arenas.Act], only: int | None = None
+    bench: Bench,
+    lab: Lab,
+    scene: str,
+    fleet: Fleet,
+    acts: dict[str, arenas.Act],
+    only: int | None = None,
 ) -> Iterator[Trial]:
     """Each of the tools drains a fleet, or its first nodes, in each round."""
     for repetition, name in in_turn(bench.rounds, list(acts)):
@@ -204,19 +232,27 @@ def contest(
 
 
 def rolls(bench: Bench, lab: Lab) -> Iterator[Trial]:
-    """The whole way of 20 nodes and 1,000 pods, with one spare node: one node at a time, and ours in waves of four."""
+    """The whole way of 20 nodes and 1,000 pods, with one spare node: one node at a time,
+    and ours in waves of four.
+    """
     ours, acts = tools.Ours(lab, bench.folder), rollers(bench, lab)
     for repetition, name in in_turn(bench.rounds, list(acts)):
         yield arenas.roll(lab, targets.ROLL, ROLL, name, acts[name], repetition)
     for repetition in range(bench.rounds):
-        yield arenas.roll(lab, targets.ROLL_WAVES, ROLL, ours.name, ours.roll(4), repetition, at_once=4)
+        yield arenas.roll(
+            lab, targets.ROLL_WAVES, ROLL, ours.name, ours.roll(4), repetition, at_once=4
+        )
 
 
 def large_rolls(bench: Bench, lab: Lab) -> Iterator[Trial]:
-    """100 nodes, 2,000 pods that take 2 s to stop and to start, in waves of ten; 50 nodes that are out already."""
+    """100 nodes, 2,000 pods that take 2 s to stop and to start, in waves of ten;
+    50 nodes that are out already.
+    """
     ours = tools.Ours(lab, bench.folder)
     for repetition in range(bench.rounds):
-        yield arenas.roll(lab, targets.ROLL_LARGE, ROLL_LARGE, ours.name, ours.roll(10), repetition, at_once=10)
+        yield arenas.roll(
+            lab, targets.ROLL_LARGE, ROLL_LARGE, ours.name, ours.roll(10), repetition, at_once=10
+        )
     bare = tools.BareLoop(lab, THREADS[1]).tool()
     acts = {ours.name: ours.drain, bare.name: bare.drain}
     yield from contest(bench, lab, targets.WAVE_LARGE, ROLL_LARGE, acts, only=10)
@@ -225,7 +261,9 @@ def large_rolls(bench: Bench, lab: Lab) -> Iterator[Trial]:
 
 
 def many_nodes(bench: Bench, lab: Lab) -> Iterator[Trial]:
-    """The scene for which NVSentinel's node drainer published figures: 500 nodes of five pods at once."""
+    """The scene for which NVSentinel's node drainer published figures:
+    500 nodes of five pods at once.
+    """
     ours, bare = tools.Ours(lab, bench.folder), tools.BareLoop(lab, THREADS[-1]).tool()
     acts = {ours.name: ours.drain_in_a_run, bare.name: bare.drain}
     yield from contest(bench, lab, targets.MANY_NODES, MANY_NODES, acts)
@@ -243,7 +281,8 @@ def traffic(bench: Bench, lab: Lab) -> Iterator[Trial]:
     acts = rollers(bench, lab)
     for repetition, name in in_turn(bench.rounds, list(acts)):
         roll = acts[name]
-        yield from real.traffic(lab, bench.folder, name, lambda roll=roll: roll([real.NODE]), repetition)  # type: ignore[misc]
+        act = functools.partial(roll, [real.NODE])
+        yield from real.traffic(lab, bench.folder, name, act, repetition)
 
 
 def reboots(bench: Bench, lab: Lab) -> Iterator[Trial]:
@@ -301,8 +340,15 @@ def line(trial: Trial) -> str:
         "cpu_seconds",
         "peak_mb",
     )
-    told = ", ".join(f"{name.replace('_', ' ')} {trial.numbers[name]:g}" for name in names if name in trial.numbers)
-    return f"{trial.scene}, {trial.tool}: {told}; {trial.outcome} (others kept {trial.busy:g} cores busy)"
+    told = ", ".join(
+        f"{name.replace('_', ' ')} {trial.numbers[name]:g}"
+        for name in names
+        if name in trial.numbers
+    )
+    return (
+        f"{trial.scene}, {trial.tool}: {told}; {trial.outcome} (others kept "
+        f"{trial.busy:g} cores busy)"
+    )
 
 
 def publish(known: list[store.Measured]) -> None:

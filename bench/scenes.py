@@ -59,8 +59,15 @@ def drain(lab: Lab, tool: Tool, count: int, scene: str, repetition: int) -> list
     until(lambda: not _ending(lab, nodes), 60, "all evicted pods are gone")
     found = measure.drained(logged(lab, start), count)
     left = len(pods & workload.pods_there(lab.api, nodes))
-    numbers = {"pods": len(pods), "left": left, **drain_numbers(ended, found), "cpu_seconds": round(spent, 2)}
-    trials = [Trial(scene, tool.name, repetition, ended.outcome, numbers, dict(found.requests), busy)]
+    numbers = {
+        "pods": len(pods),
+        "left": left,
+        **drain_numbers(ended, found),
+        "cpu_seconds": round(spent, 2),
+    }
+    trials = [
+        Trial(scene, tool.name, repetition, ended.outcome, numbers, dict(found.requests), busy)
+    ]
     if ended.outcome == "drained" and count == 1 and not tool.name.startswith(BARE):
         trials.append(again(lab, "a second call", tool.name, lambda: tool.drain(nodes), repetition))
     tool.give_back(nodes)
@@ -124,13 +131,17 @@ def release(lab: Lab, ours: Ours, repetition: int) -> Trial:
     return again(lab, scene, OURS, lambda: ours.playbook("release", nodes), repetition)
 
 
-def no_ops(lab: Lab, name: str, act: Callable[[Sequence[str], int], Ended], repetition: int) -> Trial:
+def no_ops(
+    lab: Lab, name: str, act: Callable[[Sequence[str], int], Ended], repetition: int
+) -> Trial:
     """Ten calls in a row that change nothing."""
     nodes = [o.name(lab.api.items("/api/v1/nodes")[0])]
     return again(lab, targets.NO_OPS, name, lambda: act(nodes, NO_OP_CALLS), repetition)
 
 
-def swap(lab: Lab, folder: Path, name: str, act: Callable[[Sequence[str]], Ended], repetition: int) -> Trial:
+def swap(
+    lab: Lab, folder: Path, name: str, act: Callable[[Sequence[str]], Ended], repetition: int
+) -> Trial:
     """Single-replica Deployments that take a while to start leave their node: who goes dark?
 
     It has nodes and a namespace of its own; the witness of the tests watches the Services.
@@ -148,7 +159,11 @@ def swap(lab: Lab, folder: Path, name: str, act: Callable[[Sequence[str]], Ended
             arena.settle()
         dark = [seen.dark_seconds(app) for app in apps]
         writes = [request.at for request in seen.writes]
-        gone = [event.wall for event in seen.log.events if event.type == "DELETED" and o.name(event.obj) in before]
+        gone = [
+            event.wall
+            for event in seen.log.events
+            if event.type == "DELETED" and o.name(event.obj) in before
+        ]
         span = max(gone) - min(writes)
         numbers = {
             "pods": len(before),
@@ -170,18 +185,29 @@ def swap(lab: Lab, folder: Path, name: str, act: Callable[[Sequence[str]], Ended
 
 
 def backends(lab: Lab, folder: Path, ours: Ours, backend: str, repetition: int) -> Trial:
-    """A node whose pods leave in one of our own ways; Koordinator is there, configured as its chart has it.
+    """A node whose pods leave in one of our own ways; Koordinator is there,
+    configured as its chart has it.
 
     Each pod is of another Deployment, so that the limit of a workload in five minutes holds nobody.
     """
     arena = Arena(lab.api, arena_name(f"way-{backend}"))
-    container = {"name": "main", "image": "registry.invalid/app:1", "resources": {"requests": {"cpu": "10m"}}}
+    container = {
+        "name": "main",
+        "image": "registry.invalid/app:1",
+        "resources": {"requests": {"cpu": "10m"}},
+    }
     pod = {"schedulerName": "koord-scheduler", "containers": [container]}
     try:
         leaving, *_others = arena.nodes(3)
         with arena.placing(leaving):
             apps = [
-                arena.deployment(f"app-{n}", start=WAY_START, pod=pod, service=False, budget={"maxUnavailable": 1})
+                arena.deployment(
+                    f"app-{n}",
+                    start=WAY_START,
+                    pod=pod,
+                    service=False,
+                    budget={"maxUnavailable": 1},
+                )
                 for n in range(1, WAY_PODS + 1)
             ]
         arena.cordon(leaving)
@@ -196,8 +222,14 @@ def backends(lab: Lab, folder: Path, ours: Ours, backend: str, repetition: int) 
             arena.settle()
         known = logged(lab, start)
         mine = [request for request in known if request.agent.startswith(NAMESPACE)]
-        koord = [request for request in known if request.agent.startswith("koord-") and request.writes]
-        gone = [event.wall for event in seen.log.events if event.type == "DELETED" and o.name(event.obj) in before]
+        koord = [
+            request for request in known if request.agent.startswith("koord-") and request.writes
+        ]
+        gone = [
+            event.wall
+            for event in seen.log.events
+            if event.type == "DELETED" and o.name(event.obj) in before
+        ]
         span = max(gone) - min(request.at for request in mine if request.writes)
         numbers = {
             "pods": len(before),
@@ -208,6 +240,14 @@ def backends(lab: Lab, folder: Path, ours: Ours, backend: str, repetition: int) 
             "koordinator_writes_per_pod": round(len(koord) / len(before), 2),
             "wall_seconds": round(ended.wall, 2),
         }
-        return Trial("backends", f"backend {backend}", repetition, ended.outcome, numbers, measure.by_kind(mine), busy)
+        return Trial(
+            "backends",
+            f"backend {backend}",
+            repetition,
+            ended.outcome,
+            numbers,
+            measure.by_kind(mine),
+            busy,
+        )
     finally:
         arena.clear()

@@ -2,10 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Groups whose measurements prove something, one file each, of which the published results are put together.
+"""Groups whose measurements prove something, one file each, of which the published
+results are put together.
 
-So a run may measure some groups, and another one the rest. Only what one machine has measured since it was booted is
-put together: the next one may be twice as fast, and look the same.
+So a run may measure some groups, and another one the rest. Only what one machine has measured since
+it was booted is put together: the next one may be twice as fast, and look the same.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class Measured:
 
 def keep(folder: Path, measured: Measured) -> None:
     """Write a group's file, in the place of an earlier one."""
-    (folder / f"{measured.group}.json").write_text(json.dumps(asdict(measured)) + "\n", encoding="utf-8")
+    (folder / f"{measured.group}.json").write_text(
+        json.dumps(asdict(measured)) + "\n", encoding="utf-8"
+    )
 
 
 def kept(folder: Path, groups: Iterable[str], boot: str) -> list[Measured]:
@@ -59,10 +62,16 @@ def published(known: Sequence[Measured], summary: dict[str, Any]) -> dict[str, A
     for one in known:
         versions |= one.versions
     return {
-        "machine": {name: value for name, value in known[0].machine.items() if name != "load_at_start"},
+        "machine": {
+            name: value for name, value in known[0].machine.items() if name != "load_at_start"
+        },
         "versions": versions,
         "groups": {
-            one.group: {"date": one.date, "rounds": one.rounds, "load_at_start": one.machine["load_at_start"]}
+            one.group: {
+                "date": one.date,
+                "rounds": one.rounds,
+                "load_at_start": one.machine["load_at_start"],
+            }
             for one in known
         },
         "summary": summary,

@@ -2,13 +2,16 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""An API server of a synthetic cluster: lists in pages, narrowed by node, namespace, label or name; watches; writes.
+"""An API server of a synthetic cluster: lists in pages, narrowed by node, namespace,
+label or name; watches; writes.
 
-A write is kept beside the computed objects. An evicted pod is gone at once, and its successor is ready on another node.
+A write is kept beside the computed objects. An evicted pod is gone at once, and its successor is
+ready on another node.
 
 python -m bench.synthetic_server 2000            # prints its address, serves until its input ends
-python -m bench.synthetic_server 2000 writers    # single replicas may not be doubled, so they are evicted, with consent
-python -m bench.synthetic_server 2000 blockers   # StatefulSets of one pod, and budgets that never allow an eviction
+python -m bench.synthetic_server 2000 writers    # single replicas may not be doubled, so they are
+evicted, with consent python -m bench.synthetic_server 2000 blockers   # StatefulSets of one pod,
+and budgets that never allow an eviction
 """
 
 from __future__ import annotations
@@ -48,8 +51,12 @@ class Changed:
         numbers = self.cluster.numbers(path, f"metadata.name={name}", space)
         return self.cluster.kinds[path][2](numbers[0]) if numbers else None
 
-    def put(self, path: str, space: str, name: str, raw: Raw | None, before: Raw | None = None) -> Raw:
-        """Write an object, or with ``None`` delete it; returns it as it is, or was (``before``, if that is known)."""
+    def put(
+        self, path: str, space: str, name: str, raw: Raw | None, before: Raw | None = None
+    ) -> Raw:
+        """Write an object, or with ``None`` delete it; returns it as it is,
+        or was (``before``, if that is known).
+        """
         with self.wake:
             before = before or self.get(path, space, name)
             what = "DELETED" if raw is None else "MODIFIED" if before else "ADDED"
@@ -80,13 +87,19 @@ class Changed:
     def budgets(self, space: str, app: str) -> list[Raw]:
         """Those over the app's pods, of which one may have been written by a client."""
         found = [self.get(BUDGETS, space, app)]
-        found += [raw for (where, name), raw in self.now.get(BUDGETS, {}).items() if where == space and name != app]
+        found += [
+            raw
+            for (where, name), raw in self.now.get(BUDGETS, {}).items()
+            if where == space and name != app
+        ]
         wanted = (raw for raw in found if raw)
         key = "app.kubernetes.io/name"
         return [raw for raw in wanted if raw["spec"]["selector"]["matchLabels"].get(key) == app]
 
     def evict(self, space: str, name: str) -> bool:
-        """End a pod; its successor is ready elsewhere, its volume detached, and its budget as it was."""
+        """End a pod; its successor is ready elsewhere, its volume detached,
+        and its budget as it was.
+        """
         pod = self.get(PODS, space, name)
         if pod is None:
             return False
@@ -97,7 +110,11 @@ class Changed:
             fresh = name if owner["kind"] == "StatefulSet" else f"{owner['name']}-n{self.moved:05x}"
             spot = self.cluster.nodes - 1 - self.moved % (self.cluster.nodes // 2)
             metadata = {**meta, "name": fresh, "uid": f"{meta['uid']}:{self.moved}"}
-            successor = {**pod, "metadata": metadata, "spec": {**pod["spec"], "nodeName": synthetic.node_name(spot)}}
+            successor = {
+                **pod,
+                "metadata": metadata,
+                "spec": {**pod["spec"], "nodeName": synthetic.node_name(spot)},
+            }
             self.put(PODS, space, fresh, successor)
             app = meta["labels"]["app.kubernetes.io/name"]
             for budget in self.budgets(space, app):
@@ -159,7 +176,9 @@ class Handler(BaseHTTPRequestHandler):
         path, space, name, sub, _query = self.place()
         body = self.body()
         if sub == "eviction":
-            self.found({"kind": "Status", "status": "Success"} if self.changed.evict(space, name) else None)
+            self.found(
+                {"kind": "Status", "status": "Success"} if self.changed.evict(space, name) else None
+            )
         elif body.get("kind", "").endswith("Review"):
             self.answer(201, {**body, "status": {"allowed": True}})
         else:
@@ -188,7 +207,9 @@ class Handler(BaseHTTPRequestHandler):
         self.found(self.changed.put(path, space, name, None) if there else None)
 
     def body(self) -> Raw:
-        return dict(json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}"))
+        return dict(
+            json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
+        )
 
     def page(self, path: str, space: str, query: Mapping[str, str]) -> Raw:
         kind, _count, made = self.cluster.kinds.get(path, ("Lease", 0, lambda _number: {}))
@@ -196,7 +217,10 @@ class Handler(BaseHTTPRequestHandler):
         numbers = self.cluster.numbers(path, *selectors) if path in self.cluster.kinds else []
         start = int(query.get("continue", 0))
         end = min(len(numbers), start + (int(query.get("limit", 0)) or len(numbers)))
-        body: Raw = {"kind": f"{kind}List", "metadata": {"resourceVersion": str(1000 + len(self.changed.told))}}
+        body: Raw = {
+            "kind": f"{kind}List",
+            "metadata": {"resourceVersion": str(1000 + len(self.changed.told))},
+        }
         computed = (made(number) for number in numbers[start:end])
         body["items"] = [raw for raw in computed if not self.changed.hides(path, raw)]
         if end < len(numbers):
@@ -206,24 +230,39 @@ class Handler(BaseHTTPRequestHandler):
         return body
 
     def watch(self, path: str, space: str, query: Mapping[str, str]) -> None:
-        """What was written since the version that is asked for, until the client goes or its time is over."""
+        """What was written since the version that is asked for,
+        until the client goes or its time is over.
+        """
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        at, until = int(query["resourceVersion"]) - 1000, time.monotonic() + float(query["timeoutSeconds"])
+        at, until = (
+            int(query["resourceVersion"]) - 1000,
+            time.monotonic() + float(query["timeoutSeconds"]),
+        )
         while time.monotonic() < until:
             news = self.changed.since(at)
             at += len(news)
             for where, what, raw in news:
-                if where == path and space in ("", raw["metadata"].get("namespace", "")) and selected(path, raw, query):
+                if (
+                    where == path
+                    and space in ("", raw["metadata"].get("namespace", ""))
+                    and selected(path, raw, query)
+                ):
                     line = json.dumps({"type": what, "object": raw}).encode() + b"\n"
                     self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
         self.wfile.write(b"0\r\n\r\n")
 
     def found(self, raw: Raw | None) -> None:
         if raw is None:
-            status = {"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404, "message": "not found"}
+            status = {
+                "kind": "Status",
+                "status": "Failure",
+                "reason": "NotFound",
+                "code": 404,
+                "message": "not found",
+            }
             self.answer(404, status)
         else:
             self.answer(200, raw)

@@ -51,7 +51,9 @@ class Ended:
 
 
 def nothing(_nodes: Sequence[str]) -> None:
-    """What a tool gives back that only cordons: its nodes are uncordoned with all others, or go with their scene."""
+    """What a tool gives back that only cordons: its nodes are uncordoned with all others,
+    or go with their scene.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +68,15 @@ class Tool:
 class Playbooks:
     """Runs small playbooks on localhost with the commands of one environment."""
 
-    def __init__(self, lab: Lab, folder: Path, command: str, variables: dict[str, str] | None = None) -> None:
-        self._lab, self._folder, self._command, self._variables = lab, folder, command, variables or {}
+    def __init__(
+        self, lab: Lab, folder: Path, command: str, variables: dict[str, str] | None = None
+    ) -> None:
+        self._lab, self._folder, self._command, self._variables = (
+            lab,
+            folder,
+            command,
+            variables or {},
+        )
 
     def folder(self) -> Path:
         """A new one, for one call."""
@@ -97,10 +106,14 @@ class Playbooks:
         )
         began = time.monotonic()
         peak = folder / "peak"
-        run = Running([sys.executable, str(PEAK), str(peak), self._command, *words], env, folder).wait(PATIENCE)
+        run = Running(
+            [sys.executable, str(PEAK), str(peak), self._command, *words], env, folder
+        ).wait(PATIENCE)
         wall = time.monotonic() - began
         failed = [_reason(found.result) for found in run.results if found.status == "failed"]
-        outcome = "drained" if run.ok else f"failed: {failed[0] if failed else run.text.strip()[-200:]}"
+        outcome = (
+            "drained" if run.ok else f"failed: {failed[0] if failed else run.text.strip()[-200:]}"
+        )
         return Ended(wall, outcome, task_seconds(run), largest_results(run), megabytes(peak))
 
 
@@ -149,10 +162,14 @@ class Ours:
         return Tool(self.name, self.drain, self.give_back)
 
     def drain(self, nodes: Sequence[str]) -> Ended:
-        return self.plays.run([self.cordon(nodes, "cordoned"), self.task("node_drain", nodes=list(nodes))])
+        return self.plays.run(
+            [self.cordon(nodes, "cordoned"), self.task("node_drain", nodes=list(nodes))]
+        )
 
     def drain_in_a_run(self, nodes: Sequence[str]) -> Ended:
-        """As `drain`, by one start of a run: it renews a heartbeat for all nodes instead of the lease of each."""
+        """As `drain`, by one start of a run: it renews a heartbeat for all nodes instead
+        of the lease of each.
+        """
         run = f"bench/{time.monotonic_ns()}"
         drained = self.task("node_drain", nodes=list(nodes), run=run)
         return self.plays.run([self.cordon(nodes, "cordoned", run=run), drained])
@@ -165,7 +182,9 @@ class Ours:
         """The first half of `maintain`, all nodes at a time."""
         return self.playbook("evacuate", nodes, maintain_serial=len(nodes))
 
-    def playbook(self, name: str, nodes: Sequence[str], inventory: str = "", **given: object) -> Ended:
+    def playbook(
+        self, name: str, nodes: Sequence[str], inventory: str = "", **given: object
+    ) -> Ended:
         """A playbook of the collection for these nodes, whose hosts are in a file."""
         folder = self.plays.folder()
         given = {"maintain_nodes": list(nodes), "maintain_report_dir": str(folder), **given}
@@ -180,7 +199,9 @@ class Ours:
     def swap(self, nodes: Sequence[str]) -> Ended:
         """As `drain`, for nodes with pods that leave by a swap."""
         guard = self.task("pdb_guard", nodes=list(nodes))
-        return self.plays.run([self.cordon(nodes, "cordoned"), guard, self.task("node_drain", nodes=list(nodes))])
+        return self.plays.run(
+            [self.cordon(nodes, "cordoned"), guard, self.task("node_drain", nodes=list(nodes))]
+        )
 
     def by_backend(self, backend: str) -> Callable[[Sequence[str]], Ended]:
         """As `drain`, with pods moved in this way."""
@@ -193,9 +214,13 @@ class Ours:
 
     def give_back(self, nodes: Sequence[str]) -> None:
         guard = self.task("pdb_guard", nodes=list(nodes), state="absent")
-        ended = self.plays.run([self.cordon(nodes, "returning"), guard, self.cordon(nodes, "uncordoned")])
+        ended = self.plays.run(
+            [self.cordon(nodes, "returning"), guard, self.cordon(nodes, "uncordoned")]
+        )
         if ended.outcome != "drained":
-            raise RuntimeError(f"the nodes {', '.join(nodes)} could not be given back: {ended.outcome}")
+            raise RuntimeError(
+                f"the nodes {', '.join(nodes)} could not be given back: {ended.outcome}"
+            )
 
     def cordon(self, nodes: Sequence[str], state: str, **more: object) -> Json:
         return self.task("node_cordon", nodes=list(nodes), state=state, **more)
@@ -205,7 +230,12 @@ class Ours:
         return {"name": module, f"{NAMESPACE}.{module}": arguments}
 
 
-OPTIONS = {"ignore_daemonsets": True, "delete_emptydir_data": True, "force": True, "wait_timeout": 300}
+OPTIONS = {
+    "ignore_daemonsets": True,
+    "delete_emptydir_data": True,
+    "force": True,
+    "wait_timeout": 300,
+}
 
 
 class Drain:
@@ -226,7 +256,10 @@ class Drain:
 
     def drain(self, nodes: Sequence[str]) -> Ended:
         return self._plays.run(
-            [self._task(nodes, {"state": "cordon"}), self._task(nodes, {"state": "drain", "delete_options": OPTIONS})]
+            [
+                self._task(nodes, {"state": "cordon"}),
+                self._task(nodes, {"state": "drain", "delete_options": OPTIONS}),
+            ]
         )
 
     def roll(self, nodes: Sequence[str]) -> Ended:
@@ -256,7 +289,14 @@ def peer_environment() -> Path:
     wanted = f"{PEER_PACKAGE} {PEER_CLIENT} {ROOT}"
     if not mark.exists() or mark.read_text(encoding="utf-8") != wanted:
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(home)], check=True)
-        pip = [str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        pip = [
+            str(home / "bin" / "python"),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+        ]
         subprocess.run([*pip, "--progress-bar", "off", PEER_PACKAGE, PEER_CLIENT], check=True)
         mark.write_text(wanted, encoding="utf-8")
     return home
@@ -274,7 +314,9 @@ class Kubectl:
         return Tool(self.name, self.drain)
 
     def drain(self, nodes: Sequence[str]) -> Ended:
-        return self._run("drain", "--ignore-daemonsets", "--delete-emptydir-data", "--force", *nodes)
+        return self._run(
+            "drain", "--ignore-daemonsets", "--delete-emptydir-data", "--force", *nodes
+        )
 
     def roll(self, nodes: Sequence[str]) -> Ended:
         """Node after node, as a script does it: drained and back."""
@@ -318,7 +360,11 @@ class BareLoop:
         for node in nodes:
             self._lab.api.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}})
         leaving = set(nodes)
-        pods = [pod for pod in self._lab.api.items("/api/v1/pods") if pod["spec"].get("nodeName") in leaving]
+        pods = [
+            pod
+            for pod in self._lab.api.items("/api/v1/pods")
+            if pod["spec"].get("nodeName") in leaving
+        ]
         began = time.monotonic()
         with ThreadPoolExecutor(self._threads) as pool:
             list(pool.map(self._evict, pods))
@@ -340,7 +386,10 @@ class BareLoop:
 def versions(lab: Lab, home: Path) -> dict[str, str]:
     """What took part, by name."""
     told = lab.run_kubectl("version").stdout
-    found = {name.strip(): value for name, value in re.findall(r"^(Client|Server) Version: (\S+)", told, re.M)}
+    found = {
+        name.strip(): value
+        for name, value in re.findall(r"^(Client|Server) Version: (\S+)", told, re.M)
+    }
     return {
         "kubectl": found.get("Client", ""),
         "kube-apiserver": found.get("Server", ""),
@@ -364,5 +413,7 @@ def _galaxy_version(path: Path) -> str:
 
 
 def _collection_version(home: Path) -> str:
-    path = next(home.glob("lib/python*/site-packages/ansible_collections/kubernetes/core/MANIFEST.json"))
+    path = next(
+        home.glob("lib/python*/site-packages/ansible_collections/kubernetes/core/MANIFEST.json")
+    )
     return str(yaml.safe_load(path.read_text(encoding="utf-8"))["collection_info"]["version"])

@@ -24,7 +24,8 @@ Summary = dict[str, dict[str, dict[str, Any]]]
 class Trial:
     """One measurement: the scene, the tool, its numbers by name, and what cannot be a median.
 
-    `busy` are the cores that were at work just before it, when everything of the benchmark stood still.
+    `busy` are the cores that were at work just before it, when everything of the
+    benchmark stood still.
     """
 
     scene: str
@@ -44,7 +45,10 @@ def summed_up(trials: Iterable[Trial]) -> Summary:
     groups: dict[str, dict[str, list[Trial]]] = {}
     for trial in trials:
         groups.setdefault(trial.scene, {}).setdefault(trial.tool, []).append(trial)
-    return {scene: {tool: _group(known) for tool, known in tools.items()} for scene, tools in groups.items()}
+    return {
+        scene: {tool: _group(known) for tool, known in tools.items()}
+        for scene, tools in groups.items()
+    }
 
 
 def _group(trials: Sequence[Trial]) -> dict[str, Any]:
@@ -55,7 +59,11 @@ def _group(trials: Sequence[Trial]) -> dict[str, Any]:
     numbers = {}
     for name in names:
         values = [trial.numbers[name] for trial in trials if name in trial.numbers]
-        numbers[name] = {"median": round(statistics.median(values), 3), "min": min(values), "max": max(values)}
+        numbers[name] = {
+            "median": round(statistics.median(values), 3),
+            "min": min(values),
+            "max": max(values),
+        }
     return {"repetitions": len(trials), "outcomes": outcomes, "numbers": numbers}
 
 
@@ -67,6 +75,10 @@ def median(summary: Summary, scene: str, tool: str, name: str) -> float | None:
 
 def best_bare(summary: Summary, scene: str) -> str | None:
     """The bare loop whose number of threads evicted fastest, or None where none was measured."""
-    rates = {tool: median(summary, scene, tool, "pods_per_second") for tool in summary.get(scene, {})}
-    loops = {tool: rate for tool, rate in rates.items() if tool.startswith(BARE) and rate is not None}
+    rates = {
+        tool: median(summary, scene, tool, "pods_per_second") for tool in summary.get(scene, {})
+    }
+    loops = {
+        tool: rate for tool, rate in rates.items() if tool.startswith(BARE) and rate is not None
+    }
     return max(loops, key=lambda tool: loops[tool]) if loops else None

@@ -2,14 +2,16 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the calls of a wave cost in large clusters: requests, objects, bytes, processor seconds and memory.
+"""What the calls of a wave cost in large clusters: requests, objects, bytes,
+processor seconds and memory.
 
     python -m bench.waves                   # waves of ten nodes of 500 and 5,000
     python -m bench.waves --nodes 1 2000    # one node of 2,000
     python -m bench.waves --requests 5000   # and shows which requests were sent
 
-No lab is needed: each call is made in a process of its own, against a server in another one (synthetic_server.py).
-Evicted pods are gone at once, single replicas are evicted, too: the server has no controllers that could swap them.
+No lab is needed: each call is made in a process of its own, against a server in another one
+(synthetic_server.py). Evicted pods are gone at once, single replicas are evicted, too: the server
+has no controllers that could swap them.
 """
 
 from __future__ import annotations
@@ -37,7 +39,12 @@ def main() -> None:
     if asked.call:
         print(json.dumps(measured(asked.url, asked.call, asked.nodes)))
         return
-    print(row(COLUMNS, COLUMNS), row(COLUMNS, ["-" * len(name) for name in COLUMNS]), sep="\n", flush=True)
+    print(
+        row(COLUMNS, COLUMNS),
+        row(COLUMNS, ["-" * len(name) for name in COLUMNS]),
+        sep="\n",
+        flush=True,
+    )
     for size in asked.sizes or SIZES:
         with served(size, "writers") as url:
             for call in CALLS:
@@ -52,7 +59,9 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="what the calls of a wave cost")
     parser.add_argument("sizes", type=int, nargs="*", help="nodes of the cluster")
     parser.add_argument("--nodes", type=int, default=10, help="nodes of the wave")
-    parser.add_argument("--requests", action="store_true", help="show the requests by verb and resource")
+    parser.add_argument(
+        "--requests", action="store_true", help="show the requests by verb and resource"
+    )
     parser.add_argument("--call", default="", help=argparse.SUPPRESS)
     parser.add_argument("--url", default="", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -60,18 +69,35 @@ def arguments() -> argparse.Namespace:
 
 def called(url: str, call: str, count: int) -> dict[str, Any]:
     """The costs of one call, made in a process of its own."""
-    command = [sys.executable, "-m", "bench.waves", f"--nodes={count}", f"--call={call}", f"--url={url}"]
+    command = [
+        sys.executable,
+        "-m",
+        "bench.waves",
+        f"--nodes={count}",
+        f"--call={call}",
+        f"--url={url}",
+    ]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return dict(json.loads(done.stdout))
 
 
 def measured(url: str, call: str, count: int) -> dict[str, Any]:
-    """The costs of one call, by ``numbers`` in the order of the columns and by what was ``sent``."""
+    """The costs of one call, by ``numbers`` in the order of the columns and
+    by what was ``sent``.
+    """
     # Only here: the process that starts the others needs none of it.
-    from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import run_context
+    from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+        run_context,
+    )
     from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import run_drain
-    from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import connection, exchange
-    from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import run_cordon, run_node_steps
+    from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
+        connection,
+        exchange,
+    )
+    from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import (
+        run_cordon,
+        run_node_steps,
+    )
     from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import run_plan
     from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
     from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_guard
@@ -91,10 +117,14 @@ def measured(url: str, call: str, count: int) -> dict[str, Any]:
         return opened(self, request, *rest, **more)
 
     exchange.Exchange.whole, exchange.Exchange.opened = counted, noted  # type: ignore[method-assign]
-    cluster = connection.connect(connection.ConnectionOptions(host=url, api_key="none"), user_agent="bench")
+    cluster = connection.connect(
+        connection.ConnectionOptions(host=url, api_key="none"), user_agent="bench"
+    )
     ctx = run_context.Context(cluster, run=run_context.Run.parse(RUN))
     nodes = tuple(f"node-{number:05}" for number in range(count))
-    choices = drain_policy.DrainPolicy(backend="eviction", allow_interruption=True, delete_emptydir_data=True)
+    choices = drain_policy.DrainPolicy(
+        backend="eviction", allow_interruption=True, delete_emptydir_data=True
+    )
     began = time.process_time()
     match call:
         case "cordon" | "returning" | "uncordon":
@@ -107,13 +137,24 @@ def measured(url: str, call: str, count: int) -> dict[str, Any]:
             result = run_drain.drain(ctx, run_drain.DrainOptions(nodes, choices, timeout=600))
         case _:
             gates = ("ready", "daemonsets")
-            options = run_plan.PlanOptions(nodes=nodes, choices=choices, gates=gates, wait=True, stable=0.0)
+            options = run_plan.PlanOptions(
+                nodes=nodes, choices=choices, gates=gates, wait=True, stable=0.0
+            )
             result = run_plan.make_plan(ctx, options)
     spent = time.process_time() - began
     assert not result.failed, result.message
     peak = machine.own_peak()
-    writes = sum(number for what, number in sent.items() if what.split()[0] not in ("get", "list", "watch"))
-    numbers = [sum(sent.values()), writes, read["objects"], round(read["bytes"] / 1e6, 1), round(spent, 2), round(peak)]
+    writes = sum(
+        number for what, number in sent.items() if what.split()[0] not in ("get", "list", "watch")
+    )
+    numbers = [
+        sum(sent.values()),
+        writes,
+        read["objects"],
+        round(read["bytes"] / 1e6, 1),
+        round(spent, 2),
+        round(peak),
+    ]
     return {"numbers": numbers, "sent": dict(sent.most_common())}
 
 

@@ -4,8 +4,9 @@
 
 """What is drained: 1,000 pods of 100 Deployments with budgets, spread evenly over 20 nodes.
 
-A drain leaves its nodes empty and the others fuller. So that every tool starts from the same picture,
-`level` moves the surplus back between two measurements; it does so with the benchmark's own user agent.
+A drain leaves its nodes empty and the others fuller. So that every tool starts from the same
+picture, `level` moves the surplus back between two measurements;
+it does so with the benchmark's own user agent.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ def deploy(api: Api) -> None:
 
 def settle(api: Api) -> None:
     """Until nothing moves any more: all pods ready, all budgets untouched."""
-    until(lambda: _at_rest(api), 180, "all pods are ready and all budgets have their room", every=0.5)
+    until(
+        lambda: _at_rest(api), 180, "all pods are ready and all budgets have their room", every=0.5
+    )
 
 
 def _at_rest(api: Api) -> bool:
@@ -65,7 +68,10 @@ def _at_rest(api: Api) -> bool:
         and budget["status"]["disruptionsAllowed"] == BUDGET
         and budget["status"]["currentHealthy"] == REPLICAS
         for budget in budgets
-    ) and all(_fresh(app) and app["status"].get("readyReplicas") == REPLICAS for app in api.items(APPS_PATH))
+    ) and all(
+        _fresh(app) and app["status"].get("readyReplicas") == REPLICAS
+        for app in api.items(APPS_PATH)
+    )
 
 
 def _fresh(obj: Json) -> bool:
@@ -93,25 +99,37 @@ def fullest(api: Api, count: int) -> list[str]:
 
 
 def shut(api: Api, nodes: Collection[str]) -> None:
-    """Make exactly these nodes unschedulable, and all others take pods, also after tools that only cordon."""
+    """Make exactly these nodes unschedulable, and all others take pods,
+    also after tools that only cordon.
+    """
     for node in api.items(NODES_PATH):
         wanted = o.name(node) in nodes
         if bool(node["spec"].get("unschedulable")) is not wanted:
             api.patch(f"{NODES_PATH}/{o.name(node)}", {"spec": {"unschedulable": wanted or None}})
     until(
-        lambda: all(bool(node["spec"].get("taints")) is (o.name(node) in nodes) for node in api.items(NODES_PATH)),
+        lambda: all(
+            bool(node["spec"].get("taints")) is (o.name(node) in nodes)
+            for node in api.items(NODES_PATH)
+        ),
         30,
         "the nodes are shut and open as wanted",
     )
 
 
 def level(api: Api) -> None:
-    """Spread the pods evenly again: surplus pods end, and only nodes below the average take new ones."""
+    """Spread the pods evenly again: surplus pods end, and only nodes below the
+    average take new ones.
+    """
     average = DEPLOYMENTS * REPLICAS // NODES
     settle(api)
     for _attempt in range(10):
         crowds = pods_by_node(api)
-        surplus = [pod for pods in crowds.values() if len(pods) > average + SURPLUS for pod in _last(pods, average)]
+        surplus = [
+            pod
+            for pods in crowds.values()
+            if len(pods) > average + SURPLUS
+            for pod in _last(pods, average)
+        ]
         if not surplus:
             return
         shut(api, {node for node, pods in crowds.items() if len(pods) >= average})

@@ -2,10 +2,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Writes into the guide to rights what fails without each of them, as ``ablation.json`` beside this file has it.
+"""Writes into the guide to rights what fails without each of them,
+as ``ablation.json`` beside this file has it.
 
-``python docs/ablation.py`` writes; ``KUBEOPS_ABLATION=docs/ablation.json make ablation`` finds out anew.
-``tests/unit/access/test_ablation.py`` fails if the guide is out of date, or if a right has neither proof nor reason.
+``python docs/ablation.py`` writes; ``KUBEOPS_ABLATION=docs/ablation.json make ablation`` finds out
+anew. ``tests/unit/access/test_ablation.py`` fails if the guide is out of date, or if a right has
+neither proof nor reason.
 """
 
 from __future__ import annotations
@@ -51,12 +53,25 @@ SCENES = {
 """What the tests of ``make ablation`` do, by the name of the scene."""
 ADD_ON = "read and written only where the cluster has this add-on, which the lab has not"
 ELSEWHERE: dict[tuple[str, str], str] = {
-    **{(step, group): ADD_ON for step in ("read", "surge") for group in ("argoproj.io", "apps.kruise.io")},
+    **{
+        (step, group): ADD_ON
+        for step in ("read", "surge")
+        for group in ("argoproj.io", "apps.kruise.io")
+    },
     ("evict", ""): "nothing fails without it: why a drain waits may remain unknown",
-    ("read", "admissionregistration.k8s.io"): "nothing fails without it: the plan says that webhooks are unknown",
+    (
+        "read",
+        "admissionregistration.k8s.io",
+    ): "nothing fails without it: the plan says that webhooks are unknown",
     ("read", "kubevirt.io"): ADD_ON,
-    ("read", "lifecycle.k8s.io"): "needs the feature gates of Kubernetes 1.37; the tests of 1.37 run with it",
-    ("read", "scheduling.k8s.io"): "needs the feature gates of Kubernetes 1.37; the tests of 1.37 run with it",
+    (
+        "read",
+        "lifecycle.k8s.io",
+    ): "needs the feature gates of Kubernetes 1.37; the tests of 1.37 run with it",
+    (
+        "read",
+        "scheduling.k8s.io",
+    ): "needs the feature gates of Kubernetes 1.37; the tests of 1.37 run with it",
     **{
         ("dry-run", group): "what a descheduler reads depends on its plugins"
         for group in sorted({rule.group for rule in roles.BY_STEP["dry-run"].rules})
@@ -72,7 +87,9 @@ def rights() -> Iterator[tuple[str, str, str]]:
             for resource in rule.resources.split():
                 plural, slash, subresource = resource.partition("/")
                 name = f"{plural}{'.' + rule.group if rule.group else ''}{slash}{subresource}"
-                yield from ((role.step, rule.group, f"{verb} {name}") for verb in rule.verbs.split())
+                yield from (
+                    (role.step, rule.group, f"{verb} {name}") for verb in rule.verbs.split()
+                )
 
 
 def unproven() -> list[str]:

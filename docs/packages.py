@@ -2,11 +2,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Writes the table of packages and of what each imports into the architecture guide, from the imports of the code.
+"""Writes the table of packages and of what each imports into the architecture guide, from the
+imports of the code.
 
-``python docs/packages.py`` writes; ``tests/unit/test_layers.py`` fails where the guide shows other packages.
-The name of a file says what kind of code it has: ``run_*.py`` loops, ``arguments*.py`` what Ansible passes, all others
-rules.
+``python docs/packages.py`` writes; ``tests/unit/test_layers.py`` fails where the guide shows other
+packages. The name of a file says what kind of code it has: ``run_*.py`` loops, ``arguments*.py``
+what Ansible passes, all others rules.
 """
 
 from __future__ import annotations
@@ -86,8 +87,13 @@ def table() -> str:
     lines = [".. code-block:: text", ""]
     for kind in reversed(KINDS):
         lines.append(f"   {kind}")
-        for part in sorted((part for part in graph if part[1] == kind), key=lambda part: (-level[part], part)):
-            to = [f"{package}" if other == kind else f"{package}/{other}" for package, other in sorted(graph[part])]
+        for part in sorted(
+            (part for part in graph if part[1] == kind), key=lambda part: (-level[part], part)
+        ):
+            to = [
+                f"{package}" if other == kind else f"{package}/{other}"
+                for package, other in sorted(graph[part])
+            ]
             lines.append(f"   {level[part]:>5}  {part[0]:<12} {' '.join(to)}".rstrip())
         lines.append("")
     return "\n".join(lines)

@@ -1,9 +1,11 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Draws the pictures of the concepts, narrow enough for a telephone, in the colours of the reader's light or dark page.
+"""Draws the pictures of the concepts, narrow enough for a telephone,
+in the colours of the reader's light or dark page.
 
-``python docs/pictures.py`` draws them; ``tests/unit/ansible/test_site.py`` fails if a picture is out of date.
+``python docs/pictures.py`` draws them;
+``tests/unit/ansible/test_site.py`` fails if a picture is out of date.
 """
 
 from __future__ import annotations
@@ -42,8 +44,8 @@ text { font: 14px sans-serif; fill: #24292f; }
 }
 </style>"""
 TIP = (
-    '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
-    '<path class="tip" d="M0 0 8 4 0 8z"/></marker></defs>'
+    '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" '
+    'orient="auto"><path class="tip" d="M0 0 8 4 0 8z"/></marker></defs>'
 )
 
 STEPS = (
@@ -60,7 +62,11 @@ STEPS = (
 SERVING = (
     (
         "kubectl drain",
-        (("pod on the old node", 0, 38, "serves"), ("nothing serves", 38, 70, "gap"), ("new pod", 70, 100, "serves")),
+        (
+            ("pod on the old node", 0, 38, "serves"),
+            ("nothing serves", 38, 70, "gap"),
+            ("new pod", 70, 100, "serves"),
+        ),
     ),
     (
         "swap",
@@ -93,7 +99,10 @@ def box(x: float, y: float, wide: float, high: float, kind: str) -> str:
 
 def arrow(x: float, y: float, to_x: float, to_y: float) -> str:
     """A line with a tip."""
-    return f'<line x1="{x:g}" y1="{y:g}" x2="{to_x:g}" y2="{to_y:g}" class="line" marker-end="url(#tip)"/>'
+    return (
+        f'<line x1="{x:g}" y1="{y:g}" x2="{to_x:g}" y2="{to_y:g}" class="line" '
+        'marker-end="url(#tip)"/>'
+    )
 
 
 def drawn(title: str, high: float, lines: Sequence[str]) -> str:
@@ -119,15 +128,24 @@ def cycle() -> str:
     undone = 10 + 3 * step + high / 2
     end = 10 + 6 * step + high / 2
     lines.append(
-        f'<path d="M350 {undone:g} H400 V{end:g} H352" class="line" stroke-dasharray="5 4" marker-end="url(#tip)"/>'
+        f'<path d="M350 {undone:g} H400 V{end:g} H352" class="line" stroke-dasharray="5 4" '
+        'marker-end="url(#tip)"/>'
     )
     lines.append(text(405, undone + 40, "fails:", "small"))
     lines.append(text(405, undone + 56, "node", "small"))
     lines.append(text(405, undone + 72, "returns", "small"))
     last = 10 + len(STEPS) * step
-    lines.append(text(10, last + 8, "Fails in your tasks or a gate: the node stays out, recorded.", "small"))
-    lines.append(text(10, last + 26, "Killed anywhere: the same command goes on; recover undoes.", "small"))
-    return drawn("The steps of a wave: plan, cordon, guard, drain, your tasks, gates, uncordon", last + 38, lines)
+    lines.append(
+        text(10, last + 8, "Fails in your tasks or a gate: the node stays out, recorded.", "small")
+    )
+    lines.append(
+        text(10, last + 26, "Killed anywhere: the same command goes on; recover undoes.", "small")
+    )
+    return drawn(
+        "The steps of a wave: plan, cordon, guard, drain, your tasks, gates, uncordon",
+        last + 38,
+        lines,
+    )
 
 
 def swap() -> str:
@@ -140,7 +158,9 @@ def swap() -> str:
         for label, begin, end, kind in parts:
             x, length = left + wide * begin / 100, wide * (end - begin) / 100
             lines.append(box(x, y, length, 26, kind))
-            lines.append(text(x + length / 2, y + 18, label, "middle" if kind == "starts" else "middle on"))
+            lines.append(
+                text(x + length / 2, y + 18, label, "middle" if kind == "starts" else "middle on")
+            )
             y += 30
         y += 26
     lines.append(arrow(left, y - 16, left + wide, y - 16))
@@ -159,7 +179,9 @@ def waves() -> str:
         lines.append(text(x + length / 2, y + 44, f"2 nodes, {zone}", "middle small"))
         if number < len(WAVES):
             lines.append(arrow(x + length, y + 31, x + wide * 0.33, y + 31))
-    lines += [text(10, y, words, "small") for y, words in zip((124, 142, 160), _between(), strict=True)]
+    lines += [
+        text(10, y, words, "small") for y, words in zip((124, 142, 160), _between(), strict=True)
+    ]
     return drawn("Waves: nodes of one zone at a time, checked in between", 172, lines)
 
 

@@ -1,9 +1,11 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Writes a page for each playbook, from pages.yml, the tables of guide_input.rst and the roles' argument specs.
+"""Writes a page for each playbook, from pages.yml, the tables of guide_input.rst and the
+roles' argument specs.
 
-``python docs/playbooks.py`` writes them; ``tests/unit/ansible/test_site.py`` fails if one is out of date.
+``python docs/playbooks.py`` writes them;
+``tests/unit/ansible/test_site.py`` fails if one is out of date.
 """
 
 from __future__ import annotations
@@ -28,7 +30,10 @@ HEAD = """..
 """
 SECTION = re.compile(r"^(.+)\n-+\n", re.MULTILINE)
 ROW = re.compile(
-    r"^   \* - ((?:``\w+``(?:, )?)+)\n     - ((?:.*\n(?:       .*\n)*))(?:     - ((?:.*\n(?:       .*\n)*)))?",
+    (
+        r"^   \* - ((?:``\w+``(?:, )?)+)\n     - ((?:.*\n(?:       .*\n)*))(?:     - "
+        r"((?:.*\n(?:       .*\n)*)))?"
+    ),
     re.MULTILINE,
 )
 
@@ -37,12 +42,16 @@ Playbook = dict[str, Any]
 
 def playbooks() -> dict[str, Playbook]:
     """The playbooks by their names, in the order of the menu."""
-    found: dict[str, Playbook] = yaml.safe_load((HERE / "docs/pages.yml").read_text(encoding="utf-8"))
+    found: dict[str, Playbook] = yaml.safe_load(
+        (HERE / "docs/pages.yml").read_text(encoding="utf-8")
+    )
     return found
 
 
 def rows(guide: str) -> Iterator[tuple[str, str, str]]:
-    """Of the tables of variables in a guide: the section, the names, and what the last column says."""
+    """Of the tables of variables in a guide: the section, the names,
+    and what the last column says.
+    """
     parts = SECTION.split((RST / f"{guide}.rst").read_text(encoding="utf-8"))
     for title, text in zip(parts[1::2], parts[2::2], strict=True):
         for names, second, third in ROW.findall(text):
@@ -64,7 +73,9 @@ def input_variables() -> Iterator[str]:
 
 def table(variables: dict[str, str]) -> Iterator[str]:
     """Variables with their meaning."""
-    yield ".. list-table::\n   :header-rows: 1\n   :widths: 36 64\n\n   * - variable\n     - meaning"
+    yield (
+        ".. list-table::\n   :header-rows: 1\n   :widths: 36 64\n\n   * - variable\n     - meaning"
+    )
     for name, meaning in variables.items():
         yield f"   * - ``{name}``\n     - {meaning}"
     yield ""
@@ -86,7 +97,9 @@ def told(name: str, playbook: Playbook) -> Iterator[str]:
     yield "Variables\n---------\n"
     if playbook.get("input"):
         yield from (
-            input_variables() if name == "maintain" else [f"Those of :ref:`maintain <{LABEL}.playbook_maintain>`.\n"]
+            input_variables()
+            if name == "maintain"
+            else [f"Those of :ref:`maintain <{LABEL}.playbook_maintain>`.\n"]
         )
     variables = dict(playbook.get("variables", {}))
     if "own" in playbook:

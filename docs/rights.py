@@ -2,9 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Writes what ``maintenance_access`` installs as files for ``kubectl apply -f``, and the roles into the guide.
+"""Writes what ``maintenance_access`` installs as files for ``kubectl apply -f``,
+and the roles into the guide.
 
-``python docs/rights.py`` writes; ``tests/unit/access/test_rights.py`` fails if a file is out of date.
+``python docs/rights.py`` writes;
+``tests/unit/access/test_rights.py`` fails if a file is out of date.
 """
 
 from __future__ import annotations
@@ -18,7 +20,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / ".build/collections"))
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import accounts, policies, roles  # noqa: E402
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import (  # noqa: E402
+    accounts,
+    policies,
+    roles,
+)
 
 FILES = ROOT / "playbooks/files"
 GUIDE = ROOT / "docs/docsite/rst/guide_rights.rst"
@@ -66,7 +72,12 @@ def files() -> dict[Path, str]:
     """Each file and what belongs in it, the guide among them."""
     made = {FILES / name: _file(name, found) for name, found in objects().items()}
     shown = textwrap.indent(_listed(objects()["rights.yml"]), "   ")
-    return {**made, GUIDE: GUIDE.read_text(encoding="utf-8").partition(MARK)[0] + ".. code-block:: text\n\n" + shown}
+    return {
+        **made,
+        GUIDE: GUIDE.read_text(encoding="utf-8").partition(MARK)[0]
+        + ".. code-block:: text\n\n"
+        + shown,
+    }
 
 
 def _file(name: str, found: Iterable[Mapping[str, Any]]) -> str:
@@ -75,7 +86,9 @@ def _file(name: str, found: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _listed(found: Iterable[Mapping[str, Any]]) -> str:
-    return "apiVersion: v1\nkind: List\nitems:\n" + "".join(f"{line}\n" for line in _items(list(found), 2))
+    return "apiVersion: v1\nkind: List\nitems:\n" + "".join(
+        f"{line}\n" for line in _items(list(found), 2)
+    )
 
 
 def _items(values: list[Any], indent: int) -> Iterator[str]:
@@ -85,7 +98,11 @@ def _items(values: list[Any], indent: int) -> Iterator[str]:
             yield " " * indent + "- " + lines[0].lstrip()
             yield from lines[1:]
         else:
-            yield " " * indent + "- " + (_flow(value) if not isinstance(value, str) else _long(value, indent + 2))
+            yield (
+                " " * indent
+                + "- "
+                + (_flow(value) if not isinstance(value, str) else _long(value, indent + 2))
+            )
 
 
 def _lines(value: Mapping[str, Any], indent: int) -> Iterator[str]:
@@ -94,9 +111,13 @@ def _lines(value: Mapping[str, Any], indent: int) -> Iterator[str]:
     for key, inner in value.items():
         if isinstance(inner, str):
             yield f"{pad}{key}: {_long(inner, indent)}"
-        elif isinstance(inner, (Mapping, list)) and not (_fits(inner, indent + len(key) + 2) and key not in BLOCK):
+        elif isinstance(inner, (Mapping, list)) and not (
+            _fits(inner, indent + len(key) + 2) and key not in BLOCK
+        ):
             yield f"{pad}{key}:"
-            yield from _items(inner, indent + 2) if isinstance(inner, list) else _lines(inner, indent + 2)
+            yield from (
+                _items(inner, indent + 2) if isinstance(inner, list) else _lines(inner, indent + 2)
+            )
         else:
             yield f"{pad}{key}: {_flow(inner)}"
 
@@ -118,7 +139,11 @@ def _flow(value: Any) -> str:
 
 
 def _scalar(text: str) -> str:
-    plain = text and text not in ("*", "true", "false", "null") and not set(text) & set("{}[],&*#?|<>=!%@\"'`")
+    plain = (
+        text
+        and text not in ("*", "true", "false", "null")
+        and not set(text) & set("{}[],&*#?|<>=!%@\"'`")
+    )
     return (
         text
         if plain and ": " not in text and not text[0].isspace() and not text.isdigit()
@@ -133,7 +158,12 @@ def _long(text: str, indent: int) -> str:
         return short
     pad = " " * (indent + 2)
     return ">-\n" + textwrap.fill(
-        text, WIDTH, initial_indent=pad, subsequent_indent=pad, break_long_words=False, break_on_hyphens=False
+        text,
+        WIDTH,
+        initial_indent=pad,
+        subsequent_indent=pad,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
 
 

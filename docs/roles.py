@@ -4,7 +4,8 @@
 
 """Writes the table of variables in each role's README from its argument specification.
 
-``python docs/roles.py`` writes; ``tests/unit/ansible/test_options_told_once.py`` fails if a README is out of date.
+``python docs/roles.py`` writes; ``tests/unit/ansible/test_options_told_once.py`` fails if a
+README is out of date.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ def options(role: str) -> dict[str, dict[str, Any]]:
 
 def table(role: str) -> str:
     """The rows of the role's table."""
-    rows = ((name, _default(option), " ".join(_said(option))) for name, option in options(role).items())
+    rows = (
+        (name, _default(option), " ".join(_said(option))) for name, option in options(role).items()
+    )
     return "".join(f"| `{name}` | {default} | {said} |\n" for name, default, said in rows)
 
 
@@ -40,7 +43,11 @@ def _default(option: dict[str, Any]) -> str:
     default = option.get("default", "")
     if isinstance(default, list):
         return f"`[{', '.join(default)}]`"
-    return "" if default == "" else f"`{str(default).lower() if isinstance(default, bool) else default}`"
+    return (
+        ""
+        if default == ""
+        else f"`{str(default).lower() if isinstance(default, bool) else default}`"
+    )
 
 
 def _said(option: dict[str, Any]) -> Iterator[str]:
@@ -53,7 +60,11 @@ def _said(option: dict[str, Any]) -> Iterator[str]:
 
 def readmes() -> list[Path]:
     """The READMEs with such a table."""
-    return [path for path in sorted(ROLES.glob("*/README.md")) if HEAD in path.read_text(encoding="utf-8")]
+    return [
+        path
+        for path in sorted(ROLES.glob("*/README.md"))
+        if HEAD in path.read_text(encoding="utf-8")
+    ]
 
 
 if __name__ == "__main__":

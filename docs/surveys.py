@@ -2,9 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Writes awx/surveys.yml, the surveys of AWX's job templates, from the variables in docs/docsite/rst/guide_input.rst.
+"""Writes awx/surveys.yml, the surveys of AWX's job templates, from the variables in
+docs/docsite/rst/guide_input.rst.
 
-``python docs/surveys.py`` writes; ``tests/unit/playbooks/test_surveys.py`` fails if the file is out of date.
+``python docs/surveys.py`` writes;
+``tests/unit/playbooks/test_surveys.py`` fails if the file is out of date.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ HERE = Path(__file__).resolve().parents[1]
 GUIDE = HERE / "docs/docsite/rst/guide_input.rst"
 SURVEYS = HERE / "awx/surveys.yml"
 PLAYBOOKS = ("plan", "maintain", "evacuate", "release")
-ROW = re.compile(r"   \* - ``((?:maintain|recover)_\w+)``\n     - (.+)\n     - (.+(?:\n       .+)*)")
+ROW = re.compile(
+    r"   \* - ``((?:maintain|recover)_\w+)``\n     - (.+)\n     - (.+(?:\n       .+)*)"
+)
 ROLE = re.compile(r":ref:`([^<`]*[^<` ])\s*<[^>]*>`")
 WHERE = re.compile(r"(?<=\. )Only ``(\w+)``\.|(?<=\. )Not for ``(\w+)``\.")
 SECRET = ("maintain_announce_webhook", "maintain_announce_headers")
@@ -27,7 +31,7 @@ LONG = ("list", "mapping", "arguments", "a window")
 HEAD = """---
 # The surveys of the job templates: written by docs/surveys.py from the variables that docs/docsite/rst/guide_input.rst
 # explains. An answer that is left empty means: not set.
-"""
+"""  # noqa: E501
 
 
 class Indented(yaml.SafeDumper):
@@ -47,11 +51,15 @@ def variables() -> list[tuple[str, str, str]]:
 
 def applies(meaning: str, playbook: str) -> bool:
     """Whether the playbook reads the variable, by its meaning."""
-    return all(playbook != not_for and only in ("", playbook) for only, not_for in WHERE.findall(meaning))
+    return all(
+        playbook != not_for and only in ("", playbook) for only, not_for in WHERE.findall(meaning)
+    )
 
 
 def question(name: str, kind: str, meaning: str) -> dict[str, Any]:
-    """A question as AWX's survey_spec has it. Every variable is optional: an empty answer means not set."""
+    """A question as AWX's survey_spec has it. Every variable is optional:
+    an empty answer means not set.
+    """
     types, _semicolon, default = kind.partition(";")
     plain = ROLE.sub(r"\1", meaning).replace("``", "")
     default = default.strip().replace("``", "")
@@ -81,11 +89,16 @@ def surveys() -> dict[str, list[str]]:
     found = variables()
     asked = {
         playbook: [
-            name for name, _kind, meaning in found if name.startswith("maintain_") and applies(meaning, playbook)
+            name
+            for name, _kind, meaning in found
+            if name.startswith("maintain_") and applies(meaning, playbook)
         ]
         for playbook in PLAYBOOKS
     }
-    return {**asked, "recover": [name for name, _kind, _meaning in found if name.startswith("recover_")]}
+    return {
+        **asked,
+        "recover": [name for name, _kind, _meaning in found if name.startswith("recover_")],
+    }
 
 
 def text() -> str:

@@ -15,12 +15,17 @@ from pathlib import Path
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import node_taints
 
 GUIDE = Path(__file__).resolve().parent / "docsite/rst/guide_taints.rst"
-HEAD = "  .. list-table::\n     :header-rows: 1\n     :widths: 60 40\n\n     * - keys\n       - owner\n"
+HEAD = (
+    "  .. list-table::\n     :header-rows: 1\n     :widths: 60 40\n\n"
+    "     * - keys\n       - owner\n"
+)
 
 
 def table() -> str:
     """The rows, one for each owner."""
-    rows = ((", ".join(f"``{key}``" for key in owner.keys), owner.name) for owner in node_taints.OWNERS)
+    rows = (
+        (", ".join(f"``{key}``" for key in owner.keys), owner.name) for owner in node_taints.OWNERS
+    )
     return "".join(f"     * - {keys}\n       - {name}\n" for keys, name in rows)
 
 

@@ -13,7 +13,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _i
 class ActionModule(_in_process.InProcess):
     spec = arguments.SPEC
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None
+    ) -> dict[str, t.Any]:
         """Write the report and show its summary with line breaks."""
         result = super().run(tmp, task_vars)
         if result.get("summary") and self.shows(task_vars or {}):

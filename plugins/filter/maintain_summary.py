@@ -13,7 +13,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks
     summary_run,
     summary_wave,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal import arguments_summary
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal import (
+    arguments_summary,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _command_line
 
 DOCUMENTATION = r"""

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import arguments_conversion
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
+    arguments_conversion,
+)
 
 DOCUMENTATION = r"""
 name: to_koordinator

@@ -110,8 +110,13 @@ import typing as t
 from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import connection_options, option_values
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import arguments_inventory
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import (
+    connection_options,
+    option_values,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import (
+    arguments_inventory,
+)
 
 try:
     # Since ansible-core 2.19 only what is marked as trusted is a template.
@@ -148,17 +153,30 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def _known(self) -> set[str]:
         """The options by all their names."""
-        aliases = [alias for option in self.option_definitions.values() for alias in option.get("aliases") or ()]
+        aliases = [
+            alias
+            for option in self.option_definitions.values()
+            for alias in option.get("aliases") or ()
+        ]
         return {*self.option_definitions, *aliases}
 
     def _found(self) -> dict[str, t.Any]:
-        """The options' values; those of the connection may be templates, such as a look-up of a token."""
+        """The options' values; those of the connection may be templates,
+        such as a look-up of a token.
+        """
         found = {name: self.get_option(name) for name in self.option_definitions}
         self.templar.available_variables = self._vars
-        return {**found, **{name: self.templar.template(found[name]) for name in connection_options.CONNECTION}}
+        return {
+            **found,
+            **{name: self.templar.template(found[name]) for name in connection_options.CONNECTION},
+        }
 
-    def _nodes(self, found: t.Mapping[str, t.Any], path: str, cache: bool) -> list[dict[str, t.Any]]:
-        """The nodes, from the cache if the user wants one; ``cache`` is false if Ansible is to refresh it."""
+    def _nodes(
+        self, found: t.Mapping[str, t.Any], path: str, cache: bool
+    ) -> list[dict[str, t.Any]]:
+        """The nodes, from the cache if the user wants one;
+        ``cache`` is false if Ansible is to refresh it.
+        """
         if not found["cache"]:
             return arguments_inventory.read(found, os.environ)
         key = self.get_cache_key(f"{path} {arguments_inventory.source(found, os.environ)}")

@@ -2,7 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Options of ``ansible-playbook`` that leave out parts of a playbook whose calls need each other."""
+"""Options of ``ansible-playbook`` that leave out parts of a playbook whose
+calls need each other.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +14,23 @@ from ansible import context
 
 
 def cut(answers: t.Mapping[str, t.Any], *, limit: bool = False) -> dict[str, str]:
-    """The ``text`` that refuses an option which leaves out hosts or the first tasks; empty without one.
+    """The ``text`` that refuses an option which leaves out hosts or the first
+    tasks; empty without one.
 
     ``limit``: the hosts are what the playbook works on. Tags show by the tasks that they leave out.
     """
     del answers
     # Even "all" leaves out the host that makes the calls, where no inventory has localhost.
-    given = {"--start-at-task": "start_at_task"} if limit else {"--limit": "subset", "--start-at-task": "start_at_task"}
-    options = " and ".join(option for option, name in given.items() if context.CLIARGS.get(name, None))
+    given = (
+        {"--start-at-task": "start_at_task"}
+        if limit
+        else {"--limit": "subset", "--start-at-task": "start_at_task"}
+    )
+    options = " and ".join(
+        option for option, name in given.items() if context.CLIARGS.get(name, None)
+    )
     why = (
-        "because its calls need each other. Its variables say what it works on, such as maintain_nodes or recover_run."
+        "because its calls need each other. Its variables say what it works on, such as "
+        "maintain_nodes or recover_run."
     )
     return {"text": f"{options} cannot be used with this playbook, {why}" if options else ""}

@@ -4,9 +4,10 @@
 
 """Lines at the foot of a terminal that are drawn anew, below what Ansible prints.
 
-Everything that Ansible prints goes through the ``display`` of one ``Display``. While a ``Foot`` stands, it takes the
-place of that method on the object: it removes its lines, lets Ansible print, and draws them again. Nothing else of
-Ansible is replaced, and in a process without it our lines of progress are plain text.
+Everything that Ansible prints goes through the ``display`` of one ``Display``. While a ``Foot``
+stands, it takes the place of that method on the object: it removes its lines, lets Ansible print,
+and draws them again. Nothing else of Ansible is replaced, and in a process without it our lines of
+progress are plain text.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ ERASE = "\r\x1b[K"
 UP = "\x1b[1A\x1b[K"
 SECOND = 1.0
 PLAIN = ("AWX_ISOLATED_DATA_DIR", "CI", "JENKINS_URL", "TF_BUILD")
-"""Set where a log is kept of what looks like a terminal: by AWX and ansible-runner, and by services that build."""
+"""Set where a log is kept of what looks like a terminal: by AWX and ansible-runner,
+and by services that build.
+"""
 
 
 def on_a_terminal(environ: t.Mapping[str, str], stream: t.TextIO | None = None) -> bool:
@@ -37,9 +40,11 @@ def on_a_terminal(environ: t.Mapping[str, str], stream: t.TextIO | None = None) 
 
 
 class Foot:
-    """``lines`` gives the lines for a width in columns; ``told`` is given each line of progress, and may keep it.
+    """``lines`` gives the lines for a width in columns; ``told`` is given each line of
+    progress, and may keep it.
 
-    What it has kept it may give back later, as a line of ``due``. Without ``live`` nothing is drawn.
+    What it has kept it may give back later, as a line of ``due``.
+    Without ``live`` nothing is drawn.
     """
 
     def __init__(
@@ -67,7 +72,9 @@ class Foot:
         threading.Thread(target=self._tick, daemon=True).start()
 
     def fall(self) -> None:
-        """Leave the terminal as if there had been no lines, with the cursor at the beginning of a line."""
+        """Leave the terminal as if there had been no lines, with the cursor at the
+        beginning of a line.
+        """
         if os.getpid() != self._pid or self._ended.is_set():
             return
         self._ended.set()
@@ -102,8 +109,8 @@ class Foot:
             self.draw()
 
     def _tick(self) -> None:
-        # The process may fork meanwhile: Display's own lock keeps a child from inheriting a stream that is locked, and
-        # what is drawn goes past the streams.
+        # The process may fork meanwhile: Display's own lock keeps a child from inheriting a stream
+        # that is locked, and what is drawn goes past the streams.
         while not self._ended.wait(SECOND):
             for line in self._due():
                 self._put(line)
@@ -121,4 +128,6 @@ class Foot:
     def _write(text: str) -> None:
         if text:
             with _output.tolerated():
-                os.write(sys.stdout.fileno(), text.encode(sys.stdout.encoding or "utf-8", "replace"))
+                os.write(
+                    sys.stdout.fileno(), text.encode(sys.stdout.encoding or "utf-8", "replace")
+                )

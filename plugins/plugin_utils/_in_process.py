@@ -2,9 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A module's engine inside the controller's process, for live progress and for cheap calls that change nothing.
+"""A module's engine inside the controller's process, for live progress and for cheap calls
+that change nothing.
 
-The module itself runs instead with ``become``, over a connection, with another interpreter and in the background.
+The module itself runs instead with ``become``, over a connection,
+with another interpreter and in the background.
 """
 
 from __future__ import annotations
@@ -22,7 +24,12 @@ from ansible.utils.display import Display
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import details, specs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.runs import arguments_left
-from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _interrupts, _left, _output, _progress
+from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import (
+    _interrupts,
+    _left,
+    _output,
+    _progress,
+)
 
 COLLECTION = "kubeops.node_maintenance"
 
@@ -39,7 +46,9 @@ class InProcess(ActionBase):
     _supports_async = True
     _supports_check_mode = True
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None
+    ) -> dict[str, t.Any]:
         """Ansible's entry point."""
         variables = task_vars or {}
         result: dict[str, t.Any] = super().run(tmp, variables)
@@ -66,13 +75,16 @@ class InProcess(ActionBase):
         self._compute_environment_string(environment)
         asked = self._templar.template(variables.get(_progress.VARIABLE))
         callback = str(constants.DEFAULT_STDOUT_CALLBACK)
-        return not self._task.no_log and _progress.wanted(asked, {**os.environ, **environment}, callback)
+        return not self._task.no_log and _progress.wanted(
+            asked, {**os.environ, **environment}, callback
+        )
 
     def _late_header(self) -> str:
-        """What the stdout callback prints above this task only once it has ended; empty if it is there already.
+        """What the stdout callback prints above this task only once it has ended;
+        empty if it is there already.
 
-        That is so where results without a change, or skipped ones, are hidden: Ansible's own callback then waits for
-        what comes of a task.
+        That is so where results without a change, or skipped ones, are hidden: Ansible's own
+        callback then waits for what comes of a task.
         """
         known = constants.config.has_configuration_definition("callback", "default")
         if not known or str(constants.DEFAULT_STDOUT_CALLBACK).rpartition(".")[2] != "default":
@@ -89,7 +101,9 @@ class InProcess(ActionBase):
         if self._connection.transport.rpartition(".")[2] != "local":
             return True
         if self._task.delegate_to:
-            variables = variables.get("ansible_delegated_vars", {}).get(self._task.delegate_to, variables)
+            variables = variables.get("ansible_delegated_vars", {}).get(
+                self._task.delegate_to, variables
+            )
         interpreter = self._templar.template(variables.get("ansible_python_interpreter"))
         return not (interpreter is None or runs_here(str(interpreter)))
 
@@ -119,11 +133,18 @@ class InProcess(ActionBase):
         return ran
 
     def _keep(
-        self, arguments: specs.Arguments, environment: dict[str, str], ran: dict[str, t.Any], *, let_go: bool = False
+        self,
+        arguments: specs.Arguments,
+        environment: dict[str, str],
+        ran: dict[str, t.Any],
+        *,
+        let_go: bool = False,
     ) -> None:
         """Keep what the call changed for the case that the playbook does not get to its end."""
         if not self._task.check_mode:
-            _left.keep(arguments_left.note(self.spec.name, arguments, environment, ran, let_go=let_go))
+            _left.keep(
+                arguments_left.note(self.spec.name, arguments, environment, ran, let_go=let_go)
+            )
 
     def _worded(self, error: Exception) -> str:
         text = str(error)
@@ -139,8 +160,8 @@ class _Shown:
         self._header, self._interruption = header, interruption
 
     def __call__(self, event: specs.Event) -> None:
-        # Display passes a worker's lines to the main process, so they reach the terminal and the job's log. After an
-        # interrupt nobody takes them, and who waited for that would never end.
+        # Display passes a worker's lines to the main process, so they reach the terminal and the
+        # job's log. After an interrupt nobody takes them, and who waited for that would never end.
         if self._interruption.asked:
             return
         header, self._header = self._header, ""
@@ -154,10 +175,11 @@ def _silent(event: specs.Event) -> None:
 
 
 def runs_here(interpreter: str) -> bool:
-    """Whether the interpreter is the one of this process; the discovery modes leave the choice to us.
+    """Whether the interpreter is the one of this process; the discovery modes
+    leave the choice to us.
 
-    Directory and target are compared separately: two virtual environments may have the same target, and ``python`` and
-    ``python3`` of one environment have the same directory.
+    Directory and target are compared separately: two virtual environments may have the same target,
+    and ``python`` and ``python3`` of one environment have the same directory.
     """
     if interpreter.startswith("auto"):
         return True
@@ -166,7 +188,9 @@ def runs_here(interpreter: str) -> bool:
 
 
 class task_environment:  # noqa: N801  (used like a function)
-    """The task's ``environment`` while the engine runs, so that exec plugins and proxies see it too."""
+    """The task's ``environment`` while the engine runs, so that exec plugins
+    and proxies see it too.
+    """
 
     def __init__(self, wanted: t.Mapping[str, t.Any]) -> None:
         self._wanted = {key: str(value) for key, value in wanted.items()}

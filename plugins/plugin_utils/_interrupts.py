@@ -4,8 +4,9 @@
 
 """Signals in a worker that runs our engine: the call ends at its next wait instead of anywhere.
 
-Up to ansible-core 2.18 a worker is in the process group of ``ansible-playbook``, and the terminal interrupts both; from
-2.19 on the main process passes on what it gets. An interrupted one terminates its workers at once, and awaits them.
+Up to ansible-core 2.18 a worker is in the process group of ``ansible-playbook``, and the terminal
+interrupts both; from 2.19 on the main process passes on what it gets. An interrupted one terminates
+its workers at once, and awaits them.
 """
 
 from __future__ import annotations
@@ -24,13 +25,20 @@ WITHIN = 10
 
 
 class heeded:  # noqa: N801  (used like a function)
-    """While the engine runs in a worker, one of the ``SIGNALS`` asks it to end, and another interrupt ends it."""
+    """While the engine runs in a worker, one of the ``SIGNALS`` asks it to end,
+    and another interrupt ends it.
+    """
 
     def __enter__(self) -> specs.Interruption:
         """Heed them, but for those that the process ignores."""
         self.interruption = specs.Interruption()
-        here = multiprocessing.parent_process() and threading.current_thread() is threading.main_thread()
-        wanted = [one for one in SIGNALS if signal.getsignal(one) is not signal.SIG_IGN] if here else []
+        here = (
+            multiprocessing.parent_process()
+            and threading.current_thread() is threading.main_thread()
+        )
+        wanted = (
+            [one for one in SIGNALS if signal.getsignal(one) is not signal.SIG_IGN] if here else []
+        )
         self._before = {one: signal.signal(one, self._heed) for one in wanted}
         return self.interruption
 
@@ -52,9 +60,10 @@ class heeded:  # noqa: N801  (used like a function)
 def orphan_guard(interruption: specs.Interruption) -> t.Callable[[], None] | None:
     """A check that ends this worker before its next request once ``ansible-playbook`` is gone.
 
-    Since ansible-core 2.19 a worker has its own session and outlives a killed process group. It must not continue,
-    because another run may have taken over. It exits without cleaning up, as if killed with its parent; the state in
-    the cluster allows for that. A worker that was asked to end may do so.
+    Since ansible-core 2.19 a worker has its own session and outlives a killed process group. It
+    must not continue, because another run may have taken over. It exits without cleaning up, as if
+    killed with its parent; the state in the cluster allows for that.
+    A worker that was asked to end may do so.
     """
     parent = multiprocessing.parent_process()
     if parent is None:

@@ -2,10 +2,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is left of a run whose playbook does not get to its end: noted by its calls, told as ``ansible-playbook`` ends.
+"""What is left of a run whose playbook does not get to its end: noted by its calls, told as
+``ansible-playbook`` ends.
 
-The notes are files in the folder that Ansible makes for this one ``ansible-playbook`` and deletes at its end. Only the
-main process has a terminal then. A playbook that ends without an interrupt may leave its run to another one.
+The notes are files in the folder that Ansible makes for this one ``ansible-playbook`` and deletes
+at its end. Only the main process has a terminal then. A playbook that ends without an interrupt may
+leave its run to another one.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ TREE = str(pathlib.Path(__file__).parents[5])
 LET_GO_WITHIN = 15.0
 """Seconds that the main process waits for what was held to be let go."""
 OVERDUE = 15.0
-"""Seconds after which a process that was asked to end is cut off: ``ansible-playbook`` itself gives its workers ten."""
+"""Seconds after which a process that was asked to end is cut off:
+``ansible-playbook`` itself gives its workers ten.
+"""
 SOON = 0.01
 """Seconds after which what was raised in vain is raised again."""
 # Python that is about to end starts no threads, so this is a process of its own.
@@ -44,7 +48,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible i
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.runs import arguments as state
 given = json.load(sys.stdin)
 specs.run_call(state.SPEC, {**given, "state": "ended", "failed": True}, specs.Call(environ=dict(os.environ)))
-"""
+"""  # noqa: E501
 
 
 def keep(noted: arguments_left.Note | None) -> None:
@@ -61,15 +65,21 @@ def keep(noted: arguments_left.Note | None) -> None:
 
 
 def tell(display: t.Any) -> None:
-    """If this process is asked to end, let go at its end of what unended runs hold, and say how to go on."""
-    if multiprocessing.parent_process() is None and threading.current_thread() is threading.main_thread():
+    """If this process is asked to end, let go at its end of what unended runs hold,
+    and say how to go on.
+    """
+    if (
+        multiprocessing.parent_process() is None
+        and threading.current_thread() is threading.main_thread()
+    ):
         _End(display)
 
 
 class _End:
     """The end of ``ansible-playbook`` by a signal.
 
-    A SIGTERM ends the process as Ctrl-C does: by itself it would end it at once, or only the process and no worker.
+    A SIGTERM ends the process as Ctrl-C does: by itself it would end it at once, or only the
+    process and no worker.
     """
 
     def __init__(self, display: t.Any) -> None:
@@ -84,7 +94,8 @@ class _End:
     def _heed(self, number: int, frame: t.Any) -> None:
         before = self._before[signal.Signals(number)]
         if os.getpid() != self._pid or (self._asked and not callable(before)):
-            # Also a worker that has just been forked: an exception may be lost there, and then it would go on.
+            # Also a worker that has just been forked: an exception may be lost there,
+            # and then it would go on.
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
             return
@@ -100,7 +111,9 @@ class _End:
             before(number, frame)
 
     def _cut_off(self, code: int) -> None:
-        """A worker that dies while it hands on a result leaves a lock for which the main process waits for ever."""
+        """A worker that dies while it hands on a result leaves a lock for which the main
+        process waits for ever.
+        """
         time.sleep(OVERDUE)
         if self._tell():
             os._exit(code)
@@ -121,7 +134,9 @@ class _End:
 
 
 def _raise_again(lost: t.Any) -> None:
-    """A signal may come in a finalizer, such as that of a worker's queue: Python only prints what is raised there."""
+    """A signal may come in a finalizer, such as that of a worker's queue:
+    Python only prints what is raised there.
+    """
     error = lost.exc_value
     if not isinstance(error, (SystemExit, KeyboardInterrupt)):
         sys.__unraisablehook__(lost)
@@ -141,10 +156,20 @@ def _notes() -> t.Iterator[arguments_left.Note]:
 
 
 def _let_go(run: str, target: t.Mapping[str, t.Any]) -> None:
-    environ = {**os.environ, **target["environment"], "PYTHONPATH": os.pathsep.join([TREE, *sys.path])}
+    environ = {
+        **os.environ,
+        **target["environment"],
+        "PYTHONPATH": os.pathsep.join([TREE, *sys.path]),
+    }
     given = json.dumps({**target["arguments"], "run": run})
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         command = [sys.executable, "-c", LETS_GO]
         subprocess.run(
-            command, input=given, env=environ, text=True, capture_output=True, timeout=LET_GO_WITHIN, check=False
+            command,
+            input=given,
+            env=environ,
+            text=True,
+            capture_output=True,
+            timeout=LET_GO_WITHIN,
+            check=False,
         )

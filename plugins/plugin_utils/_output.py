@@ -15,10 +15,12 @@ LASTING = "_kubeops_lasting"
 
 
 def outlast(display: t.Any) -> None:
-    """Print each line of this ``Display`` at once from now on, and let the run go on when its output is gone.
+    """Print each line of this ``Display`` at once from now on,
+    and let the run go on when its output is gone.
 
-    Into a pipe, Python writes 8 KiB at a time: lines of a worker would be seen when its task is over. And the first
-    line that cannot be written would end the thread in which Ansible awaits the results of its workers.
+    Into a pipe, Python writes 8 KiB at a time: lines of a worker would be seen when its task is
+    over. And the first line that cannot be written would end the thread in which Ansible awaits the
+    results of its workers.
     """
     if multiprocessing.parent_process() is not None or hasattr(display, LASTING):
         return

@@ -2,7 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Lines of progress on their way from a task to the screen, and whether anybody wants them there."""
+"""Lines of progress on their way from a task to the screen,
+and whether anybody wants them there.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,17 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible i
 VARIABLE = "kubeops_progress"
 ENVIRONMENT = "KUBEOPS_PROGRESS"
 FOR_MACHINES = frozenset({"json", "jsonl", "junit", "ndjson", "null", "tree"})
-"""Stdout callbacks, without their collections, whose output programs read (or which are meant to print nothing)."""
+"""Stdout callbacks, without their collections, whose output programs read (or which are
+meant to print nothing).
+"""
 
 
 class Line(str):
-    """A line of progress: text for whatever prints it, with its event for the callback ``maintenance``.
+    """A line of progress: text for whatever prints it, with its event for the
+    callback ``maintenance``.
 
-    Ansible's ``Display`` pickles what a worker prints, and so the event reaches the main process with the text.
+    Ansible's ``Display`` pickles what a worker prints, and so the event reaches the main
+    process with the text.
     """
 
     event: dict[str, str]
@@ -36,9 +42,11 @@ class Line(str):
 
 
 def wanted(asked: t.Any, environ: t.Mapping[str, str], callback: str) -> bool:
-    """Whether to print progress: as the variable ``kubeops_progress`` says (``asked``), or else the environment.
+    """Whether to print progress: as the variable ``kubeops_progress`` says (``asked``),
+    or else the environment.
 
-    By default wherever the stdout callback prints for people: our lines between its own would make JSON invalid.
+    By default wherever the stdout callback prints for people:
+    our lines between its own would make JSON invalid.
     """
     for answer in (asked, environ.get(ENVIRONMENT)):
         if answer not in (None, ""):

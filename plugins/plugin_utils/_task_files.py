@@ -4,8 +4,9 @@
 
 """Whether Ansible can load a file of tasks, found out before anything depends on it.
 
-Ansible itself reads such a file only when it is included, which is when the node is already drained. It is loaded here
-by the same code, with its modules resolved, and nothing of it is executed.
+Ansible itself reads such a file only when it is included, which is when the node is already
+drained. It is loaded here by the same code, with its modules resolved,
+and nothing of it is executed.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ Entry = dict[str, t.Any]
 def fault(path: str, folder: str) -> str:
     """What is wrong with the file, and in which line; empty if Ansible can load it.
 
-    ``folder`` is that of the playbook, where roles are searched. Files and roles that the tasks include are loaded too,
-    unless a condition or a template decides about them: whether Ansible would ever load those is not known here.
+    ``folder`` is that of the playbook, where roles are searched. Files and roles that the tasks
+    include are loaded too, unless a condition or a template decides about them: whether Ansible
+    would ever load those is not known here.
     """
     loader = dataloader.DataLoader()
     loader.set_basedir(folder)
@@ -59,7 +61,9 @@ def fault(path: str, folder: str) -> str:
 
 
 def _unknown_here(error: BaseException | None) -> bool:
-    """Whether a variable of the run or the password of a vault is missing, which says nothing about the file."""
+    """Whether a variable of the run or the password of a vault is missing,
+    which says nothing about the file.
+    """
     while error is not None:
         if isinstance(error, (errors.AnsibleUndefinedVariable, vault.AnsibleVaultError)):
             return True
@@ -70,7 +74,10 @@ def _unknown_here(error: BaseException | None) -> bool:
 def _told(error: Exception, path: str) -> str:
     text = str(error)
     context = getattr(error, "_formatted_source_context", None) or text
-    where = next((f"{found[1]}, line {found[2]}" for place in PLACES if (found := place.search(context))), path)
+    where = next(
+        (f"{found[1]}, line {found[2]}" for place in PLACES if (found := place.search(context))),
+        path,
+    )
     about = getattr(error, "obj", None)
     whole = isinstance(about, t.Mapping) and {"hosts", "import_playbook"} & set(about)
     hint = " This is a play; the file must be the list of its tasks alone." if whole else ""
@@ -83,11 +90,17 @@ def _included(found: t.Iterable[t.Any], folder: Path) -> t.Iterator[Entry]:
         if isinstance(one, block.Block):
             yield from _included([*one.block, *one.always], folder)
         elif isinstance(one, task_include.TaskInclude) and not one.when:
-            name = str(one.args.get("name") or one.args.get("role") or one.args.get("_raw_params") or "")
+            name = str(
+                one.args.get("name") or one.args.get("role") or one.args.get("_raw_params") or ""
+            )
             if "{{" in name:
                 continue
             if isinstance(one, role_include.IncludeRole):
-                yield {"ansible.builtin.import_role": {key: one.args[key] for key in ROLE if key in one.args}}
+                yield {
+                    "ansible.builtin.import_role": {
+                        key: one.args[key] for key in ROLE if key in one.args
+                    }
+                }
             elif file := _file(one, name, folder):
                 yield {"ansible.builtin.import_tasks": str(file)}
 

@@ -2,7 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Functions have at most 60 lines, and classes 215, but for those that the architecture guide gives reasons for."""
+"""Functions have at most 80 lines, and classes 260, but for those that the architecture
+guide gives reasons for.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ from collections.abc import Iterator
 
 ROOT = pathlib.Path(__file__).parents[2]
 REASON = re.compile(r"^``(\w+)`` \(``(?:plugins/)?([\w/]+\.py)``\)\n   \S", re.MULTILINE)
-LINES_OF_A_FUNCTION = 60
-LINES_OF_A_CLASS = 215
+LINES_OF_A_FUNCTION = 80
+LINES_OF_A_CLASS = 260
 
 
 def of_type(*types: type[ast.stmt]) -> Iterator[tuple[str, str, int]]:
@@ -25,7 +27,11 @@ def of_type(*types: type[ast.stmt]) -> Iterator[tuple[str, str, int]]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, types):
                 assert isinstance(node, ast.FunctionDef | ast.ClassDef)
-                yield str(path.relative_to(ROOT / "plugins")), node.name, (node.end_lineno or 0) - node.lineno + 1
+                yield (
+                    str(path.relative_to(ROOT / "plugins")),
+                    node.name,
+                    (node.end_lineno or 0) - node.lineno + 1,
+                )
 
 
 def test_functions_are_short() -> None:

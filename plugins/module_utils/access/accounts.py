@@ -9,7 +9,11 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import roles
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import api_changes, names, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    api_changes,
+    names,
+    objects,
+)
 
 # Which change brings an object that is installed once per cluster to its manifest, or removes it.
 
@@ -17,17 +21,22 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 def ref_of(obj: objects.Raw) -> objects.Ref:
     """The kind, name and namespace in a manifest, or of an object from a list."""
     meta = obj["metadata"]
-    return objects.Ref(obj["kind"], meta["name"], meta.get("namespace", ""), api_version=obj["apiVersion"])
+    return objects.Ref(
+        obj["kind"], meta["name"], meta.get("namespace", ""), api_version=obj["apiVersion"]
+    )
 
 
 def present(wanted: objects.Raw, found: objects.Raw | None) -> api_changes.Change | None:
-    """What makes the object as wanted; ``None`` if it is. Whatever the server or others add to it stays.
+    """What makes the object as wanted; ``None`` if it is.
+    Whatever the server or others add to it stays.
 
     A binding to another role has to be deleted first, because the API server does not change that.
     """
     target = ref_of(wanted)
     if found is None or going(found):
-        return api_changes.Change("create", target, f"Create {target}", body=wanted, before={}, after=_parts(wanted))
+        return api_changes.Change(
+            "create", target, f"Create {target}", body=wanted, before={}, after=_parts(wanted)
+        )
     before, after = _common(_parts(found), _parts(wanted)), _parts(wanted)
     if before.get("roleRef") != after.get("roleRef"):
         return absent(wanted, found)
@@ -39,7 +48,9 @@ def present(wanted: objects.Raw, found: objects.Raw | None) -> api_changes.Chang
         body["metadata"] = meta
     version = found["metadata"]["resourceVersion"]
     sentence = f"Change {target} back to its manifest"
-    return api_changes.Change("patch", target, sentence, body, before, after, resource_version=version)
+    return api_changes.Change(
+        "patch", target, sentence, body, before, after, resource_version=version
+    )
 
 
 def absent(wanted: objects.Raw, found: objects.Raw | None) -> api_changes.Change | None:
@@ -48,7 +59,9 @@ def absent(wanted: objects.Raw, found: objects.Raw | None) -> api_changes.Change
         return None
     target, before = ref_of(wanted), _common(_parts(found), _parts(wanted))
     version = found["metadata"]["resourceVersion"]
-    return api_changes.Change("delete", target, f"Delete {target}", before=before, after={}, resource_version=version)
+    return api_changes.Change(
+        "delete", target, f"Delete {target}", before=before, after={}, resource_version=version
+    )
 
 
 def going(found: objects.Raw) -> bool:
@@ -57,16 +70,23 @@ def going(found: objects.Raw) -> bool:
 
 
 def _parts(obj: objects.Raw) -> dict[str, t.Any]:
-    """What a manifest decides: labels and annotations, and all that is neither coordinates nor status."""
+    """What a manifest decides: labels and annotations, and all that is neither
+    coordinates nor status.
+    """
     meta = obj["metadata"]
     parts: dict[str, t.Any] = {"labels": meta.get("labels") or {}}
     if meta.get("annotations"):
         parts["annotations"] = meta["annotations"]
-    return {**parts, **{key: obj[key] for key in ("spec", "rules", "roleRef", "subjects", "type") if key in obj}}
+    return {
+        **parts,
+        **{key: obj[key] for key in ("spec", "rules", "roleRef", "subjects", "type") if key in obj},
+    }
 
 
 def _common(found: t.Any, wanted: t.Any) -> t.Any:
-    """The found value without keys that are not wanted; it equals ``wanted`` if nothing is to be changed."""
+    """The found value without keys that are not wanted; it equals ``wanted`` if
+    nothing is to be changed.
+    """
     if isinstance(found, t.Mapping) and isinstance(wanted, t.Mapping):
         return {key: _common(found[key], wanted[key]) for key in wanted if key in found}
     if isinstance(found, list) and isinstance(wanted, list) and len(found) == len(wanted):
@@ -89,9 +109,9 @@ NAMESPACE: objects.Raw = {
 class Account:
     """A ServiceAccount with the ``steps`` that it may do.
 
-    ``workloads`` are the namespaces whose pods move, none: the whole cluster; ``locks`` those of the nodes' locks.
-    ``taints`` (keys) and ``replicas`` are bounds in its policies: which it may change besides ours, to how many it may
-    raise a workload.
+    ``workloads`` are the namespaces whose pods move, none: the whole cluster; ``locks`` those of
+    the nodes' locks. ``taints`` (keys) and ``replicas`` are bounds in its policies: which it may
+    change besides ours, to how many it may raise a workload.
     """
 
     name: str = "operator"
@@ -137,7 +157,9 @@ class Account:
         return fixed.get(role.places) or tuple(roles.BOUND_IN[role.places].split())
 
     def _binding(self, role: roles.Role, place: str) -> objects.Raw:
-        holder = (self.descheduler, PREVIEWS) if role.places == "pods" else (self.namespace, self.name)
+        holder = (
+            (self.descheduler, PREVIEWS) if role.places == "pods" else (self.namespace, self.name)
+        )
         return {
             "apiVersion": roles.RBAC,
             "kind": "RoleBinding" if place else "ClusterRoleBinding",
@@ -146,13 +168,19 @@ class Account:
                 **({"namespace": place} if place else {}),
                 "labels": LABELS,
             },
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role.name},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "ClusterRole",
+                "name": role.name,
+            },
             "subjects": [{"kind": "ServiceAccount", "namespace": holder[0], "name": holder[1]}],
         }
 
 
 def ours(found: objects.Raw) -> bool:
-    """Whether we made the object: it has our label or, from a time before that label, our annotation."""
+    """Whether we made the object: it has our label or, from a time before that
+    label, our annotation.
+    """
     meta = found["metadata"]
     labelled = (meta.get("labels") or {}).get(names.MANAGED_BY_LABEL) == names.MANAGED_BY
     return labelled or roles.BIND_IN in (meta.get("annotations") or {})

@@ -7,8 +7,15 @@ from __future__ import annotations
 
 import pathlib
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import accounts, roles, run_access
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import option_values, specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import (
+    accounts,
+    roles,
+    run_access,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import (
+    option_values,
+    specs,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import run_context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import run_files
 
@@ -19,7 +26,9 @@ MODE = 0o600
 
 
 class PlaceError(RuntimeError):
-    """The file cannot be read, written or deleted; the text names it and the cause, never its content."""
+    """The file cannot be read, written or deleted; the text names it and the
+    cause, never its content.
+    """
 
 
 class PrivateFile:
@@ -37,7 +46,11 @@ class PrivateFile:
         """
         try:
             # One that others may read is written anew, with another token.
-            return self._path.read_text(encoding="utf-8") if self._path.stat().st_mode & 0o077 == 0 else ""
+            return (
+                self._path.read_text(encoding="utf-8")
+                if self._path.stat().st_mode & 0o077 == 0
+                else ""
+            )
         except (FileNotFoundError, UnicodeDecodeError):
             return ""
         except OSError as error:
@@ -78,7 +91,9 @@ def _installed(ctx: run_context.Context, params: specs.Params) -> run_context.Re
     given = dict(params)
     dest, lifetime = given.pop("dest"), given.get("token_lifetime")
     if lifetime is not None and lifetime < SHORTEST:
-        raise option_values.BadOption("token_lifetime", lifetime, "at least 10 minutes, as the API server demands")
+        raise option_values.BadOption(
+            "token_lifetime", lifetime, "at least 10 minutes, as the API server demands"
+        )
     if dest:
         given["dest"] = PrivateFile(dest)
     try:
@@ -91,7 +106,12 @@ SPEC = specs.ClusterModuleSpec(
     name="maintenance_access",
     options={
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-        "steps": {"type": "list", "elements": "str", "choices": list(roles.STEPS), "default": list(roles.MAINTAIN)},
+        "steps": {
+            "type": "list",
+            "elements": "str",
+            "choices": list(roles.STEPS),
+            "default": list(roles.MAINTAIN),
+        },
         "service_account": {"type": "str", "default": "operator"},
         "service_account_namespace": {"type": "str", "default": "kubeops-node-maintenance"},
         "namespaces": {"type": "list", "elements": "str"},
@@ -102,7 +122,12 @@ SPEC = specs.ClusterModuleSpec(
         "taints": {"type": "list", "elements": "str"},
         "replicas": {"type": "int", "default": accounts.REPLICAS},
         "dest": {"type": "path"},
-        "token": {"type": "str", "choices": ["request", "secret"], "default": "request", "no_log": False},
+        "token": {
+            "type": "str",
+            "choices": ["request", "secret"],
+            "default": "request",
+            "no_log": False,
+        },
         "token_lifetime": {"type": "raw", "default": "24h", "no_log": False},
     },
     durations=("token_lifetime",),

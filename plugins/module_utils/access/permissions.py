@@ -11,7 +11,10 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import roles
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    names,
+    snapshots,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import unreachable
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
@@ -40,7 +43,9 @@ class Need:
 KOORDINATOR = "scheduling.koordinator.sh"
 COORDINATION = "coordination.k8s.io"
 KEEP = "list get create patch delete"
-"""Verbs for the objects that the collection keeps in its own namespace, and for the locks of nodes."""
+"""Verbs for the objects that the collection keeps in its own namespace,
+and for the locks of nodes.
+"""
 PLURALS: t.Mapping[str, tuple[str, str]] = {
     "Deployment": ("apps", "deployments"),
     "ReplicaSet": ("apps", "replicasets"),
@@ -51,7 +56,11 @@ PLURALS: t.Mapping[str, tuple[str, str]] = {
 
 def _all(verbs: str, group: str, resources: str, namespaces: tuple[str, ...] = ()) -> list[Need]:
     """Each of the verbs on each of the resources; both are lists with spaces in between."""
-    return [Need(verb, group, resource, namespaces) for resource in resources.split() for verb in verbs.split()]
+    return [
+        Need(verb, group, resource, namespaces)
+        for resource in resources.split()
+        for verb in verbs.split()
+    ]
 
 
 READS = (
@@ -72,9 +81,11 @@ def needs(
     locks: str = names.NAMESPACE,
     conditions: bool = False,
 ) -> tuple[Need, ...]:
-    """What cordoning, draining and giving back these pods' nodes needs, apart from the lists that a plan reads.
+    """What cordoning, draining and giving back these pods' nodes needs,
+    apart from the lists that a plan reads.
 
-    ``locks`` is the namespace of the nodes' leases; ``conditions``: the nodes' conditions are set, too.
+    ``locks`` is the namespace of the nodes' leases; ``conditions``:
+    the nodes' conditions are set, too.
     """
     moved = [plan for plan in plans if plan.route in ("evict", "swap", "replace", "job")]
     swapped = [plan for plan in moved if plan.route == "swap"]
@@ -104,7 +115,9 @@ def needs(
     # A pod whose job comes to nothing is evicted after all, unless that was ruled out.
     falls_back = bool(jobs) and (choices.fallback == "eviction" or choices.backend == "auto")
     if falls_back or any(plan.route == "evict" or plan.guarded for plan in moved):
-        verb, resource = ("delete", "pods") if choices.disable_eviction else ("create", "pods/eviction")
+        verb, resource = (
+            ("delete", "pods") if choices.disable_eviction else ("create", "pods/eviction")
+        )
         found += _all(verb, "", resource, _namespaces(moved))
     if jobs:
         found += _all(f"watch {KEEP}", KOORDINATOR, "podmigrationjobs")
@@ -116,7 +129,9 @@ def needs(
     if "StatefulSet" in owners:
         found += _all("watch", "apps", "statefulsets")
     if guarded:
-        found += _all("get create patch delete", "policy", "poddisruptionbudgets", _namespaces(guarded))
+        found += _all(
+            "get create patch delete", "policy", "poddisruptionbudgets", _namespaces(guarded)
+        )
     found += _for_replacements([plan for plan in moved if plan.route == "replace"])
     if swapped:
         # A leaving pod that turns NotReady is evicted after all.
@@ -125,7 +140,9 @@ def needs(
     return tuple(dict.fromkeys(found))
 
 
-def for_hooks(plans: t.Sequence[drain_policy.PodPlan], rules: t.Sequence[hook_definitions.Rule]) -> tuple[Need, ...]:
+def for_hooks(
+    plans: t.Sequence[drain_policy.PodPlan], rules: t.Sequence[hook_definitions.Rule]
+) -> tuple[Need, ...]:
     """What the handshakes of these pods' hooks need, which announce the maintenance on the pods."""
     asked = [rule for rule in rules if rule.action == "annotation"]
     announced = [plan for plan in plans if hook_definitions.before(asked, plan)]
@@ -133,9 +150,13 @@ def for_hooks(plans: t.Sequence[drain_policy.PodPlan], rules: t.Sequence[hook_de
 
 
 def for_events(plans: t.Sequence[drain_policy.PodPlan]) -> tuple[Need, ...]:
-    """What Events about the nodes and about these pods' workloads need; those about nodes are in ``default``."""
+    """What Events about the nodes and about these pods' workloads need;
+    those about nodes are in ``default``.
+    """
     concerned = _namespaces(plan for plan in plans if plan.route != "skip" and plan.pod.owner)
-    return tuple(_all("get create", "events.k8s.io", "events", tuple(dict.fromkeys(("default", *concerned)))))
+    return tuple(
+        _all("get create", "events.k8s.io", "events", tuple(dict.fromkeys(("default", *concerned))))
+    )
 
 
 def _for_replacements(replaced: list[drain_policy.PodPlan]) -> list[Need]:
@@ -147,7 +168,8 @@ def _for_replacements(replaced: list[drain_policy.PodPlan]) -> list[Need]:
 
 
 def _for_swaps(snapshot: snapshots.Snapshot, swapped: list[drain_policy.PodPlan]) -> list[Need]:
-    # A write whose answer was lost is read before it is repeated, so whatever is patched needs get as well.
+    # A write whose answer was lost is read before it is repeated,
+    # so whatever is patched needs get as well.
     found = _all("get patch", "", "pods", _namespaces(swapped))
     found += _all(f"watch {KEEP}", COORDINATION, "leases", (names.NAMESPACE,))
     found += _all("watch", "apps", "deployments replicasets")
@@ -164,7 +186,8 @@ def _for_swaps(snapshot: snapshots.Snapshot, swapped: list[drain_policy.PodPlan]
 
 
 def of_steps(steps: t.Iterable[str], namespaces: tuple[str, ...]) -> tuple[Need, ...]:
-    """What these steps need, of add-ons only where a step is for one; ``namespaces`` are those of the pods that move.
+    """What these steps need, of add-ons only where a step is for one;
+    ``namespaces`` are those of the pods that move.
 
     Where none are known, what may be granted in some of them only is asked for the whole cluster.
     """
@@ -193,7 +216,9 @@ class Lack:
 
 
 def missing(lacks: t.Iterable[Lack], user: str) -> list[reasons.Finding]:
-    """A finding for each role that ``user`` lacks, with the command that grants it, and for what no role allows."""
+    """A finding for each role that ``user`` lacks, with the command that grants it,
+    and for what no role allows.
+    """
     by_role: dict[str, list[Lack]] = {}
     lacks = list(lacks)
     alone = {steps[0] for lack in lacks if len(steps := _steps(lack)) == 1}
@@ -206,8 +231,13 @@ def missing(lacks: t.Iterable[Lack], user: str) -> list[reasons.Finding]:
 def _missing(about: str, group: t.Sequence[Lack], user: str) -> reasons.Finding:
     message = f"These credentials may not {_told(group)}."
     if role := next((role for role in roles.ROLES if role.name == about), None):
-        remedy = f"Grant the role, which the playbook access and rights.yml have: {_grant(role, group, user)}"
-        return reasons.Finding("missing_permission", message, remedy, "blocker", f"ClusterRole {about}")
+        remedy = (
+            "Grant the role, which the playbook access and rights.yml have: "
+            f"{_grant(role, group, user)}"
+        )
+        return reasons.Finding(
+            "missing_permission", message, remedy, "blocker", f"ClusterRole {about}"
+        )
     verb, _space, resource = about.partition(" ")
     remedy = f"Grant the verb {verb} on {resource} in a role that is bound to their user."
     return reasons.Finding("missing_permission", message, remedy, "blocker", about)
@@ -218,16 +248,23 @@ def _steps(lack: Lack) -> list[str]:
 
 
 def _step(lack: Lack, others: t.Container[str]) -> str:
-    """The step whose role allows it, best one that is bound where it is refused and that every maintenance needs.
+    """The step whose role allows it, best one that is bound where it is refused and that
+    every maintenance needs.
 
-    A pod is patched by more than one: where ``others``, which are lacking anyway, do not allow it, the least will do.
+    A pod is patched by more than one: where ``others``, which are lacking anyway,
+    do not allow it, the least will do.
     """
 
     def rank(step: str) -> tuple[bool, bool, bool, int]:
         role = roles.BY_STEP[step]
         there = role.everywhere or role.places == "descheduler"
         nowhere = not there and not set(lack.refused) <= _bound_in(role)
-        return nowhere, step not in (*roles.MAINTAIN, "replace"), step not in others, len(role.rules)
+        return (
+            nowhere,
+            step not in (*roles.MAINTAIN, "replace"),
+            step not in others,
+            len(role.rules),
+        )
 
     return min(_steps(lack), key=rank, default="")
 
@@ -251,17 +288,25 @@ def _grant(role: roles.Role, group: t.Iterable[Lack], user: str) -> str:
 
 
 def _told(group: t.Iterable[Lack]) -> str:
-    """Verbs and resources where they are refused: ``list, watch nodes; patch pods in the whole cluster``."""
+    """Verbs and resources where they are refused: ``list, watch nodes;
+    patch pods in the whole cluster``.
+    """
     places: dict[str, dict[str, list[str]]] = {}
     for lack in group:
-        where = f"in namespace {', '.join(lack.refused)}" if lack.refused else "in the whole cluster"
-        places.setdefault(where, {}).setdefault(lack.need.words.partition(" ")[2], []).append(lack.need.verb)
+        where = (
+            f"in namespace {', '.join(lack.refused)}" if lack.refused else "in the whole cluster"
+        )
+        places.setdefault(where, {}).setdefault(lack.need.words.partition(" ")[2], []).append(
+            lack.need.verb
+        )
     told = []
     for where, verbs_of in places.items():
         alike: dict[str, list[str]] = {}
         for resource, verbs in verbs_of.items():
             alike.setdefault(", ".join(verbs), []).append(resource)
-        told.append("; ".join(f"{verbs} {', '.join(found)}" for verbs, found in alike.items()) + f" {where}")
+        told.append(
+            "; ".join(f"{verbs} {', '.join(found)}" for verbs, found in alike.items()) + f" {where}"
+        )
     return ", nor ".join(told)
 
 

@@ -1,12 +1,13 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Admission policies that keep an account to what this collection does, even if somebody else has its token.
+"""Admission policies that keep an account to what this collection does,
+even if somebody else has its token.
 
-RBAC cannot say "this field of a node" or "only with the pod's UID"; ValidatingAdmissionPolicies can. Each of them
-looks at the requests of one account only, and at one object: it cannot count nodes or budgets, nor see how many
-replicas a workload had before a surge. What is bounded nevertheless is so by what the object says of itself, such as
-a node's record, or by a number.
+RBAC cannot say "this field of a node" or "only with the pod's UID"; ValidatingAdmissionPolicies
+can. Each of them looks at the requests of one account only, and at one object: it cannot count
+nodes or budgets, nor see how many replicas a workload had before a surge. What is bounded
+nevertheless is so by what the object says of itself, such as a node's record, or by a number.
 """
 
 from __future__ import annotations
@@ -21,13 +22,15 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report im
 
 # The manifests of the fence in the API server, which a cluster needs once.
 #
-# The policy applies only to evictions and changes of pods that name one of our locks; all others pass as if it did
-# not exist. An eviction names it in an annotation; that of a change would stay on the pod, so its field manager names
-# the holder, and the pod its node. The policy's parameter is the map of who holds which lock. If the map is missing
-# or cannot be read, every request passes, because the server looks it up before it knows which request this is.
+# The policy applies only to evictions and changes of pods that name one of our locks; all others
+# pass as if it did not exist. An eviction names it in an annotation; that of a change would stay on
+# the pod, so its field manager names the holder, and the pod its node. The policy's parameter is
+# the map of who holds which lock. If the map is missing or cannot be read, every request passes,
+# because the server looks it up before it knows which request this is.
 #
-# The map has a kind of its own: kube-apiserver follows parameters of built-in kinds only until the last policy that
-# uses the kind is deleted. Until it restarts, it evaluates policies created after that with the state known then.
+# The map has a kind of its own: kube-apiserver follows parameters of built-in kinds only until the
+# last policy that uses the kind is deleted. Until it restarts, it evaluates policies created after
+# that with the state known then.
 
 
 ADMISSION = "admissionregistration.k8s.io/v1"
@@ -36,9 +39,14 @@ ADMISSION = "admissionregistration.k8s.io/v1"
 _ANNOTATIONS = "object.metadata.annotations"
 _EVICTS = "request.operation == 'CREATE'"
 _WITH_A_LOCK = f"{names.MANAGER}/"
-NAMED_BY_MANAGER = f"(has(request.options.fieldManager) && request.options.fieldManager.startsWith('{_WITH_A_LOCK}'))"
+NAMED_BY_MANAGER = (
+    "(has(request.options.fieldManager) && "
+    f"request.options.fieldManager.startsWith('{_WITH_A_LOCK}'))"
+)
 """CEL: whether a change of an object names who holds a lock."""
-_NAMES_A_LOCK = f"{_EVICTS} ? has({_ANNOTATIONS}) && '{names.FENCE}' in {_ANNOTATIONS} : {NAMED_BY_MANAGER}"
+_NAMES_A_LOCK = (
+    f"{_EVICTS} ? has({_ANNOTATIONS}) && '{names.FENCE}' in {_ANNOTATIONS} : {NAMED_BY_MANAGER}"
+)
 _LOCK = (
     f"{_EVICTS} ? {_ANNOTATIONS}['{names.FENCE}'] : "
     f"'{names.node_lease_name('')}' + dyn(object).spec.nodeName + '=' + "
@@ -49,15 +57,27 @@ _HELD = "has(params.held) ? params.held : {}"
 # A plan tries what a run will write, and holds no lock.
 _TRIAL = f"has(request.dryRun) && request.dryRun && variables.lock.endsWith('={names.TRIAL}')"
 _HOLDS_IT = (
-    "variables.key in variables.held && variables.key + '=' + variables.held[variables.key] == variables.lock || "
-    f"{_TRIAL}"
+    "variables.key in variables.held && variables.key + '=' + variables.held[variables.key] == "
+    f"variables.lock || {_TRIAL}"
 )
-_HOLDER = "(variables.key in variables.held ? variables.held[variables.key].split('/')[0] : 'nobody')"
+_HOLDER = (
+    "(variables.key in variables.held ? variables.held[variables.key].split('/')[0] : 'nobody')"
+)
 _REFUSAL = f"'the lock ' + variables.key + ' is held by ' + {_HOLDER}"
 
 _LABELS = {names.MANAGED_BY_LABEL: names.MANAGED_BY}
-_FENCED_REQUESTS = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods/eviction"]}
-_EVICTED_PODS = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods"]}
+_FENCED_REQUESTS = {
+    "apiGroups": [""],
+    "apiVersions": ["v1"],
+    "operations": ["CREATE"],
+    "resources": ["pods/eviction"],
+}
+_EVICTED_PODS = {
+    "apiGroups": [""],
+    "apiVersions": ["v1"],
+    "operations": ["UPDATE"],
+    "resources": ["pods"],
+}
 _SCHEMA = {
     "type": "object",
     "description": "Who holds the locks of nodes under maintenance.",
@@ -78,7 +98,9 @@ DEFINITION: objects.Raw = {
         "group": names.PREFIX,
         "names": {"kind": "NodeFence", "plural": "nodefences", "singular": "nodefence"},
         "scope": "Namespaced",
-        "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": _SCHEMA}}],
+        "versions": [
+            {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": _SCHEMA}}
+        ],
     },
 }
 MAP: objects.Raw = {
@@ -117,7 +139,11 @@ BINDING: objects.Raw = {
     "spec": {
         "policyName": names.FENCE_POLICY,
         "validationActions": ["Deny"],
-        "paramRef": {"name": names.FENCE_MAP, "namespace": names.NAMESPACE, "parameterNotFoundAction": "Allow"},
+        "paramRef": {
+            "name": names.FENCE_MAP,
+            "namespace": names.NAMESPACE,
+            "parameterNotFoundAction": "Allow",
+        },
     },
 }
 
@@ -126,7 +152,9 @@ FENCE = (DEFINITION, MAP, POLICY, BINDING)
 
 
 PROTECTED = f"{names.PREFIX}/protected"
-"""The label of a node that the account may not touch, and of a namespace in which it may not, if it is ``true``."""
+"""The label of a node that the account may not touch, and of a namespace in which it may
+not, if it is ``true``.
+"""
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
 _MARKS = [key for marks in cordon.MARKS.values() for key in marks]
@@ -158,18 +186,24 @@ def _all_same(*paths: str) -> str:
 
 
 def _kept(what: str, mine: str) -> str:
-    """Whether a map of the metadata changed at most at keys for which ``mine`` holds, CEL about ``k``."""
+    """Whether a map of the metadata changed at most at keys for which ``mine``
+    holds, CEL about ``k``.
+    """
     now = f"(has(object.metadata.{what}) ? object.metadata.{what} : {{}})"
     was = f"(has(oldObject.metadata.{what}) ? oldObject.metadata.{what} : {{}})"
-    return f"{now}.all(k, (k in {was} && {was}[k] == {now}[k]) || {mine}) && {was}.all(k, k in {now} || {mine})"
+    return (
+        f"{now}.all(k, (k in {was} && {was}[k] == {now}[k]) || {mine}) && "
+        f"{was}.all(k, k in {now} || {mine})"
+    )
 
 
 LONGEST = 4096
 """Characters of an annotation of a pod that the account may write."""
 _LONGEST = (
     "!has(object.metadata.annotations) || object.metadata.annotations.all(k, "
-    f"object.metadata.annotations[k].size() <= {LONGEST} || has(oldObject.metadata.annotations) && "
-    "k in oldObject.metadata.annotations && object.metadata.annotations[k] == oldObject.metadata.annotations[k])"
+    f"object.metadata.annotations[k].size() <= {LONGEST} || "
+    "has(oldObject.metadata.annotations) && k in oldObject.metadata.annotations && "
+    "object.metadata.annotations[k] == oldObject.metadata.annotations[k])"
 )
 
 
@@ -183,7 +217,10 @@ def _marks(annotations: str, labels: str) -> tuple[tuple[str, str], ...]:
 def _metadata(annotations: str, labels: str = "false") -> tuple[tuple[str, str], ...]:
     return (
         *_marks(annotations, labels),
-        (_all_same("metadata.ownerReferences", "metadata.finalizers"), "owners and finalizers may not be changed"),
+        (
+            _all_same("metadata.ownerReferences", "metadata.finalizers"),
+            "owners and finalizers may not be changed",
+        ),
     )
 
 
@@ -193,10 +230,28 @@ _NEW = f"variables.now.filter(a, !variables.was.exists(b, {_EQUAL}))"
 _GONE = f"variables.was.filter(a, !variables.now.exists(b, {_EQUAL}))"
 _FREE = _listed((names.UNSCHEDULABLE_TAINT, OUT_OF_SERVICE))
 _OURS = f"a.key.startsWith('{names.PREFIX}/')"
-_DEAD = "has(object.status.conditions) && object.status.conditions.exists(c, c.type == 'Ready' && c.status != 'True')"
-_NODE_SPEC = ("spec.podCIDR", "spec.podCIDRs", "spec.providerID", "spec.configSource", "spec.externalID")
+_DEAD = (
+    "has(object.status.conditions) && object.status.conditions.exists(c, c.type == 'Ready' && "
+    "c.status != 'True')"
+)
+_NODE_SPEC = (
+    "spec.podCIDR",
+    "spec.podCIDRs",
+    "spec.providerID",
+    "spec.configSource",
+    "spec.externalID",
+)
 _NODE_STATUS = (
-    *("addresses", "allocatable", "capacity", "config", "daemonEndpoints", "images", "nodeInfo", "phase"),
+    *(
+        "addresses",
+        "allocatable",
+        "capacity",
+        "config",
+        "daemonEndpoints",
+        "images",
+        "nodeInfo",
+        "phase",
+    ),
     *("runtimeHandlers", "volumesAttached", "volumesInUse"),
 )
 _CONDITIONS = f"filter(c, !(c.type in {_listed(names.LIFECYCLE)}))"
@@ -219,7 +274,10 @@ _GUARDED = (
 
 def _keys(place: str) -> str:
     """CEL about ``k``: one of those that tell other controllers of a maintenance."""
-    return f"k in {_listed(key.removeprefix(f'{place}/') for key in _MARKS if key.startswith(f'{place}/'))}"
+    return (
+        "k in "
+        f"{_listed(key.removeprefix(f'{place}/') for key in _MARKS if key.startswith(f'{place}/'))}"
+    )
 
 
 def _noted(of: str, key: str = names.RECORD) -> str:
@@ -234,7 +292,8 @@ def _says(record: str, this: str, other: str) -> str:
 
 
 _SAYS_THE_SAME = " && ".join(
-    f"variables.record.contains({word}) == variables.recorded.contains({word})" for word in (_WAS_OPEN, _WAS_CORDONED)
+    f"variables.record.contains({word}) == variables.recorded.contains({word})"
+    for word in (_WAS_OPEN, _WAS_CORDONED)
 )
 
 
@@ -252,22 +311,36 @@ _NODES = Limit(
     _UPDATED,
     (("", "nodes"), ("", "nodes/status")),
     (
-        (f"{_open('oldObject')} && {_open('object')}", f"the node is protected (label {PROTECTED})"),
+        (
+            f"{_open('oldObject')} && {_open('object')}",
+            f"the node is protected (label {PROTECTED})",
+        ),
         *_metadata(f"k.startsWith('{names.PREFIX}/') || {_keys('annotation')}", _keys("label")),
         (_all_same(*_NODE_SPEC), "only spec.unschedulable and taints may be changed"),
         (
-            f"variables.record == '' || (variables.recorded != '' ? {_SAYS_THE_SAME} : variables.cordoned ? "
-            f"{_says('record', _WAS_CORDONED, _WAS_OPEN)} : {_says('record', _WAS_OPEN, _WAS_CORDONED)})",
+            (
+                f"variables.record == '' || (variables.recorded != '' ? {_SAYS_THE_SAME} : "
+                f"variables.cordoned ? {_says('record', _WAS_CORDONED, _WAS_OPEN)} : "
+                f"{_says('record', _WAS_OPEN, _WAS_CORDONED)})"
+            ),
             "a record says whether its node was cordoned before",
         ),
         (
-            "variables.cordon == variables.cordoned || (variables.cordon ? variables.record != '' : "
-            f"{_says('recorded', _WAS_OPEN, _WAS_CORDONED)})",
-            "a node is cordoned with a record, and uncordoned if that says that it was not cordoned before",
+            (
+                "variables.cordon == variables.cordoned || (variables.cordon ? "
+                f"variables.record != '' : {_says('recorded', _WAS_OPEN, _WAS_CORDONED)})"
+            ),
+            (
+                "a node is cordoned with a record, and uncordoned if that says that it was "
+                "not cordoned before"
+            ),
         ),
         (
             f"({_NEW} + {_GONE}).all(a, {_OURS} || a.key in {_FREE} || a.key in variables.taints)",
-            "only taints of a maintenance may be changed, and those whose keys the option taints lists",
+            (
+                "only taints of a maintenance may be changed, "
+                "and those whose keys the option taints lists"
+            ),
         ),
         (
             f"{_NEW}.all(a, a.effect != 'NoExecute' || (a.key == '{OUT_OF_SERVICE}' && {_DEAD}))",
@@ -321,7 +394,12 @@ _EVICTIONS = Limit(
 _SAME_OWNERS = "variables.added.size() == 0 && variables.removed.size() == 0"
 _SAME_RECORD = "variables.record == variables.recorded"
 _NO_CHANGE = " && ".join(
-    ("variables.labels == variables.labelled", _SAME_RECORD, "variables.left == variables.leaving", _SAME_OWNERS)
+    (
+        "variables.labels == variables.labelled",
+        _SAME_RECORD,
+        "variables.left == variables.leaving",
+        _SAME_OWNERS,
+    )
 )
 _TEXTS = '[{]("[a-z_]+":"[A-Za-z0-9.:+-]*",){8}"v":1[}]'
 """A mark of ``released.Mark``: with what is demanded of its fields, it says nothing else."""
@@ -330,22 +408,32 @@ _LET_GO = " && ".join(
         f"'{names.HASH}' in variables.labelled && !('{names.HASH}' in variables.labels)",
         "variables.recorded == '' && variables.left == [''] && variables.leaving == ['']",
         "variables.removed.size() == 0 && variables.added.size() == 1",
-        "variables.added.all(o, o.apiVersion == 'apps/v1' && o.kind == 'Deployment' && "
-        "(!has(o.controller) || !o.controller) && (!has(o.blockOwnerDeletion) || !o.blockOwnerDeletion) && "
-        """variables.record.startsWith('{"deployment":"' + o.uid + '","hash":"' + variables.labelled["""
-        f"""'{names.HASH}'] + '","name":"' + o.name + '","node":"' + object.spec.nodeName + '","nonce":"'))""",
-        "variables.owned.exists(o, has(o.controller) && o.controller && "
-        "o.apiVersion == 'apps/v1' && o.kind == 'ReplicaSet' && "
-        f"variables.added.all(d, o.name == d.name + '-' + variables.labelled['{names.HASH}']) && "
-        """variables.record.contains('","replica_set":"' + o.uid + '","run":"' + variables.labels["""
-        f"""'{names.RELEASED}'] + '","since":"'))""",
+        (
+            "variables.added.all(o, o.apiVersion == 'apps/v1' && o.kind == 'Deployment' && "
+            "(!has(o.controller) || !o.controller) && (!has(o.blockOwnerDeletion) || "
+            "!o.blockOwnerDeletion) && "
+            """variables.record.startsWith('{"deployment":"' + o.uid + '","hash":"' + """
+            f"""variables.labelled['{names.HASH}'] + '","name":"' + o.name + '","node":"' + """
+            """object.spec.nodeName + '","nonce":"'))"""
+        ),
+        (
+            "variables.owned.exists(o, has(o.controller) && o.controller && "
+            "o.apiVersion == 'apps/v1' && o.kind == 'ReplicaSet' && "
+            f"variables.added.all(d, o.name == d.name + '-' + variables.labelled['{names.HASH}']) "
+            "&& "
+            """variables.record.contains('","replica_set":"' + o.uid + '","run":"' + """
+            f"""variables.labels['{names.RELEASED}'] + '","since":"'))"""
+        ),
         f"variables.record.matches('^{_TEXTS}$')",
     )
 )
 _OUT = " && ".join(
     (
         "variables.leaving[0].matches('^[0-9TZ:.-]+$')",
-        "variables.labels.all(k, k in variables.labelled && variables.labels[k] == variables.labelled[k])",
+        (
+            "variables.labels.all(k, k in variables.labelled && "
+            "variables.labels[k] == variables.labelled[k])"
+        ),
         "variables.leaving.size() > 1",
         "variables.leaving.size() == variables.labelled.size() - variables.labels.size() + 1",
         _SAME_RECORD,
@@ -360,7 +448,10 @@ _RESTORED = (
 _IN_AGAIN = " && ".join(
     (
         _RESTORED,
-        "variables.labelled.all(k, k in variables.labels && variables.labels[k] == variables.labelled[k])",
+        (
+            "variables.labelled.all(k, k in variables.labels && "
+            "variables.labels[k] == variables.labelled[k])"
+        ),
         f"('{names.HASH}' in variables.labels) == ('{names.HASH}' in variables.labelled)",
         _SAME_RECORD,
         _SAME_OWNERS,
@@ -371,10 +462,19 @@ _GIVEN_BACK = " && ".join(
         f"'{names.HASH}' in variables.labels && !('{names.HASH}' in variables.labelled)",
         "variables.record == '' && variables.added.size() == 0",
         _RESTORED,
-        "variables.removed.all(o, o.kind == 'Deployment' && (!has(o.controller) || !o.controller) && "
-        """variables.recorded.startsWith('{"deployment":"' + o.uid + '","hash":"'))""",
-        """!variables.owners.exists(o, variables.recorded.startsWith('{"deployment":"' + o.uid + '","hash":"'))""",
-        f"""variables.recorded.contains('","hash":"' + variables.labels['{names.HASH}'] + '","name":"')""",
+        (
+            "variables.removed.all(o, o.kind == 'Deployment' && (!has(o.controller) || "
+            "!o.controller) && "
+            """variables.recorded.startsWith('{"deployment":"' + o.uid + '","hash":"'))"""
+        ),
+        (
+            """!variables.owners.exists(o, variables.recorded.startsWith('{"deployment":"' + """
+            """o.uid + '","hash":"'))"""
+        ),
+        (
+            f"""variables.recorded.contains('","hash":"' + variables.labels['{names.HASH}'] """
+            """+ '","name":"')"""
+        ),
     )
 )
 _PODS = Limit(
@@ -385,22 +485,33 @@ _PODS = Limit(
         _UNPROTECTED,
         *_marks(
             f"k in {_listed((names.DELETION_COST, names.PLANNED, names.RELEASED, names.UNSERVED))}",
-            f"k in {_listed((names.HASH, names.RELEASED))} || (k in variables.labels ? "
-            "k + '=' + variables.labels[k] in variables.left : k + '=' + variables.labelled[k] in variables.leaving)",
+            (
+                f"k in {_listed((names.HASH, names.RELEASED))} || (k in variables.labels ? "
+                "k + '=' + variables.labels[k] in variables.left : "
+                "k + '=' + variables.labelled[k] in variables.leaving)"
+            ),
         ),
         (_LONGEST, f"an annotation may not be longer than {LONGEST} characters"),
-        (_all_same("metadata.finalizers", "metadata.generateName"), "finalizers and names may not be changed"),
+        (
+            _all_same("metadata.finalizers", "metadata.generateName"),
+            "finalizers and names may not be changed",
+        ),
         (
             f"variables.labels == variables.labelled || {NAMED_BY_MANAGER}",
-            f"labels are changed under a lock that is named (field manager {names.MANAGER}/<run>/<nonce>)",
+            (
+                "labels are changed under a lock that is named (field manager "
+                f"{names.MANAGER}/<run>/<nonce>)"
+            ),
         ),
         (
             f"!variables.marked && '{names.RELEASED}' in variables.labels ? ({_LET_GO}) : "
             f"variables.marked && !('{names.RELEASED}' in variables.labels) ? ({_GIVEN_BACK}) : "
             f"!variables.marked || variables.leaving == variables.left ? ({_NO_CHANGE}) : "
             f"variables.left == [''] ? ({_OUT}) : ({_IN_AGAIN})",
-            "a pod is let go by its ReplicaSet, or given back to it, with its record and its Deployment as an owner; "
-            "in between it leaves its Services",
+            (
+                "a pod is let go by its ReplicaSet, or given back to it, with its record and its "
+                "Deployment as an owner; in between it leaves its Services"
+            ),
         ),
         (_same("spec"), "the specification of a pod may not be changed"),
     ),
@@ -413,7 +524,10 @@ _PODS = Limit(
         ("leaving", f"({_noted('object', names.UNSERVED)}).split(',')"),
         ("left", f"({_noted('oldObject', names.UNSERVED)}).split(',')"),
         ("owners", "has(object.metadata.ownerReferences) ? object.metadata.ownerReferences : []"),
-        ("owned", "has(oldObject.metadata.ownerReferences) ? oldObject.metadata.ownerReferences : []"),
+        (
+            "owned",
+            "has(oldObject.metadata.ownerReferences) ? oldObject.metadata.ownerReferences : []",
+        ),
         ("added", "variables.owners.filter(o, !variables.owned.exists(w, w == o))"),
         ("removed", "variables.owned.filter(o, !variables.owners.exists(n, n == o))"),
     ),
@@ -425,7 +539,10 @@ _DELETIONS = Limit(
     (
         _UNPROTECTED,
         (
-            "has(request.options) && has(request.options.preconditions) && has(request.options.preconditions.uid)",
+            (
+                "has(request.options) && has(request.options.preconditions) && "
+                "has(request.options.preconditions.uid)"
+            ),
             "deleting a pod needs its UID as a precondition",
         ),
     ),
@@ -437,28 +554,43 @@ _BUDGETS = Limit(
     (
         _UNPROTECTED,
         (
-            f"variables.which.all(g, g.metadata.name.startsWith('{names.GUARD_PREFIX}') && {_GUARDED})",
+            (
+                "variables.which.all(g, "
+                f"g.metadata.name.startsWith('{names.GUARD_PREFIX}') && {_GUARDED})"
+            ),
             "only budgets that this collection made may be touched",
         ),
         (
-            "request.operation == 'DELETE' || (has(object.spec.maxUnavailable) && "
-            "string(object.spec.maxUnavailable) == '1' && !has(object.spec.minAvailable) && "
-            "has(object.spec.unhealthyPodEvictionPolicy) && object.spec.unhealthyPodEvictionPolicy == 'AlwaysAllow')",
+            (
+                "request.operation == 'DELETE' || (has(object.spec.maxUnavailable) && "
+                "string(object.spec.maxUnavailable) == '1' && !has(object.spec.minAvailable) && "
+                "has(object.spec.unhealthyPodEvictionPolicy) && "
+                "object.spec.unhealthyPodEvictionPolicy == 'AlwaysAllow')"
+            ),
             "such a budget has maxUnavailable 1 and holds no broken pod",
         ),
         (
-            "request.operation == 'DELETE' || (has(object.spec.selector) && (has(object.spec.selector.matchLabels) && "
-            "object.spec.selector.matchLabels.size() > 0 || has(object.spec.selector.matchExpressions) && "
-            "object.spec.selector.matchExpressions.exists(e, e.operator == 'In')))",
+            (
+                "request.operation == 'DELETE' || (has(object.spec.selector) && "
+                "(has(object.spec.selector.matchLabels) && "
+                "object.spec.selector.matchLabels.size() > 0 || "
+                "has(object.spec.selector.matchExpressions) && "
+                "object.spec.selector.matchExpressions.exists(e, e.operator == 'In')))"
+            ),
             "such a budget selects pods by the value of a label",
         ),
-        ("request.operation != 'UPDATE' || object.spec.selector == oldObject.spec.selector", "its pods stay the same"),
+        (
+            "request.operation != 'UPDATE' || object.spec.selector == oldObject.spec.selector",
+            "its pods stay the same",
+        ),
     ),
     (
         (
             "which",
-            "request.operation == 'CREATE' ? [object] : request.operation == 'DELETE' ? [oldObject] : "
-            "[object, oldObject]",
+            (
+                "request.operation == 'CREATE' ? [object] : request.operation == 'DELETE' ? "
+                "[oldObject] : [object, oldObject]"
+            ),
         ),
     ),
 )
@@ -493,7 +625,11 @@ _LOCKS = Limit(
     (
         (
             _named(
-                names.NODE_LEASE_PREFIX, names.HEARTBEAT_PREFIX, names.SURGE_PREFIX, names.RUN_PREFIX, "descheduler-"
+                names.NODE_LEASE_PREFIX,
+                names.HEARTBEAT_PREFIX,
+                names.SURGE_PREFIX,
+                names.RUN_PREFIX,
+                "descheduler-",
             ),
             "only locks of this collection may be touched",
         ),
@@ -505,7 +641,10 @@ _STORED = Limit(
     (("", "configmaps"),),
     (
         (
-            f"request.namespace != '{names.NAMESPACE}' || {_named(names.RUN_PREFIX, 'descheduler-')}",
+            (
+                f"request.namespace != '{names.NAMESPACE}' || "
+                f"{_named(names.RUN_PREFIX, 'descheduler-')}"
+            ),
             "only stored runs may be touched",
         ),
     ),
@@ -528,7 +667,10 @@ _MIGRATIONS = Limit(
     (("scheduling.koordinator.sh", "podmigrationjobs"),),
     (
         (
-            "has(object.spec.podRef) && has(object.spec.podRef.uid) && object.spec.podRef.uid != ''",
+            (
+                "has(object.spec.podRef) && has(object.spec.podRef.uid) && "
+                "object.spec.podRef.uid != ''"
+            ),
             "a PodMigrationJob names the UID of its pod",
         ),
     ),
@@ -539,7 +681,10 @@ _EVENTS = Limit(
     (("events.k8s.io", "events"),),
     (
         (
-            f"has(object.reportingController) && object.reportingController == '{announcement.CONTROLLER}'",
+            (
+                "has(object.reportingController) && object.reportingController == "
+                f"'{announcement.CONTROLLER}'"
+            ),
             "an Event is reported in this collection's own name",
         ),
     ),
@@ -557,12 +702,20 @@ def bounding(account: accounts.Account) -> list[objects.Raw]:
 
 
 def _policy(limit: Limit, account: accounts.Account) -> tuple[objects.Raw, objects.Raw]:
-    meta = {"name": f"{limit.subject}.{account.name}.{account.namespace}.{names.PREFIX}", "labels": accounts.LABELS}
+    meta = {
+        "name": f"{limit.subject}.{account.name}.{account.namespace}.{names.PREFIX}",
+        "labels": accounts.LABELS,
+    }
     by_group: dict[str, list[str]] = {}
     for group, resource in limit.resources:
         by_group.setdefault(group, []).append(resource)
     rules = [
-        {"apiGroups": [group], "apiVersions": ["*"], "operations": list(limit.operations), "resources": resources}
+        {
+            "apiGroups": [group],
+            "apiVersions": ["*"],
+            "operations": list(limit.operations),
+            "resources": resources,
+        }
         for group, resources in by_group.items()
     ]
     mine = {"name": "account", "expression": f"request.userInfo.username == '{account.user}'"}
@@ -571,17 +724,37 @@ def _policy(limit: Limit, account: accounts.Account) -> tuple[objects.Raw, objec
         "matchConstraints": {"resourceRules": rules},
         "matchConditions": [mine],
         "validations": [
-            {"expression": demand, "message": f"bounds of {account.name}: {told}", "reason": "Forbidden"}
+            {
+                "expression": demand,
+                "message": f"bounds of {account.name}: {told}",
+                "reason": "Forbidden",
+            }
             for demand, told in limit.demands
         ],
     }
     own = {"taints": _listed(account.taints), "most": str(account.replicas)}
-    asked = [(name, value) for name, value in own.items() if any(f"variables.{name}" in x for x, _ in limit.demands)]
+    asked = [
+        (name, value)
+        for name, value in own.items()
+        if any(f"variables.{name}" in x for x, _ in limit.demands)
+    ]
     if variables := [*limit.variables, *asked]:
-        spec["variables"] = [{"name": name, "expression": expression} for name, expression in variables]
+        spec["variables"] = [
+            {"name": name, "expression": expression} for name, expression in variables
+        ]
     bound = {"policyName": meta["name"], "validationActions": ["Deny"]}
     version = ADMISSION
     return (
-        {"apiVersion": version, "kind": "ValidatingAdmissionPolicy", "metadata": meta, "spec": spec},
-        {"apiVersion": version, "kind": "ValidatingAdmissionPolicyBinding", "metadata": meta, "spec": bound},
+        {
+            "apiVersion": version,
+            "kind": "ValidatingAdmissionPolicy",
+            "metadata": meta,
+            "spec": spec,
+        },
+        {
+            "apiVersion": version,
+            "kind": "ValidatingAdmissionPolicyBinding",
+            "metadata": meta,
+            "spec": bound,
+        },
     )

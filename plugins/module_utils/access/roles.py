@@ -1,7 +1,8 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What the collection may have to be allowed, in small roles: the only place where a right is granted.
+"""What the collection may have to be allowed, in small roles:
+the only place where a right is granted.
 
 ``maintenance_access`` installs them, and ``docs/rights.py`` writes them as files.
 """
@@ -13,17 +14,30 @@ from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, objects
 
-Places = t.Literal["cluster", "workloads", "announced", "locks", "home", "descheduler", "kubelets", "default", "pods"]
+Places = t.Literal[
+    "cluster",
+    "workloads",
+    "announced",
+    "locks",
+    "home",
+    "descheduler",
+    "kubelets",
+    "default",
+    "pods",
+]
 """Where a role is bound.
 
-``workloads``: in the whole cluster, or in the namespaces whose pods move; ``announced``: there and in ``default``;
-``pods``: in the whole cluster, to the account of the pods that preview a descheduler.
+``workloads``: in the whole cluster, or in the namespaces whose pods move; ``announced``: there and
+in ``default``; ``pods``: in the whole cluster, to the account of the pods that
+preview a descheduler.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Verbs on resources of one API group, of the objects ``named``, if any; lists with spaces in between."""
+    """Verbs on resources of one API group, of the objects ``named``, if any;
+    lists with spaces in between.
+    """
 
     group: str
     resources: str
@@ -102,7 +116,11 @@ ROLES: tuple[Role, ...] = (
         (
             Rule("", "nodes pods", _READ),
             Rule("", "namespaces", "get list"),
-            Rule("", "services persistentvolumeclaims persistentvolumes resourcequotas limitranges", "list"),
+            Rule(
+                "",
+                "services persistentvolumeclaims persistentvolumes resourcequotas limitranges",
+                "list",
+            ),
             Rule("", "replicationcontrollers replicationcontrollers/scale", "get"),
             Rule("", "replicationcontrollers", "list"),
             Rule("apps", "deployments replicasets statefulsets", _READ),
@@ -113,7 +131,11 @@ ROLES: tuple[Role, ...] = (
             Rule("discovery.k8s.io", "endpointslices", "list watch"),
             Rule("networking.k8s.io", "networkpolicies", "list"),
             Rule("storage.k8s.io", "volumeattachments csinodes storageclasses", "list"),
-            Rule("resource.k8s.io", "resourceclaims resourceslices deviceclasses devicetaintrules", "list"),
+            Rule(
+                "resource.k8s.io",
+                "resourceclaims resourceslices deviceclasses devicetaintrules",
+                "list",
+            ),
             Rule("scheduling.k8s.io", "podgroups", "list"),
             Rule("lifecycle.k8s.io", "evictionrequests", "list"),
             Rule("kubevirt.io", "virtualmachineinstances kubevirts", "list"),
@@ -154,7 +176,9 @@ ROLES: tuple[Role, ...] = (
     Role("nodes", "cluster", (Rule("", "nodes", "patch"),)),
     Role("conditions", "cluster", (Rule("", "nodes/status", "patch"),)),
     Role("evict", "workloads", (Rule("", "pods/eviction", "create"), Rule("", "events", "list"))),
-    Role("guard", "workloads", (Rule("policy", "poddisruptionbudgets", "get create patch delete"),)),
+    Role(
+        "guard", "workloads", (Rule("policy", "poddisruptionbudgets", "get create patch delete"),)
+    ),
     Role(
         "surge",
         "workloads",
@@ -247,7 +271,14 @@ ROLES: tuple[Role, ...] = (
 """In the order of the guide."""
 ADD_ONS = frozenset(
     {
-        *("argoproj.io", "apps.kruise.io", "kubevirt.io", "lifecycle.k8s.io", "resource.k8s.io", "scheduling.k8s.io"),
+        *(
+            "argoproj.io",
+            "apps.kruise.io",
+            "kubevirt.io",
+            "lifecycle.k8s.io",
+            "resource.k8s.io",
+            "scheduling.k8s.io",
+        ),
         *("scheduling.koordinator.sh", "storage.k8s.io", names.PREFIX),
     }
 )

@@ -1,10 +1,11 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""``maintenance_access``: an account with its rights and limits, the fence in the API server, and whether that stands.
+"""``maintenance_access``: an account with its rights and limits, the fence in the API server, and
+whether that stands.
 
-Everything is read and judged first: no object of others is touched, and all writes are tried as dry runs, so that all
-that these credentials may not do is known before the first real one.
+Everything is read and judged first: no object of others is touched, and all writes are tried as dry
+runs, so that all that these credentials may not do is known before the first real one.
 """
 
 from __future__ import annotations
@@ -26,8 +27,15 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     run_reconcile,
     run_requests,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes, reasons
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
+    errors,
+    kinds,
+    verbs,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    outcomes,
+    reasons,
+)
 
 SERVED_WITHIN = 30.0
 """Seconds within which a kind that was just defined has to be served."""
@@ -44,9 +52,11 @@ _REFERS_TO = {
     "ValidatingAdmissionPolicy": "CustomResourceDefinition",
     "ValidatingAdmissionPolicyBinding": "ValidatingAdmissionPolicy",
 }
-"""What the API server looks up to validate an object: as long as it is not there, the object is invalid.
+"""What the API server looks up to validate an object: as long as it is not there,
+the object is invalid.
 
-A binding is so only for those who may not read all kinds (Kubernetes 1.37: ``paramRef``, "unable to get policy").
+A binding is so only for those who may not read all kinds (Kubernetes 1.37: ``paramRef``,
+"unable to get policy").
 """
 
 State = t.Literal["present", "absent"]
@@ -76,7 +86,9 @@ class AccessOptions:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """An object to settle: how it should be (or was, if it is to go), as it was found, and what decides about it."""
+    """An object to settle: how it should be (or was, if it is to go), as it was found,
+    and what decides about it.
+    """
 
     wanted: objects.Raw
     found: objects.Raw | None
@@ -103,16 +115,22 @@ def install(ctx: run_context.Context, options: AccessOptions) -> run_context.Res
         failed = [finding.to_dict() for finding in findings]
         message = " ".join(finding.sentence for finding in findings)
         return run_context.Result({"objects": [], "findings": failed}, failed=True, message=message)
-    data: dict[str, t.Any] = {"objects": [_settled(ctx, piece, options.state) for piece in pieces], "findings": []}
+    data: dict[str, t.Any] = {
+        "objects": [_settled(ctx, piece, options.state) for piece in pieces],
+        "findings": [],
+    }
     if options.dest is not None:
         account = _account(options, (names.NAMESPACE,))
         asked = run_tokens.Asked(account, options.token, options.token_lifetime, options.dest)
-        data["kubeconfig"] = run_tokens.written(ctx, asked) if present else run_tokens.removed(ctx, asked)
+        data["kubeconfig"] = (
+            run_tokens.written(ctx, asked) if present else run_tokens.removed(ctx, asked)
+        )
     return run_context.Result(data)
 
 
 def standing(ctx: run_context.Context, unread: list[reasons.Finding] | None = None) -> Standing:
-    """Whether the fence is there; ``unknown`` if these credentials may not read it, which is ``unread``.
+    """Whether the fence is there; ``unknown`` if these credentials may not read it,
+    which is ``unread``.
 
     Raises:
         ClusterError: the API server cannot be reached.
@@ -122,7 +140,9 @@ def standing(ctx: run_context.Context, unread: list[reasons.Finding] | None = No
     except errors.Forbidden as error:
         if unread is not None:
             message = f"It is unknown whether the API server has the fence: {error}"
-            unread.append(reasons.Finding("not_checked", message, severity="info", object="NodeFence"))
+            unread.append(
+                reasons.Finding("not_checked", message, severity="info", object="NodeFence")
+            )
         return "unknown"
     if all(raw is None for _obj, raw in found):
         return "absent"
@@ -136,7 +156,10 @@ def _check_served(ctx: run_context.Context, options: AccessOptions) -> None:
         what = "the fence" if options.fence else "the policies"
         raise run_context.CallAborted(
             "no_admission_policies",
-            f"This API server has no ValidatingAdmissionPolicy in version v1, so it cannot hold {what}.",
+            (
+                "This API server has no ValidatingAdmissionPolicy in version v1, "
+                f"so it cannot hold {what}."
+            ),
             "Kubernetes 1.30 and newer have it. Everything else works without it.",
             "ValidatingAdmissionPolicy",
         )
@@ -161,7 +184,9 @@ def _pieces(ctx: run_context.Context, options: AccessOptions, present: bool) -> 
 def _of_account(ctx: run_context.Context, options: AccessOptions, present: bool) -> list[Piece]:
     found = _namespaces(ctx)
     locks = (names.NAMESPACE, names.MEDIK8S_NAMESPACE, options.lease_namespace)
-    account = _account(options, tuple(n for n in dict.fromkeys(locks) if n in {names.NAMESPACE, *found}))
+    account = _account(
+        options, tuple(n for n in dict.fromkeys(locks) if n in {names.NAMESPACE, *found})
+    )
     bound = [*_all(ctx, kinds.CLUSTER_ROLE_BINDINGS), *_all(ctx, kinds.ROLE_BINDINGS)]
     wanted = account.bindings()
     refs = {accounts.ref_of(one) for one in wanted}
@@ -171,15 +196,32 @@ def _of_account(ctx: run_context.Context, options: AccessOptions, present: bool)
     named = [roles.BY_STEP[step].manifest for step in account.steps]
     if present:
         _check_namespaces(account, wanted, found)
-        made = [*([accounts.NAMESPACE] if names.NAMESPACE not in found else []), *account.service_accounts(), *named]
+        made = [
+            *([accounts.NAMESPACE] if names.NAMESPACE not in found else []),
+            *account.service_accounts(),
+            *named,
+        ]
         read = [Piece(obj, run_reconcile.read(ctx, accounts.ref_of(obj)), _added) for obj in made]
-        settled = [Piece(x.wanted, x.found, accounts.present) if x.wanted in named else x for x in read]
-        return [*settled, *(Piece(o, known.get(accounts.ref_of(o)), accounts.present) for o in wanted), *going]
+        settled = [
+            Piece(x.wanted, x.found, accounts.present) if x.wanted in named else x for x in read
+        ]
+        return [
+            *settled,
+            *(Piece(o, known.get(accounts.ref_of(o)), accounts.present) for o in wanted),
+            *going,
+        ]
     gone = {accounts.ref_of(one) for one in stale}
-    unused = [role for step, role in zip(account.steps, named, strict=True) if accounts.free(step, bound, gone)]
+    unused = [
+        role
+        for step, role in zip(account.steps, named, strict=True)
+        if accounts.free(step, bound, gone)
+    ]
     others = [one for one in bound if accounts.ref_of(one) not in gone]
     idle = [one for one in account.service_accounts() if not accounts.serves(one, others)]
-    read = [Piece(obj, run_reconcile.read(ctx, accounts.ref_of(obj)), accounts.absent) for obj in (*unused, *idle)]
+    read = [
+        Piece(obj, run_reconcile.read(ctx, accounts.ref_of(obj)), accounts.absent)
+        for obj in (*unused, *idle)
+    ]
     left = [piece for piece in read if piece.found is None or accounts.ours(piece.found)]
     return [*going, *left]
 
@@ -210,12 +252,16 @@ def _all(ctx: run_context.Context, kind: kinds.Kind) -> list[objects.Raw]:
     return list(ctx.cluster.items(kind, patience=run_requests.PATIENCE).items)
 
 
-def _check_namespaces(account: accounts.Account, bindings: t.Iterable[objects.Raw], found: t.Container[str]) -> None:
+def _check_namespaces(
+    account: accounts.Account, bindings: t.Iterable[objects.Raw], found: t.Container[str]
+) -> None:
     """Raises StopRun if a binding or the account itself has no namespace to be in."""
     asked = {account.namespace: "service_account_namespace"}
     asked |= dict.fromkeys(account.workloads, "namespaces")
     for binding in bindings:
-        asked.setdefault(binding["metadata"].get("namespace", names.NAMESPACE), "descheduler_namespace")
+        asked.setdefault(
+            binding["metadata"].get("namespace", names.NAMESPACE), "descheduler_namespace"
+        )
     missing = [place for place in asked if place != names.NAMESPACE and place not in found]
     if missing:
         raise run_context.CallAborted(
@@ -228,13 +274,20 @@ def _check_namespaces(account: accounts.Account, bindings: t.Iterable[objects.Ra
 
 def _foreign(pieces: t.Iterable[Piece]) -> list[reasons.Finding]:
     """Objects with our names that we did not make."""
-    found = (p for p in pieces if p.found is not None and p.decide is not _added and not accounts.ours(p.found))
+    found = (
+        p
+        for p in pieces
+        if p.found is not None and p.decide is not _added and not accounts.ours(p.found)
+    )
     label = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
     return [
         reasons.Finding(
             "not_ours",
             f"{ref} exists, and this collection did not make it.",
-            f"Rename or delete it; if it is to be replaced, label it: kubectl label {_kubectl(ref)} {label}",
+            (
+                "Rename or delete it; if it is to be replaced, label it: kubectl label "
+                f"{_kubectl(ref)} {label}"
+            ),
             "blocker",
             str(ref),
         )
@@ -255,7 +308,9 @@ def _refusals(ctx: run_context.Context, pieces: t.Iterable[Piece]) -> list[reaso
         return [finding for finding in tried if finding]
 
 
-def _refused(ctx: run_context.Context, change: api_changes.Change, created: t.Container[str]) -> reasons.Finding | None:
+def _refused(
+    ctx: run_context.Context, change: api_changes.Change, created: t.Container[str]
+) -> reasons.Finding | None:
     """``created``: the kinds of what all the changes together create."""
     request = run_requests.request_for(change)
     try:
@@ -264,8 +319,8 @@ def _refused(ctx: run_context.Context, change: api_changes.Change, created: t.Co
         words = f"{request.verb} {request.resource}"
         message = f"These credentials may not {words} ({change.target}): {error.message}"
         remedy = (
-            "Run this once with an administrator's credentials: to grant rights one must have them, "
-            "or may `escalate` clusterroles and `bind` them."
+            "Run this once with an administrator's credentials: to grant rights one must have "
+            "them, or may `escalate` clusterroles and `bind` them."
         )
         return reasons.Finding("missing_permission", message, remedy, "blocker", words)
     except errors.NotFound:
@@ -293,7 +348,12 @@ def _settled(ctx: run_context.Context, piece: Piece, state: State) -> dict[str, 
         outcome = DONE[change.verb] if change else outcomes.AccessOutcome(f"already_{state}")
     if change and change.verb == "create" and target.kind == "CustomResourceDefinition":
         _await_served(ctx, names.FENCE_API, "NodeFence")
-    return {"kind": target.kind, "namespace": target.namespace, "name": target.name, "outcome": outcome.value}
+    return {
+        "kind": target.kind,
+        "namespace": target.namespace,
+        "name": target.name,
+        "outcome": outcome.value,
+    }
 
 
 def _await_served(ctx: run_context.Context, group_version: str, kind: str) -> None:
@@ -309,7 +369,9 @@ def _admits(ctx: run_context.Context) -> bool:
 
 def _served(ctx: run_context.Context, group_version: str, kind: str) -> bool:
     try:
-        answer = ctx.cluster.send(verbs.api_resources(group_version), patience=run_requests.PATIENCE)
+        answer = ctx.cluster.send(
+            verbs.api_resources(group_version), patience=run_requests.PATIENCE
+        )
     except errors.NotFound:
         return False
     return any(entry.get("kind") == kind for entry in answer.get("resources") or ())

@@ -15,7 +15,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     run_requests,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
+    errors,
+    kinds,
+    verbs,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
 
@@ -26,7 +30,8 @@ _STAY = ("DaemonSet", "Node")
 def ask(ctx: run_context.Context, needs: t.Sequence[permissions.Need]) -> list[reasons.Finding]:
     """A finding for each role that these credentials lack.
 
-    Takes one review for each need, for the whole cluster, and one for each namespace if that is refused.
+    Takes one review for each need, for the whole cluster, and one for each
+    namespace if that is refused.
     """
     with ctx.clock.pool(run_requests.AT_ONCE, "permissions") as pool:
         lacks = [lack for lack in pool.map(lambda need: _ask(ctx, need), needs) if lack]
@@ -34,7 +39,9 @@ def ask(ctx: run_context.Context, needs: t.Sequence[permissions.Need]) -> list[r
 
 
 def missing(ctx: run_context.Context, lacks: t.Sequence[permissions.Lack]) -> list[reasons.Finding]:
-    """The findings about what these credentials lack, with the commands that grant it to their user."""
+    """The findings about what these credentials lack, with the commands that
+    grant it to their user.
+    """
     return permissions.missing(lacks, _user(ctx)) if lacks else []
 
 
@@ -59,25 +66,40 @@ def refused(
 
 
 def lacking(
-    ctx: run_context.Context, steps: t.Sequence[str], nodes: t.Sequence[str] = (), within: t.Sequence[str] = ()
+    ctx: run_context.Context,
+    steps: t.Sequence[str],
+    nodes: t.Sequence[str] = (),
+    within: t.Sequence[str] = (),
 ) -> list[reasons.Finding]:
-    """After a call was refused something: all that these credentials lack for the steps that it consists of.
+    """After a call was refused something: all that these credentials lack for the steps
+    that it consists of.
 
-    ``nodes`` are those whose pods it moves, ``within`` the namespaces that it is limited to, if any.
+    ``nodes`` are those whose pods it moves, ``within`` the namespaces that it
+    is limited to, if any.
     """
     asked = [error.request for error in ctx.cluster.refusals if error.request]
     refused = [request.namespace for request in asked if request.namespace != names.NAMESPACE]
     namespaces = [name for name in (*refused, *_spaces(ctx, nodes)) if not within or name in within]
-    return ask(ctx, permissions.of_steps(steps, tuple(filter(None, dict.fromkeys((*within, *namespaces))))))
+    return ask(
+        ctx, permissions.of_steps(steps, tuple(filter(None, dict.fromkeys((*within, *namespaces)))))
+    )
 
 
 def _spaces(ctx: run_context.Context, nodes: t.Sequence[str]) -> list[str]:
-    """The namespaces of the pods that may have to leave these nodes; none where pods may not be listed."""
+    """The namespaces of the pods that may have to leave these nodes;
+    none where pods may not be listed.
+    """
     try:
         found = run_listing.lists(ctx.cluster, ("pods",))["pods"] if nodes else []
     except errors.Forbidden:
         return []
-    return sorted({pod.namespace for pod in found if pod.node in nodes and not (pod.owner and pod.owner.kind in _STAY)})
+    return sorted(
+        {
+            pod.namespace
+            for pod in found
+            if pod.node in nodes and not (pod.owner and pod.owner.kind in _STAY)
+        }
+    )
 
 
 def _ask(ctx: run_context.Context, need: permissions.Need) -> permissions.Lack | None:
@@ -88,19 +110,26 @@ def _ask(ctx: run_context.Context, need: permissions.Need) -> permissions.Lack |
 
 
 def _user(ctx: run_context.Context) -> str:
-    """Who the API server says these credentials are; a placeholder where it does not (before Kubernetes 1.28)."""
+    """Who the API server says these credentials are; a placeholder where it does not
+    (before Kubernetes 1.28).
+    """
     kind = kinds.SELF_SUBJECT_REVIEWS
     try:
         answer = ctx.cluster.send(
-            verbs.create(kind, {"apiVersion": kind.api_version, "kind": kind.kind}), patience=run_requests.PATIENCE
+            verbs.create(kind, {"apiVersion": kind.api_version, "kind": kind.kind}),
+            patience=run_requests.PATIENCE,
         )
     except errors.ClusterError:
         return "USER"
     return str(((answer.get("status") or {}).get("userInfo") or {}).get("username") or "USER")
 
 
-def allowed(ctx: run_context.Context, need: permissions.Need, namespace: str, name: str = "") -> bool:
-    """Whether the need is met in a namespace (empty: everywhere), for the one object where it has a name."""
+def allowed(
+    ctx: run_context.Context, need: permissions.Need, namespace: str, name: str = ""
+) -> bool:
+    """Whether the need is met in a namespace (empty: everywhere),
+    for the one object where it has a name.
+    """
     plural, _slash, subresource = need.resource.partition("/")
     attributes = {
         "verb": need.verb,

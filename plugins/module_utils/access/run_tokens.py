@@ -37,7 +37,9 @@ _TOKEN = re.compile(r"^    token: (\S+)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What a token says of itself: when it was made, when it expires (0: never), and the account's UID."""
+    """What a token says of itself: when it was made, when it expires (0: never),
+    and the account's UID.
+    """
 
     user: str
     uid: str
@@ -49,10 +51,14 @@ class Token:
         """When it expires, in UTC, or that it does not."""
         if not self.expires:
             return "never"
-        return datetime.datetime.fromtimestamp(self.expires, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return datetime.datetime.fromtimestamp(self.expires, datetime.UTC).strftime(
+            "%Y-%m-%dT%H:%M:%SZ"
+        )
 
     def serves(self, user: str, uid: str, now: float) -> bool:
-        """Whether it is of this account and not of an earlier one of that name, and half of its time is left."""
+        """Whether it is of this account and not of an earlier one of that name,
+        and half of its time is left.
+        """
         lasting = not self.expires or now < (self.made + self.expires) / 2
         return lasting and (self.user, self.uid) == (user, uid)
 
@@ -69,7 +75,9 @@ def kubeconfig_text(cluster: t.Mapping[str, t.Any], name: str, token: str) -> st
 
 
 def token_in(content: str, cluster: t.Mapping[str, t.Any], name: str) -> str:
-    """The token in what ``text`` made for this account and cluster; empty if it is anything else."""
+    """The token in what ``text`` made for this account and cluster;
+    empty if it is anything else.
+    """
     found = _TOKEN.search(content)
     return found[1] if found and content == kubeconfig_text(cluster, name, found[1]) else ""
 
@@ -83,7 +91,9 @@ def parsed(token: str) -> Token | None:
         uid = (kubernetes.get("serviceaccount") or {}).get("uid") or found[
             "kubernetes.io/serviceaccount/service-account.uid"
         ]
-        return Token(str(found["sub"]), str(uid), float(found.get("iat") or 0), float(found.get("exp") or 0))
+        return Token(
+            str(found["sub"]), str(uid), float(found.get("iat") or 0), float(found.get("exp") or 0)
+        )
     except (ValueError, KeyError, TypeError, AttributeError, binascii.Error):
         return None
 
@@ -185,16 +195,27 @@ def removed(ctx: run_context.Context, asked: Asked) -> dict[str, t.Any]:
     if not ctx.check:
         asked.place.remove()
     sentence = f"Delete the kubeconfig {asked.place.path}"
-    ctx.changed(api_changes.Change("delete", asked.target, sentence, before={"account": held.user}, after={}))
+    ctx.changed(
+        api_changes.Change(
+            "delete", asked.target, sentence, before={"account": held.user}, after={}
+        )
+    )
     return _told(asked, outcomes.AccessOutcome.DELETED, "")
 
 
 def _told(asked: Asked, outcome: outcomes.AccessOutcome, until: str) -> dict[str, t.Any]:
-    return {"path": asked.place.path, "user": asked.account.user, "outcome": outcome.value, "expires": until}
+    return {
+        "path": asked.place.path,
+        "user": asked.account.user,
+        "outcome": outcome.value,
+        "expires": until,
+    }
 
 
 def _uid(ctx: run_context.Context, account: accounts.Account) -> str:
-    found = run_reconcile.read(ctx, objects.Ref("ServiceAccount", account.name, account.namespace, api_version="v1"))
+    found = run_reconcile.read(
+        ctx, objects.Ref("ServiceAccount", account.name, account.namespace, api_version="v1")
+    )
     return str(found["metadata"]["uid"]) if found else ""
 
 
@@ -203,7 +224,8 @@ def _requested(ctx: run_context.Context, asked: Asked) -> str:
         return ""
     account = asked.account
     answer = ctx.cluster.send(
-        verbs.token(account.namespace, account.name, int(asked.seconds)), patience=run_requests.PATIENCE
+        verbs.token(account.namespace, account.name, int(asked.seconds)),
+        patience=run_requests.PATIENCE,
     )
     return str(answer["status"]["token"])
 
@@ -225,7 +247,10 @@ def _from_secret(ctx: run_context.Context, asked: Asked) -> str:
     raise run_context.CallAborted(
         "no_token",
         f"{target} got no token within {FILLED_WITHIN:.0f} s.",
-        "Check that kube-controller-manager runs with --service-account-private-key-file, or use token=request.",
+        (
+            "Check that kube-controller-manager runs with --service-account-private-key-file, or "
+            "use token=request."
+        ),
         str(target),
     )
 
@@ -243,4 +268,6 @@ def _filled(asked: Asked, found: objects.Raw | None) -> api_changes.Change | Non
 
 
 def _unfilled(asked: Asked, found: objects.Raw | None) -> api_changes.Change | None:
-    return accounts.absent(asked.secret, found) if found is not None and accounts.ours(found) else None
+    return (
+        accounts.absent(asked.secret, found) if found is not None and accounts.ours(found) else None
+    )

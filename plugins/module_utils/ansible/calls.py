@@ -1,7 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""One call of a loop from connecting to its result, with every expected error as part of the result."""
+"""One call of a loop from connecting to its result, with every expected error
+as part of the result.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,11 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import run_permissions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import run_context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import clocks, connection, errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
+    clocks,
+    connection,
+    errors,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
     node_records,
     run_lease,
@@ -41,11 +47,13 @@ def perform(
     nodes: t.Sequence[str] = (),
     within: t.Sequence[str] = (),
 ) -> dict[str, t.Any]:
-    """Connect to ``target`` (the fields of ``ConnectionOptions``), run the loop, and shape its result.
+    """Connect to ``target`` (the fields of ``ConnectionOptions``), run the loop,
+    and shape its result.
 
-    What was changed before an error is in the result too; only unexpected errors are raised. If it failed and
-    something was forbidden, the result names all permissions that are missing for its ``steps``, also those for the
-    pods of its ``nodes`` in the namespaces that it is limited to (``within``). An ``interruption`` ends the loop early.
+    What was changed before an error is in the result too; only unexpected errors are raised. If it
+    failed and something was forbidden, the result names all permissions that are missing for its
+    ``steps``, also those for the pods of its ``nodes`` in the namespaces that it is limited to
+    (``within``). An ``interruption`` ends the loop early.
     """
     try:
         cluster = connection.connect(
@@ -68,8 +76,12 @@ def perform(
     return result.shaped(ctx)
 
 
-def ended(ctx: run_context.Context, loop: t.Callable[[run_context.Context], run_context.Result]) -> run_context.Result:
-    """The loop's result, with every expected error as part of it; interrupted, this start lets go of all it holds."""
+def ended(
+    ctx: run_context.Context, loop: t.Callable[[run_context.Context], run_context.Result]
+) -> run_context.Result:
+    """The loop's result, with every expected error as part of it; interrupted,
+    this start lets go of all it holds.
+    """
     result = _result(ctx, loop)
     interruption, ctx.clock.interruption = ctx.clock.interruption, None
     if interruption and interruption.asked:
@@ -87,9 +99,16 @@ def _result(
         return stopped(stop)
     except clocks.Interrupted:
         return stopped(
-            run_context.CallAborted(INTERRUPTED, "The call was interrupted.", "The same command resumes its run.")
+            run_context.CallAborted(
+                INTERRUPTED, "The call was interrupted.", "The same command resumes its run."
+            )
         )
-    except (errors.ConfigError, errors.ClusterError, node_records.BadRecordError, surge_records.BadSurgeError) as error:
+    except (
+        errors.ConfigError,
+        errors.ClusterError,
+        node_records.BadRecordError,
+        surge_records.BadSurgeError,
+    ) as error:
         return run_context.Result({"findings": []}, failed=True, message=str(error))
 
 
@@ -118,4 +137,6 @@ def failure(message: str) -> dict[str, t.Any]:
 
 def stopped(stop: run_context.CallAborted) -> run_context.Result:
     """The result of a call that ended itself."""
-    return run_context.Result({"findings": [stop.reason.to_dict()]}, failed=True, message=stop.reason.sentence)
+    return run_context.Result(
+        {"findings": [stop.reason.to_dict()]}, failed=True, message=stop.reason.sentence
+    )

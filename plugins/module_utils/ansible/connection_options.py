@@ -3,9 +3,9 @@
 
 """The connection options, named as in ``kubernetes.core``, and their environment variables.
 
-The environment is read here and not by ``env_fallback``, because a connection option in the task discards every
-connection variable of the environment. Otherwise each "cluster" of a fleet would silently be the one in
-``K8S_AUTH_HOST``.
+The environment is read here and not by ``env_fallback``, because a connection option in the task
+discards every connection variable of the environment. Otherwise each "cluster" of a fleet would
+silently be the one in ``K8S_AUTH_HOST``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from pathlib import Path
 
 from ansible.module_utils.parsing.convert_bool import boolean
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import masking, option_values
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import (
+    masking,
+    option_values,
+)
 
 Params = t.Mapping[str, t.Any]
 Environ = t.Mapping[str, str]
@@ -46,17 +49,28 @@ CONNECTION: dict[str, t.Any] = {
     "impersonate_groups": {"type": "list", "elements": "str"},
 }
 
-# kubernetes.core names a variable after the option's alias, if there is one: K8S_AUTH_VERIFY_SSL for validate_certs.
+# kubernetes.core names a variable after the option's alias, if there is one:
+# K8S_AUTH_VERIFY_SSL for validate_certs.
 VARIABLES: dict[str, str] = {
     name: f"K8S_AUTH_{option.get('aliases', [name])[0].upper()}"
     for name, option in CONNECTION.items()
     if name != "proxy_headers"
 }
-HEADER_VARIABLES: dict[str, str] = {name: f"K8S_AUTH_PROXY_HEADERS_{name.upper()}" for name in PROXY_HEADERS}
+HEADER_VARIABLES: dict[str, str] = {
+    name: f"K8S_AUTH_PROXY_HEADERS_{name.upper()}" for name in PROXY_HEADERS
+}
 
 # Keys of secrets in a kubeconfig given as a dictionary, which Ansible would show with the task.
 SECRET_KEYS = frozenset(
-    {"token", "password", "client-key-data", "client-secret", "id-token", "refresh-token", "access-token"}
+    {
+        "token",
+        "password",
+        "client-key-data",
+        "client-secret",
+        "id-token",
+        "refresh-token",
+        "access-token",
+    }
 )
 
 
@@ -71,15 +85,21 @@ def from_environment(environ: Environ) -> dict[str, t.Any]:
     Raises:
         BadOption: a variable that must be true or false is neither.
     """
-    found: dict[str, t.Any] = {name: environ[key] for name, key in VARIABLES.items() if environ.get(key)}
+    found: dict[str, t.Any] = {
+        name: environ[key] for name, key in VARIABLES.items() if environ.get(key)
+    }
     for name in ("validate_certs", "persist_config"):
         if name in found:
             try:
                 found[name] = boolean(found[name])
             except TypeError:
-                raise option_values.BadOption(VARIABLES[name], found[name], "true or false") from None
+                raise option_values.BadOption(
+                    VARIABLES[name], found[name], "true or false"
+                ) from None
     if "impersonate_groups" in found:
-        found["impersonate_groups"] = [g.strip() for g in found["impersonate_groups"].split(",") if g.strip()]
+        found["impersonate_groups"] = [
+            g.strip() for g in found["impersonate_groups"].split(",") if g.strip()
+        ]
     for name in ("ca_cert", "client_cert", "client_key"):
         if name in found:
             found[name] = str(Path(os.path.expandvars(found[name])).expanduser())
@@ -92,7 +112,8 @@ def from_environment(environ: Environ) -> dict[str, t.Any]:
 def connection(params: Params, environ: Environ) -> dict[str, t.Any]:
     """The task's connection options or, if it has none, the environment's.
 
-    ``KUBECONFIG`` names the default file, as for ``kubectl``: it applies if neither a file nor a host is given.
+    ``KUBECONFIG`` names the default file, as for ``kubectl``: it applies if neither a file
+    nor a host is given.
 
     Raises:
         BadOption: a variable of the environment has an unusable value.
@@ -121,7 +142,12 @@ def credentials(params: Params, environ: Environ) -> set[str]:
     headers = params.get("proxy_headers") or {}
     for name in ("proxy_basic_auth", "basic_auth"):
         found |= {headers.get(name), environ.get(HEADER_VARIABLES[name])}
-    urls = (params.get("host"), params.get("proxy"), environ.get(VARIABLES["host"]), environ.get(VARIABLES["proxy"]))
+    urls = (
+        params.get("host"),
+        params.get("proxy"),
+        environ.get(VARIABLES["host"]),
+        environ.get(VARIABLES["proxy"]),
+    )
     found |= {_userinfo(str(url)) for url in urls if url} | set(_inside(params.get("kubeconfig")))
     return {text for text in found if text}
 
@@ -129,11 +155,19 @@ def credentials(params: Params, environ: Environ) -> set[str]:
 def shown(kubeconfig: t.Any) -> t.Any:
     """A kubeconfig given as a dictionary without the environment of credential plugins.
 
-    Nobody knows which of these values are secret, and many are words that results need, such as ``default``.
+    Nobody knows which of these values are secret, and many are words that results need,
+    such as ``default``.
     """
     if isinstance(kubeconfig, t.Mapping):
-        return {key: masking.WHOLE if key == "env" else shown(inner) for key, inner in kubeconfig.items()}
-    return [shown(inner) for inner in kubeconfig] if isinstance(kubeconfig, (list, tuple)) else kubeconfig
+        return {
+            key: masking.WHOLE if key == "env" else shown(inner)
+            for key, inner in kubeconfig.items()
+        }
+    return (
+        [shown(inner) for inner in kubeconfig]
+        if isinstance(kubeconfig, (list, tuple))
+        else kubeconfig
+    )
 
 
 def _userinfo(url: str) -> str:

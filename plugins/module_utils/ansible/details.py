@@ -1,10 +1,12 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Results in two parts: what a playbook decides by, and the details, in a file until the report is written.
+"""Results in two parts: what a playbook decides by, and the details,
+in a file until the report is written.
 
-A playbook keeps each result until its end, hands it to each of its next tasks, and a job's log has it, too. Of 2,000
-pods the details are a megabyte, and only the report and the plan on the screen read them.
+A playbook keeps each result until its end, hands it to each of its next tasks, and a job's log has
+it, too. Of 2,000 pods the details are a megabyte, and only the report and the plan on
+the screen read them.
 """
 
 from __future__ import annotations
@@ -19,14 +21,26 @@ VARIABLE = "_maintain_details_apart"
 """The variable by which the playbooks ask for results in two parts."""
 KEY = "details"
 """In a result: the paths of the files with its details. Each holds a whole result."""
-DETAILS = ("cluster", "pods", "budgets", "waits", "advice", "workloads", "services", "actions", "timeline")
+DETAILS = (
+    "cluster",
+    "pods",
+    "budgets",
+    "waits",
+    "advice",
+    "workloads",
+    "services",
+    "actions",
+    "timeline",
+)
 OF_NODES = ("pods",)
 
 Result = t.Mapping[str, t.Any]
 
 
 def apart(result: dict[str, t.Any], folder: str) -> dict[str, t.Any]:
-    """The result without its details, which are in a new file in the folder; with them if that cannot be written."""
+    """The result without its details, which are in a new file in the folder;
+    with them if that cannot be written.
+    """
     brief = {key: value for key, value in result.items() if key not in DETAILS}
     if "nodes" in brief:
         brief["nodes"] = [_brief(entry) for entry in brief["nodes"]]
@@ -55,8 +69,8 @@ def told(result: Result) -> Result:
 def whole(result: t.Any) -> t.Any:
     """The result with its details, as far as they can be read; anything else as it is.
 
-    What the result itself says counts. If it was combined from several, an entry about a node gets the details of that
-    one which has the same outcome of it.
+    What the result itself says counts. If it was combined from several, an entry about a node gets
+    the details of that one which has the same outcome of it.
     """
     if not isinstance(result, t.Mapping) or not result.get(KEY):
         return result
@@ -65,8 +79,15 @@ def whole(result: t.Any) -> t.Any:
         return result
     both = {**found[0], **{key: value for key, value in result.items() if key != KEY}}
     if "nodes" in result:
-        known = {(entry["name"], entry["outcome"]): entry for details in found for entry in details.get("nodes") or ()}
-        both["nodes"] = [{**entry, **known.get((entry["name"], entry["outcome"]), {})} for entry in result["nodes"]]
+        known = {
+            (entry["name"], entry["outcome"]): entry
+            for details in found
+            for entry in details.get("nodes") or ()
+        }
+        both["nodes"] = [
+            {**entry, **known.get((entry["name"], entry["outcome"]), {})}
+            for entry in result["nodes"]
+        ]
     return both
 
 

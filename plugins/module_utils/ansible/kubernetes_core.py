@@ -1,10 +1,11 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Tasks written for ``kubernetes.core.k8s_drain`` or ``k8s_taint`` in which only the name of the module was changed.
+"""Tasks written for ``kubernetes.core.k8s_drain`` or ``k8s_taint`` in which only the name of
+the module was changed.
 
-An option with the same meaning here is accepted. For any other, the call fails before its first request and says what
-to write instead. The connection options are the same.
+An option with the same meaning here is accepted. For any other, the call fails before its first
+request and says what to write instead. The connection options are the same.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from dataclasses import dataclass
 
 from ansible.module_utils.parsing import convert_bool
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import connection_options, option_values
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import (
+    connection_options,
+    option_values,
+)
 
 with suppress(ImportError):
     import yaml
@@ -25,7 +29,9 @@ Arguments = t.Mapping[str, t.Any]
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One of their options, and ours for the same purpose (empty if there is none). ``accepted``: it can stay."""
+    """One of their options, and ours for the same purpose (empty if there is none).
+    ``accepted``: it can stay.
+    """
 
     name: str
     ours: str
@@ -33,7 +39,8 @@ class Option:
     accepted: bool = False
 
 
-# The same in kubernetes.core 3.3 to 6.5 and its development version of August 2026. The guide has these tables.
+# The same in kubernetes.core 3.3 to 6.5 and its development version of August 2026.
+# The guide has these tables.
 K8S_DRAIN = (
     Option("name", "nodes", "``nodes`` also takes several.", accepted=True),
     Option("state", "", "Each state is a task of its own, see below."),
@@ -51,7 +58,10 @@ K8S_DRAIN = (
     Option(
         "delete_options.wait_timeout",
         "timeout",
-        "``node_drain`` always waits, without a limit by default (``0`` there), and fails when the time is over.",
+        (
+            "``node_drain`` always waits, without a limit by default (``0`` there), "
+            "and fails when the time is over."
+        ),
     ),
     Option("delete_options.wait_sleep", "", "``node_drain`` watches the pods."),
 )
@@ -61,15 +71,30 @@ K8S_TAINT = (
     Option("taints", "taints", "Also in the syntax of ``kubectl taint``.", accepted=True),
     Option("taints.key", "taints.key", accepted=True),
     Option("taints.value", "taints.value", accepted=True),
-    Option("taints.effect", "taints.effect", "``NoExecute`` also needs ``allow_no_execute: true``.", accepted=True),
-    Option("replace", "state", "``state: exact`` for ``true``. It leaves the taints that controllers set."),
+    Option(
+        "taints.effect",
+        "taints.effect",
+        "``NoExecute`` also needs ``allow_no_execute: true``.",
+        accepted=True,
+    ),
+    Option(
+        "replace",
+        "state",
+        "``state: exact`` for ``true``. It leaves the taints that controllers set.",
+    ),
 )
 STATES: t.Mapping[str, tuple[tuple[str, Arguments], ...]] = {
     "cordon": (("node_cordon", {"state": "cordoned"}),),
-    "drain": (("node_cordon", {"state": "cordoned"}), ("pdb_guard", {"state": "present"}), ("node_drain", {})),
+    "drain": (
+        ("node_cordon", {"state": "cordoned"}),
+        ("pdb_guard", {"state": "present"}),
+        ("node_drain", {}),
+    ),
     "uncordon": (("pdb_guard", {"state": "absent"}), ("node_cordon", {"state": "uncordoned"})),
 }
-"""The tasks in place of each state of ``k8s_drain``: modules, and their arguments besides ``nodes``."""
+"""The tasks in place of each state of ``k8s_drain``: modules,
+and their arguments besides ``nodes``.
+"""
 
 INNER = "delete_options"
 
@@ -79,8 +104,16 @@ def of_drain(arguments: Arguments) -> str:
     given = _flat(arguments)
     # Another state is one of node_cordon.
     state = str(given.get("state")) if str(given.get("state")) in STATES else ""
-    theirs = {option.name for option in K8S_DRAIN if not option.accepted and (option.name != "state" or state)}
-    found = [f"state: {state}" if name == "state" else name for name in given if name in theirs or name == INNER]
+    theirs = {
+        option.name
+        for option in K8S_DRAIN
+        if not option.accepted and (option.name != "state" or state)
+    }
+    found = [
+        f"state: {state}" if name == "state" else name
+        for name in given
+        if name in theirs or name == INNER
+    ]
     if not found:
         return ""
     nodes = list(option_values.names(arguments.get("nodes", arguments.get("name"))))
@@ -90,7 +123,10 @@ def of_drain(arguments: Arguments) -> str:
     ]
     kept = ", with the same connection options" if connection_options.given(arguments) else ""
     lines = "\n".join(tasks)
-    return f"Written for kubernetes.core.k8s_drain: {', '.join(found)}. Instead of this task write{kept}:\n{lines}"
+    return (
+        f"Written for kubernetes.core.k8s_drain: {', '.join(found)}. Instead of this task "
+        f"write{kept}:\n{lines}"
+    )
 
 
 def of_taint(arguments: Arguments) -> str:
@@ -115,7 +151,9 @@ def _flat(arguments: Arguments) -> dict[str, t.Any]:
 
 def _moved(given: Arguments) -> dict[str, t.Any]:
     """Their arguments under our names, for ``node_drain``."""
-    moved = {o.ours: given[o.name] for o in K8S_DRAIN if o.ours and not o.accepted and o.name in given}
+    moved = {
+        o.ours: given[o.name] for o in K8S_DRAIN if o.ours and not o.accepted and o.name in given
+    }
     if isinstance(moved.get("pod_selector"), (list, tuple)):
         moved["pod_selector"] = ",".join(map(str, moved["pod_selector"]))
     if str(moved.get("timeout")) == "0":
@@ -125,5 +163,7 @@ def _moved(given: Arguments) -> dict[str, t.Any]:
 
 def _task(module: str, arguments: Arguments) -> str:
     """The task on one line."""
-    text = yaml.safe_dump(dict(arguments), default_flow_style=True, sort_keys=False, width=float("inf"))
+    text = yaml.safe_dump(
+        dict(arguments), default_flow_style=True, sort_keys=False, width=float("inf")
+    )
     return f"- kubeops.node_maintenance.{module}: {text.strip()}"

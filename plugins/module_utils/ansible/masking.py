@@ -3,9 +3,10 @@
 
 """What takes secrets out of results, messages and arguments, in the words that Ansible uses for it.
 
-ansible-core's own ``remove_values`` goes with version 2.25; from 2.22 on, where ``ansible.module_utils.secrets`` came,
-every call of it warns. What replaces it there masks all that anybody registered, at the output only, so it takes the
-credentials, too: other plugins' output may show them. Our own results are masked here, on every version alike.
+ansible-core's own ``remove_values`` goes with version 2.25; from 2.22 on, where
+``ansible.module_utils.secrets`` came, every call of it warns. What replaces it there masks all that
+anybody registered, at the output only, so it takes the credentials, too: other plugins' output may
+show them. Our own results are masked here, on every version alike.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ PART = "********"
 
 
 def masked(value: t.Any, hidden: t.AbstractSet[str]) -> t.Any:
-    """A copy of plain data without the ``hidden`` strings, in keys and in values; numbers stay as they are."""
+    """A copy of plain data without the ``hidden`` strings, in keys and in values;
+    numbers stay as they are.
+    """
     if not hidden:
         return value
     # The longer first: one secret may be the beginning of another.
@@ -46,7 +49,9 @@ def _text(text: str, hidden: t.Sequence[str]) -> str:
 
 
 def register(hidden: t.AbstractSet[str]) -> None:
-    """Let ansible-core 2.22 and later keep these out of all its output; earlier versions have no such register."""
+    """Let ansible-core 2.22 and later keep these out of all its output;
+    earlier versions have no such register.
+    """
     try:
         secrets = importlib.import_module("ansible.module_utils.secrets")
     except ImportError:

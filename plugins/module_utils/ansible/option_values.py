@@ -12,7 +12,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages 
 
 
 class BadOption(ValueError):
-    """An option has an unusable value; the message names the option, the value and what is expected."""
+    """An option has an unusable value; the message names the option,
+    the value and what is expected.
+    """
 
     def __init__(self, option: str, value: t.Any, expected: str) -> None:
         super().__init__(f"{option}: {value!r} cannot be used. Expected: {expected}.")
@@ -51,8 +53,8 @@ SEPARATORS = re.compile(r"[\s,]+")
 def names(value: t.Any) -> tuple[str, ...]:
     """The names in order, without duplicates.
 
-    Items of a list are split too, because Ansible turns the string ``a b`` into ``["a b"]``. No name in Kubernetes
-    contains a comma or white space.
+    Items of a list are split too, because Ansible turns the string ``a b`` into ``["a b"]``. No
+    name in Kubernetes contains a comma or white space.
     """
     if value is None:
         return ()

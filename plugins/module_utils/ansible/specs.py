@@ -3,8 +3,9 @@
 
 """A module's arguments and engine as data, for the module and for its action plugin.
 
-Every result has ``changed``, ``failed``, ``msg``, ``actions`` and ``timeline``. A call that could start its work also
-has ``nodes``, even if some of them failed; one that failed as a whole does not. Playbooks tell them apart by this.
+Every result has ``changed``, ``failed``, ``msg``, ``actions`` and ``timeline``. A call that could
+start its work also has ``nodes``, even if some of them failed; one that failed as a whole does not.
+Playbooks tell them apart by this.
 """
 
 from __future__ import annotations
@@ -90,12 +91,13 @@ class Call:
 class ModuleSpec(abc.ABC):
     """One module.
 
-    ``options`` is its argument spec without the connection options, ``rules`` are ``mutually_exclusive`` and the like.
-    The engine gets ``durations`` in seconds and ``lists`` as tuples of names. ``unshown`` are arguments that are too
-    long for the result's ``invocation``. ``detailed``: the result has details that a playbook does not decide by.
-    ``documents`` are keys of the result below which texts have several lines; all other texts have one.
-    ``foreign`` says what to write instead of a task that was written for a module of another collection, and nothing of
-    any other task.
+    ``options`` is its argument spec without the connection options, ``rules`` are
+    ``mutually_exclusive`` and the like. The engine gets ``durations`` in seconds and ``lists`` as
+    tuples of names. ``unshown`` are arguments that are too long for the result's ``invocation``.
+    ``detailed``: the result has details that a playbook does not decide by. ``documents`` are keys
+    of the result below which texts have several lines; all other texts have one. ``foreign`` says
+    what to write instead of a task that was written for a module of another collection,
+    and nothing of any other task.
     """
 
     name: str
@@ -136,9 +138,11 @@ class ModuleSpec(abc.ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterModuleSpec(ModuleSpec):
-    """A module that works on a cluster. ``prepare`` turns converted options and the environment into the engine's.
+    """A module that works on a cluster. ``prepare`` turns converted options and the
+    environment into the engine's.
 
-    ``steps`` are what it consists of, by the names of their roles, for the message about missing permissions.
+    ``steps`` are what it consists of, by the names of their roles,
+    for the message about missing permissions.
     """
 
     engine: t.Callable[[run_context.Context, Params], run_context.Result]
@@ -179,18 +183,24 @@ def run_call(spec: ModuleSpec, arguments: Arguments, call: Call) -> dict[str, t.
     hidden = connection_options.secrets(arguments, call.environ)
     masking.register(connection_options.credentials(arguments, call.environ))
     try:
-        result = spec.run(arguments, dataclasses.replace(call, progress=_shown(call.progress, hidden)))
+        result = spec.run(
+            arguments, dataclasses.replace(call, progress=_shown(call.progress, hidden))
+        )
     except option_values.BadOption as error:
         result = failure(str(error))
     if not call.diff:
         result.pop("diff", None)
     # The nonce of a run is a secret, except for the caller that starts the run.
     returned = {"run": result["run"]} if "run" in result else {}
-    shown: dict[str, t.Any] = printable.data(masking.masked(result, hidden), ("diff", *spec.documents))
+    shown: dict[str, t.Any] = printable.data(
+        masking.masked(result, hidden), ("diff", *spec.documents)
+    )
     return {**shown, **returned, "invocation": _invocation(spec, arguments, hidden)}
 
 
-def _invocation(spec: ModuleSpec, arguments: Arguments, hidden: t.AbstractSet[str]) -> dict[str, t.Any]:
+def _invocation(
+    spec: ModuleSpec, arguments: Arguments, hidden: t.AbstractSet[str]
+) -> dict[str, t.Any]:
     """The arguments as Ansible shows them at high verbosity, without secrets."""
     shown = {
         name: masking.WHOLE
@@ -210,7 +220,10 @@ def _shown(progress: Progress, hidden: t.AbstractSet[str]) -> Progress:
 
     def announce(event: Event) -> None:
         message = masking.masked(event.message, hidden)
-        clean = {key: printable.line(text) for key, text in {**dataclasses.asdict(event), "message": message}.items()}
+        clean = {
+            key: printable.line(text)
+            for key, text in {**dataclasses.asdict(event), "message": message}.items()
+        }
         with lock:
             progress(Event(**clean))
 
@@ -220,7 +233,12 @@ def _shown(progress: Progress, hidden: t.AbstractSet[str]) -> Progress:
 def line(event: Event) -> str:
     """An event as a line of progress: time (UTC), node, object, message."""
     place = f"{event.namespace}/{event.name}" if event.namespace else event.name
-    parts = [event.at[11:19], event.node, place if place not in event.message else "", event.message]
+    parts = [
+        event.at[11:19],
+        event.node,
+        place if place not in event.message else "",
+        event.message,
+    ]
     return "  ".join(part for part in parts if part)
 
 
@@ -242,8 +260,12 @@ T = t.TypeVar("T")
 
 
 def from_params(kind: type[T], params: Params) -> T:
-    """The engine's options. Unset ones take the engine's defaults; ``run`` belongs to the call, not to the engine."""
-    return kind(**{name: value for name, value in params.items() if name != "run" and value is not None})
+    """The engine's options. Unset ones take the engine's defaults;
+    ``run`` belongs to the call, not to the engine.
+    """
+    return kind(
+        **{name: value for name, value in params.items() if name != "run" and value is not None}
+    )
 
 
 # Running as a module: one JSON result and no progress, which modules cannot show.

@@ -17,10 +17,10 @@ Verb = t.Literal["create", "patch", "scale", "status", "delete", "evict"]
 class Change:
     """One write.
 
-    ``body`` is the object to create, or a JSON merge patch, which is sent with ``resource_version`` so that it fails
-    if the object has changed. ``scale`` and ``status`` patch these subresources. ``fence`` names the lock on behalf of
-    which a pod is evicted or patched, that of its node: ``<lease>=<run>/<nonce>``. ``before`` and ``after`` are what
-    the diff shows of the object.
+    ``body`` is the object to create, or a JSON merge patch, which is sent with ``resource_version``
+    so that it fails if the object has changed. ``scale`` and ``status`` patch these subresources.
+    ``fence`` names the lock on behalf of which a pod is evicted or patched, that of its node:
+    ``<lease>=<run>/<nonce>``. ``before`` and ``after`` are what the diff shows of the object.
     """
 
     verb: Verb
@@ -46,8 +46,12 @@ def patch(
     return Change(verb, old.ref, sentence, body, before, after, old.resource_version)
 
 
-def eviction(pod: objects.Pod, *, delete: bool = False, grace_seconds: int | None = None, fence: str = "") -> Change:
-    """Evict a pod or, with ``delete``, delete it without asking its budgets; for the rest see ``Change``."""
+def eviction(
+    pod: objects.Pod, *, delete: bool = False, grace_seconds: int | None = None, fence: str = ""
+) -> Change:
+    """Evict a pod or, with ``delete``, delete it without asking its budgets;
+    for the rest see ``Change``.
+    """
     verb: Verb = "delete" if delete else "evict"
     sentence = f"{verb.capitalize()} {pod.ref} from node {pod.node}"
     return Change(verb, pod.ref, sentence, grace_seconds=grace_seconds, fence=fence)

@@ -3,9 +3,10 @@
 
 """The one reader of texts and numbers that others have written into objects, each within bounds.
 
-A tenant writes pods, workloads, budgets and their annotations, a kubelet its node and its pods. The API server checks
-few of these texts, so what is read here is either as expected or ``None`` or ``UnreadableError``: whoever wrote it
-decides neither how long that takes nor what becomes of other objects. Quantities are in ``quantities``.
+A tenant writes pods, workloads, budgets and their annotations, a kubelet its node and its pods. The
+API server checks few of these texts, so what is read here is either as expected or ``None`` or
+``UnreadableError``: whoever wrote it decides neither how long that takes nor what becomes of other
+objects. Quantities are in ``quantities``.
 """
 
 from __future__ import annotations
@@ -29,7 +30,15 @@ DEEPEST = 32
 LARGEST = 2**63 - 1
 """The largest number that the API has."""
 
-MISREAD = (ValueError, TypeError, KeyError, AttributeError, IndexError, ArithmeticError, RecursionError)
+MISREAD = (
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    IndexError,
+    ArithmeticError,
+    RecursionError,
+)
 """What code raises that reads an object of another shape than it expects."""
 
 _LABEL = "[A-Za-z0-9](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?"
@@ -51,7 +60,8 @@ def json_of(text: str) -> t.Any:
     """The value of a JSON text.
 
     Raises:
-        UnreadableError: it is no JSON, too long, nested too deeply, or has text or numbers that JSON cannot have.
+        UnreadableError: it is no JSON, too long, nested too deeply,
+            or has text or numbers that JSON cannot have.
     """
     if not isinstance(text, str) or len(text) > LONGEST:
         raise UnreadableError(f"it is no text of at most {LONGEST} characters")
@@ -83,7 +93,8 @@ def _no_number(text: str) -> t.NoReturn:
 
 
 def shaped(kind: type[T], value: t.Any, **given: t.Any) -> T:
-    """A dataclass from a JSON object that has its fields, each of the type with which it is declared.
+    """A dataclass from a JSON object that has its fields, each of the type with
+    which it is declared.
 
     Fields that are ``given`` are not among them.
 
@@ -92,7 +103,9 @@ def shaped(kind: type[T], value: t.Any, **given: t.Any) -> T:
     """
     hints = _hints(t.cast("t.Any", kind))
     try:
-        return kind(**{name: _typed(hints[name], one, name) for name, one in value.items()}, **given)
+        return kind(
+            **{name: _typed(hints[name], one, name) for name, one in value.items()}, **given
+        )
     except UnreadableError:
         raise
     except MISREAD as error:
@@ -127,10 +140,11 @@ def _typed(hint: t.Any, value: t.Any, where: str) -> t.Any:
 
 
 def fits(value: t.Any, shape: Shape) -> bool:
-    """Whether a part of an object has this shape; what is not set fits, and so does what the shape does not name.
+    """Whether a part of an object has this shape; what is not set fits,
+    and so does what the shape does not name.
 
-    A shape is a type or some, a list with the shape of its items, a dictionary with the shapes of its fields (``...``
-    for that of all), or a function that decides.
+    A shape is a type or some, a list with the shape of its items, a dictionary with the shapes of
+    its fields (``...`` for that of all), or a function that decides.
     """
     if value is None:
         return True
@@ -142,14 +156,20 @@ def fits(value: t.Any, shape: Shape) -> bool:
             for key, inner in value.items()
         )
     if isinstance(shape, list):
-        return isinstance(value, (list, tuple)) and all(inner is not None and fits(inner, shape[0]) for inner in value)
+        return isinstance(value, (list, tuple)) and all(
+            inner is not None and fits(inner, shape[0]) for inner in value
+        )
     if isinstance(shape, (type, tuple)):
         return isinstance(value, shape) and (shape is not int or whole(value) is not None)
     return bool(shape(value))
 
 
-def lenient(read: t.Callable[t.Concatenate[type[T], Raw, P], T]) -> t.Callable[t.Concatenate[type[T], Raw, P], T]:
-    """For what makes a dataclass of an object: its fields have the types that are declared (``readable``)."""
+def lenient(
+    read: t.Callable[t.Concatenate[type[T], Raw, P], T],
+) -> t.Callable[t.Concatenate[type[T], Raw, P], T]:
+    """For what makes a dataclass of an object: its fields have the types that are
+    declared (``readable``).
+    """
 
     @functools.wraps(read)
     def reading(kind: type[T], raw: Raw, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -168,7 +188,9 @@ def lenient(read: t.Callable[t.Concatenate[type[T], Raw, P], T]) -> t.Callable[t
 @functools.cache
 def _fields(kind: t.Any) -> tuple[t.Callable[[t.Any], tuple[t.Any, ...]], tuple[t.Any, ...]]:
     """What gives the fields of a dataclass, and the types that they have at run time."""
-    hints = {name: hint for name, hint in _hints(kind).items() if t.get_origin(hint) is not t.ClassVar}
+    hints = {
+        name: hint for name, hint in _hints(kind).items() if t.get_origin(hint) is not t.ClassVar
+    }
     return operator.attrgetter(*hints), tuple(map(_plain, hints.values()))
 
 
@@ -186,7 +208,8 @@ NAMING = ("namespace", "name", "uid", "resourceVersion", "deletionTimestamp")
 def readable(read: t.Callable[[Raw], T], raw: Raw) -> T:
     """What ``read`` makes of an object: where it fails, without the parts over which it does.
 
-    The key ``unreadable`` of the object then names these, such as ``spec.volumes, status.conditions``.
+    The key ``unreadable`` of the object then names these, such as ``spec.volumes,
+    status.conditions``.
     """
     try:
         return read(raw)
@@ -196,7 +219,10 @@ def readable(read: t.Callable[[Raw], T], raw: Raw) -> T:
 
 def _salvaged(read: t.Callable[[Raw], t.Any], raw: Raw) -> Raw:
     meta = raw["metadata"]
-    found: dict[str, t.Any] = {"metadata": {key: meta[key] for key in NAMING if key in meta}, "spec": {}}
+    found: dict[str, t.Any] = {
+        "metadata": {key: meta[key] for key in NAMING if key in meta},
+        "spec": {},
+    }
     left_out = []
     for place, part in raw.items():
         for key, value in part.items() if isinstance(part, dict) else [("", part)]:
@@ -227,7 +253,9 @@ def whole(value: t.Any) -> int | None:
 
 
 def share(value: t.Any, of: int) -> int | None:
-    """A number, or a percentage of ``of``, rounded up, as in budgets; ``None`` for anything else."""
+    """A number, or a percentage of ``of``, rounded up, as in budgets;
+    ``None`` for anything else.
+    """
     if isinstance(value, str) and value.endswith("%"):
         percent = whole(value[:-1])
         return None if percent is None else -(-percent * of // 100)
@@ -255,7 +283,9 @@ def later(than: datetime.datetime, seconds: float) -> datetime.datetime | None:
 
 
 def host(text: str) -> str:
-    """An IP address or a DNS name to connect to; empty for anything else, such as an option of ssh."""
+    """An IP address or a DNS name to connect to; empty for anything else,
+    such as an option of ssh.
+    """
     try:
         return "" if "%" in text else str(ipaddress.ip_address(text))
     except ValueError:

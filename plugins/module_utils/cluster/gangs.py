@@ -3,8 +3,8 @@
 
 """Gangs: pods that only work together, so that the end of one interrupts all of them.
 
-Found by what their projects write on pods, without any request, but for Kubernetes' own PodGroups: whether those are
-disrupted as a whole is only in their spec.
+Found by what their projects write on pods, without any request, but for Kubernetes' own PodGroups:
+whether those are disrupted as a whole is only in their spec.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ MARKS: t.Sequence[tuple[str, str, str]] = (
 )
 """Kind, API and the label or annotation with the name of the gang.
 
-JobSet v0.8 and Kueue v0.12 (plain pods): labels; scheduler-plugins v0.31, and the label before v0.24 that Koordinator
-still reads: PodGroup; Koordinator v1.6: an annotation, or one of the labels of scheduler-plugins before it.
+JobSet v0.8 and Kueue v0.12 (plain pods): labels; scheduler-plugins v0.31, and the label before
+v0.24 that Koordinator still reads: PodGroup; Koordinator v1.6: an annotation, or one of the labels
+of scheduler-plugins before it.
 """
 
 _MARKED = frozenset({f"{LWS}/name", *(mark for _kind, _api, mark in MARKS)})
@@ -61,7 +62,9 @@ def ref_of(pod: objects.Pod) -> objects.Ref | None:
     name, group = pod.labels.get(f"{LWS}/name"), pod.labels.get(f"{LWS}/group-key")
     if name and group:
         called = f"{name} group {pod.labels.get(f'{LWS}/group-index', group)}"
-        return objects.Ref("LeaderWorkerSet", called, pod.namespace, group, "leaderworkerset.x-k8s.io/v1")
+        return objects.Ref(
+            "LeaderWorkerSet", called, pod.namespace, group, "leaderworkerset.x-k8s.io/v1"
+        )
     for kind, api, mark in MARKS:
         named = pod.labels.get(mark) or pod.annotations.get(mark)
         if named and pod.annotations.get(SERVING) != "true":
@@ -72,8 +75,8 @@ def ref_of(pod: objects.Pod) -> objects.Ref | None:
 def found(pods: t.Iterable[objects.Pod], pod_groups: t.Iterable[objects.Raw]) -> dict[str, Gang]:
     """The gangs of at least two pods, by the UID of each of their pods.
 
-    A PodGroup whose pods may be disrupted one by one is none (``disruptionMode``, ``single`` by default); one that is
-    not among ``pod_groups`` counts as a gang.
+    A PodGroup whose pods may be disrupted one by one is none (``disruptionMode``, ``single`` by
+    default); one that is not among ``pod_groups`` counts as a gang.
     """
     one_by_one = {
         (raw["metadata"]["namespace"], raw["metadata"]["name"])

@@ -51,15 +51,25 @@ UNPARSED = (
 
 
 def _slice(raw: objects.Raw, share: sharing.Interner = sharing.NO_INTERNING) -> objects.Raw:
-    """An EndpointSlice with what is asked of it: its Service, and which endpoints it lists and which are not ready."""
+    """An EndpointSlice with what is asked of it: its Service, and which endpoints it lists and
+    which are not ready.
+    """
     return decoding.readable(functools.partial(_trimmed, share), raw)
 
 
 def _trimmed(share: sharing.Interner, raw: objects.Raw) -> objects.Raw:
     meta = decoding.fitting(raw, shapes.ENDPOINT_SLICE)["metadata"]
-    labels = {key: value for key, value in (meta.get("labels") or {}).items() if key in (SERVICE, HEADLESS)}
+    labels = {
+        key: value
+        for key, value in (meta.get("labels") or {}).items()
+        if key in (SERVICE, HEADLESS)
+    }
     return {
-        "metadata": {"namespace": share.text(meta.get("namespace", "")), "name": meta["name"], "labels": labels},
+        "metadata": {
+            "namespace": share.text(meta.get("namespace", "")),
+            "name": meta["name"],
+            "labels": labels,
+        },
         "addressType": raw.get("addressType", ""),
         "endpoints": [_endpoint(endpoint) for endpoint in raw.get("endpoints") or ()],
     }
@@ -67,7 +77,9 @@ def _trimmed(share: sharing.Interner, raw: objects.Raw) -> objects.Raw:
 
 def _endpoint(raw: objects.Raw) -> objects.Raw:
     uid = (raw.get("targetRef") or {}).get("uid")
-    kept: objects.Raw = {"targetRef": {"uid": uid}} if uid else {"addresses": raw.get("addresses") or []}
+    kept: objects.Raw = (
+        {"targetRef": {"uid": uid}} if uid else {"addresses": raw.get("addresses") or []}
+    )
     unready = (raw.get("conditions") or {}).get("ready") is False
     return {**kept, "conditions": UNREADY} if unready else kept
 
@@ -75,7 +87,9 @@ def _endpoint(raw: objects.Raw) -> objects.Raw:
 def custom(
     raw: objects.Raw, api_version: str, kind: str, share: sharing.Interner = sharing.NO_INTERNING
 ) -> objects.Workload | None:
-    """A workload of a custom kind; ``None`` if it cannot be understood, so that nothing is known of it."""
+    """A workload of a custom kind; ``None`` if it cannot be understood,
+    so that nothing is known of it.
+    """
     try:
         fits = decoding.fits(raw, shapes.WORKLOAD)
         return objects.Workload.of(raw, api_version, kind, share) if fits else None
@@ -97,7 +111,9 @@ def _of_shape(shape: decoding.Shape, raw: objects.Raw) -> objects.Raw | None:
 
 
 def _selecting(raw: objects.Raw) -> objects.Raw | None:
-    """A Job that may take pods by a selector of its own; those of others name their UID, and ended ones take none."""
+    """A Job that may take pods by a selector of its own; those of others name their UID,
+    and ended ones take none.
+    """
     job = _as_it_is({**shapes.ANY, **shapes.RAW["selecting_jobs"]}, raw)
     conditions = (job.get("status") or {}).get("conditions") or ()
     ended = any(one.get("type") in ENDED and one.get("status") == "True" for one in conditions)
@@ -109,14 +125,21 @@ PARSERS: t.Mapping[str, t.Callable[[objects.Raw], t.Any]] = {
     "pods": objects.Pod.of,
     "budgets": objects.Budget.of,
     "deployments": functools.partial(objects.Workload.of, api_version="apps/v1", kind="Deployment"),
-    "replica_sets": functools.partial(objects.Workload.of, api_version="apps/v1", kind="ReplicaSet"),
-    "stateful_sets": functools.partial(objects.Workload.of, api_version="apps/v1", kind="StatefulSet"),
+    "replica_sets": functools.partial(
+        objects.Workload.of, api_version="apps/v1", kind="ReplicaSet"
+    ),
+    "stateful_sets": functools.partial(
+        objects.Workload.of, api_version="apps/v1", kind="StatefulSet"
+    ),
     "rollouts": functools.partial(custom, api_version="argoproj.io/v1alpha1", kind="Rollout"),
     "clone_sets": functools.partial(custom, api_version="apps.kruise.io/v1alpha1", kind="CloneSet"),
     "scales": objects.Workload.of,
     "autoscalers": objects.Autoscaler.of,
     "slices": _slice,
-    **{name: functools.partial(_as_it_is, {**shapes.ANY, **shapes.RAW.get(name, {})}) for name in UNPARSED},
+    **{
+        name: functools.partial(_as_it_is, {**shapes.ANY, **shapes.RAW.get(name, {})})
+        for name in UNPARSED
+    },
     "selecting_jobs": _selecting,
     "virtual_machines": functools.partial(_of_shape, shapes.VIRTUAL_MACHINE),
     "kubevirts": functools.partial(_of_shape, shapes.KUBEVIRT),
@@ -125,8 +148,14 @@ PARSERS: t.Mapping[str, t.Callable[[objects.Raw], t.Any]] = {
 
 
 def parser(name: str, share: sharing.Interner) -> t.Callable[[objects.Raw], t.Any]:
-    """How one of many objects of the kind is parsed: as in ``PARSERS``, but equal parts of them are kept once."""
-    return PARSERS[name] if name in UNPARSED else functools.partial(t.cast("t.Any", PARSERS[name]), share=share)
+    """How one of many objects of the kind is parsed: as in ``PARSERS``,
+    but equal parts of them are kept once.
+    """
+    return (
+        PARSERS[name]
+        if name in UNPARSED
+        else functools.partial(t.cast("t.Any", PARSERS[name]), share=share)
+    )
 
 
 Place = tuple[str, str]
@@ -137,8 +166,12 @@ def _by_label(key: str, pod: objects.Pod) -> tuple[tuple[str, str], ...]:
     return ((pod.namespace, pod.labels[key]),) if key in pod.labels else ()
 
 
-def _selected(one: objects.Budget | objects.Workload, rare: str = "") -> tuple[tuple[str, str, str], ...]:
-    """Namespace and a label of its selector: ``rare`` if it has that, or the first; empty texts without any."""
+def _selected(
+    one: objects.Budget | objects.Workload, rare: str = ""
+) -> tuple[tuple[str, str, str], ...]:
+    """Namespace and a label of its selector: ``rare`` if it has that, or the first;
+    empty texts without any.
+    """
     exact: objects.Raw = (one.selector or {}).get("matchLabels") or {}
     if rare and rare in exact:
         return ((one.namespace, rare, exact[rare]),)
@@ -193,19 +226,29 @@ def service_of(piece: objects.Raw) -> tuple[Place, ...]:
 
 def ready_in(piece: objects.Raw, uid: str) -> bool:
     """Whether the pod with this UID is a ready endpoint of an EndpointSlice."""
-    of_pod = (one for one in piece.get("endpoints") or () if (one.get("targetRef") or {}).get("uid") == uid)
+    of_pod = (
+        one
+        for one in piece.get("endpoints") or ()
+        if (one.get("targetRef") or {}).get("uid") == uid
+    )
     return any(ready(endpoint) for endpoint in of_pod)
 
 
 def ready(endpoint: objects.Raw) -> bool:
-    """Whether an endpoint is ready; a condition that is not given means that it is (discovery/v1)."""
+    """Whether an endpoint is ready; a condition that is not given means that
+    it is (discovery/v1).
+    """
     return (endpoint.get("conditions") or {}).get("ready") is not False
 
 
 def _targets(piece: objects.Raw) -> t.Iterable[str]:
     """The UIDs of the pods behind an EndpointSlice of a Service."""
     found = (endpoint.get("targetRef") or {} for endpoint in piece.get("endpoints") or ())
-    return dict.fromkeys(target["uid"] for target in found if target.get("uid")) if service_of(piece) else ()
+    return (
+        dict.fromkeys(target["uid"] for target in found if target.get("uid"))
+        if service_of(piece)
+        else ()
+    )
 
 
 def _uid(raw: objects.Raw) -> tuple[str, ...]:
@@ -227,7 +270,10 @@ _KEYS: t.Mapping[str, tuple[str, Keys]] = {
     "replica sets by label": ("workloads", _adopting),
     "policies of revisions": ("network_policies", _of_revisions),
     "policies by namespace": ("network_policies", _reaching),
-    "autoscalers by target": ("autoscalers", lambda one: ((one.namespace, one.target_kind, one.target_name),)),
+    "autoscalers by target": (
+        "autoscalers",
+        lambda one: ((one.namespace, one.target_kind, one.target_name),),
+    ),
     "unreadable autoscalers": ("autoscalers", _where_unreadable),
     "slices by service": ("slices", service_of),
     "slices by pod": ("slices", _targets),
@@ -241,6 +287,8 @@ _KEYS: t.Mapping[str, tuple[str, Keys]] = {
 
 
 def keys(name: str) -> tuple[str, Keys]:
-    """Of which field of a snapshot an index is, and the keys of one object; ``label <key>``: pods with this label."""
+    """Of which field of a snapshot an index is, and the keys of one object; ``label <key>``:
+    pods with this label.
+    """
     what, _space, label = name.partition(" ")
     return ("pods", functools.partial(_by_label, label)) if what == "label" else _KEYS[name]

@@ -1,10 +1,12 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Objects in the order in which they came, and by what they are asked for; what changes a little costs a little.
+"""Objects in the order in which they came, and by what they are asked for;
+what changes a little costs a little.
 
-Tables and indexes never change, so that any thread may read them. What follows from one after some changes shares with
-it all pieces that are the same: a look at a large cluster costs what has changed since the one before.
+Tables and indexes never change, so that any thread may read them. What follows from one after some
+changes shares with it all pieces that are the same: a look at a large cluster costs what has
+changed since the one before.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ class Items(t.Sequence[T]):
 
 
 class Store(t.Generic[K, T]):
-    """Keeps a table up to date: each object at its place in the order, also when it changes. Of one thread."""
+    """Keeps a table up to date: each object at its place in the order,
+    also when it changes. Of one thread.
+    """
 
     def __init__(self) -> None:
         self._pieces: list[dict[K, T]] = []
@@ -52,7 +56,9 @@ class Store(t.Generic[K, T]):
         self._own: set[int] = set()
 
     def take(self, changed: t.Mapping[K, T | None]) -> list[Change[T]]:
-        """Take objects in by their keys, and out where there is ``None``; returns what that changed."""
+        """Take objects in by their keys, and out where there is ``None``;
+        returns what that changed.
+        """
         found: list[Change[T]] = []
         for key, after in changed.items():
             at = self._where.get(key)
@@ -96,7 +102,9 @@ class Index(t.Generic[K, T]):
 
     __slots__ = ("_keys", "_pieces")
 
-    def __init__(self, keys: t.Callable[[T], t.Iterable[K]], pieces: t.Sequence[dict[K, tuple[T, ...]]]) -> None:
+    def __init__(
+        self, keys: t.Callable[[T], t.Iterable[K]], pieces: t.Sequence[dict[K, tuple[T, ...]]]
+    ) -> None:
         self._keys, self._pieces = keys, pieces
 
     @classmethod
@@ -131,7 +139,9 @@ class Index(t.Generic[K, T]):
             old = dict.fromkeys(self._keys(before)) if before is not None else {}
             new = dict.fromkeys(self._keys(after)) if after is not None else {}
             for key in old | new:
-                of_key.setdefault(key, []).append((before if key in old else None, after if key in new else None))
+                of_key.setdefault(key, []).append(
+                    (before if key in old else None, after if key in new else None)
+                )
         if not of_key:
             return self
         pieces, own = list(self._pieces), set[int]()
@@ -147,7 +157,9 @@ class Index(t.Generic[K, T]):
         return Index(self._keys, pieces)
 
     def differing(self, other: Index[K, T] | None) -> t.Iterator[K]:
-        """The keys under which the other index, one before or after some changes, has other objects."""
+        """The keys under which the other index, one before or after some
+        changes, has other objects.
+        """
         if other is None:
             yield from self
             return

@@ -3,9 +3,9 @@
 
 """Every name that this collection writes into a cluster.
 
-The protocol defines them: the record and the taint are on the node, everything else is in one namespace; users'
-workloads are never annotated. Pods are, with ``PLANNED``, if a hook asks for it, and with ``RELEASED`` and ``UNSERVED``
-while they are replaced; ``READY_TO_MOVE`` is theirs to set.
+The protocol defines them: the record and the taint are on the node, everything else is in one
+namespace; users' workloads are never annotated. Pods are, with ``PLANNED``, if a hook asks for it,
+and with ``RELEASED`` and ``UNSERVED`` while they are replaced; ``READY_TO_MOVE`` is theirs to set.
 """
 
 from __future__ import annotations
@@ -26,9 +26,13 @@ PLANNED = f"{PREFIX}/maintenance-planned"
 READY_TO_MOVE = f"{PREFIX}/ready-to-move"
 METHOD = f"{PREFIX}/method"
 RELEASED = f"{PREFIX}/released"
-"""The label of a pod that its ReplicaSet replaces before it leaves, and the annotation that says how to undo that."""
+"""The label of a pod that its ReplicaSet replaces before it leaves,
+and the annotation that says how to undo that.
+"""
 UNSERVED = f"{PREFIX}/out-of-services"
-"""The annotation of such a pod once it was taken out of its Services: since when, and which labels were removed."""
+"""The annotation of such a pod once it was taken out of its Services: since when,
+and which labels were removed.
+"""
 
 FENCE_POLICY = f"node-fence.{PREFIX}"
 FENCE_MAP = "node-fence"
@@ -76,7 +80,9 @@ def run_name(run_id: str) -> str:
 
 
 def node_lease_name(node: str) -> str:
-    """Name of a node's lock; the same as that of Medik8s, so that its operators and we exclude each other."""
+    """Name of a node's lock; the same as that of Medik8s, so that its operators and
+    we exclude each other.
+    """
     return NODE_LEASE_PREFIX + node
 
 

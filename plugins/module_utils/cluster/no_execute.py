@@ -3,10 +3,11 @@
 
 """Which pods a NoExecute taint deletes, and when.
 
-The rules are the taint manager's (``pkg/controller/tainteviction``, read at v1.36.3): it deletes pods without checking
-budgets. For each taint only the first toleration that covers it counts; a pod without one is deleted at once, one with
-tolerations without ``tolerationSeconds`` stays, and of several times the shortest applies. Once a pod's time is
-running, a further taint that it tolerates for a while neither shortens nor extends it.
+The rules are the taint manager's (``pkg/controller/tainteviction``, read at v1.36.3): it deletes
+pods without checking budgets. For each taint only the first toleration that covers it counts; a pod
+without one is deleted at once, one with tolerations without ``tolerationSeconds`` stays, and of
+several times the shortest applies. Once a pod's time is running, a further taint that it tolerates
+for a while neither shortens nor extends it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import node_taints, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    node_taints,
+    objects,
+)
 
 
 class Stay(t.NamedTuple):
@@ -36,13 +40,21 @@ class Kill:
     def reason(self) -> str:
         """Why, and what follows where that is not obvious."""
         taint, owner = node_taints.in_words(self.taint), self.pod.owner
-        why = f"It tolerates {taint} for {self.seconds} s." if self.seconds else f"It does not tolerate {taint}."
+        why = (
+            f"It tolerates {taint} for {self.seconds} s."
+            if self.seconds
+            else f"It does not tolerate {taint}."
+        )
         if self.pod.mirror:
             return f"{why} Only the mirror of this static pod is deleted; its kubelet recreates it."
         if self.pod.finished:
             return f"{why} It has finished already; its object and its log are deleted."
         if owner and owner.kind == "DaemonSet":
-            again = "is recreated each time" if self.seconds else "is not recreated while the taint stays"
+            again = (
+                "is recreated each time"
+                if self.seconds
+                else "is not recreated while the taint stays"
+            )
             return f"{why} A pod of this DaemonSet {again}."
         return why
 
@@ -77,7 +89,8 @@ def stay(tolerations: t.Sequence[objects.Raw], taints: t.Iterable[objects.Raw]) 
 def forecast(
     pods: t.Iterable[objects.Pod], before: t.Sequence[objects.Raw], after: t.Sequence[objects.Raw]
 ) -> tuple[Kill, ...]:
-    """The pods of one node that are deleted because its taints change, in the order of their deletion.
+    """The pods of one node that are deleted because its taints change,
+    in the order of their deletion.
 
     Pods that are terminating already, and those that an earlier taint deletes anyway, are left out.
     """

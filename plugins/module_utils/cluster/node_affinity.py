@@ -1,17 +1,22 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Which nodes a pod may run on by its node selector and node affinity; taints are in ``node_taints``.
+"""Which nodes a pod may run on by its node selector and node affinity;
+taints are in ``node_taints``.
 
-The rules are the scheduler's (``component-helpers/scheduling/corev1``). They read raw pod specs, so that they apply to
-the template of a workload too.
+The rules are the scheduler's (``component-helpers/scheduling/corev1``). They read raw pod specs, so
+that they apply to the template of a workload too.
 """
 
 from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import decoding, objects, selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    decoding,
+    objects,
+    selectors,
+)
 
 NAME = "metadata.name"
 """The only field that a term may match."""
@@ -38,13 +43,20 @@ def selects(spec: objects.Raw, node: objects.Node) -> bool:
 def unmet(spec: objects.Raw, node: objects.Node) -> list[str]:
     """The rules of a pod spec that the node does not satisfy, in words."""
     wanted: t.Mapping[str, str] = spec.get("nodeSelector") or {}
-    found = [f"nodeSelector {key}={value}" for key, value in wanted.items() if node.labels.get(key) != value]
+    found = [
+        f"nodeSelector {key}={value}"
+        for key, value in wanted.items()
+        if node.labels.get(key) != value
+    ]
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     required: objects.Raw | None = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
     if required is None or node_matches(required, node):
         return found
     for term in required.get("nodeSelectorTerms") or ():
-        for rules, have in ((term.get("matchExpressions"), node.labels), (term.get("matchFields"), {NAME: node.name})):
+        for rules, have in (
+            (term.get("matchExpressions"), node.labels),
+            (term.get("matchFields"), {NAME: node.name}),
+        ):
             found += [_words(rule) for rule in rules or () if not _requirement(rule, have)]
     return found
 
@@ -54,16 +66,28 @@ def _words(requirement: objects.Raw) -> str:
     return f"node affinity {requirement.get('key')} {requirement.get('operator')} {values}".rstrip()
 
 
-_WORDS = {"In": "{key} in ({values})", "NotIn": "{key} notin ({values})", "Exists": "{key}", "DoesNotExist": "!{key}"}
+_WORDS = {
+    "In": "{key} in ({values})",
+    "NotIn": "{key} notin ({values})",
+    "Exists": "{key}",
+    "DoesNotExist": "!{key}",
+}
 
 
 def labels_of(term: objects.Raw) -> str | None:
-    """The label selector that matches the same nodes as one term of a ``NodeSelector``; ``None`` where none does."""
+    """The label selector that matches the same nodes as one term of a ``NodeSelector``;
+    ``None`` where none does.
+    """
     found = term.get("matchExpressions") or ()
-    if not found or term.get("matchFields") or any(one.get("operator") not in _WORDS for one in found):
+    if (
+        not found
+        or term.get("matchFields")
+        or any(one.get("operator") not in _WORDS for one in found)
+    ):
         return None
     return ",".join(
-        _WORDS[one["operator"]].format(key=one["key"], values=",".join(one.get("values") or ())) for one in found
+        _WORDS[one["operator"]].format(key=one["key"], values=",".join(one.get("values") or ()))
+        for one in found
     )
 
 

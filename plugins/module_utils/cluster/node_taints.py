@@ -3,9 +3,9 @@
 
 """Taints and tolerations: how they match and how they are written.
 
-The rules of matching are those of ``Toleration.ToleratesTaint`` (k8s.io/api/core/v1), those of validity of the API
-server's ``validateNodeTaints`` (both read at v1.36.3). They read raw objects, so that they apply to the template of a
-workload too.
+The rules of matching are those of ``Toleration.ToleratesTaint`` (k8s.io/api/core/v1), those of
+validity of the API server's ``validateNodeTaints`` (both read at v1.36.3). They read raw objects,
+so that they apply to the template of a workload too.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 
 # Whose taints are whose: controllers that set a taint on a node and remove it again on their own.
 #
-# Such a taint on a node that comes back means that something on the node is not ready yet. ``node_taint`` with
-# ``exact`` leaves them all to their owners.
+# Such a taint on a node that comes back means that something on the node is not ready yet.
+# ``node_taint`` with ``exact`` leaves them all to their owners.
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A controller by its name and what to look at when its taint stays; ``keys`` may end in ``*``."""
+    """A controller by its name and what to look at when its taint stays;
+    ``keys`` may end in ``*``.
+    """
 
     keys: tuple[str, ...]
     name: str
@@ -46,19 +48,32 @@ OWNERS: tuple[Owner, ...] = (
         "Check that the cloud controller manager runs and knows this machine.",
     ),
     # Cilium, Documentation/installation/taints.rst: agent-not-ready.
-    Owner(("node.cilium.io/*",), "Cilium", "Check the cilium pod on this node and cilium-operator."),
+    Owner(
+        ("node.cilium.io/*",), "Cilium", "Check the cilium pod on this node and cilium-operator."
+    ),
     # Karpenter, pkg/apis/v1/taints.go: disrupted, unregistered.
     Owner(("karpenter.sh/*",), "Karpenter", "Check the node's NodeClaim: kubectl get nodeclaims."),
     # Cluster API, api/core/v1beta2/common_types.go: uninitialized, outdated-revision.
-    Owner(("node.cluster.x-k8s.io/*",), "Cluster API", "Check the node's Machine in the management cluster."),
+    Owner(
+        ("node.cluster.x-k8s.io/*",),
+        "Cluster API",
+        "Check the node's Machine in the management cluster.",
+    ),
     # node-readiness-controller v0.4.1: the taint of a NodeReadinessRule has to start like this.
     Owner(
         ("readiness.k8s.io/*",),
         "node-readiness-controller",
-        "Check the node's conditions that its rule asks for: kubectl get nodereadinessrules -o yaml.",
+        (
+            "Check the node's conditions that its rule asks for: "
+            "kubectl get nodereadinessrules -o yaml."
+        ),
     ),
     # Gardener, pkg/apis/core/v1beta1/constants: critical-components-not-ready.
-    Owner(("node.gardener.cloud/*",), "Gardener", "Check the node's critical DaemonSet pods in kube-system."),
+    Owner(
+        ("node.gardener.cloud/*",),
+        "Gardener",
+        "Check the node's critical DaemonSet pods in kube-system.",
+    ),
     # cluster-autoscaler/utils/taints/taints.go.
     Owner(
         (
@@ -87,7 +102,9 @@ def owner_of(key: str) -> Owner | None:
 
 
 def among(key: str, patterns: t.Iterable[str]) -> bool:
-    """Whether a key is one of these; a pattern that ends in ``*`` is every key that starts like it."""
+    """Whether a key is one of these; a pattern that ends in ``*`` is every key
+    that starts like it.
+    """
     return any(key.startswith(one[:-1]) if one.endswith("*") else key == one for one in patterns)
 
 
@@ -97,13 +114,19 @@ OUTDATED: t.Mapping[str, str] = {
     "node.alpha.kubernetes.io/notReady": "node.kubernetes.io/not-ready",
     "node.alpha.kubernetes.io/unreachable": "node.kubernetes.io/unreachable",
 }
-"""Keys of taint-based evictions in alpha, which nothing sets or tolerates any more, and their successors."""
+"""Keys of taint-based evictions in alpha, which nothing sets or tolerates any more,
+and their successors.
+"""
 
 
 def outdated(desired: t.Iterable[DesiredTaint]) -> str:
     """What to say of keys that nothing knows any more; empty if there is none to set."""
-    found = dict.fromkeys(taint.key for taint in desired if not taint.absent and taint.key in OUTDATED)
-    return " ".join(f"Key {key} is outdated: Kubernetes uses {OUTDATED[key]} instead." for key in found)
+    found = dict.fromkeys(
+        taint.key for taint in desired if not taint.absent and taint.key in OUTDATED
+    )
+    return " ".join(
+        f"Key {key} is outdated: Kubernetes uses {OUTDATED[key]} instead." for key in found
+    )
 
 
 def _any(condition: str, effect: str) -> objects.Raw:
@@ -117,7 +140,9 @@ DAEMON_TOLERATIONS: tuple[objects.Raw, ...] = (
     *(_any(f"{resource}-pressure", "NoSchedule") for resource in ("disk", "memory", "pid")),
     _any("unschedulable", "NoSchedule"),
 )
-"""What the DaemonSet controller adds to every pod it creates (``AddOrUpdateDaemonPodTolerations``)."""
+"""What the DaemonSet controller adds to every pod it creates
+(``AddOrUpdateDaemonPodTolerations``).
+"""
 
 HOST_NETWORK_TOLERATION = _any("network-unavailable", "NoSchedule")
 
@@ -126,7 +151,9 @@ _INTEGER = re.compile(r"-?[1-9][0-9]*|0")
 
 @dataclass(frozen=True, slots=True)
 class DesiredTaint:
-    """A taint to set or, with ``absent``, to remove; an empty ``effect`` (``absent`` only) means every effect."""
+    """A taint to set or, with ``absent``, to remove; an empty ``effect`` (``absent``
+    only) means every effect.
+    """
 
     key: str
     value: str = ""
@@ -158,15 +185,18 @@ def tolerates(tolerations: t.Iterable[objects.Raw], taint: objects.Raw) -> bool:
 
 
 def first_match(tolerations: t.Iterable[objects.Raw], taint: objects.Raw) -> objects.Raw | None:
-    """The toleration that counts for the taint: the first of them that covers it (``GetMatchingTolerations``)."""
+    """The toleration that counts for the taint: the first of them that covers it
+    (``GetMatchingTolerations``).
+    """
     return next((toleration for toleration in tolerations if covers(toleration, taint)), None)
 
 
 def covers(toleration: objects.Raw, taint: objects.Raw) -> bool:
-    """Whether the toleration covers the taint; an empty effect is every effect, an empty key every key.
+    """Whether the toleration covers the taint; an empty effect is every effect,
+    an empty key every key.
 
-    ``Lt`` and ``Gt`` compare the taint's number with the toleration's (Kubernetes 1.35, off by default); a cluster
-    that does not know them refuses such pods.
+    ``Lt`` and ``Gt`` compare the taint's number with the toleration's (Kubernetes 1.35, off by
+    default); a cluster that does not know them refuses such pods.
     """
     effect, key = toleration.get("effect"), toleration.get("key")
     if effect and effect != taint.get("effect"):
@@ -188,7 +218,9 @@ def covers(toleration: objects.Raw, taint: objects.Raw) -> bool:
     return False
 
 
-def untolerated(tolerations: t.Collection[objects.Raw], taints: t.Iterable[objects.Raw]) -> tuple[objects.Raw, ...]:
+def untolerated(
+    tolerations: t.Collection[objects.Raw], taints: t.Iterable[objects.Raw]
+) -> tuple[objects.Raw, ...]:
     """The taints that keep such a pod off the node; PreferNoSchedule does not."""
     return tuple(x for x in taints if hard(x) and not tolerates(tolerations, x))
 
@@ -216,30 +248,51 @@ def _number(text: str) -> int | None:
 
 
 def parse(word: str) -> objects.Raw:
-    """One taint as typed for ``kubectl taint``: ``key=value:effect``, with a trailing ``-`` to remove it.
+    """One taint as typed for ``kubectl taint``: ``key=value:effect``,
+    with a trailing ``-`` to remove it.
 
-    Without ``=`` the value is empty; without ``:`` all effects of the key are meant, in a removal only.
+    Without ``=`` the value is empty; without ``:`` all effects of the key are
+    meant, in a removal only.
     """
     head, _colon, effect = word.removesuffix("-").partition(":")
     key, _equals, value = head.partition("=")
-    parts = {"key": key, "value": value, "effect": effect, "state": "absent" if word.endswith("-") else "present"}
+    parts = {
+        "key": key,
+        "value": value,
+        "effect": effect,
+        "state": "absent" if word.endswith("-") else "present",
+    }
     return {name: text for name, text in parts.items() if text or name == "key"}
 
 
-def read(raws: t.Sequence[objects.Raw], state: str) -> tuple[tuple[DesiredTaint, ...], tuple[Fault, ...]]:
-    """The taints of a list of ``{key, value, effect, state}``, and everything that is wrong with it.
+def read(
+    raws: t.Sequence[objects.Raw], state: str
+) -> tuple[tuple[DesiredTaint, ...], tuple[Fault, ...]]:
+    """The taints of a list of ``{key, value, effect, state}``,
+    and everything that is wrong with it.
 
-    ``state`` (``present``, ``absent`` or ``exact``) is the default. Booleans become ``true`` and ``false``, numbers
-    their digits, as in a manifest.
+    ``state`` (``present``, ``absent`` or ``exact``) is the default. Booleans become ``true`` and
+    ``false``, numbers their digits, as in a manifest.
     """
     desired: list[DesiredTaint] = []
     faults: list[Fault] = []
     for index, raw in enumerate(raws):
         own = raw.get("state") or ("absent" if state == "absent" else "present")
-        one = DesiredTaint(_text(raw.get("key")), _text(raw.get("value")), _text(raw.get("effect")), own == "absent")
+        one = DesiredTaint(
+            _text(raw.get("key")),
+            _text(raw.get("value")),
+            _text(raw.get("effect")),
+            own == "absent",
+        )
         faults += _faults(f"taints[{index}]", one)
         if one.absent and state == "exact":
-            faults.append(Fault(f"taints[{index}].state", own, "no taint to remove: exact removes what is not listed"))
+            faults.append(
+                Fault(
+                    f"taints[{index}].state",
+                    own,
+                    "no taint to remove: exact removes what is not listed",
+                )
+            )
         for earlier, other in enumerate(desired):
             expected = ""
             if one.absent != other.absent and (one.means(other.raw) or other.means(one.raw)):
@@ -247,26 +300,38 @@ def read(raws: t.Sequence[objects.Raw], state: str) -> tuple[tuple[DesiredTaint,
             elif one.absent == other.absent and (one.key, one.effect) == (other.key, other.effect):
                 expected = "each key and effect once"
             if expected:
-                faults.append(Fault(f"taints[{index}]", words(one), f"{expected}; see taints[{earlier}]"))
+                faults.append(
+                    Fault(f"taints[{index}]", words(one), f"{expected}; see taints[{earlier}]")
+                )
         desired.append(one)
     return tuple(desired), tuple(faults)
 
 
 def _faults(where: str, one: DesiredTaint) -> t.Iterator[Fault]:
     if not selectors.is_key(one.key):
-        expected = "a key like dedicated or example.com/gpu (the name 63 characters at most, of letters, digits, -_.)"
+        expected = (
+            "a key like dedicated or example.com/gpu (the name 63 characters at most, "
+            "of letters, digits, -_.)"
+        )
         yield Fault(f"{where}.key", one.key, expected)
     elif one.key in (names.TAINT_KEY, names.WAITING):
-        yield Fault(f"{where}.key", one.key, "another key: this one belongs to the maintenance itself")
+        yield Fault(
+            f"{where}.key", one.key, "another key: this one belongs to the maintenance itself"
+        )
     if not selectors.is_value(one.value):
-        expected = "a label value: 63 characters at most, letters, digits, -_. and a letter or digit at both ends"
+        expected = (
+            "a label value: 63 characters at most, letters, digits, -_. "
+            "and a letter or digit at both ends"
+        )
         yield Fault(f"{where}.value", one.value, expected)
     if one.effect not in EFFECTS and (one.effect or not one.absent):
         yield Fault(f"{where}.effect", one.effect, f"one of {', '.join(EFFECTS)}")
 
 
 def words(one: DesiredTaint) -> str:
-    """The taint as ``kubectl taint`` takes it: ``key=value:effect``, with a trailing ``-`` to remove it."""
+    """The taint as ``kubectl taint`` takes it: ``key=value:effect``,
+    with a trailing ``-`` to remove it.
+    """
     taint = in_words(one.raw) if one.effect else one.key
     return f"{taint}-" if one.absent else taint
 
@@ -280,8 +345,8 @@ def desired_taints(
 ) -> tuple[objects.Raw, ...]:
     """The node's taints with the desired ones applied.
 
-    Others keep their place and ``timeAdded``; ``exact`` removes them, unless they belong to one of the known owners or
-    are of a key in ``keep``. New taints come last.
+    Others keep their place and ``timeAdded``; ``exact`` removes them, unless they belong to one of
+    the known owners or are of a key in ``keep``. New taints come last.
     """
     kept: list[objects.Raw] = []
     for taint in current:
@@ -291,7 +356,11 @@ def desired_taints(
                 kept.append(taint)
         elif not wanted.absent:
             kept.append(taint if wanted.value == (taint.get("value") or "") else wanted.raw)
-    new = (one.raw for one in desired if not one.absent and not any(one.means(taint) for taint in current))
+    new = (
+        one.raw
+        for one in desired
+        if not one.absent and not any(one.means(taint) for taint in current)
+    )
     return (*kept, *new)
 
 
@@ -300,8 +369,12 @@ def _left_alone(taint: objects.Raw, keep: t.Collection[str]) -> bool:
     return owner_of(key) is not None or among(key, keep)
 
 
-def new_no_execute(before: t.Iterable[objects.Raw], after: t.Iterable[objects.Raw]) -> tuple[objects.Raw, ...]:
-    """The taints that delete running pods and were not there before; another value makes another taint."""
+def new_no_execute(
+    before: t.Iterable[objects.Raw], after: t.Iterable[objects.Raw]
+) -> tuple[objects.Raw, ...]:
+    """The taints that delete running pods and were not there before;
+    another value makes another taint.
+    """
     had = {in_words(taint) for taint in before}
     return tuple(x for x in after if x.get("effect") == "NoExecute" and in_words(x) not in had)
 
@@ -330,7 +403,9 @@ def _deeds(added: str, removed: str, before: t.Sequence[str], after: t.Sequence[
     """Which taints come and go, after these verbs."""
     come = [word for word in after if word not in before]
     go = [word for word in before if word not in after]
-    return "; ".join(f"{verb} {', '.join(words)}" for verb, words in ((added, come), (removed, go)) if words)
+    return "; ".join(
+        f"{verb} {', '.join(words)}" for verb, words in ((added, come), (removed, go)) if words
+    )
 
 
 def _text(value: t.Any) -> str:

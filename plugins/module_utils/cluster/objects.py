@@ -43,12 +43,17 @@ class Ref:
 
     def __str__(self) -> str:
         """Kind and place as messages show them: ``Deployment shop/web``."""
-        kind, name = printable.clipped(self.kind, LONGEST_NAME), printable.clipped(self.name, LONGEST_NAME)
+        kind, name = (
+            printable.clipped(self.kind, LONGEST_NAME),
+            printable.clipped(self.name, LONGEST_NAME),
+        )
         return f"{kind} {self.namespace}/{name}" if self.namespace else f"{kind} {name}"
 
     @property
     def possible(self) -> bool:
-        """Whether a cluster can have it; of what is in an owner reference an API server checks only that it is set."""
+        """Whether a cluster can have it; of what is in an owner reference an API server checks
+        only that it is set.
+        """
         return bool(_KIND.fullmatch(self.kind) and _NAME.fullmatch(self.name))
 
 
@@ -77,11 +82,15 @@ def _owners(raw: Raw, *, controllers: bool) -> tuple[Ref, ...]:
 def find(raws: t.Iterable[Raw], namespace: str, name: str) -> Raw | None:
     """The object with this namespace (empty if it has none) and name."""
     places = ((raw, raw["metadata"]) for raw in raws)
-    return next((raw for raw, m in places if (m.get("namespace", ""), m["name"]) == (namespace, name)), None)
+    return next(
+        (raw for raw, m in places if (m.get("namespace", ""), m["name"]) == (namespace, name)), None
+    )
 
 
 def _message(status: Raw, kind: str, state: str, reason: str) -> str:
-    """The message of a condition in this state for this reason; the reason where it has no message."""
+    """The message of a condition in this state for this reason;
+    the reason where it has no message.
+    """
     for condition in status.get("conditions") or ():
         found = (condition.get("type"), condition.get("status"), condition.get("reason"))
         if found == (kind, state, reason):
@@ -91,7 +100,8 @@ def _message(status: Raw, kind: str, state: str, reason: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Object:
-    """What every kind has; ``owner`` is the controller, ``deleting`` says that a deletionTimestamp is set.
+    """What every kind has; ``owner`` is the controller,
+    ``deleting`` says that a deletionTimestamp is set.
 
     ``unreadable`` names the parts that are left out, because they cannot be read.
     """
@@ -138,10 +148,11 @@ def metadata(raw: Raw, share: sharing.Interner = sharing.NO_INTERNING) -> dict[s
 
 @dataclass(frozen=True, slots=True)
 class Node(Object):
-    """A node; taints keep their order and all fields; ``ready_since`` is when the Ready condition last changed.
+    """A node; taints keep their order and all fields;
+    ``ready_since`` is when the Ready condition last changed.
 
-    ``address`` is empty where its kubelet reports nothing that is an IP address or a DNS name: SSH gets it.
-    ``lifecycle`` are the raw conditions that tell of a maintenance.
+    ``address`` is empty where its kubelet reports nothing that is an IP address or a DNS name: SSH
+    gets it. ``lifecycle`` are the raw conditions that tell of a maintenance.
     """
 
     KIND, API_VERSION = "Node", "v1"
@@ -164,20 +175,25 @@ class Node(Object):
     def of(cls, raw: Raw, share: sharing.Interner = sharing.NO_INTERNING) -> Node:
         """From a core/v1 Node."""
         spec, status = raw.get("spec") or {}, raw.get("status") or {}
-        addresses = {a.get("type"): decoding.host(a.get("address", "")) for a in status.get("addresses") or ()}
+        addresses = {
+            a.get("type"): decoding.host(a.get("address", ""))
+            for a in status.get("addresses") or ()
+        }
         changed = {c["type"]: c.get("lastTransitionTime") for c in status.get("conditions") or ()}
         return cls(
             **metadata(raw, share),
             taints=share.part(tuple(spec.get("taints") or ()), shapes.TAINTS),
             unschedulable=bool(spec.get("unschedulable")),
             conditions=share.part(
-                {c["type"]: c.get("status", "") for c in status.get("conditions") or ()}, shapes.TEXTS
+                {c["type"]: c.get("status", "") for c in status.get("conditions") or ()},
+                shapes.TEXTS,
             ),
             boot_id=(status.get("nodeInfo") or {}).get("bootID", ""),
             address=addresses.get("InternalIP") or addresses.get("Hostname") or "",
             ready_since=changed.get("Ready") or "",
             lifecycle=share.part(
-                tuple(c for c in status.get("conditions") or () if c["type"] in names.LIFECYCLE), shapes.CONDITIONS
+                tuple(c for c in status.get("conditions") or () if c["type"] in names.LIFECYCLE),
+                shapes.CONDITIONS,
             ),
             allocatable=share.part(status.get("allocatable") or {}, shapes.AMOUNTS),
         )
@@ -187,15 +203,17 @@ class Node(Object):
 class Pod(Object):
     """A pod; ``deadline`` is its deletionTimestamp, the moment its grace period ends.
 
-    ``unschedulable`` is the scheduler's message when it found no node, ``nominated`` the node on which it preempts
-    other pods for this one or, without that message, binds it soon (since Kubernetes 1.35, where volumes or devices are
-    allocated first). ``device_claims`` are names of ResourceClaims, each with whether the pod names it and so
-    may share it; the others were made for it. ``group`` is the PodGroup of its scheduling
-    group (Kubernetes 1.36). ``responders`` are the names in its ``evictionResponders``. ``placed`` is what decides
-    where it fits (``pod_specs``), ``looked_at`` says that a scheduler has seen it. It got its node at ``scheduled``,
-    its kubelet began with it at ``started``, and it last became Ready at ``ready_since``; ``restarted`` says that a
-    container was started again. ``scratch`` says of emptyDirs why their data seldom has to last. ``trouble`` is what
-    keeps it from being ready, by its kubelet, and ``stuck`` says that a container does not start.
+    ``unschedulable`` is the scheduler's message when it found no node, ``nominated`` the node on
+    which it preempts other pods for this one or, without that message, binds it soon (since
+    Kubernetes 1.35, where volumes or devices are allocated first). ``device_claims`` are names of
+    ResourceClaims, each with whether the pod names it and so may share it; the others were made for
+    it. ``group`` is the PodGroup of its scheduling group (Kubernetes 1.36). ``responders`` are the
+    names in its ``evictionResponders``. ``placed`` is what decides where it fits (``pod_specs``),
+    ``looked_at`` says that a scheduler has seen it. It got its node at ``scheduled``, its kubelet
+    began with it at ``started``, and it last became Ready at ``ready_since``; ``restarted`` says
+    that a container was started again. ``scratch`` says of emptyDirs why their data seldom has to
+    last. ``trouble`` is what keeps it from being ready, by its kubelet, and ``stuck`` says that a
+    container does not start.
     """
 
     KIND, API_VERSION = "Pod", "v1"
@@ -240,7 +258,9 @@ class Pod(Object):
 
     @property
     def overlooked(self) -> str:
-        """That no scheduler has looked at it yet; a gated pod is known to the API server as not to be scheduled."""
+        """That no scheduler has looked at it yet; a gated pod is known to the API server as
+        not to be scheduled.
+        """
         if self.node or self.looked_at or self.finished:
             return ""
         return f"no scheduler has looked at it (schedulerName: {self.scheduler})"
@@ -248,13 +268,23 @@ class Pod(Object):
     @property
     def claims(self) -> tuple[str, ...]:
         """Names of the PersistentVolumeClaims it mounts (generic ephemeral ones included)."""
-        found = [v["persistentVolumeClaim"]["claimName"] for v in self.volumes if v.get("persistentVolumeClaim")]
-        return tuple(found + [f"{self.name}-{v['name']}" for v in self.volumes if v.get("ephemeral")])
+        found = [
+            v["persistentVolumeClaim"]["claimName"]
+            for v in self.volumes
+            if v.get("persistentVolumeClaim")
+        ]
+        return tuple(
+            found + [f"{self.name}-{v['name']}" for v in self.volumes if v.get("ephemeral")]
+        )
 
     @property
     def attaches(self) -> bool:
-        """Whether it has volumes that may be attached to its node: claims, or disks of before CSI."""
-        return bool(self.claims) or any(volume.get(kind) for volume in self.volumes for kind in shapes.DISKS)
+        """Whether it has volumes that may be attached to its node: claims,
+        or disks of before CSI.
+        """
+        return bool(self.claims) or any(
+            volume.get(kind) for volume in self.volumes for kind in shapes.DISKS
+        )
 
     @property
     def empty_dirs(self) -> tuple[str, ...]:
@@ -267,11 +297,15 @@ class Pod(Object):
         """From a core/v1 Pod."""
         meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
         conditions = {c["type"]: c.get("status") for c in status.get("conditions") or ()}
-        since = {c["type"]: c.get("lastTransitionTime") or "" for c in status.get("conditions") or ()}
+        since = {
+            c["type"]: c.get("lastTransitionTime") or "" for c in status.get("conditions") or ()
+        }
         requests: dict[str, str] = {}
         trouble = pod_status.trouble(status)
         for index, container in enumerate(spec.get("containers") or ()):
-            for resource, amount in ((container.get("resources") or {}).get("requests") or {}).items():
+            for resource, amount in (
+                (container.get("resources") or {}).get("requests") or {}
+            ).items():
                 requests[f"{index}/{resource}"] = amount
         return cls(
             **metadata(raw, share),
@@ -283,8 +317,12 @@ class Pod(Object):
             grace_seconds=spec.get("terminationGracePeriodSeconds", 30),
             scheduler=share.text(spec.get("schedulerName", "")),
             priority=spec.get("priority") or 0,
-            tolerations=share.part(tuple(spec.get("tolerations") or ()), shapes.POD_SPEC["tolerations"]),
-            volumes=share.part(tuple(share.part(one, shapes.VOLUME) for one in pod_specs.volumes(spec))),
+            tolerations=share.part(
+                tuple(spec.get("tolerations") or ()), shapes.POD_SPEC["tolerations"]
+            ),
+            volumes=share.part(
+                tuple(share.part(one, shapes.VOLUME) for one in pod_specs.volumes(spec))
+            ),
             requests=share.part(requests, shapes.AMOUNTS),
             deadline=meta.get("deletionTimestamp") or "",
             unschedulable=_message(status, "PodScheduled", "False", "Unschedulable"),
@@ -292,7 +330,8 @@ class Pod(Object):
             device_claims=_device_claims(spec, status),
             group=(spec.get("schedulingGroup") or {}).get("podGroupName") or "",
             responders=decoding.fitting(
-                tuple(one.get("name", "") for one in spec.get("evictionResponders") or ()), shapes.NAMES
+                tuple(one.get("name", "") for one in spec.get("evictionResponders") or ()),
+                shapes.NAMES,
             ),
             ip=status.get("podIP") or "",
             placed=share.part(pod_specs.trimmed(spec, status), shapes.PLACED),
@@ -309,8 +348,14 @@ class Pod(Object):
 
 def _device_claims(spec: Raw, status: Raw) -> tuple[tuple[str, bool], ...]:
     named = [(one, True) for one in spec.get("resourceClaims") or ()]
-    made = (*(status.get("resourceClaimStatuses") or ()), status.get("extendedResourceClaimStatus") or {})
-    found = ((one.get("resourceClaimName"), shared) for one, shared in (*named, *((one, False) for one in made)))
+    made = (
+        *(status.get("resourceClaimStatuses") or ()),
+        status.get("extendedResourceClaimStatus") or {},
+    )
+    found = (
+        (one.get("resourceClaimName"), shared)
+        for one, shared in (*named, *((one, False) for one in made))
+    )
     return tuple((decoding.fitting(name, str), shared) for name, shared in found if name)
 
 
@@ -318,8 +363,8 @@ def _device_claims(spec: Raw, status: Raw) -> tuple[tuple[str, bool], ...]:
 class Budget(Object):
     """A PodDisruptionBudget; ``observed`` says that its status is of its current generation.
 
-    ``sync_failed`` is why its controller cannot compute that status, empty when it can. ``owners`` are all that its
-    references name: operators do not always mark theirs as the controller.
+    ``sync_failed`` is why its controller cannot compute that status, empty when it can. ``owners``
+    are all that its references name: operators do not always mark theirs as the controller.
     """
 
     KIND, API_VERSION = "PodDisruptionBudget", "policy/v1"
@@ -340,11 +385,15 @@ class Budget(Object):
     @property
     def ours(self) -> bool:
         """Whether this collection made it."""
-        return self.labels.get(names.MANAGED_BY_LABEL) == names.MANAGED_BY and self.name.startswith(names.GUARD_PREFIX)
+        return self.labels.get(names.MANAGED_BY_LABEL) == names.MANAGED_BY and self.name.startswith(
+            names.GUARD_PREFIX
+        )
 
     @property
     def unruled(self) -> bool:
-        """Whether it has neither minAvailable nor maxUnavailable, which is valid and allows nothing."""
+        """Whether it has neither minAvailable nor maxUnavailable,
+        which is valid and allows nothing.
+        """
         return self.min_available is None and self.max_unavailable is None
 
     def covers(self, pod: Pod) -> bool:
@@ -374,11 +423,12 @@ class Budget(Object):
 
 @dataclass(frozen=True, slots=True)
 class Workload(Object):
-    """An object with a replica count: Deployment, ReplicaSet, StatefulSet, or an unknown owner's Scale.
+    """An object with a replica count: Deployment, ReplicaSet, StatefulSet,
+    or an unknown owner's Scale.
 
-    ``observed`` says that the controller has seen the current generation; ``spec`` is kept whole because the routes
-    read a dozen of its fields. ``failure`` is why its controller cannot create a pod (a quota, a LimitRange, a
-    webhook), empty when it can.
+    ``observed`` says that the controller has seen the current generation; ``spec`` is kept whole
+    because the routes read a dozen of its fields. ``failure`` is why its controller cannot create a
+    pod (a quota, a LimitRange, a webhook), empty when it can.
     """
 
     api_version: str
@@ -402,7 +452,9 @@ class Workload(Object):
 
     @property
     def template(self) -> Raw:
-        """Its pod template; empty where it has none, as a Rollout that refers to another workload."""
+        """Its pod template; empty where it has none, as a Rollout that refers
+        to another workload.
+        """
         return self.spec.get("template") or {}
 
     @property
@@ -411,13 +463,19 @@ class Workload(Object):
 
     @property
     def ordered(self) -> bool:
-        """Whether it creates a pod only once all with lower numbers are Ready, as StatefulSets do by default."""
+        """Whether it creates a pod only once all with lower numbers are Ready,
+        as StatefulSets do by default.
+        """
         return self.kind == "StatefulSet" and self.spec.get("podManagementPolicy") != "Parallel"
 
     @classmethod
     @decoding.lenient
     def of(
-        cls, raw: Raw, api_version: str = "", kind: str = "", share: sharing.Interner = sharing.NO_INTERNING
+        cls,
+        raw: Raw,
+        api_version: str = "",
+        kind: str = "",
+        share: sharing.Interner = sharing.NO_INTERNING,
     ) -> Workload:
         """From an object with ``spec.replicas``; list items carry no kind, so it is given."""
         meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
@@ -435,7 +493,8 @@ class Workload(Object):
             available=status.get("availableReplicas", 0),
             current=status.get("replicas", 0),
             # Argo Rollouts writes it as text, its early versions as a hash, which is never current.
-            observed=(decoding.whole(status.get("observedGeneration")) or 0) >= meta.get("generation", 0),
+            observed=(decoding.whole(status.get("observedGeneration")) or 0)
+            >= meta.get("generation", 0),
             spec=share.workload_spec(spec),
             failure=_message(status, "ReplicaFailure", "True", "FailedCreate"),
         )

@@ -3,9 +3,10 @@
 
 """Whose operator decides when a pod may leave its node.
 
-An operator makes a budget that allows no eviction, and acts once the node is cordoned or an eviction is tried: it
-promotes another instance, migrates a virtual machine, waits until data are replicated. Such a budget is waited for. It
-is told by what owns the pod or the budget, a custom resource, or by labels of the pod.
+An operator makes a budget that allows no eviction, and acts once the node is cordoned or an
+eviction is tried: it promotes another instance, migrates a virtual machine, waits until data are
+replicated. Such a budget is waited for. It is told by what owns the pod or the budget, a custom
+resource, or by labels of the pod.
 """
 
 from __future__ import annotations
@@ -13,7 +14,11 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import objects, selectors, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    objects,
+    selectors,
+    snapshots,
+)
 
 PLAIN = frozenset(
     {
@@ -26,16 +31,19 @@ PLAIN = frozenset(
         "serving.knative.dev",
     }
 )
-"""Groups of custom resources that manage pods as a Deployment does: their users make the budgets, and nobody acts."""
+"""Groups of custom resources that manage pods as a Deployment does:
+their users make the budgets, and nobody acts.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
     """A project whose budgets are its operator's.
 
-    ``groups`` are the API groups of its resources that own pods or budgets. ``selector`` tells its pods by their labels
-    where they may have no such owner. ``budget`` is the budget as the operator makes it, ``acts`` goes on "its operator
-    ...", ``source`` is where both were read (a commit of a repository, where known).
+    ``groups`` are the API groups of its resources that own pods or budgets. ``selector`` tells its
+    pods by their labels where they may have no such owner. ``budget`` is the budget as the operator
+    makes it, ``acts`` goes on "its operator ...", ``source`` is where both were read (a commit of a
+    repository, where known).
     """
 
     project: str
@@ -52,7 +60,10 @@ PRESETS: t.Mapping[str, Preset] = {
         frozenset({"postgresql.cnpg.io"}),
         "``<cluster>-primary``: minAvailable 1 over the primary",
         "promotes a replica on another node once this node is cordoned",
-        "cloudnative-pg a95a534 ``pkg/specs/poddisruptionbudget.go``, ``internal/controller/replicas.go``",
+        (
+            "cloudnative-pg a95a534 ``pkg/specs/poddisruptionbudget.go``, "
+            "``internal/controller/replicas.go``"
+        ),
         {"matchExpressions": [{"key": "cnpg.io/cluster", "operator": "Exists"}]},
     ),
     "zalando": Preset(
@@ -66,8 +77,10 @@ PRESETS: t.Mapping[str, Preset] = {
     "eck": Preset(
         "Elastic Cloud on Kubernetes",
         frozenset({"elasticsearch.k8s.elastic.co"}),
-        "``<name>-es-default``: minAvailable is the number of pods while the cluster is not green, or has one master, "
-        "data or ingest node alone; else one less",
+        (
+            "``<name>-es-default``: minAvailable is the number of pods while the cluster is not "
+            "green, or has one master, data or ingest node alone; else one less"
+        ),
         "allows an eviction again once the cluster is green",
         "cloud-on-k8s 131af37 ``pkg/controller/elasticsearch/pdb/reconcile_default.go``",
         {"matchLabels": {"common.k8s.elastic.co/type": "elasticsearch"}},
@@ -75,7 +88,10 @@ PRESETS: t.Mapping[str, Preset] = {
     "strimzi": Preset(
         "Strimzi",
         frozenset({"core.strimzi.io", "kafka.strimzi.io"}),
-        "``<cluster>-kafka``: maxUnavailable 0 beside the Drain Cleaner, whose webhook answers an eviction with 500",
+        (
+            "``<cluster>-kafka``: maxUnavailable 0 beside the Drain Cleaner, whose webhook answers "
+            "an eviction with 500"
+        ),
         "restarts the pod itself after the Drain Cleaner has seen the eviction",
         "drain-cleaner 321ea70 ``ValidatingWebhook.java``",
         {"matchExpressions": [{"key": "strimzi.io/cluster", "operator": "Exists"}]},
@@ -98,7 +114,10 @@ PRESETS: t.Mapping[str, Preset] = {
     "rook": Preset(
         "Rook",
         frozenset({"ceph.rook.io"}),
-        "``rook-ceph-osd``: maxUnavailable 1; while one domain is drained, maxUnavailable 0 for each other one",
+        (
+            "``rook-ceph-osd``: maxUnavailable 1; while one domain is drained, maxUnavailable 0 "
+            "for each other one"
+        ),
         "allows it once all placement groups are clean",
         "rook 969fe3f ``pkg/operator/ceph/disruption/clusterdisruption/osd.go``",
         {"matchLabels": {"app": "rook-ceph-osd"}},
@@ -114,9 +133,15 @@ PRESETS: t.Mapping[str, Preset] = {
     "crunchy": Preset(
         "Crunchy Postgres for Kubernetes",
         frozenset({"postgres-operator.crunchydata.com"}),
-        "``<cluster>-set-<set>``: minAvailable 1 over the instances of a set, each a StatefulSet of one",
+        (
+            "``<cluster>-set-<set>``: minAvailable 1 over the instances of a set, each a "
+            "StatefulSet of one"
+        ),
         "lets one instance go at a time, while another one is ready",
-        "CrunchyData/postgres-operator 1c7be5d ``internal/controller/postgrescluster/pod_disruption_budget.go``",
+        (
+            "CrunchyData/postgres-operator 1c7be5d "
+            "``internal/controller/postgrescluster/pod_disruption_budget.go``"
+        ),
     ),
     "mongodb": Preset(
         "MongoDB: Percona's operator and MongoDB's own",
@@ -145,7 +170,8 @@ PRESETS: t.Mapping[str, Preset] = {
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """Whose operator it is, as messages name it, and what it does; ``asked_for``: only the caller says that it is one.
+    """Whose operator it is, as messages name it, and what it does; ``asked_for``: only the caller
+    says that it is one.
 
     ``owner`` is the custom resource, ``None`` where the pod is told by its labels alone.
     """
@@ -170,9 +196,14 @@ def selectors_of(wanted: t.Iterable[str]) -> tuple[objects.Raw, ...]:
 
 
 def operator_of(
-    snapshot: snapshots.Snapshot, pod: objects.Pod, budget: objects.Budget | None, wanted: t.Sequence[objects.Raw] = ()
+    snapshot: snapshots.Snapshot,
+    pod: objects.Pod,
+    budget: objects.Budget | None,
+    wanted: t.Sequence[objects.Raw] = (),
 ) -> Operator | None:
-    """The operator of the pod or of its budget, ``None`` if nobody is known to act; ``wanted`` as ``selectors_of``."""
+    """The operator of the pod or of its budget, ``None`` if nobody is known to act;
+    ``wanted`` as ``selectors_of``.
+    """
     of_budget = budget.owners if budget else ()
     owner = owner_of(snapshot, pod) or next((ref for ref in of_budget if _custom(ref)), None)
     for preset in PRESETS.values():
@@ -180,9 +211,16 @@ def operator_of(
         if labelled or (owner and _group(owner) in preset.groups):
             return Operator(preset.project, preset.acts, owner)
     if owner:
-        return Operator(f"the operator of {_group(owner)}", "may allow it once the node is cordoned", owner)
+        return Operator(
+            f"the operator of {_group(owner)}", "may allow it once the node is cordoned", owner
+        )
     if any(selectors.matches(selector, pod.labels) for selector in wanted):
-        return Operator("the operator named by reactive_budgets", "may allow it once the node is cordoned", None, True)
+        return Operator(
+            "the operator named by reactive_budgets",
+            "may allow it once the node is cordoned",
+            None,
+            True,
+        )
     return None
 
 
@@ -198,6 +236,8 @@ def _group(ref: objects.Ref) -> str:
 
 
 def _custom(ref: objects.Ref) -> bool:
-    """Whether its group is of a custom resource: those of Kubernetes have no dot, or end with k8s.io."""
+    """Whether its group is of a custom resource: those of Kubernetes have no
+    dot, or end with k8s.io.
+    """
     group = _group(ref)
     return "." in group and not group.endswith(".k8s.io") and group not in PLAIN

@@ -10,7 +10,10 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import objects, selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    objects,
+    selectors,
+)
 
 KEYS = ("pods", "namespaces", "owners")
 """The keys of a rule that select pods."""
@@ -28,8 +31,9 @@ _OWNER = re.compile(r"[A-Z][A-Za-z0-9]*(/[A-Za-z0-9.*?-]+)?")
 class PodSelector:
     """Pods for which everything holds that is given; without anything it selects every pod.
 
-    ``labels`` is a label selector. ``namespaces`` and the names of ``owners`` (``Kind`` or ``Kind/name``) may have the
-    wildcards ``*`` and ``?``. An owner is the pod's own controller or the top one; ``Pod`` is a pod without any.
+    ``labels`` is a label selector. ``namespaces`` and the names of ``owners`` (``Kind`` or
+    ``Kind/name``) may have the wildcards ``*`` and ``?``. An owner is the pod's own controller or
+    the top one; ``Pod`` is a pod without any.
     """
 
     labels: t.Mapping[str, t.Any]
@@ -37,8 +41,12 @@ class PodSelector:
     owners: tuple[str, ...] = ()
 
     def matches(self, pod: objects.Pod, workload: objects.Ref | None = None) -> bool:
-        """Whether it selects the pod; ``workload`` is its top controller where that is another one than its own."""
-        if self.namespaces and not any(fnmatch.fnmatchcase(pod.namespace, wanted) for wanted in self.namespaces):
+        """Whether it selects the pod; ``workload`` is its top controller where that is
+        another one than its own.
+        """
+        if self.namespaces and not any(
+            fnmatch.fnmatchcase(pod.namespace, wanted) for wanted in self.namespaces
+        ):
             return False
         if self.owners and not any(_owned(wanted, pod, workload) for wanted in self.owners):
             return False
@@ -54,7 +62,8 @@ def _owned(wanted: str, pod: objects.Pod, workload: objects.Ref | None) -> bool:
 def read(where: str, raw: t.Mapping[str, t.Any]) -> tuple[PodSelector, list[Fault]]:
     """The selector of a rule, from its keys ``KEYS``, and everything that is wrong with them.
 
-    ``pods`` is a label selector as text; the others are a list, or one item as text. ``where`` names the rule.
+    ``pods`` is a label selector as text; the others are a list, or one item as text.
+    ``where`` names the rule.
     """
     faults: list[Fault] = []
     labels: dict[str, t.Any] = {}
@@ -64,14 +73,22 @@ def read(where: str, raw: t.Mapping[str, t.Any]) -> tuple[PodSelector, list[Faul
             raise ValueError("no text")
         labels = selectors.parse(text or "")
     except ValueError as error:
-        faults.append((f"{where}.pods", text, f"a label selector such as app=web,tier in (a, b) ({error})"))
-    namespaces, wrong = _items(f"{where}.namespaces", raw.get("namespaces"), _NAMESPACE, "shop or team-*")
+        faults.append(
+            (f"{where}.pods", text, f"a label selector such as app=web,tier in (a, b) ({error})")
+        )
+    namespaces, wrong = _items(
+        f"{where}.namespaces", raw.get("namespaces"), _NAMESPACE, "shop or team-*"
+    )
     faults += wrong
-    owners, wrong = _items(f"{where}.owners", raw.get("owners"), _OWNER, "StatefulSet, Deployment/web, Job/* or Pod")
+    owners, wrong = _items(
+        f"{where}.owners", raw.get("owners"), _OWNER, "StatefulSet, Deployment/web, Job/* or Pod"
+    )
     return PodSelector(labels, namespaces, owners), faults + wrong
 
 
-def _items(where: str, given: t.Any, form: re.Pattern[str], example: str) -> tuple[tuple[str, ...], list[Fault]]:
+def _items(
+    where: str, given: t.Any, form: re.Pattern[str], example: str
+) -> tuple[tuple[str, ...], list[Fault]]:
     items = [given] if isinstance(given, str) else given or ()
     if not isinstance(items, (list, tuple)):
         return (), [(where, given, f"a list such as {example}")]

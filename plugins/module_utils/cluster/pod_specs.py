@@ -1,7 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What the scheduler reads of a pod's spec, kept as small as a snapshot of many thousands of pods asks for."""
+"""What the scheduler reads of a pod's spec, kept as small as a snapshot of many
+thousands of pods asks for.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ WHOLE = (
 )
 """Fields of a pod's spec that are kept as they are, where they are not empty."""
 GIVEN = frozenset({"configMap", "downwardAPI", "projected", "secret"})
-"""Kinds of volumes with what the cluster has for a pod. Each pod has its token in one, which no other pod has alike."""
+"""Kinds of volumes with what the cluster has for a pod. Each pod has its token in one, which no
+other pod has alike.
+"""
 TEMPORARY = tuple(f"{path}/" for path in ("/tmp", "/var/tmp", "/run", "/var/run", "/var/cache"))
 """Directories of what any program may lose (Filesystem Hierarchy Standard)."""
 LONGEST = 1000
@@ -31,10 +35,12 @@ _SLEEP = re.compile(r"(?:^|[\s;&|/])sleep\s+(\d{1,6}(?:\.\d{1,3})?)s?(?=$|[\s;&|
 
 
 def trimmed(spec: Raw, status: Raw) -> Raw:
-    """The fields of the spec that decide where the pod fits; ``counted`` are its containers' resources of the status.
+    """The fields of the spec that decide where the pod fits; ``counted`` are its containers'
+    resources of the status.
 
-    Containers keep their name, requests, ports and restart policy. ``counted`` has, by container, the requests in force
-    and those allocated, which differ from the spec during a resize; ``infeasible`` says that a resize cannot be done.
+    Containers keep their name, requests, ports and restart policy. ``counted`` has, by container,
+    the requests in force and those allocated, which differ from the spec during a resize;
+    ``infeasible`` says that a resize cannot be done.
     ``declared`` are features that its node has to declare.
     """
     found: dict[str, t.Any] = {key: spec[key] for key in WHOLE if spec.get(key)}
@@ -49,7 +55,10 @@ def trimmed(spec: Raw, status: Raw) -> Raw:
             if one.get("resources"):
                 counted[one.get("name", "")] = [
                     requests
-                    for requests in (one["resources"].get("requests"), one.get("allocatedResources"))
+                    for requests in (
+                        one["resources"].get("requests"),
+                        one.get("allocatedResources"),
+                    )
                     if requests
                 ]
     if counted:
@@ -64,12 +73,15 @@ def trimmed(spec: Raw, status: Raw) -> Raw:
 
 
 def _declared(spec: Raw) -> list[str]:
-    """What the scheduler (NodeDeclaredFeatures, on by default since 1.36) asks of the features of a node, by fields."""
+    """What the scheduler (NodeDeclaredFeatures, on by default since 1.36) asks of the features
+    of a node, by fields.
+    """
     containers = [one for key in ("containers", "initContainers") for one in spec.get(key) or ()]
     rules = (rule for one in containers for rule in one.get("restartPolicyRules") or ())
     mounts = (mount for one in containers for mount in one.get("volumeMounts") or ())
     found = {
-        "hostUsers: false with hostNetwork": spec.get("hostNetwork") and spec.get("hostUsers") is False,
+        "hostUsers: false with hostNetwork": spec.get("hostNetwork")
+        and spec.get("hostUsers") is False,
         "restartPolicyRules": any(rule.get("action") == "RestartAllContainers" for rule in rules),
         "bindMountOptions": any(mount.get("bindMountOptions") for mount in mounts),
     }
@@ -88,9 +100,11 @@ def _container(raw: Raw) -> Raw:
 
 
 def volumes(spec: Raw) -> list[Raw]:
-    """The volumes of a pod that decide something: those of ``GIVEN`` are made anew on whatever node it is.
+    """The volumes of a pod that decide something: those of ``GIVEN`` are made anew on
+    whatever node it is.
 
-    Definitions of custom resources allow volumes without a name or a claim: these are left out, too.
+    Definitions of custom resources allow volumes without a name or a claim:
+    these are left out, too.
     """
     return [
         volume
@@ -102,15 +116,21 @@ def volumes(spec: Raw) -> list[Raw]:
 
 
 def scratch(spec: Raw) -> dict[str, str]:
-    """The emptyDirs whose data seldom has to last, by their names, with what says so; of all others nothing is known.
+    """The emptyDirs whose data seldom has to last, by their names, with what says so;
+    of all others nothing is known.
 
-    It is said of where they are mounted, and by whom: what an application keeps there nobody can know.
+    It is said of where they are mounted, and by whom: what an application keeps
+    there nobody can know.
     """
     empty = [volume for volume in volumes(spec) if "emptyDir" in volume]
     if not empty:
         return {}
-    inits = [one for one in spec.get("initContainers") or () if one.get("restartPolicy") != "Always"]
-    sidecars = [one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"]
+    inits = [
+        one for one in spec.get("initContainers") or () if one.get("restartPolicy") != "Always"
+    ]
+    sidecars = [
+        one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"
+    ]
     found = {}
     for volume in empty:
         main = _mounts(spec.get("containers") or (), volume["name"])
@@ -135,8 +155,12 @@ def _temporary(path: str) -> bool:
 
 
 def sleeps(spec: Raw) -> float:
-    """Seconds that a container sleeps before it is told to end: by its preStop hook, or a command in that."""
-    hooks = (((one.get("lifecycle") or {}).get("preStop") or {}) for one in spec.get("containers") or ())
+    """Seconds that a container sleeps before it is told to end: by its preStop hook,
+    or a command in that.
+    """
+    hooks = (
+        ((one.get("lifecycle") or {}).get("preStop") or {}) for one in spec.get("containers") or ()
+    )
     return max(map(_slept, hooks), default=0.0)
 
 

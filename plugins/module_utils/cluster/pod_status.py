@@ -22,7 +22,9 @@ LONGEST = 300
 
 
 class Trouble(t.NamedTuple):
-    """What keeps a pod from being ready; ``stuck``: its kubelet has tried to start it, and could not."""
+    """What keeps a pod from being ready; ``stuck``: its kubelet has tried to
+    start it, and could not.
+    """
 
     text: str = ""
     stuck: bool = False
@@ -36,7 +38,10 @@ def trouble(status: Raw) -> Trouble:
     ready: Raw = next((c for c in status.get("conditions") or () if c.get("type") == "Ready"), {})
     if ready.get("status") == "True":
         return NONE
-    begun, containers = status.get("initContainerStatuses") or (), status.get("containerStatuses") or ()
+    begun, containers = (
+        status.get("initContainerStatuses") or (),
+        status.get("containerStatuses") or (),
+    )
     for one in (*begun, *containers):
         if text := _stuck(one):
             return Trouble(f"container {one.get('name')}: {text}", stuck=True)
@@ -59,7 +64,11 @@ def _stuck(container: Raw) -> str:
     waiting = (container.get("state") or {}).get("waiting") or {}
     ended = (container.get("lastState") or {}).get("terminated") or {}
     reason, message = str(waiting.get("reason") or ""), str(waiting.get("message") or "")
-    if ended and not container.get("ready") and (reason or (container.get("restartCount") or 0) >= RESTARTS):
+    if (
+        ended
+        and not container.get("ready")
+        and (reason or (container.get("restartCount") or 0) >= RESTARTS)
+    ):
         how = f"{ended.get('reason') or 'ended'}, exit code {ended.get('exitCode')}"
         return _line(reason or "CrashLoopBackOff", how, str(ended.get("message") or ""))
     if reason in NORMAL:

@@ -24,19 +24,24 @@ SUFFIXES: Mapping[str, Fraction] = {
 _QUANTITY = re.compile(r"([+-]?[0-9.]+)(?:[eE]([+-]?[0-9]+)|([KMGTPE]i|[numkMGTPE]|))")
 _MOST = Fraction(decoding.LARGEST)
 _BOUNDED = decimal.Context(prec=40, Emax=40, Emin=-40, rounding=decimal.ROUND_UP, traps=[])
-"""Far more than a quantity has, with and without its suffix: larger numbers become infinite, smaller ones tiny."""
+"""Far more than a quantity has, with and without its suffix:
+larger numbers become infinite, smaller ones tiny.
+"""
 
 
 def quantity(text: str | int | float) -> Fraction:
     """A resource quantity as an exact number; larger ones than the API can count are capped.
 
-    An API server stores ``1e3000000`` of whoever may create a pod, and its digits alone take a second.
+    An API server stores ``1e3000000`` of whoever may create a pod,
+    and its digits alone take a second.
 
     Raises:
         UnreadableError: the text is not a quantity.
     """
     found = _QUANTITY.fullmatch(str(text))
-    number = _BOUNDED.create_decimal(f"{found[1]}e{found[2] or 0}") if found else decimal.Decimal("NaN")
+    number = (
+        _BOUNDED.create_decimal(f"{found[1]}e{found[2] or 0}") if found else decimal.Decimal("NaN")
+    )
     if not found or number.is_nan():
         raise decoding.UnreadableError(f"{str(text)[:40]!r} is not a resource quantity")
     if number.is_infinite():

@@ -19,7 +19,8 @@ Answer = tuple[t.Any, "BaseException | None"]
 
 
 class BackgroundCalls:
-    """Works by whatever they are about, one at a time for each; ``wake`` is called when one is done.
+    """Works by whatever they are about, one at a time for each;
+    ``wake`` is called when one is done.
 
     Its threads begin with the first work. Everything but the works is of the loop's thread.
     """

@@ -1,7 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Writes changes that were decided on a view of the cluster which may be older than our last write."""
+"""Writes changes that were decided on a view of the cluster which may be older
+than our last write.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +22,19 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube impo
 class ChangeWriter:
     """Writes changes in order and stops at the first whose view is out of date.
 
-    It remembers the resourceVersion after each of its writes: a change that was decided on an older one is not
-    sent, instead of being refused by the server until a watch catches up.
+    It remembers the resourceVersion after each of its writes: a change that was decided on an older
+    one is not sent, instead of being refused by the server until a watch catches up.
     """
 
     def __init__(self, ctx: run_context.Context, fence: run_requests.Fence | None = None) -> None:
         self._ctx, self._fence = ctx, fence
         self._written: dict[tuple[str, str, str], str] = {}
 
-    def write(self, changes: t.Iterable[api_changes.Change], fence: run_requests.Fence | None = None) -> bool:
-        """Whether all of them were written; if not, look again and decide anew. ``fence`` replaces the first one.
+    def write(
+        self, changes: t.Iterable[api_changes.Change], fence: run_requests.Fence | None = None
+    ) -> bool:
+        """Whether all of them were written; if not, look again and decide anew.
+        ``fence`` replaces the first one.
 
         Raises:
             ClusterError: the server refused a change for another reason than its age.

@@ -13,15 +13,20 @@ from dataclasses import asdict, dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import api_changes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import client, clocks
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes, phases, reasons
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    outcomes,
+    phases,
+    reasons,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
     """Something worth a line in the terminal and a mark in the report.
 
-    ``at`` is RFC 3339 in UTC, ``what`` an outcome or a word of ``phases.What``, ``namespace`` and ``name`` the object
-    it is about (empty: the node itself), ``phase`` the ``phases.Phase`` that the node is in from then on.
+    ``at`` is RFC 3339 in UTC, ``what`` an outcome or a word of ``phases.What``, ``namespace`` and
+    ``name`` the object it is about (empty: the node itself), ``phase`` the ``phases.Phase`` that
+    the node is in from then on.
     """
 
     at: str
@@ -45,7 +50,9 @@ class Run:
 
     @classmethod
     def parse(cls, text: str | None) -> Run | None:
-        """From ``<id>``, ``<id>/<nonce>`` or ``/<nonce>``; ``None`` and the empty string are no run."""
+        """From ``<id>``, ``<id>/<nonce>`` or ``/<nonce>``;
+        ``None`` and the empty string are no run.
+        """
         if not text:
             return None
         run_id, _slash, nonce = text.partition("/")
@@ -57,7 +64,9 @@ class Run:
 
 
 class CallAborted(Exception):
-    """Ends the whole call, and nothing more is written; ``reason`` says why, ``subject`` is its object."""
+    """Ends the whole call, and nothing more is written; ``reason`` says why,
+    ``subject`` is its object.
+    """
 
     def __init__(self, code: str, message: str, remedy: str = "", subject: str = "") -> None:
         super().__init__(message)
@@ -75,7 +84,9 @@ def user_at_host() -> str:
 
 @dataclass
 class Context:
-    """One call: its connection, its clock, its progress callback, and what it has changed so far."""
+    """One call: its connection, its clock, its progress callback,
+    and what it has changed so far.
+    """
 
     cluster: client.Cluster
     check: bool = False
@@ -93,13 +104,25 @@ class Context:
         return (self.run.id, self.run.nonce) if self.run else ("", "")
 
     def tell(
-        self, what: outcomes.Outcome, message: str, *, node: str = "", namespace: str = "", name: str = ""
+        self,
+        what: outcomes.Outcome,
+        message: str,
+        *,
+        node: str = "",
+        namespace: str = "",
+        name: str = "",
     ) -> None:
         """Report an event, to the terminal now and to the report later."""
         self.progress(self.note(what, message, node=node, namespace=namespace, name=name))
 
     def note(
-        self, what: outcomes.Outcome, message: str, *, node: str = "", namespace: str = "", name: str = ""
+        self,
+        what: outcomes.Outcome,
+        message: str,
+        *,
+        node: str = "",
+        namespace: str = "",
+        name: str = "",
     ) -> Event:
         """Keep an event for the report without a line in the terminal."""
         event = self._event(what, message, node, namespace, name)
@@ -111,11 +134,21 @@ class Context:
         """A line in the terminal alone, for what the report has in more detail."""
         self.progress(self._event(what, message, node, "", ""))
 
-    def _event(self, what: outcomes.Outcome, message: str, node: str, namespace: str, name: str) -> Event:
+    def _event(
+        self, what: outcomes.Outcome, message: str, node: str, namespace: str, name: str
+    ) -> Event:
         phase = phases.PHASE_AFTER.get("" if name else what)
         if isinstance(what, phases.What):
             phase = what.phase
-        return Event(self.clock.wall(), node, what.value, message, namespace, name, phase.value if phase else "")
+        return Event(
+            self.clock.wall(),
+            node,
+            what.value,
+            message,
+            namespace,
+            name,
+            phase.value if phase else "",
+        )
 
     def changed(self, change: api_changes.Change) -> None:
         """Remember a change that was made (in check mode: would be made)."""

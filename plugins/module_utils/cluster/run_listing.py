@@ -18,7 +18,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     snapshots,
     virtual_machines,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import client, errors, kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
+    client,
+    errors,
+    kinds,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import surge_records
 
 KINDS: t.Mapping[str, kinds.Kind] = {
@@ -58,9 +62,17 @@ KINDS: t.Mapping[str, kinds.Kind] = {
 OPTIONAL = frozenset({"pod_groups", *virtual_machines.KINDS})
 """What may be refused to be read: it then counts as empty."""
 REFUSABLE = frozenset(
-    {"selecting_services", "network_policies", "replication_controllers", "kruise_daemon_sets", "selecting_jobs"}
+    {
+        "selecting_services",
+        "network_policies",
+        "replication_controllers",
+        "kruise_daemon_sets",
+        "selecting_jobs",
+    }
 )
-"""What may be refused, too, where it is then known that it is: the resources are then in ``refused``."""
+"""What may be refused, too, where it is then known that it is:
+the resources are then in ``refused``.
+"""
 
 OWNER_KINDS: t.Mapping[str, tuple[str, ...]] = {
     "ReplicaSet": ("replica_sets", "deployments"),
@@ -89,7 +101,8 @@ def lists(
     scope: scopes.ReadScope | None = None,
     versions: dict[str, str] | None = None,
 ) -> dict[str, list[t.Any]]:
-    """Parsed objects by kind, of what is in scope: one list request (in pages) for each kind, or each part of it.
+    """Parsed objects by kind, of what is in scope: one list request (in pages) for each
+    kind, or each part of it.
 
     ``versions`` takes in the resourceVersions of the whole lists, which there are without a scope.
     """
@@ -98,7 +111,9 @@ def lists(
     for name in wanted:
         try:
             for part in scope.parts(name) if scope else (scopes.ALL,):
-                found[name] += listed(cluster, name, part, scope, share, versions=None if scope else versions)
+                found[name] += listed(
+                    cluster, name, part, scope, share, versions=None if scope else versions
+                )
         except errors.NotFound:
             continue
         except errors.Forbidden:
@@ -118,12 +133,19 @@ def listed(
     labels: str = "",
     versions: dict[str, str] | None = None,
 ) -> list[t.Any]:
-    """Parsed objects of one part of a kind, or of those with certain ``labels``; ``versions`` as in ``lists``."""
+    """Parsed objects of one part of a kind, or of those with certain ``labels``;
+    ``versions`` as in ``lists``.
+    """
     keep, found = index_keys.parser(name, share or sharing.Interner()), list[t.Any]()
     for space in spaces_of(name, part) or ("",):
         kind, wanted = KINDS[name], labels or part.labels
         listing = cluster.items(
-            kind, namespace=space, labels=wanted, fields=part.fields, patience=run_requests.PATIENCE, keep=keep
+            kind,
+            namespace=space,
+            labels=wanted,
+            fields=part.fields,
+            patience=run_requests.PATIENCE,
+            keep=keep,
         )
         found += (one for one in listing.items if one is not None)
         if versions is not None:
@@ -133,7 +155,11 @@ def listed(
 
 def pods_of(cluster: client.Cluster, nodes: t.Collection[str], among: int) -> list[objects.Pod]:
     """The pods on these nodes, ``among`` so many nodes of the cluster."""
-    return [pod for pod in lists(cluster, ("pods",), scopes.apart(nodes, among))["pods"] if pod.node in nodes]
+    return [
+        pod
+        for pod in lists(cluster, ("pods",), scopes.apart(nodes, among))["pods"]
+        if pod.node in nodes
+    ]
 
 
 def device_rules(cluster: client.Cluster) -> list[t.Any]:
@@ -166,15 +192,21 @@ def kinds_of(workloads: t.Iterable[objects.Ref]) -> list[str]:
 
 
 def groups_of(pods: t.Iterable[objects.Pod]) -> list[str]:
-    """The kinds to list so that it is known which pods are disrupted together; unread, each PodGroup is a gang."""
+    """The kinds to list so that it is known which pods are disrupted together; unread,
+    each PodGroup is a gang.
+    """
     return ["pod_groups"] if any(pod.group for pod in pods) else []
 
 
 def machines_of(pods: t.Iterable[objects.Pod]) -> list[str]:
-    """The kinds to list so that it is known what an eviction makes of KubeVirt's virtual machines."""
+    """The kinds to list so that it is known what an eviction makes of
+    KubeVirt's virtual machines.
+    """
     return [*virtual_machines.KINDS] if any(virtual_machines.runs_in(pod) for pod in pods) else []
 
 
 def surged(surges: t.Collection[surge_records.Surge]) -> list[str]:
     """The kinds to watch while the workloads of these surges change their count."""
-    return list(dict.fromkeys(name for surge in surges for name in SURGED_KINDS.get(surge.kind, ())))
+    return list(
+        dict.fromkeys(name for surge in surges for name in SURGED_KINDS.get(surge.kind, ()))
+    )

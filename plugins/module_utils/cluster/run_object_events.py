@@ -1,9 +1,11 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What Events say of an object that is waited for: a StatefulSet that may create no pod, a volume not mounted.
+"""What Events say of an object that is waited for: a StatefulSet that may create no pod,
+a volume not mounted.
 
-Nothing else says that. Events are read only where nothing has moved on for long, of one object at a time.
+Nothing else says that. Events are read only where nothing has moved on for long,
+of one object at a time.
 """
 
 from __future__ import annotations
@@ -30,8 +32,15 @@ def told(raw: objects.Raw) -> tuple[str, str]:
     """When the Event was seen last, and what it says; empty where it cannot be read."""
     try:
         series = (raw.get("series") or {}).get("lastObservedTime")
-        at = series or raw.get("lastTimestamp") or raw.get("eventTime") or raw["metadata"]["creationTimestamp"]
-        return str(at)[:19], printable.line(f"{raw['reason']}: {raw['message']}", pod_status.LONGEST)
+        at = (
+            series
+            or raw.get("lastTimestamp")
+            or raw.get("eventTime")
+            or raw["metadata"]["creationTimestamp"]
+        )
+        return str(at)[:19], printable.line(
+            f"{raw['reason']}: {raw['message']}", pod_status.LONGEST
+        )
     except decoding.MISREAD:
         return "", ""
 
@@ -56,7 +65,9 @@ class Events:
         return self._aside.going(ASKED)
 
     def ask(self, found: t.Iterable[objects.Ref | None]) -> bool:
-        """Read of the first object among these, if there is one; ``False``: another one is read at the moment."""
+        """Read of the first object among these, if there is one; ``False``:
+        another one is read at the moment.
+        """
         if self.asking:
             return False
         if ref := next(filter(None, found), None):
@@ -81,11 +92,17 @@ class Events:
         self._aside.close()
 
     def _newest(self, ref: objects.Ref) -> tuple[str, str]:
-        """The UID, and the newest warning about it; empty where there is none, or where Events may not be read."""
+        """The UID, and the newest warning about it; empty where there is none,
+        or where Events may not be read.
+        """
         fields = f"involvedObject.uid={ref.uid},type=Warning"
         try:
             found = self._ctx.cluster.items(
-                kinds.EVENTS, namespace=ref.namespace, fields=fields, patience=run_requests.PATIENCE, keep=told
+                kinds.EVENTS,
+                namespace=ref.namespace,
+                fields=fields,
+                patience=run_requests.PATIENCE,
+                keep=told,
             )
         except errors.ClusterError:
             return ref.uid, ""

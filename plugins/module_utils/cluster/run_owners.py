@@ -16,14 +16,28 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     selectors,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
+    errors,
+    kinds,
+    verbs,
+)
 
 LISTED = frozenset({"Node", "Job", "DaemonSet", "StatefulSet", "ReplicaSet", "Deployment"})
-"""Kinds of Kubernetes that either have no replica count or are listed anyway: missing there means gone."""
+"""Kinds of Kubernetes that either have no replica count or are listed anyway:
+missing there means gone.
+"""
 GROUPS = frozenset({"", "v1", "apps", "batch"})
 """Of which they are; others have kinds of the same names, Kruise a StatefulSet."""
-_UNKNOWN = (errors.NotFound, errors.Forbidden, errors.Invalid, errors.Overloaded, errors.ServerError)
-"""Answers after which nothing is known of a group: whoever makes a pod chooses of which one its owner is."""
+_UNKNOWN = (
+    errors.NotFound,
+    errors.Forbidden,
+    errors.Invalid,
+    errors.Overloaded,
+    errors.ServerError,
+)
+"""Answers after which nothing is known of a group: whoever makes a pod chooses of
+which one its owner is.
+"""
 
 
 def scales(
@@ -42,7 +56,9 @@ def named(
 ) -> list[objects.Workload]:
     """Those of these controllers that the snapshot does not have and that can be scaled."""
     wanted = (ref for ref in refs if ref and ref.possible and not _listed(ref))
-    return _read_all(ctx, {ref.uid: ref for ref in wanted if snapshot.workload(ref.uid) is None}.values())
+    return _read_all(
+        ctx, {ref.uid: ref for ref in wanted if snapshot.workload(ref.uid) is None}.values()
+    )
 
 
 def _listed(ref: objects.Ref) -> bool:
@@ -50,7 +66,9 @@ def _listed(ref: objects.Ref) -> bool:
 
 
 def again(ctx: run_context.Context, known: t.Iterable[objects.Workload]) -> list[objects.Workload]:
-    """Controllers that were read by ``scales``, as they are now; those that are gone are left out."""
+    """Controllers that were read by ``scales``, as they are now;
+    those that are gone are left out.
+    """
     return _read_all(ctx, (workload.ref for workload in known))
 
 
@@ -74,7 +92,9 @@ def there(ctx: run_context.Context, owner: objects.Ref) -> bool:
         return False
     try:
         fields = f"metadata.name={owner.name}"
-        found = ctx.cluster.items(kind, namespace=owner.namespace, fields=fields, patience=run_requests.PATIENCE).items
+        found = ctx.cluster.items(
+            kind, namespace=owner.namespace, fields=fields, patience=run_requests.PATIENCE
+        ).items
     except (errors.NotFound, errors.Forbidden):
         return False
     return any(item["metadata"].get("uid") == owner.uid for item in found)
@@ -86,24 +106,36 @@ def scalable(resources: t.Iterable[objects.Raw], owner: objects.Ref) -> kinds.Ki
     for name, resource in known.items():
         if resource.get("kind") == owner.kind and "/" not in name and f"{name}/scale" in known:
             group, _slash, version = owner.api_version.rpartition("/")
-            return kinds.Kind(group, version, name, owner.kind, bool(resource.get("namespaced", True)))
+            return kinds.Kind(
+                group, version, name, owner.kind, bool(resource.get("namespaced", True))
+            )
     return None
 
 
 def _resources(ctx: run_context.Context, api_version: str) -> list[objects.Raw]:
     try:
         return list(
-            ctx.cluster.send(verbs.api_resources(api_version), patience=run_requests.PATIENCE).get("resources") or ()
+            ctx.cluster.send(verbs.api_resources(api_version), patience=run_requests.PATIENCE).get(
+                "resources"
+            )
+            or ()
         )
     except _UNKNOWN:
         return []
 
 
-def _read(ctx: run_context.Context, kind: kinds.Kind, owner: objects.Ref) -> objects.Workload | None:
+def _read(
+    ctx: run_context.Context, kind: kinds.Kind, owner: objects.Ref
+) -> objects.Workload | None:
     """The controller with the counts of its scale; ``None`` if it is gone or may not be read."""
-    wanted = (verbs.get(kind, owner.name, namespace=owner.namespace, subresource=part) for part in ("scale", ""))
+    wanted = (
+        verbs.get(kind, owner.name, namespace=owner.namespace, subresource=part)
+        for part in ("scale", "")
+    )
     try:
-        scale, whole = (ctx.cluster.send(request, patience=run_requests.PATIENCE) for request in wanted)
+        scale, whole = (
+            ctx.cluster.send(request, patience=run_requests.PATIENCE) for request in wanted
+        )
     except (errors.NotFound, errors.Forbidden):
         return None
     workload = _parsed(whole, scale, owner)

@@ -1,10 +1,12 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""How a change reaches the cluster: read, decide, prove the lock, write, and again after a conflict.
+"""How a change reaches the cluster: read, decide, prove the lock, write,
+and again after a conflict.
 
-A write that failed because of another writer or without a clear answer is not an error: the object is read and
-decided on again. A decision has to recognize its own work, so that a write whose answer was lost is not repeated.
+A write that failed because of another writer or without a clear answer is not an error: the object
+is read and decided on again. A decision has to recognize its own work, so that a write whose answer
+was lost is not repeated.
 """
 
 from __future__ import annotations
@@ -19,7 +21,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     run_context,
     run_requests,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
+    errors,
+    kinds,
+    verbs,
+)
 
 TRIES = 20
 """How often a change is decided; status updates of kubelets and controllers conflict, too."""
@@ -29,7 +35,9 @@ HICCUPS = 3
 """How often a 500 is retried; it says that nothing was done."""
 
 Decide = t.Callable[["objects.Raw | None"], "api_changes.Change | None"]
-"""From the object as it was read (``None``: it does not exist) to the change, ``None`` if there is nothing to do."""
+"""From the object as it was read (``None``: it does not exist) to the change,
+``None`` if there is nothing to do.
+"""
 
 
 class Contended(errors.ClusterError):
@@ -45,7 +53,9 @@ PASSING = (errors.Unreachable, errors.Overloaded, errors.UnknownOutcome, Contend
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """``object`` as it is now, ``None`` if it does not exist; the ``change`` that was written, ``None`` without one."""
+    """``object`` as it is now, ``None`` if it does not exist; the ``change`` that was written,
+    ``None`` without one.
+    """
 
     object: objects.Raw | None
     change: api_changes.Change | None
@@ -72,11 +82,12 @@ def reconcile(
 ) -> Written:
     """Bring ``target`` to where ``decide`` wants it; in check mode the change is only remembered.
 
-    ``decide`` is called at most ``tries`` times, again after every write that failed; what it raises is passed on.
-    ``known`` is the object as it was read just now; without it, it is read first. ``fence`` is called before every
-    attempt of every write. ``remember`` says whether the change belongs in the call's result; a lock's does not.
-    ``patience`` is for how many seconds an API server that is away or overloaded is asked again, ``timeout`` how
-    many seconds one attempt of a request may take.
+    ``decide`` is called at most ``tries`` times, again after every write that failed; what it
+    raises is passed on. ``known`` is the object as it was read just now; without it, it is read
+    first. ``fence`` is called before every attempt of every write. ``remember`` says whether the
+    change belongs in the call's result; a lock's does not. ``patience`` is for how many seconds an
+    API server that is away or overloaded is asked again, ``timeout`` how many seconds one attempt
+    of a request may take.
 
     Raises:
         Contended: it was changed by others at every try.
@@ -98,7 +109,9 @@ def reconcile(
                 ctx.changed(unsure)
             return Written(known, unsure)
         try:
-            made = run_requests.submit(ctx, change, fence=fence, patience=patience, timeout=timeout, remember=remember)
+            made = run_requests.submit(
+                ctx, change, fence=fence, patience=patience, timeout=timeout, remember=remember
+            )
             return Written(known if ctx.check else made, change)
         except errors.UnknownOutcome as error:
             unsure, trouble = change, error
@@ -126,7 +139,8 @@ def remove(
     fence: run_requests.Fence | None = None,
     remember: bool = True,
 ) -> bool:
-    """Delete the object of ``change``, by UID and resourceVersion where it names them; whether it was there as named.
+    """Delete the object of ``change``, by UID and resourceVersion where it names them;
+    whether it was there as named.
 
     Raises:
         ClusterError: the server refused, or could not be reached.
@@ -137,12 +151,16 @@ def remove(
     def decide(found: objects.Raw | None) -> api_changes.Change | None:
         return change if found and wanted.items() <= found["metadata"].items() else None
 
-    written = reconcile(ctx, change.target, decide, known={"metadata": wanted}, fence=fence, remember=remember)
+    written = reconcile(
+        ctx, change.target, decide, known={"metadata": wanted}, fence=fence, remember=remember
+    )
     return written.change is not None
 
 
 def at_first(change: api_changes.Change, decide: Decide) -> Decide:
-    """Decides for ``change`` without reading (give ``known=None``), and after a failed write as ``decide``."""
+    """Decides for ``change`` without reading (give ``known=None``),
+    and after a failed write as ``decide``.
+    """
     first = iter([change])
 
     def both(found: objects.Raw | None) -> api_changes.Change | None:
@@ -165,7 +183,9 @@ def read(
     """
     kind = kinds.KINDS[(target.api_version, target.kind)]
     try:
-        return ctx.cluster.send(verbs.get(kind, target.name, target.namespace), timeout=timeout, patience=patience)
+        return ctx.cluster.send(
+            verbs.get(kind, target.name, target.namespace), timeout=timeout, patience=patience
+        )
     except errors.NotFound:
         return None
 
@@ -190,7 +210,10 @@ def ensure_namespace(ctx: run_context.Context) -> None:
         except errors.Forbidden as error:
             raise run_context.CallAborted(
                 "namespace_missing",
-                f"Namespace {names.NAMESPACE}, which holds the locks, is missing and may not be created: {error}",
+                (
+                    f"Namespace {names.NAMESPACE}, which holds the locks, is missing and may not "
+                    f"be created: {error}"
+                ),
                 f"Create it once: kubectl create namespace {names.NAMESPACE}",
                 f"Namespace {names.NAMESPACE}",
             ) from error

@@ -26,7 +26,10 @@ def request_for(change: api_changes.Change) -> verbs.Request:
         case "patch" | "scale" | "status":
             body = dict(change.body or {})
             if change.resource_version:
-                body["metadata"] = {**body.get("metadata", {}), "resourceVersion": change.resource_version}
+                body["metadata"] = {
+                    **body.get("metadata", {}),
+                    "resourceVersion": change.resource_version,
+                }
             subresource = "" if change.verb == "patch" else change.verb
             # Nothing else of a patch is for admission alone: an annotation would stay.
             holder = change.fence.partition("=")[2]
@@ -71,16 +74,20 @@ def submit(
     timeout: float = TIMEOUT,
     remember: bool = True,
 ) -> objects.Raw | None:
-    """Send the change, remember it, and give the object as it is now; in check mode only remember it.
+    """Send the change, remember it, and give the object as it is now;
+    in check mode only remember it.
 
-    ``fence`` is called before every attempt; what it raises ends the change unsent. For the rest see ``writing.write``.
+    ``fence`` is called before every attempt; what it raises ends the change unsent. For the rest
+    see ``writing.write``.
 
     Raises:
         ClusterError: the server refused or could not be reached; nothing is remembered then.
     """
     answer = None
     if not ctx.check:
-        answer = ctx.cluster.send(request_for(change), timeout=timeout, patience=patience, fence=fence)
+        answer = ctx.cluster.send(
+            request_for(change), timeout=timeout, patience=patience, fence=fence
+        )
     if remember:
         ctx.changed(change)
     return None if change.verb == "delete" else answer

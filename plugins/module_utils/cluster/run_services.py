@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import indexes, run_context, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    indexes,
+    run_context,
+    snapshots,
+)
 
 STEPS = 200
 """Steps kept of one Service at most: what a report can show of it."""
@@ -16,8 +20,9 @@ STEPS = 200
 class Services:
     """Ready endpoints over time, one series of steps for each Service whose endpoints changed.
 
-    A drain may wait for days, so old steps are merged: the lowest count of each period is kept. ``prior`` are replica
-    counts by the workload's UID that count instead of the present ones, which a surge has raised.
+    A drain may wait for days, so old steps are merged: the lowest count of each period is kept.
+    ``prior`` are replica counts by the workload's UID that count instead of the present ones,
+    which a surge has raised.
     """
 
     def __init__(self, ctx: run_context.Context, prior: t.Mapping[str, int]) -> None:
@@ -43,14 +48,23 @@ class Services:
                     self._series[service] = merged(series)
 
     def _note_wanted(self, service: tuple[str, str], snapshot: snapshots.Snapshot) -> None:
-        """The replica count of the workloads behind the Service together, as long as one is known."""
+        """The replica count of the workloads behind the Service together,
+        as long as one is known.
+        """
         ready = snapshot.endpoints(service)
         pods = filter(None, map(snapshot.pod, ready))
         behind = {workload.uid: workload for pod in pods if (workload := snapshot.workload_of(pod))}
         if not behind:
             return
-        self._replicas[service] = sum(self._prior.get(uid, workload.replicas) for uid, workload in behind.items())
-        serving = {pod.uid for workload in behind.values() for pod in snapshot.pods_of(workload) if pod.ready}
+        self._replicas[service] = sum(
+            self._prior.get(uid, workload.replicas) for uid, workload in behind.items()
+        )
+        serving = {
+            pod.uid
+            for workload in behind.values()
+            for pod in snapshot.pods_of(workload)
+            if pod.ready
+        }
         self._most[service] = max(self._most.get(service, 0), len(ready))
         if not serving <= snapshot.listed(service).keys():
             # It selects only some of a workload's pods, such as the primary.
@@ -66,14 +80,20 @@ class Services:
         return len(self._series)
 
     def result(self) -> dict[str, t.Any]:
-        """What a call that watched them returns: what changed, and from when to when they were ``watched``."""
-        return {"services": self.to_dicts(), "watched": [self._since, self._ctx.clock.wall()] if self._since else []}
+        """What a call that watched them returns: what changed,
+        and from when to when they were ``watched``.
+        """
+        return {
+            "services": self.to_dicts(),
+            "watched": [self._since, self._ctx.clock.wall()] if self._since else [],
+        }
 
     def to_dicts(self) -> list[dict[str, t.Any]]:
-        """``[{namespace, name, replicas, samples: [[at, ready], ...]}]``; those that served all the same are left out.
+        """``[{namespace, name, replicas, samples: [[at, ready], ...]}]``;
+        those that served all the same are left out.
 
-        ``replicas`` is what the workloads behind it want, or of a Service that selects only some of their pods the
-        most that served; 0 if that is unknown.
+        ``replicas`` is what the workloads behind it want, or of a Service that selects only some of
+        their pods the most that served; 0 if that is unknown.
         """
         at = self._ctx.clock.wall()
         return [
@@ -89,7 +109,9 @@ class Services:
 
 
 def merged(series: list[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Half as many steps: all but the first and the last in pairs, each with the earlier time and the lower count."""
+    """Half as many steps: all but the first and the last in pairs,
+    each with the earlier time and the lower count.
+    """
     first, *middle, last = series
     pairs = [middle[at : at + 2] for at in range(0, len(middle), 2)]
     return [first, *((pair[0][0], min(count for _at, count in pair)) for pair in pairs), last]

@@ -14,45 +14,74 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     run_requests,
     scopes,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import client, kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
+    client,
+    kinds,
+    verbs,
+)
 
 WORTH = 25
-"""How many nodes more are rather read than one is asked for by its name: a request costs about as much."""
+"""How many nodes more are rather read than one is asked for by its name:
+a request costs about as much.
+"""
 
 
 def claims_of(cluster: client.Cluster, pods: t.Iterable[objects.Pod]) -> dict[str, list[t.Any]]:
-    """The claims of these pods, and the volumes that are bound to them, each asked for by its name."""
+    """The claims of these pods, and the volumes that are bound to them,
+    each asked for by its name.
+    """
     asked = dict.fromkeys((pod.namespace, claim) for pod in pods for claim in pod.claims)
-    found = [raw for namespace, name in asked for raw in named(cluster, kinds.PVCS, name, namespace)]
+    found = [
+        raw for namespace, name in asked for raw in named(cluster, kinds.PVCS, name, namespace)
+    ]
     claims = list(map(index_keys.PARSERS["claims"], found))
-    bound = dict.fromkeys(filter(None, ((claim.get("spec") or {}).get("volumeName") for claim in claims)))
-    volumes = map(index_keys.PARSERS["volumes"], (raw for name in bound for raw in named(cluster, kinds.PVS, name)))
+    bound = dict.fromkeys(
+        filter(None, ((claim.get("spec") or {}).get("volumeName") for claim in claims))
+    )
+    volumes = map(
+        index_keys.PARSERS["volumes"],
+        (raw for name in bound for raw in named(cluster, kinds.PVS, name)),
+    )
     return {"claims": claims, "volumes": list(volumes)}
 
 
-def named(cluster: client.Cluster, kind: kinds.Kind, name: str, namespace: str = "") -> list[objects.Raw]:
+def named(
+    cluster: client.Cluster, kind: kinds.Kind, name: str, namespace: str = ""
+) -> list[objects.Raw]:
     """The object of this name, if there is one."""
     # By lists: the right to list is all that reading needs elsewhere.
     fields = f"metadata.name={name}"
-    return cluster.items(kind, namespace=namespace, fields=fields, patience=run_requests.PATIENCE).items
+    return cluster.items(
+        kind, namespace=namespace, fields=fields, patience=run_requests.PATIENCE
+    ).items
 
 
 def nodes_page(cluster: client.Cluster) -> tuple[int, client.Listing | None]:
-    """How many nodes the cluster has, and all of them if they fit in a small page; else there are at least so many."""
+    """How many nodes the cluster has, and all of them if they fit in a small page;
+    else there are at least so many.
+    """
     page, left = _page(cluster)
     return len(page.items) + (1 if left is None else left), None if left != 0 else page
 
 
 def _page(cluster: client.Cluster) -> tuple[client.Listing, int | None]:
-    """A small page of the nodes, and how many others there are: ``None`` if there are some, and nobody tells."""
-    page = cluster.send(verbs.list_page(kinds.NODES, limit=scopes.LARGE), patience=run_requests.PATIENCE)
+    """A small page of the nodes, and how many others there are:
+    ``None`` if there are some, and nobody tells.
+    """
+    page = cluster.send(
+        verbs.list_page(kinds.NODES, limit=scopes.LARGE), patience=run_requests.PATIENCE
+    )
     meta = page.get("metadata") or {}
     left = (int(meta.get("remainingItemCount") or 0) or None) if meta.get("continue") else 0
     return client.Listing(page.get("items") or [], str(meta.get("resourceVersion") or "")), left
 
 
-def nodes_for(cluster: client.Cluster, volumes: t.Iterable[objects.Raw]) -> list[objects.Node] | None:
-    """Of the nodes that each of these volumes can be used on two, if there are so many; ``None``: only all tell it."""
+def nodes_for(
+    cluster: client.Cluster, volumes: t.Iterable[objects.Raw]
+) -> list[objects.Node] | None:
+    """Of the nodes that each of these volumes can be used on two, if there are so many;
+    ``None``: only all tell it.
+    """
     required = (((raw["spec"].get("nodeAffinity") or {}).get("required") or {}) for raw in volumes)
     terms = (term for selector in required for term in selector.get("nodeSelectorTerms") or ())
     asked = dict.fromkeys(map(node_affinity.labels_of, terms))
@@ -63,10 +92,14 @@ def nodes_for(cluster: client.Cluster, volumes: t.Iterable[objects.Raw]) -> list
     return [objects.Node.of(raw) for answer in answers for raw in answer.get("items") or ()]
 
 
-def nodes_of(cluster: client.Cluster, wanted: t.Iterable[str]) -> tuple[dict[str, objects.Raw], bool]:
-    """These nodes as the API server sends them, by name, and whether all others of the cluster are among them.
+def nodes_of(
+    cluster: client.Cluster, wanted: t.Iterable[str]
+) -> tuple[dict[str, objects.Raw], bool]:
+    """These nodes as the API server sends them, by name, and whether all others of the
+    cluster are among them.
 
-    Of a cluster that does not fit in a small page, few nodes are asked for by their names, unless few others are left.
+    Of a cluster that does not fit in a small page, few nodes are asked for by their names, unless
+    few others are left.
     """
     asked = tuple(dict.fromkeys(wanted))
     if len(asked) <= scopes.FEW:

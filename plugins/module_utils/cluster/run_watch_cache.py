@@ -23,7 +23,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import client, watch
 
-# A snapshot that is kept up to date: by what changes of the kinds that are followed, and by lists of others.
+# A snapshot that is kept up to date: by what changes of the kinds that are followed,
+# and by lists of others.
 
 
 Place = tuple[str, str, str]
@@ -40,7 +41,9 @@ class View:
         self._snapshot = snapshots.Snapshot()
 
     def follow(self, kinds: t.Iterable[str]) -> None:
-        """Begin with kinds of which each change will be told; what lists said of them is forgotten."""
+        """Begin with kinds of which each change will be told;
+        what lists said of them is forgotten.
+        """
         for name in kinds:
             self._followed[name] = indexes.Store()
             self._listed.pop(name, None)
@@ -55,13 +58,17 @@ class View:
         return self._listed
 
     def list(self, found: t.Mapping[str, list[t.Any]]) -> None:
-        """Take in what lists say of some kinds; of one that is followed, too, these are objects beside."""
+        """Take in what lists say of some kinds; of one that is followed, too,
+        these are objects beside.
+        """
         changed = {name: those for name, those in found.items() if those != self._listed.get(name)}
         self._listed.update(changed)
         self._anew.update(changed)
 
     def after(self, changed: t.Mapping[str, t.Mapping[Place, t.Any]]) -> snapshots.Snapshot:
-        """The snapshot when these objects of kinds that are followed have changed, ``None`` where one is gone."""
+        """The snapshot when these objects of kinds that are followed have changed,
+        ``None`` where one is gone.
+        """
         anew, self._anew = self._anew, set()
         changes = {name: self._followed[name].take(found) for name, found in changed.items()}
         touched = anew.union(name for name, found in changes.items() if found)
@@ -69,7 +76,9 @@ class View:
             touched.update(snapshots.SCALED)
         if touched:
             known = {name: changes.get(name, []) for name in touched if name not in anew}
-            self._snapshot = self._snapshot.after({name: self._all(name) for name in touched}, known)
+            self._snapshot = self._snapshot.after(
+                {name: self._all(name) for name in touched}, known
+            )
         return self._snapshot
 
     def _all(self, name: str) -> t.Sequence[t.Any]:
@@ -103,7 +112,9 @@ def _kept(
     takes: t.Callable[[t.Any], bool],
     raw: objects.Raw,
 ) -> dict[str, t.Any] | None:
-    """What a watch keeps of an object: what names it, its parsed form, and of nodes also what the API server sent."""
+    """What a watch keeps of an object: what names it, its parsed form,
+    and of nodes also what the API server sent.
+    """
     meta = raw["metadata"]
     meta.pop("managedFields", None)
     parsed = index_keys.parser(name, share)(raw)
@@ -114,7 +125,9 @@ def _kept(
 
 
 def _kept_before(parsed: t.Any) -> dict[str, t.Any]:
-    """What a watch keeps of an object that a list has parsed already; the raw form of nodes is not known any more."""
+    """What a watch keeps of an object that a list has parsed already;
+    the raw form of nodes is not known any more.
+    """
     if isinstance(parsed, dict):
         named = _named(parsed["metadata"])
     else:
@@ -123,8 +136,11 @@ def _kept_before(parsed: t.Any) -> dict[str, t.Any]:
     return {"metadata": named, "parsed": parsed, "raw": None}
 
 
-def begin(ctx: run_context.Context, reflectors: t.Mapping[str, watch.Reflector], wake: threading.Condition) -> None:
-    """Start the watches, by what they watch, and wait until each has listed once; ``wake`` is their condition.
+def begin(
+    ctx: run_context.Context, reflectors: t.Mapping[str, watch.Reflector], wake: threading.Condition
+) -> None:
+    """Start the watches, by what they watch, and wait until each has listed once;
+    ``wake`` is their condition.
 
     Raises:
         ClusterError: the API server did not answer for ``PATIENCE`` seconds.
@@ -155,10 +171,12 @@ def raise_errors(reflectors: t.Mapping[str, watch.Reflector]) -> None:
 
 
 class WatchCache:
-    """A snapshot that stays fresh: a reflector for each watched kind, plain lists for others. A context manager.
+    """A snapshot that stays fresh: a reflector for each watched kind,
+    plain lists for others. A context manager.
 
-    With a ``scope`` it has nothing else: a reflector for each part of a kind. ``raws``: the nodes that are also kept as
-    the API server sent them; ``None``: all. ``known``: lists that are not asked for again, of kinds watched whole.
+    With a ``scope`` it has nothing else: a reflector for each part of a kind. ``raws``: the nodes
+    that are also kept as the API server sent them; ``None``: all. ``known``: lists that are not
+    asked for again, of kinds watched whole.
     """
 
     def __init__(
@@ -181,7 +199,9 @@ class WatchCache:
         self._reflectors: dict[str, watch.Reflector] = {}
         self._reflectors.update(self._watching(watched))
         for name, listing in (known or {}).items():
-            keep = functools.partial(_kept, name, self._share, self._raws, self._takes(name, scopes.ALL))
+            keep = functools.partial(
+                _kept, name, self._share, self._raws, self._takes(name, scopes.ALL)
+            )
             kept = [one for one in map(keep, listing.items) if one is not None]
             self._reflectors[name].take(client.Listing(kept, listing.resource_version))
 
@@ -210,7 +230,9 @@ class WatchCache:
 
     def seed(self, known: t.Mapping[str, list[t.Any]]) -> None:
         """Take in kinds that were read already and need no watch."""
-        self._view.list({name: found for name, found in known.items() if not self._view.follows(name)})
+        self._view.list(
+            {name: found for name, found in known.items() if not self._view.follows(name)}
+        )
 
     def follow(self, wanted: t.Iterable[str]) -> None:
         """Watch these kinds, too, from now on; raises as ``begin`` does."""
@@ -229,7 +251,9 @@ class WatchCache:
         self._view.list({name: those + more[name] for name, those in known.items()})
 
     def widen(self, beside: scopes.Beside) -> bool:
-        """Know these pods, too, if there is a scope: whether some are new; raises as ``begin`` does."""
+        """Know these pods, too, if there is a scope: whether some are new;
+        raises as ``begin`` does.
+        """
         new = self.scope.widen(beside) if self.scope else []
         self._begin(self._parts({"pods": new}))
         return bool(new)
@@ -243,33 +267,51 @@ class WatchCache:
             begin(self._ctx, fresh, self._wake)
 
     def know_nodes(self, some: t.Iterable[objects.Node] | None = None) -> None:
-        """Know of ``some`` other nodes, or of all, as they are now; without a scope all are known."""
+        """Know of ``some`` other nodes, or of all, as they are now;
+        without a scope all are known.
+        """
         if self.scope:
-            found = run_listing.lists(self._ctx.cluster, ("nodes",))["nodes"] if some is None else some
+            found = (
+                run_listing.lists(self._ctx.cluster, ("nodes",))["nodes"] if some is None else some
+            )
             known = {node.name: node for node in (*self._view.listed.get("nodes", ()), *found)}
-            self._view.list({"nodes": [node for name, node in known.items() if name not in self.scope.nodes]})
+            self._view.list(
+                {"nodes": [node for name, node in known.items() if name not in self.scope.nodes]}
+            )
 
     def raw_node(self, name: str) -> dict[str, t.Any] | None:
         """A node as the API server sent it; nodes have to be watched."""
         with self._wake:
             label = f"nodes of {name}" if self.scope else "nodes"
-            found = self._reflectors[label].objects.get(("", name)) if label in self._reflectors else None
+            found = (
+                self._reflectors[label].objects.get(("", name))
+                if label in self._reflectors
+                else None
+            )
             return found["raw"] if found else None
 
     def fetch(self, wanted: t.Collection[str], *, again: bool = False) -> None:
         """Read kinds that are not watched; those that were read already only with ``again``."""
-        missing = [n for n in wanted if not self._view.follows(n) and (again or n not in self._view.listed)]
+        missing = [
+            n for n in wanted if not self._view.follows(n) and (again or n not in self._view.listed)
+        ]
         self._view.list(run_listing.lists(self._ctx.cluster, missing, self.scope))
 
     def fetch_claims(self, pods: t.Iterable[objects.Pod]) -> None:
-        """Read the claims and volumes of these pods and nodes for these; without a scope those of all pods."""
+        """Read the claims and volumes of these pods and nodes for these;
+        without a scope those of all pods.
+        """
         if self.scope is None:
             self.fetch(("claims", "volumes"), again=True)
             return
         for name, found in run_targeted_reads.claims_of(self._ctx.cluster, pods).items():
-            known = {raw["metadata"]["uid"]: raw for raw in (*self._view.listed.get(name, ()), *found)}
+            known = {
+                raw["metadata"]["uid"]: raw for raw in (*self._view.listed.get(name, ()), *found)
+            }
             self._view.list({name: list(known.values())})
-        self.know_nodes(run_targeted_reads.nodes_for(self._ctx.cluster, self._view.listed["volumes"]))
+        self.know_nodes(
+            run_targeted_reads.nodes_for(self._ctx.cluster, self._view.listed["volumes"])
+        )
 
     def snapshot(self) -> snapshots.Snapshot:
         """The cluster as the watches show it now. It costs what has changed since the last one."""
@@ -281,9 +323,11 @@ class WatchCache:
         return self._view.after(changed)
 
     def wait(self, seconds: float, pause: float = 0.0) -> bool:
-        """Sleep ``pause``, and until something changed since the last snapshot; ``False`` if nothing did in time.
+        """Sleep ``pause``, and until something changed since the last snapshot; ``False`` if
+        nothing did in time.
 
-        It takes ``SOON`` at least: what is left of a time may be too little for the clock to move on.
+        It takes ``SOON`` at least: what is left of a time may be too little for
+        the clock to move on.
         """
         self._ctx.clock.look()
         began = self._ctx.clock.now()
@@ -307,14 +351,22 @@ class WatchCache:
             self._wake.notify_all()
 
     def quiet_for(self, name: str) -> float:
-        """Seconds for which the kind's watches have delivered nothing; 0 while one is interrupted."""
-        return min(reflector.quiet_for() for label, reflector in self._reflectors.items() if label.split()[0] == name)
+        """Seconds for which the kind's watches have delivered nothing;
+        0 while one is interrupted.
+        """
+        return min(
+            reflector.quiet_for()
+            for label, reflector in self._reflectors.items()
+            if label.split()[0] == name
+        )
 
     def _watching(self, wanted: t.Iterable[str]) -> dict[str, watch.Reflector]:
         scope = self.scope
         return self._parts({name: scope.parts(name) if scope else [scopes.ALL] for name in wanted})
 
-    def _parts(self, wanted: t.Mapping[str, t.Iterable[scopes.Slice]]) -> dict[str, watch.Reflector]:
+    def _parts(
+        self, wanted: t.Mapping[str, t.Iterable[scopes.Slice]]
+    ) -> dict[str, watch.Reflector]:
         """Reflectors by what they watch, in words of which the first is the kind."""
         found: dict[str, watch.Reflector] = {}
         for name, parts in wanted.items():
@@ -347,10 +399,13 @@ class WatchCache:
     def _note(self, name: str, part: str, what: str, kept: dict[str, t.Any]) -> None:
         """Called by the reflectors, with the lock held.
 
-        A pod that is gone from one part and a namesake in another are told by two watches, in any order.
+        A pod that is gone from one part and a namesake in another are told by two
+        watches, in any order.
         """
         meta = kept["metadata"]
-        self._changed[name][part, meta["namespace"] or "", meta["name"]] = None if what == "DELETED" else kept["parsed"]
+        self._changed[name][part, meta["namespace"] or "", meta["name"]] = (
+            None if what == "DELETED" else kept["parsed"]
+        )
 
     def _version(self) -> int:
         return sum(r.version for r in self._reflectors.values())

@@ -3,10 +3,11 @@
 
 """What a call about a few nodes of a large cluster reads of the rest.
 
-Of the pods: those on its nodes, and those that decide whether they may leave, which are the pods of their workloads
-and of their budgets, found by one label of the selector each. Of what belongs to a namespace: that of the namespaces
-of the pods that may have to leave. A workload that is not of Kubernetes' own plain kinds, or a selector without a label
-that has to be equal, makes it all pods of the namespace.
+Of the pods: those on its nodes, and those that decide whether they may leave, which are the pods of
+their workloads and of their budgets, found by one label of the selector each. Of what belongs to a
+namespace: that of the namespaces of the pods that may have to leave. A workload that is not of
+Kubernetes' own plain kinds, or a selector without a label that has to be equal,
+makes it all pods of the namespace.
 """
 
 from __future__ import annotations
@@ -14,15 +15,22 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import gangs, objects, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    gangs,
+    objects,
+    snapshots,
+)
 
 FEW, SPARSE = 16, 10
 """Pods of at most ``FEW`` nodes, and of at most one node in ``SPARSE``, are asked for node by node.
 
-Of more nodes all pods of the cluster are read at once: that takes fewer requests, which is what counts then.
+Of more nodes all pods of the cluster are read at once: that takes fewer requests,
+which is what counts then.
 """
 LARGE = 100
-"""Nodes of a cluster of which a drain reads only what its own nodes need; a smaller one fits in a few pages."""
+"""Nodes of a cluster of which a drain reads only what its own nodes need;
+a smaller one fits in a few pages.
+"""
 LONGEST = 4000
 """Characters of one label selector at most: some proxies refuse long addresses."""
 PLAIN = frozenset({"Deployment", "ReplicaSet", "StatefulSet"})
@@ -53,10 +61,11 @@ SPACED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Objects that one list asks for and one watch follows: one of this name, those of a node or of namespaces, or
-    with one of a label's values.
+    """Objects that one list asks for and one watch follows: one of this name, those of a node or of
+    namespaces, or with one of a label's values.
 
-    ``pairs`` are namespaces and values of the label ``key``. Without any of these it is all objects of the kind.
+    ``pairs`` are namespaces and values of the label ``key``.
+    Without any of these it is all objects of the kind.
     """
 
     node: str = ""
@@ -74,30 +83,45 @@ class Slice:
 
     @property
     def labels(self) -> str:
-        """The label selector; it also matches pods of other namespaces, which ``takes`` leaves out."""
-        return f"{self.key} in ({','.join(sorted({value for _space, value in self.pairs}))})" if self.key else ""
+        """The label selector; it also matches pods of other namespaces,
+        which ``takes`` leaves out.
+        """
+        return (
+            f"{self.key} in ({','.join(sorted({value for _space, value in self.pairs}))})"
+            if self.key
+            else ""
+        )
 
     @property
     def words(self) -> str:
         """Which objects these are, in words after the kind."""
-        spaces = f"{len(self.namespaces)} namespaces" if len(self.namespaces) > 1 else "".join(self.namespaces)
+        spaces = (
+            f"{len(self.namespaces)} namespaces"
+            if len(self.namespaces) > 1
+            else "".join(self.namespaces)
+        )
         return self.name or self.node or spaces or (self.key and f"label {self.key}")
 
     def covers(self, pod: objects.Pod) -> bool:
         if self.node:
             return pod.node == self.node
-        return pod.namespace in self.namespaces or (pod.namespace, pod.labels.get(self.key, "")) in self.pairs
+        return (
+            pod.namespace in self.namespaces
+            or (pod.namespace, pod.labels.get(self.key, "")) in self.pairs
+        )
 
 
 ALL = Slice()
 Beside = t.Mapping[str, frozenset[tuple[str, str]]]
-"""Pods to know of: by label, namespaces and values; under the empty text whole namespaces, whose values are empty."""
+"""Pods to know of: by label, namespaces and values; under the empty text whole namespaces,
+whose values are empty.
+"""
 
 
 @dataclass
 class ReadScope:
-    """What is asked for so far: ``pods`` in parts, of which the first that covers a pod has it; and of what else is
-    read namespace by namespace the ``namespaces``.
+    """What is asked for so far: ``pods`` in parts, of which the first that covers a pod has it; and
+    of what else is read namespace by namespace the ``namespaces``.
     """
 
     nodes: tuple[str, ...]
@@ -158,7 +182,9 @@ def _chunks(key: str, pairs: t.Iterable[tuple[str, str]]) -> t.Iterator[frozense
 
 
 def apart(nodes: t.Iterable[str], among: int) -> ReadScope | None:
-    """The scope of a call about the pods of these nodes, ``among`` so many of the cluster; ``None``: read it whole."""
+    """The scope of a call about the pods of these nodes, ``among`` so many of the cluster;
+    ``None``: read it whole.
+    """
     wanted = tuple(dict.fromkeys(nodes))
     return ReadScope(wanted) if 0 < len(wanted) <= min(FEW, among // SPARSE) else None
 
@@ -174,9 +200,13 @@ def namespaces_of(snapshot: snapshots.Snapshot, pods: t.Iterable[objects.Pod]) -
 
 
 def related(
-    snapshot: snapshots.Snapshot, pods: t.Iterable[objects.Pod], more: t.Iterable[objects.Workload] = ()
+    snapshot: snapshots.Snapshot,
+    pods: t.Iterable[objects.Pod],
+    more: t.Iterable[objects.Workload] = (),
 ) -> Beside:
-    """The pods that decide whether these may leave, and those of ``more`` workloads; needs owners and budgets."""
+    """The pods that decide whether these may leave, and those of ``more`` workloads;
+    needs owners and budgets.
+    """
     found: dict[str, set[tuple[str, str]]] = {}
     for pod in pods:
         if _stays(snapshot, pod):
@@ -202,8 +232,12 @@ def _stays(snapshot: snapshots.Snapshot, pod: objects.Pod) -> bool:
     return pod.mirror or (pod.owner is not None and snapshot.daemon_set(pod.owner.uid) is not None)
 
 
-def _add(found: dict[str, set[tuple[str, str]]], of: objects.Object, selector: objects.Raw | None) -> None:
-    """One label that has to be equal: of several the one whose value is like the object's name, then the longest."""
+def _add(
+    found: dict[str, set[tuple[str, str]]], of: objects.Object, selector: objects.Raw | None
+) -> None:
+    """One label that has to be equal: of several the one whose value is like the object's
+    name, then the longest.
+    """
     exact: objects.Raw = (selector or {}).get("matchLabels") or {}
 
     def telling(pair: tuple[str, str]) -> tuple[bool, bool, int, str]:

@@ -20,7 +20,8 @@ _DOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-
 def matches(selector: t.Mapping[str, t.Any] | None, labels: t.Mapping[str, str]) -> bool:
     """Whether the labels satisfy the selector.
 
-    ``None`` matches nothing and an empty selector matches everything (policy/v1 semantics of a budget's selector).
+    ``None`` matches nothing and an empty selector matches everything (policy/v1 semantics of
+    a budget's selector).
     """
     if selector is None:
         return False
@@ -52,7 +53,9 @@ def as_query(selector: t.Mapping[str, t.Any]) -> str:
         key, values = e["key"], list(e.get("values") or ())
         # ``key in ()`` is refused, and the one value may be the empty text.
         one, several = ("=", " in ") if e["operator"] == "In" else ("!=", " notin ")
-        listed = f"{key}{one}{values[0]}" if len(values) == 1 else f"{key}{several}({','.join(values)})"
+        listed = (
+            f"{key}{one}{values[0]}" if len(values) == 1 else f"{key}{several}({','.join(values)})"
+        )
         parts.append({"Exists": key, "DoesNotExist": f"!{key}"}.get(e["operator"], listed))
     return ",".join(parts)
 
@@ -63,13 +66,19 @@ def parse(text: str) -> dict[str, t.Any]:
     Raises:
         ValueError: names the part that cannot be parsed.
     """
-    expressions = [_parsed(part.strip()) for part in re.split(r",(?![^()]*\))", text)] if text.strip() else []
+    expressions = (
+        [_parsed(part.strip()) for part in re.split(r",(?![^()]*\))", text)] if text.strip() else []
+    )
     return {"matchExpressions": expressions} if expressions else {}
 
 
 def _parsed(part: str) -> dict[str, t.Any]:
     found = _expression(part)
-    if found is None or not is_key(found["key"]) or not all(is_value(value) for value in found.get("values", ())):
+    if (
+        found is None
+        or not is_key(found["key"])
+        or not all(is_value(value) for value in found.get("values", ()))
+    ):
         example = "app=web, tier!=db, env in (prod,test), gpu or !gpu"
         raise ValueError(f"{part!r} is not part of a label selector; write it like {example}")
     return found
@@ -79,9 +88,17 @@ def _expression(part: str) -> dict[str, t.Any] | None:
     """The part's words; whether they can be a key and values is not asked yet."""
     if (found := _SET.fullmatch(part)) and found[3].strip():
         values = [value.strip() for value in found[3].split(",")]
-        return {"key": found[1], "operator": "In" if found[2] == "in" else "NotIn", "values": values}
+        return {
+            "key": found[1],
+            "operator": "In" if found[2] == "in" else "NotIn",
+            "values": values,
+        }
     if found := _EQUAL.fullmatch(part):
-        return {"key": found[1], "operator": "NotIn" if found[2] == "!=" else "In", "values": [found[3] or ""]}
+        return {
+            "key": found[1],
+            "operator": "NotIn" if found[2] == "!=" else "In",
+            "values": [found[3] or ""],
+        }
     if found := _PRESENCE.fullmatch(part):
         return {"key": found[2], "operator": "DoesNotExist" if found[1] else "Exists"}
     return None
@@ -90,7 +107,9 @@ def _expression(part: str) -> dict[str, t.Any] | None:
 def is_key(text: str) -> bool:
     """Whether it can be the key of a label or taint: a name, or a domain, a slash and a name."""
     domain, slash, name = text.rpartition("/")
-    return bool(_NAME.fullmatch(name)) and (not slash or (len(domain) <= 253 and bool(_DOMAIN.fullmatch(domain))))
+    return bool(_NAME.fullmatch(name)) and (
+        not slash or (len(domain) <= 253 and bool(_DOMAIN.fullmatch(domain)))
+    )
 
 
 def is_value(text: str) -> bool:

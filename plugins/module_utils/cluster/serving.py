@@ -10,7 +10,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import index_keys, objects, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    index_keys,
+    objects,
+    snapshots,
+)
 
 Family = tuple[str, str, str]
 """Namespace and name of a Service, and an address type."""
@@ -19,8 +23,12 @@ Selectors = t.Mapping[index_keys.Place, t.Mapping[str, str]]
 UNREAD: Selectors = {}
 
 
-def dark_without(snapshot: snapshots.Snapshot, pods: t.Iterable[objects.Pod]) -> dict[str, list[str]]:
-    """The Services that have no ready endpoint but these pods, by the UIDs of those that are, as text."""
+def dark_without(
+    snapshot: snapshots.Snapshot, pods: t.Iterable[objects.Pod]
+) -> dict[str, list[str]]:
+    """The Services that have no ready endpoint but these pods,
+    by the UIDs of those that are, as text.
+    """
     found: dict[str, list[str]] = {}
     gone = {pod.uid: None for pod in pods}
     for uid in gone:
@@ -34,14 +42,19 @@ def dark_without(snapshot: snapshots.Snapshot, pods: t.Iterable[objects.Pod]) ->
 
 
 class Endpoints:
-    """The endpoints of all Services by pod UID; with two address types a pod has to be ready in both."""
+    """The endpoints of all Services by pod UID; with two address types a pod has
+    to be ready in both.
+    """
 
     def __init__(self, snapshot: snapshots.Snapshot) -> None:
         self._snapshot = snapshot
         self._known: dict[str, dict[Family, bool]] = {}
 
-    def missing(self, peers: t.Iterable[objects.Pod], pod: objects.Pod, known: Selectors = UNREAD) -> str:
-        """The first Service with a peer and without this pod among its ready endpoints, as text; empty if none.
+    def missing(
+        self, peers: t.Iterable[objects.Pod], pod: objects.Pod, known: Selectors = UNREAD
+    ) -> str:
+        """The first Service with a peer and without this pod among its ready endpoints,
+        as text; empty if none.
 
         ``known`` are selectors of Services; one that does not select this pod is not asked for it.
         """

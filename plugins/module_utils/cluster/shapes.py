@@ -1,17 +1,22 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What objects have to look like to be read (``decoding.fits``); only what is read of them is named here.
+"""What objects have to look like to be read (``decoding.fits``);
+only what is read of them is named here.
 
-The definitions of custom resources may allow anything. The API server checks the types of built-in kinds: the shapes of
-these are for whatever else goes wrong.
+The definitions of custom resources may allow anything. The API server checks the types of built-in
+kinds: the shapes of these are for whatever else goes wrong.
 """
 
 from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import decoding, pod_specs, quantities
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    decoding,
+    pod_specs,
+    quantities,
+)
 
 TEXTS = {...: str}
 AMOUNTS = {...: quantities.readable}
@@ -28,7 +33,9 @@ _NEIGHBOURS = {
 }
 _BESIDE = {
     "requiredDuringSchedulingIgnoredDuringExecution": [_NEIGHBOURS],
-    "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": int, "podAffinityTerm": _NEIGHBOURS}],
+    "preferredDuringSchedulingIgnoredDuringExecution": [
+        {"weight": int, "podAffinityTerm": _NEIGHBOURS}
+    ],
 }
 NAMES = [str]
 OWNERS = [dict.fromkeys(("kind", "name", "uid", "apiVersion"), str)]
@@ -69,7 +76,9 @@ POD_SPEC: decoding.Shape = {
     "affinity": {
         "nodeAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [_NODES]},
-            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": int, "preference": _NODES}],
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {"weight": int, "preference": _NODES}
+            ],
         },
         "podAffinity": _BESIDE,
         "podAntiAffinity": _BESIDE,
@@ -78,9 +87,17 @@ POD_SPEC: decoding.Shape = {
     "overhead": AMOUNTS,
     "resources": _RESOURCES,
     "resourceClaims": [TEXTS],
-    "tolerations": [{"key": str, "operator": str, "value": str, "effect": str, "tolerationSeconds": int}],
+    "tolerations": [
+        {"key": str, "operator": str, "value": str, "effect": str, "tolerationSeconds": int}
+    ],
     "topologySpreadConstraints": [
-        {"maxSkew": int, "minDomains": int, "topologyKey": str, "labelSelector": SELECTOR, "matchLabelKeys": [str]}
+        {
+            "maxSkew": int,
+            "minDomains": int,
+            "topologyKey": str,
+            "labelSelector": SELECTOR,
+            "matchLabelKeys": [str],
+        }
     ],
     "volumes": [VOLUME],
     "priorityClassName": str,
@@ -111,9 +128,17 @@ WORKLOAD: decoding.Shape = {
         "strategy": {"type": str},
         "template": TEMPLATE,
     },
-    "status": {"replicas": int, "readyReplicas": int, "availableReplicas": int, "conditions": CONDITIONS},
+    "status": {
+        "replicas": int,
+        "readyReplicas": int,
+        "availableReplicas": int,
+        "conditions": CONDITIONS,
+    },
 }
-VIRTUAL_MACHINE: decoding.Shape = {"spec": {"evictionStrategy": str}, "status": {"conditions": CONDITIONS}}
+VIRTUAL_MACHINE: decoding.Shape = {
+    "spec": {"evictionStrategy": str},
+    "status": {"conditions": CONDITIONS},
+}
 KUBEVIRT: decoding.Shape = {"spec": {"configuration": {"evictionStrategy": str}}}
 JOB: decoding.Shape = {
     "spec": {
@@ -127,12 +152,16 @@ JOB: decoding.Shape = {
     },
     "status": {
         "podRef": {"name": str, "namespace": str, "uid": str},
-        "conditions": [{"type": str, "status": str, "reason": str, "message": str, "lastTransitionTime": str}],
+        "conditions": [
+            {"type": str, "status": str, "reason": str, "message": str, "lastTransitionTime": str}
+        ],
         **dict.fromkeys(("phase", "status", "reason", "message", "nodeName"), str),
     },
 }
 _TERMS = [{"matchLabelExpressions": [{"key": str, "values": [str]}]}]
-ANY: decoding.Shape = {"metadata": {"labels": TEXTS, "annotations": TEXTS, "ownerReferences": OWNERS}}
+ANY: decoding.Shape = {
+    "metadata": {"labels": TEXTS, "annotations": TEXTS, "ownerReferences": OWNERS}
+}
 ENDPOINT_SLICE: decoding.Shape = {
     **ANY,
     "addressType": str,
@@ -142,8 +171,13 @@ SERVICE: decoding.Shape = {"spec": {"selector": TEXTS, "type": str}}
 RAW: t.Mapping[str, dict[str, decoding.Shape]] = {
     "daemon_sets": WORKLOAD,
     "kruise_daemon_sets": WORKLOAD,
-    "selecting_jobs": {"spec": {"manualSelector": bool, "selector": SELECTOR}, "status": {"conditions": CONDITIONS}},
-    "claims": {"spec": {**_MODES, "resources": _RESOURCES, "volumeName": str, "selector": SELECTOR}},
+    "selecting_jobs": {
+        "spec": {"manualSelector": bool, "selector": SELECTOR},
+        "status": {"conditions": CONDITIONS},
+    },
+    "claims": {
+        "spec": {**_MODES, "resources": _RESOURCES, "volumeName": str, "selector": SELECTOR}
+    },
     "volumes": {
         "spec": {
             **_MODES,
@@ -159,16 +193,33 @@ RAW: t.Mapping[str, dict[str, decoding.Shape]] = {
         "spec": {
             "hard": AMOUNTS,
             "scopes": [str],
-            "scopeSelector": {"matchExpressions": [{"scopeName": str, "operator": str, "values": [str]}]},
+            "scopeSelector": {
+                "matchExpressions": [{"scopeName": str, "operator": str, "values": [str]}]
+            },
         },
         "status": {"hard": AMOUNTS, "used": AMOUNTS},
     },
     "limits": {
-        "spec": {"limits": [{"type": str, **dict.fromkeys(("max", "min", "default", "defaultRequest"), AMOUNTS)}]}
+        "spec": {
+            "limits": [
+                {"type": str, **dict.fromkeys(("max", "min", "default", "defaultRequest"), AMOUNTS)}
+            ]
+        }
     },
-    "leases": {"spec": {"holderIdentity": str, "renewTime": str, "acquireTime": str, "leaseDurationSeconds": int}},
-    "attachments": {"spec": {"nodeName": str, "attacher": str, "source": {"persistentVolumeName": str}}},
-    "csi_nodes": {"spec": {"drivers": [{"name": str, "allocatable": {"count": int}, "topologyKeys": [str]}]}},
+    "leases": {
+        "spec": {
+            "holderIdentity": str,
+            "renewTime": str,
+            "acquireTime": str,
+            "leaseDurationSeconds": int,
+        }
+    },
+    "attachments": {
+        "spec": {"nodeName": str, "attacher": str, "source": {"persistentVolumeName": str}}
+    },
+    "csi_nodes": {
+        "spec": {"drivers": [{"name": str, "allocatable": {"count": int}, "topologyKeys": [str]}]}
+    },
     "storage_classes": {"provisioner": str, "volumeBindingMode": str, "allowedTopologies": _TERMS},
     "namespaces": {"status": {"phase": str}},
 }

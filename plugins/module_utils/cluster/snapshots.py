@@ -1,8 +1,8 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The state of a cluster at one moment, and the questions that join several of its objects: the workload of a pod,
-its budgets, its autoscaler.
+"""The state of a cluster at one moment, and the questions that join several of its objects: the
+workload of a pod, its budgets, its autoscaler.
 """
 
 from __future__ import annotations
@@ -23,21 +23,25 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 )
 
 SCALED = ("scales", "deployments", "replica_sets", "stateful_sets", "rollouts", "clone_sets")
-"""The kinds with a replica count. The later ones win: a list of its own is fresher than scales, which are read once."""
+"""The kinds with a replica count. The later ones win: a list of its own is fresher than scales,
+which are read once.
+"""
 
 
 @dataclass(frozen=True)
 class Snapshot:
     """A cluster at one moment. Kinds that no decision needs may be left empty.
 
-    The fields after ``autoscalers`` are raw objects; ``claims`` are PersistentVolumeClaims, ``volumes`` their
-    PersistentVolumes, ``slices`` EndpointSlices, ``attachments`` VolumeAttachments; ``device_*`` are
-    ResourceClaims, ResourceSlices, DeviceClasses and DeviceTaintRules; ``csi_nodes``, ``storage_classes`` and
-    ``namespaces`` are for the placement forecast. ``virtual_machines`` are KubeVirt's VirtualMachineInstances,
-    ``kubevirts`` its own settings. ``webhooks`` are those without which no pod is created. ``warnings`` are what
-    the newest Events say of objects that a drain waits for, by UID. ``selecting_services`` are Services, which are read
-    with NetworkPolicies, ReplicationControllers, Kruise's DaemonSets and ``selecting_jobs``, the Jobs that have a
-    selector of their own, where a label is taken off a pod.
+    The fields after ``autoscalers`` are raw objects; ``claims`` are PersistentVolumeClaims,
+    ``volumes`` their PersistentVolumes, ``slices`` EndpointSlices, ``attachments``
+    VolumeAttachments; ``device_*`` are ResourceClaims, ResourceSlices, DeviceClasses and
+    DeviceTaintRules; ``csi_nodes``, ``storage_classes`` and ``namespaces`` are for the placement
+    forecast. ``virtual_machines`` are KubeVirt's VirtualMachineInstances, ``kubevirts`` its own
+    settings. ``webhooks`` are those without which no pod is created. ``warnings`` are what the
+    newest Events say of objects that a drain waits for, by UID. ``selecting_services`` are
+    Services, which are read with NetworkPolicies, ReplicationControllers, Kruise's DaemonSets and
+    ``selecting_jobs``, the Jobs that have a selector of their own,
+    where a label is taken off a pod.
     """
 
     nodes: t.Mapping[str, objects.Node] = field(default_factory=dict)
@@ -76,29 +80,47 @@ class Snapshot:
     @classmethod
     def of(cls, found: t.Mapping[str, t.Iterable[t.Any]]) -> Snapshot:
         """From parsed objects by kind, the kinds named as in ``PARSERS``."""
-        return cls(**fields_of({name: tuple(found.get(name, ())) for name in (*index_keys.PARSERS, "refused")}))
+        return cls(
+            **fields_of(
+                {name: tuple(found.get(name, ())) for name in (*index_keys.PARSERS, "refused")}
+            )
+        )
 
     def after(
-        self, found: t.Mapping[str, t.Sequence[t.Any]], changes: t.Mapping[str, t.Sequence[indexes.Change[t.Any]]]
+        self,
+        found: t.Mapping[str, t.Sequence[t.Any]],
+        changes: t.Mapping[str, t.Sequence[indexes.Change[t.Any]]],
     ) -> Snapshot:
-        """What it is when some kinds have changed, of which there is now what was ``found``, as in ``fields_of``.
+        """What it is when some kinds have changed, of which there is now what was ``found``,
+        as in ``fields_of``.
 
-        ``changes`` are, by kinds too, what has become of single objects; of a kind without any all may be others.
+        ``changes`` are, by kinds too, what has become of single objects;
+        of a kind without any all may be others.
         """
         by_field: dict[str, list[indexes.Change[t.Any]]] = {}
         for name in found.keys() & changes.keys():
             by_field.setdefault(_field_of(name), []).extend(changes[name])
         for name in found.keys() - changes.keys():
             by_field.pop(_field_of(name), None)
-        fields = fields_of({name: those for name, those in found.items() if name != "nodes" or name not in by_field})
+        fields = fields_of(
+            {
+                name: those
+                for name, those in found.items()
+                if name != "nodes" or name not in by_field
+            }
+        )
         if "nodes" in by_field:
             fields["nodes"] = _nodes_after(self.nodes, by_field["nodes"])
         return self.with_fields(fields, by_field)
 
     def with_fields(
-        self, fields: t.Mapping[str, t.Any], changes: t.Mapping[str, t.Sequence[indexes.Change[t.Any]]] | None = None
+        self,
+        fields: t.Mapping[str, t.Any],
+        changes: t.Mapping[str, t.Sequence[indexes.Change[t.Any]]] | None = None,
     ) -> Snapshot:
-        """A copy with other objects in some fields; it looks anew only at these, or at what has changed in them."""
+        """A copy with other objects in some fields; it looks anew only at these,
+        or at what has changed in them.
+        """
         new = replace(self, **t.cast("dict[str, t.Any]", fields))
         for name, index in self._indexes.copy().items():
             field_ = index_keys.keys(name)[0]
@@ -110,7 +132,9 @@ class Snapshot:
 
     @functools.cached_property
     def _indexes(self) -> dict[str, indexes.Index[t.Any, t.Any]]:
-        """Those that were asked for; each is there once it is complete, since several threads may ask at once."""
+        """Those that were asked for; each is there once it is complete,
+        since several threads may ask at once.
+        """
         return {}
 
     def _by(self, name: str) -> indexes.Index[t.Any, t.Any]:
@@ -121,7 +145,9 @@ class Snapshot:
         return found
 
     def has_node(self, name: str, uid: str) -> bool:
-        """Whether the node exists; the same name with another UID is another node, an empty ``uid`` is unknown."""
+        """Whether the node exists; the same name with another UID is another node,
+        an empty ``uid`` is unknown.
+        """
         return name in self.nodes and uid in ("", self.nodes[name].uid)
 
     def pods_on(self, nodes: t.Collection[str]) -> tuple[objects.Pod, ...]:
@@ -132,7 +158,11 @@ class Snapshot:
 
     def budgets_of(self, pod: objects.Pod) -> tuple[objects.Budget, ...]:
         """Every budget that selects the pod."""
-        return tuple(b for b in self._selecting("budgets by label", pod.namespace, pod.labels) if b.covers(pod))
+        return tuple(
+            b
+            for b in self._selecting("budgets by label", pod.namespace, pod.labels)
+            if b.covers(pod)
+        )
 
     def _selecting(self, index: str, namespace: str, labels: t.Mapping[str, str]) -> list[t.Any]:
         """What may select pods with these labels."""
@@ -143,30 +173,40 @@ class Snapshot:
         return found
 
     def adopting(self, namespace: str, labels: t.Mapping[str, str]) -> t.Iterator[objects.Workload]:
-        """The ReplicaSets that would take a pod with these labels and without a controller for their own."""
+        """The ReplicaSets that would take a pod with these labels and without a
+        controller for their own.
+        """
         for found in self._selecting("replica sets by label", namespace, labels):
             if not found.deleting and selectors.matches(found.selector, labels):
                 yield found
 
     @functools.cached_property
-    def selectors_by_namespace(self) -> t.Mapping[str, t.Mapping[index_keys.Place, t.Mapping[str, str]]]:
+    def selectors_by_namespace(
+        self,
+    ) -> t.Mapping[str, t.Mapping[index_keys.Place, t.Mapping[str, str]]]:
         """The selectors of the Services that were read, by their places."""
         found: dict[str, dict[index_keys.Place, t.Mapping[str, str]]] = {}
         for raw in self.selecting_services:
             namespace, name = raw["metadata"]["namespace"], raw["metadata"]["name"]
-            found.setdefault(namespace, {})[namespace, name] = (raw.get("spec") or {}).get("selector") or {}
+            found.setdefault(namespace, {})[namespace, name] = (raw.get("spec") or {}).get(
+                "selector"
+            ) or {}
         return found
 
     @property
     def policies_of_revisions(self) -> tuple[objects.Raw, ...]:
-        """The NetworkPolicies that name the label by which ReplicaSets tell their pods from others."""
+        """The NetworkPolicies that name the label by which ReplicaSets tell
+        their pods from others.
+        """
         return self._by("policies of revisions").get(names.HASH)
 
     def policies_reaching(self, namespace: str) -> t.Iterator[objects.Raw]:
         """The NetworkPolicies that may select pods of the namespace, as theirs or as peers."""
         by_namespace = self._by("policies by namespace")
         yield from by_namespace.get(namespace)
-        yield from (raw for raw in by_namespace.get("") if raw["metadata"]["namespace"] != namespace)
+        yield from (
+            raw for raw in by_namespace.get("") if raw["metadata"]["namespace"] != namespace
+        )
 
     @property
     def places_of_budgets(self) -> indexes.Index[index_keys.Place, objects.Budget]:
@@ -187,7 +227,9 @@ class Snapshot:
 
     @functools.cached_property
     def _counts_by_budget(self) -> dict[tuple[str, str], tuple[int, int]]:
-        """For each budget that was asked for, by namespace and name: how many pods are ready, and how many wanted."""
+        """For each budget that was asked for, by namespace and name: how many pods are ready,
+        and how many wanted.
+        """
         return {}
 
     def ready_of(self, budget: objects.Budget) -> int:
@@ -195,7 +237,9 @@ class Snapshot:
         return self._counts_of(budget)[0]
 
     def wanted_of(self, budget: objects.Budget) -> int:
-        """How many pods the workloads of the budget's pods want, those among them that are not there yet, too."""
+        """How many pods the workloads of the budget's pods want,
+        those among them that are not there yet, too.
+        """
         return self._counts_of(budget)[1]
 
     def _counts_of(self, budget: objects.Budget) -> tuple[int, int]:
@@ -225,7 +269,9 @@ class Snapshot:
 
     def device_claim(self, namespace: str, name: str) -> objects.Raw | None:
         """The ResourceClaim of this name."""
-        return t.cast("objects.Raw | None", self._by("device_claims by place").last((namespace, name)))
+        return t.cast(
+            "objects.Raw | None", self._by("device_claims by place").last((namespace, name))
+        )
 
     def virtual_machine(self, uid: str) -> objects.Raw | None:
         """The VirtualMachineInstance with this UID."""
@@ -245,7 +291,9 @@ class Snapshot:
         return self._by("slices by pod").get(uid)
 
     def listed(self, service: index_keys.Place) -> dict[str, bool]:
-        """All endpoints of a Service, with whether they are ready: UIDs of pods, addresses where there is none."""
+        """All endpoints of a Service, with whether they are ready: UIDs of pods,
+        addresses where there is none.
+        """
         found: dict[str, bool] = {}
         for piece in self.services.get(service):
             for endpoint in piece.get("endpoints") or ():
@@ -260,7 +308,8 @@ class Snapshot:
 
     @functools.cached_property
     def devices(self) -> dict[tuple[str, str, str], tuple[objects.Raw, objects.Raw]]:
-        """Every device of the newest generation of its pool, by driver, pool and name, with what says its nodes.
+        """Every device of the newest generation of its pool, by driver, pool and name,
+        with what says its nodes.
 
         The scheduler takes none from a pool of which slices are missing.
         """
@@ -270,7 +319,8 @@ class Snapshot:
             pool = (spec["driver"], spec["pool"]["name"])
             newest[pool] = max(newest.get(pool, 0), spec["pool"].get("generation") or 0)
         there = collections.Counter(
-            (spec["driver"], spec["pool"]["name"], spec["pool"].get("generation") or 0) for spec in specs
+            (spec["driver"], spec["pool"]["name"], spec["pool"].get("generation") or 0)
+            for spec in specs
         )
         return {
             (spec["driver"], spec["pool"]["name"], device["name"]): (
@@ -278,14 +328,18 @@ class Snapshot:
                 device if spec.get("perDeviceNodeSelection") else spec,
             )
             for spec in specs
-            if (now := newest[spec["driver"], spec["pool"]["name"]]) == (spec["pool"].get("generation") or 0)
-            if there[spec["driver"], spec["pool"]["name"], now] >= (spec["pool"].get("resourceSliceCount") or 1)
+            if (now := newest[spec["driver"], spec["pool"]["name"]])
+            == (spec["pool"].get("generation") or 0)
+            if there[spec["driver"], spec["pool"]["name"], now]
+            >= (spec["pool"].get("resourceSliceCount") or 1)
             for device in spec.get("devices") or ()
         }
 
     @functools.cached_property
     def devices_by_node(self) -> dict[str, list[tuple[str, str, str]]]:
-        """The devices of each node; those that are not of one node alone are under the empty name."""
+        """The devices of each node; those that are not of one node alone are
+        under the empty name.
+        """
         found: dict[str, list[tuple[str, str, str]]] = {}
         for place, (_device, where) in self.devices.items():
             found.setdefault(where.get("nodeName") or "", []).append(place)
@@ -293,10 +347,20 @@ class Snapshot:
 
     @functools.cached_property
     def devices_taken(self) -> frozenset[tuple[str, str, str]]:
-        """The devices that claims have, by driver, pool and name; administrators' access takes none."""
-        allocations = ((claim.get("status") or {}).get("allocation") or {} for claim in self.device_claims)
-        results = (result for one in allocations for result in (one.get("devices") or {}).get("results") or ())
-        return frozenset((r["driver"], r["pool"], r["device"]) for r in results if not r.get("adminAccess"))
+        """The devices that claims have, by driver, pool and name;
+        administrators' access takes none.
+        """
+        allocations = (
+            (claim.get("status") or {}).get("allocation") or {} for claim in self.device_claims
+        )
+        results = (
+            result
+            for one in allocations
+            for result in (one.get("devices") or {}).get("results") or ()
+        )
+        return frozenset(
+            (r["driver"], r["pool"], r["device"]) for r in results if not r.get("adminAccess")
+        )
 
     def owned_by(self, workload: objects.Workload) -> tuple[objects.Workload, ...]:
         """The workloads that this one controls, such as a Deployment's ReplicaSets."""
@@ -307,7 +371,9 @@ class Snapshot:
         return t.cast("objects.Workload | None", self._by("workloads by uid").last(uid))
 
     def workload_of(self, pod: objects.Pod) -> objects.Workload | None:
-        """The top controller with a replica count; ``None`` for pods without one or with an unknown one."""
+        """The top controller with a replica count; ``None`` for pods without one or
+        with an unknown one.
+        """
         found = self.workload(pod.owner.uid) if pod.owner else None
         while found and found.owner and (above := self.workload(found.owner.uid)):
             found = above
@@ -342,17 +408,25 @@ class Snapshot:
     def unreadable_for(self, pod: objects.Pod) -> list[tuple[objects.Ref, str]]:
         """What cannot be read of what decides how the pod may leave, with the parts that cannot.
 
-        That is the pod, its workload, its claims, and budgets and autoscalers of its namespace: they may be its own.
+        That is the pod, its workload, its claims, and budgets and autoscalers of its namespace:
+        they may be its own.
         """
         found = [
             *self._by("unreadable budgets").get(pod.namespace),
             *self._by("unreadable autoscalers").get(pod.namespace),
         ]
         workload = self.workload_of(pod)
-        known = [(one.ref, one.unreadable) for one in (pod, *([workload] if workload else []), *found)]
+        known = [
+            (one.ref, one.unreadable) for one in (pod, *([workload] if workload else []), *found)
+        ]
         for name in pod.claims:
             claim = self.claim(pod.namespace, name) or {}
-            known.append((objects.Ref("PersistentVolumeClaim", name, pod.namespace), claim.get("unreadable", "")))
+            known.append(
+                (
+                    objects.Ref("PersistentVolumeClaim", name, pod.namespace),
+                    claim.get("unreadable", ""),
+                )
+            )
         return [(ref, parts) for ref, parts in known if parts]
 
     def autoscaler_of(self, workload: objects.Workload) -> objects.Autoscaler | None:
@@ -362,8 +436,12 @@ class Snapshot:
 
 
 def fields_of(found: t.Mapping[str, t.Sequence[t.Any]]) -> dict[str, t.Any]:
-    """The fields of a snapshot with objects of these kinds; of those with a replica count all are given or none."""
-    fields: dict[str, t.Any] = {name: those for name, those in found.items() if name not in ("nodes", *SCALED)}
+    """The fields of a snapshot with objects of these kinds; of those with a replica count
+    all are given or none.
+    """
+    fields: dict[str, t.Any] = {
+        name: those for name, those in found.items() if name not in ("nodes", *SCALED)
+    }
     if "nodes" in found:
         fields["nodes"] = {node.name: node for node in found["nodes"]}
     if SCALED[0] in found:

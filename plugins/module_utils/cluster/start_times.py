@@ -1,12 +1,13 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""How long a new pod of a workload takes to be Ready: as long as its running pods took, else by a rule of thumb.
+"""How long a new pod of a workload takes to be Ready: as long as its running pods took,
+else by a rule of thumb.
 
-A pod tells it by two of its conditions: from PodScheduled to Ready. Before that it may have waited for room, which says
-nothing of its successor. Ready tells when it *last* became so, so a pod does not count if a container of it was started
-again, or if it took longer than its workload gives a pod (``progressDeadlineSeconds``): then it was not Ready for a
-while. Of several pods the median counts.
+A pod tells it by two of its conditions: from PodScheduled to Ready. Before that it may have waited
+for room, which says nothing of its successor. Ready tells when it *last* became so, so a pod does
+not count if a container of it was started again, or if it took longer than its workload gives a pod
+(``progressDeadlineSeconds``): then it was not Ready for a while. Of several pods the median counts.
 """
 
 from __future__ import annotations
@@ -15,7 +16,11 @@ import statistics
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import decoding, objects, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    decoding,
+    objects,
+    snapshots,
+)
 
 STARTS = 10.0
 """Seconds for a pod of which nothing is known, beside the initial delay of its readiness probe."""
@@ -40,7 +45,9 @@ def of(snapshot: snapshots.Snapshot, workload: objects.Workload | None) -> Start
     if workload is None:
         return StartTime()
     longest = float(workload.spec.get("progressDeadlineSeconds") or LONGEST)
-    taken = [seconds for pod in snapshot.pods_of(workload) if (seconds := took(pod, longest)) is not None]
+    taken = [
+        seconds for pod in snapshot.pods_of(workload) if (seconds := took(pod, longest)) is not None
+    ]
     if not taken:
         return by_rule(workload)
     ready = float(statistics.median(taken))
@@ -54,7 +61,9 @@ def by_rule(workload: objects.Workload) -> StartTime:
 
 
 def took(pod: objects.Pod, longest: float = LONGEST) -> float | None:
-    """Seconds that the pod took to be Ready; ``None`` if it does not tell, or more than ``longest``."""
+    """Seconds that the pod took to be Ready; ``None`` if it does not tell,
+    or more than ``longest``.
+    """
     begun, ready = decoding.moment(pod.scheduled or pod.created), decoding.moment(pod.ready_since)
     if not pod.ready or pod.restarted or begun is None or ready is None:
         return None
@@ -68,5 +77,7 @@ def _settles(workload: objects.Workload) -> float:
 
 def _initial_delay(workload: objects.Workload) -> float:
     template: objects.Raw = (workload.spec.get("template") or {}).get("spec") or {}
-    probes: t.Iterable[objects.Raw] = (c.get("readinessProbe") or {} for c in template.get("containers") or ())
+    probes: t.Iterable[objects.Raw] = (
+        c.get("readinessProbe") or {} for c in template.get("containers") or ()
+    )
     return float(max((probe.get("initialDelaySeconds") or 0 for probe in probes), default=0))

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import objects, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    objects,
+    snapshots,
+)
 
 
 def rejected(snapshot: snapshots.Snapshot, workload: objects.Workload) -> str:
@@ -17,11 +20,16 @@ def rejected(snapshot: snapshots.Snapshot, workload: objects.Workload) -> str:
     return f"one more pod of {workload.ref} is rejected: {found.rstrip('.')}" if found else ""
 
 
-def why(snapshot: snapshots.Snapshot, pods: t.Iterable[objects.Pod], workload: objects.Workload | None = None) -> str:
-    """What keeps the first of these pods from being ready, or their controllers from creating more; empty if unknown.
+def why(
+    snapshot: snapshots.Snapshot,
+    pods: t.Iterable[objects.Pod],
+    workload: objects.Workload | None = None,
+) -> str:
+    """What keeps the first of these pods from being ready, or their controllers from creating
+    more; empty if unknown.
 
-    One that cannot start comes before one that is only not ready yet. ``workload`` may have no pod. Where nothing else
-    says it, an Event may have been read that does.
+    One that cannot start comes before one that is only not ready yet. ``workload`` may have no pod.
+    Where nothing else says it, an Event may have been read that does.
     """
     living, owners = _involved(snapshot, pods, workload)
     if found := _known(snapshot, living, owners):
@@ -31,15 +39,25 @@ def why(snapshot: snapshots.Snapshot, pods: t.Iterable[objects.Pod], workload: o
 
 
 def silent(
-    snapshot: snapshots.Snapshot, pods: t.Iterable[objects.Pod], workload: objects.Workload | None = None
+    snapshot: snapshots.Snapshot,
+    pods: t.Iterable[objects.Pod],
+    workload: objects.Workload | None = None,
 ) -> objects.Ref | None:
-    """The object of which Events alone may say why, as ``why``: a controller that lacks pods, or a pod."""
+    """The object of which Events alone may say why, as ``why``:
+    a controller that lacks pods, or a pod.
+    """
     living, owners = _involved(snapshot, pods, workload)
-    return None if _known(snapshot, living, owners) else next(_silent(snapshot, living, owners), None)
+    return (
+        None if _known(snapshot, living, owners) else next(_silent(snapshot, living, owners), None)
+    )
 
 
-def others(snapshot: snapshots.Snapshot, pod: objects.Pod) -> tuple[t.Iterable[objects.Pod], objects.Workload | None]:
-    """The pods that have to be ready for this one to go; with the workload, if they are all of its pods."""
+def others(
+    snapshot: snapshots.Snapshot, pod: objects.Pod
+) -> tuple[t.Iterable[objects.Pod], objects.Workload | None]:
+    """The pods that have to be ready for this one to go; with the workload,
+    if they are all of its pods.
+    """
     budget = next(iter(snapshot.budgets_of(pod)), None)
     if budget:
         return snapshot.selected(budget.namespace, budget.selector), None
@@ -60,10 +78,17 @@ def _involved(
     return living, list(owners.values())
 
 
-def _known(snapshot: snapshots.Snapshot, living: t.Sequence[objects.Pod], owners: t.Sequence[objects.Workload]) -> str:
+def _known(
+    snapshot: snapshots.Snapshot,
+    living: t.Sequence[objects.Pod],
+    owners: t.Sequence[objects.Workload],
+) -> str:
     if found := next(filter(None, (rejected(snapshot, owner) for owner in owners)), ""):
         return found
-    unready = sorted((pod for pod in living if not pod.ready), key=lambda pod: (not pod.unschedulable, not pod.stuck))
+    unready = sorted(
+        (pod for pod in living if not pod.ready),
+        key=lambda pod: (not pod.unschedulable, not pod.stuck),
+    )
     return next((f"{pod.ref}: {text}" for pod in unready if (text := of(snapshot, pod))), "")
 
 
@@ -77,7 +102,9 @@ def of(snapshot: snapshots.Snapshot, pod: objects.Pod) -> str:
 
 
 def _silent(
-    snapshot: snapshots.Snapshot, living: t.Sequence[objects.Pod], owners: t.Sequence[objects.Workload]
+    snapshot: snapshots.Snapshot,
+    living: t.Sequence[objects.Pod],
+    owners: t.Sequence[objects.Workload],
 ) -> t.Iterator[objects.Ref]:
     makers = (maker for owner in owners for maker in (owner, *snapshot.owned_by(owner)))
     yield from (maker.ref for maker in makers if maker.current < maker.replicas)

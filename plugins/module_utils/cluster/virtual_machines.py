@@ -3,9 +3,10 @@
 
 """What becomes of a virtual machine of KubeVirt when its pod is evicted.
 
-From KubeVirt 1.6 on no budget covers such a pod: a webhook on pods/eviction decides by the machine's eviction strategy
-and its condition LiveMigratable (kubevirt d923fdb: ``pod-eviction-admitter.go``, ``migrations.VMIEvictionStrategy``).
-Earlier versions decide the same way, and keep what is not to go by a budget, too.
+From KubeVirt 1.6 on no budget covers such a pod: a webhook on pods/eviction decides by the
+machine's eviction strategy and its condition LiveMigratable (kubevirt d923fdb:
+``pod-eviction-admitter.go``, ``migrations.VMIEvictionStrategy``). Earlier versions decide the same
+way, and keep what is not to go by a budget, too.
 """
 
 from __future__ import annotations
@@ -13,21 +14,27 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import objects, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    objects,
+    snapshots,
+)
 
 KINDS = ("virtual_machines", "kubevirts")
 """What has to be read to know it."""
 KIND, GROUP = "VirtualMachineInstance", "kubevirt.io"
 
 Fate = t.Literal["migrates", "external", "stops", "stays"]
-"""``migrates``: to another node, without an interruption. ``external``: another controller is asked to act. ``stops``:
-it is shut down, as the eviction is admitted. ``stays``: the eviction is denied for good.
+"""``migrates``: to another node, without an interruption. ``external``: another controller is asked
+to act. ``stops``: it is shut down, as the eviction is admitted. ``stays``:
+the eviction is denied for good.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A virtual machine: ``why`` is what its condition LiveMigratable says, where that is not True."""
+    """A virtual machine: ``why`` is what its condition LiveMigratable says,
+    where that is not True.
+    """
 
     ref: objects.Ref
     strategy: str
@@ -56,7 +63,8 @@ def runs_in(pod: objects.Pod) -> bool:
 def machine_of(snapshot: snapshots.Snapshot, pod: objects.Pod) -> Machine | None:
     """The machine in the pod; ``None`` if there is none, or it or its strategy cannot be read.
 
-    A strategy that the machine does not name is that of the KubeVirt object, and None where that does not name one.
+    A strategy that the machine does not name is that of the KubeVirt object,
+    and None where that does not name one.
     """
     if not runs_in(pod) or pod.owner is None:
         return None

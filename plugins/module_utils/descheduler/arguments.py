@@ -8,7 +8,10 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import option_values, specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import (
+    option_values,
+    specs,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import run_context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
     arguments_yaml,
@@ -34,7 +37,9 @@ def schema_of(option: str, flavor: check.Flavor, version: str) -> schemas.Schema
     try:
         return check.schema_of(flavor, version)
     except KeyError:
-        raise option_values.BadOption(option, version, f"one of {', '.join(check.VERSIONS[flavor])}") from None
+        raise option_values.BadOption(
+            option, version, f"one of {', '.join(check.VERSIONS[flavor])}"
+        ) from None
 
 
 MISREAD = frozenset({"not_yaml", "duplicate_key", "wrong_document"})
@@ -45,9 +50,11 @@ Validate = t.Literal["strict", "warn"]
 def checked(
     given: t.Any, schema: schemas.Schema, validate: Validate = "strict"
 ) -> tuple[t.Any, tuple[schemas.Fault, ...]]:
-    """A configuration, given as keys and values or as YAML text, as plain data, and what is wrong with it.
+    """A configuration, given as keys and values or as YAML text, as plain data,
+    and what is wrong with it.
 
-    With ``warn`` errors are warnings, as plugins of another build may take what ours do not know; not ``MISREAD``.
+    With ``warn`` errors are warnings, as plugins of another build may take what ours do not
+    know; not ``MISREAD``.
     """
     if isinstance(given, str):
         config, faults = arguments_yaml.read(given, schema)
@@ -56,31 +63,50 @@ def checked(
     if config is not None or not faults:
         faults = (*faults, *check.check(config, schema))
     if validate == "warn" and isinstance(config, dict):
-        faults = tuple(one if one.code in MISREAD else dataclasses.replace(one, severity="warning") for one in faults)
+        faults = tuple(
+            one if one.code in MISREAD else dataclasses.replace(one, severity="warning")
+            for one in faults
+        )
     return config, faults
 
 
 class Manifest(t.NamedTuple):
-    """A configuration, and where the ConfigMap that it was in says that it is (by names of options)."""
+    """A configuration, and where the ConfigMap that it was in says that it is
+    (by names of options).
+    """
 
     config: t.Any
     place: t.Mapping[str, str]
 
 
 def unpacked(option: str, given: t.Any, schema: schemas.Schema, key: str) -> Manifest:
-    """The configuration in the manifest of a ConfigMap, as text; anything else as it is. ``key`` is for several.
+    """The configuration in the manifest of a ConfigMap, as text; anything else as it is.
+    ``key`` is for several.
 
     Raises:
         BadOption: the ConfigMap has no such key, or the text of its manifest has more than it.
     """
-    raw, faults = arguments_yaml.read(given, schema) if isinstance(given, str) else (specs.plain(given), ())
+    raw, faults = (
+        arguments_yaml.read(given, schema) if isinstance(given, str) else (specs.plain(given), ())
+    )
     if not isinstance(raw, dict) or raw.get("kind") != "ConfigMap":
         return Manifest(given, {})
     if faults:
-        raise option_values.BadOption(option, "the ConfigMap", f"one manifest alone. {faults[0].sentence}".rstrip("."))
+        raise option_values.BadOption(
+            option, "the ConfigMap", f"one manifest alone. {faults[0].sentence}".rstrip(".")
+        )
     data, meta = raw.get("data") or {}, raw.get("metadata") or {}
-    if strange := raw.keys() - {"apiVersion", "kind", "metadata", "data", "binaryData", "immutable"}:
-        raise option_values.BadOption(option, "the ConfigMap", f"one without {', '.join(sorted(strange))}")
+    if strange := raw.keys() - {
+        "apiVersion",
+        "kind",
+        "metadata",
+        "data",
+        "binaryData",
+        "immutable",
+    }:
+        raise option_values.BadOption(
+            option, "the ConfigMap", f"one without {', '.join(sorted(strange))}"
+        )
     found = next(iter(data)) if len(data) == 1 else key
     if not isinstance(data.get(found), str):
         raise option_values.BadOption(
@@ -105,7 +131,9 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
     given, told = unpacked("config", params["config"], schema, params["key"] or usual["key"])
     missing = given is None or given == ""
     if missing and params["state"] in _NEEDS_CONFIG:
-        raise option_values.BadOption("config", given, f"a {schema.kind}, as keys and values or as its YAML text")
+        raise option_values.BadOption(
+            "config", given, f"a {schema.kind}, as keys and values or as its YAML text"
+        )
     config, faults = (None, ()) if missing else checked(given, schema, params["validate"])
     desired = None
     if isinstance(config, dict):
@@ -115,7 +143,9 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
         state=params["state"],
         flavor=flavor,
         schema=schema,
-        place=installation.Place(**{name: params[name] or told.get(name) or usual[name] for name in usual}),
+        place=installation.Place(
+            **{name: params[name] or told.get(name) or usual[name] for name in usual}
+        ),
         parse=lambda text: arguments_yaml.read(text, schema)[0] if text else None,
         desired=desired,
         faults=faults,
@@ -137,7 +167,10 @@ def _engine(ctx: run_context.Context, params: specs.Params) -> run_context.Resul
     if options.state == "paused":
         return run_pause.pause(ctx, options)
     if options.state == "resumed":
-        named = any(params[name] is not None for name in ("namespace", "deployment")) or options.desired is not None
+        named = (
+            any(params[name] is not None for name in ("namespace", "deployment"))
+            or options.desired is not None
+        )
         return run_pause.resume(ctx, options, everywhere=not named)
     if options.state == "previewed":
         return run_preview.preview(ctx, options)
@@ -151,10 +184,14 @@ class DeschedulerSpec(specs.ClusterModuleSpec):
     def run(self, arguments: specs.Arguments, call: specs.Call) -> dict[str, t.Any]:
         if arguments["state"] != "validated":
             return specs.ClusterModuleSpec.run(self, arguments, call)
-        options: run_configuration.DeschedulerOptions = self.prepare(self.converted(arguments), call.environ)["engine"]
+        options: run_configuration.DeschedulerOptions = self.prepare(
+            self.converted(arguments), call.environ
+        )["engine"]
         warned = f" with {len(options.faults)} warnings" if options.faults else ""
         digest = options.desired.digest if options.desired else ""
-        valid = options.result(outcomes.ConfigOutcome.VALID, f"The configuration is valid{warned}.", digest=digest)
+        valid = options.result(
+            outcomes.ConfigOutcome.VALID, f"The configuration is valid{warned}.", digest=digest
+        )
         result = options.invalid or valid
         done = {"changed": False, "failed": result.failed, "msg": result.message}
         return {**result.data, **done, "actions": [], "diff": [], "timeline": []}

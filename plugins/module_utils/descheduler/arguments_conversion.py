@@ -1,7 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""A policy of the sigs descheduler in a template, converted to a configuration of koord-descheduler."""
+"""A policy of the sigs descheduler in a template, converted to a configuration
+of koord-descheduler.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +28,8 @@ def to_koordinator(policy: t.Any, version: str = "1.7.0", interval: str = "") ->
     if isinstance(policy, str):
         policy, faults = arguments_yaml.read(policy, check.schema_of("sigs"))
         if wrong := check.errors(faults):
-            raise ValueError(f"the policy has errors: {'; '.join(fault.message for fault in wrong)}")
+            raise ValueError(
+                f"the policy has errors: {'; '.join(fault.message for fault in wrong)}"
+            )
     found = conversion.convert(policy, version, interval)
     return {"config": found.config, "left_out": [left.to_dict() for left in found.left_out]}

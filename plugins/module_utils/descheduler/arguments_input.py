@@ -9,7 +9,10 @@ import typing as t
 
 from ansible.module_utils.parsing.convert_bool import boolean
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import option_values, specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import (
+    option_values,
+    specs,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
     arguments,
     arguments_yaml,
@@ -19,24 +22,32 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.deschedul
 )
 
 OPTIONS = (*(name for name in arguments.SPEC.options if name not in ("state", "run")), "pause")
-EXPECTED = "arguments of the role descheduler without their prefix, such as {flavor: koordinator, config: {…}}"
+EXPECTED = (
+    "arguments of the role descheduler without their prefix, such as {flavor: "
+    "koordinator, config: {…}}"
+)
 
 
 def read(name: str, value: t.Any) -> dict[str, t.Any]:
-    """The arguments, given as keys and values or as YAML text from a survey; the configuration is valid.
+    """The arguments, given as keys and values or as YAML text from a survey;
+    the configuration is valid.
 
     Raises:
         BadOption: an argument does not exist, or its value or the configuration is invalid.
     """
     given = specs.plain(
-        arguments_yaml.read(value, check.schema_of("koordinator"))[0] if isinstance(value, str) else value
+        arguments_yaml.read(value, check.schema_of("koordinator"))[0]
+        if isinstance(value, str)
+        else value
     )
     if not isinstance(given, dict):
         raise option_values.BadOption(name, value, EXPECTED)
     for key, inner in given.items():
         if key not in OPTIONS:
             right = values.similar(key, OPTIONS)
-            raise option_values.BadOption(f"{name}.{key}", inner, right or f"one of {', '.join(OPTIONS)}")
+            raise option_values.BadOption(
+                f"{name}.{key}", inner, right or f"one of {', '.join(OPTIONS)}"
+            )
         choices = arguments.SPEC.options.get(key, {}).get("choices")
         if choices and inner not in choices:
             raise option_values.BadOption(f"{name}.{key}", inner, f"one of {', '.join(choices)}")
@@ -60,4 +71,6 @@ def _check(name: str, found: t.Mapping[str, t.Any]) -> None:
     _config, faults = arguments.checked(given, schema, found.get("validate", "strict"))
     wrong = " ".join(f"{fault.path or 'it'}: {fault.sentence}" for fault in check.errors(faults))
     if wrong:
-        raise option_values.BadOption(name, "the configuration", f"a valid {schema.kind}. {wrong}".rstrip("."))
+        raise option_values.BadOption(
+            name, "the configuration", f"a valid {schema.kind}. {wrong}".rstrip(".")
+        )

@@ -3,8 +3,8 @@
 
 """A descheduler's configuration from YAML text, parsed as Go's YAML library parses it.
 
-PyYAML alone would accept duplicate keys, and turn ``2026-01-01`` into a date and ``1:30`` into 90; in Go both are
-strings.
+PyYAML alone would accept duplicate keys, and turn ``2026-01-01`` into a date and ``1:30`` into 90;
+in Go both are strings.
 """
 
 from __future__ import annotations
@@ -25,13 +25,17 @@ except ImportError:  # PyYAML comes with the kubernetes package, whose absence i
 
 _INT = re.compile(r"[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F_]+|0o?[0-7_]+|0b[01_]+)")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-_BOOL = re.compile(r"[yYnN]|yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF")
+_BOOL = re.compile(
+    r"[yYnN]|yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF"
+)
 _NO_NUMBER = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _REPLACED = ("timestamp", "value", "int", "float", "bool")
 
 
 class _Reader(Loader):
-    """Records duplicate keys and values that JSON cannot represent, and resolves plain scalars as go-yaml does."""
+    """Records duplicate keys and values that JSON cannot represent,
+    and resolves plain scalars as go-yaml does.
+    """
 
     duplicates: list[tuple[str, int]]
     unrepresentable: list[tuple[str, int]]
@@ -62,10 +66,14 @@ def _resolve_like_go() -> None:
     """Replace the resolvers that differ from go-yaml's; of PyYAML's own, null and merge remain."""
     resolvers: dict[str, list[tuple[str, t.Any]]] = {}
     for first, found in _Reader.yaml_implicit_resolvers.items():
-        resolvers[first] = [(tag, words) for tag, words in found if tag.rpartition(":")[2] not in _REPLACED]
+        resolvers[first] = [
+            (tag, words) for tag, words in found if tag.rpartition(":")[2] not in _REPLACED
+        ]
     _Reader.yaml_implicit_resolvers = resolvers
     for tag, words in (("int", _INT), ("float", _FLOAT), ("float", _NO_NUMBER), ("bool", _BOOL)):
-        _Reader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(rf"^(?:{words.pattern})$"), None)
+        _Reader.add_implicit_resolver(
+            f"tag:yaml.org,2002:{tag}", re.compile(rf"^(?:{words.pattern})$"), None
+        )
     _Reader.add_constructor("tag:yaml.org,2002:bool", _Reader.construct_yaml_bool)
     _Reader.add_constructor("tag:yaml.org,2002:float", _Reader.construct_yaml_float)
 
@@ -75,7 +83,9 @@ if Loader is not object:
 
 
 def write(config: t.Any) -> str:
-    """The configuration as YAML that parses to the same value; as JSON, which is YAML, if block style does not."""
+    """The configuration as YAML that parses to the same value; as JSON, which is YAML,
+    if block style does not.
+    """
     text = str(yaml.safe_dump(config, sort_keys=False, allow_unicode=True, width=1000))
     reader = _Reader(text)
     reader.duplicates = []
@@ -90,7 +100,8 @@ def write(config: t.Any) -> str:
 def read(text: str, schema: schemas.Schema) -> tuple[t.Any, tuple[schemas.Fault, ...]]:
     """The configuration in the text, and the faults of the text itself.
 
-    The configuration is ``None`` if the text is not YAML. Only the first document is read, as in Go.
+    The configuration is ``None`` if the text is not YAML. Only the first
+    document is read, as in Go.
     """
     reader = _Reader(text)
     reader.duplicates, reader.unrepresentable = [], []
@@ -99,13 +110,21 @@ def read(text: str, schema: schemas.Schema) -> tuple[t.Any, tuple[schemas.Fault,
         more = _more(reader)
     except (yaml.YAMLError, ValueError) as error:
         words = " ".join(str(error).split())
-        return None, (schemas.Fault("not_yaml", f"The text is not valid YAML: {words}.", "Correct the text.", ""),)
+        return None, (
+            schemas.Fault(
+                "not_yaml", f"The text is not valid YAML: {words}.", "Correct the text.", ""
+            ),
+        )
     finally:
         reader.dispose()
     real: t.Literal["refuses", "drops"] = "refuses" if schema.strict else "drops"
     faults = [
         schemas.Fault(
-            "duplicate_key", f"{key} is a duplicate key, again in line {line}.", "Remove one of them.", "", real
+            "duplicate_key",
+            f"{key} is a duplicate key, again in line {line}.",
+            "Remove one of them.",
+            "",
+            real,
         )
         for key, line in reader.duplicates
     ]
@@ -115,7 +134,13 @@ def read(text: str, schema: schemas.Schema) -> tuple[t.Any, tuple[schemas.Fault,
     ]
     if more:
         faults.append(
-            schemas.Fault("not_yaml", "A second document follows, which is never read.", "Remove it.", "", "drops")
+            schemas.Fault(
+                "not_yaml",
+                "A second document follows, which is never read.",
+                "Remove it.",
+                "",
+                "drops",
+            )
         )
     return config, tuple(faults)
 

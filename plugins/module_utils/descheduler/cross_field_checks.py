@@ -18,7 +18,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.deschedul
     values,
 )
 
-# Faults between the arguments of the plugins that evict: MigrationController, and DefaultEvictor of either kind.
+# Faults between the arguments of the plugins that evict: MigrationController,
+# and DefaultEvictor of either kind.
 
 
 def migration_controller(plugin: profiles.Args) -> schemas.Faults:
@@ -35,23 +36,41 @@ def migration_controller(plugin: profiles.Args) -> schemas.Faults:
     yield from _namespace_limiter(plugin)
     if values.is_set(plugin.record("priorityThreshold").get("name")):
         message = "Only priorityThreshold.value protects pods; name is looked up but not used."
-        yield schemas.warning("never_read", message, "Set value instead.", f"{path}.priorityThreshold.name")
+        yield schemas.warning(
+            "never_read", message, "Set value instead.", f"{path}.priorityThreshold.name"
+        )
     yield from _evictor(plugin)
 
 
 def _zero(limit: t.Any, path: str) -> schemas.Faults:
-    """``GetMaxUnavailable``: what is given and comes to 0 becomes 1, whatever the number of replicas."""
+    """``GetMaxUnavailable``: what is given and comes to 0 becomes 1,
+    whatever the number of replicas.
+    """
     if limit == "0%" or (values.number(limit) == 0 and limit is not None):
-        remedy = "Write 1, or leave it out: then it is 1 below 4 replicas, 2 up to 10, otherwise 10 %."
-        yield schemas.warning("misleading", f"{limit} means 1, not that there is no limit.", remedy, path)
+        remedy = (
+            "Write 1, or leave it out: then it is 1 below 4 replicas, 2 up to 10, otherwise 10 %."
+        )
+        yield schemas.warning(
+            "misleading", f"{limit} means 1, not that there is no limit.", remedy, path
+        )
 
 
 def _namespace_limiter(plugin: profiles.Args) -> schemas.Faults:
-    """``trackEvictedPod`` returns from its loop over the limiters, a Go map, at a namespace without a number."""
+    """``trackEvictedPod`` returns from its loop over the limiters, a Go map,
+    at a namespace without a number.
+    """
     limiters = plugin.record("objectLimiters")
-    namespace, workload = profiles.dict_at(limiters, "namespace"), profiles.dict_at(limiters, "workload")
-    limit, where = namespace.get("maxMigrating"), f"{plugin.path}.objectLimiters.namespace.maxMigrating"
-    lasting = [limiter for limiter in (namespace, workload) if values.seconds(limiter.get("duration"))]
+    namespace, workload = (
+        profiles.dict_at(limiters, "namespace"),
+        profiles.dict_at(limiters, "workload"),
+    )
+    limit, where = (
+        namespace.get("maxMigrating"),
+        f"{plugin.path}.objectLimiters.namespace.maxMigrating",
+    )
+    lasting = [
+        limiter for limiter in (namespace, workload) if values.seconds(limiter.get("duration"))
+    ]
     skipped = ""
     if len(lasting) == 2:
         skipped = " Evictions are at random not counted for the workload's limiter either."
@@ -71,9 +90,15 @@ def _refused(limit: t.Any, path: str) -> schemas.Faults:
         sizes = "with 1 replica" if limit == 1 else f"with 1 or {limit} replicas"
     else:
         return
-    message = f"Pods of workloads {sizes} are never moved, because the whole workload would be unavailable."
+    message = (
+        f"Pods of workloads {sizes} are never moved, because the whole workload "
+        "would be unavailable."
+    )
     yield schemas.warning(
-        "refused_workloads", message, "Set skipCheckExpectedReplicas: true to move them anyway.", path
+        "refused_workloads",
+        message,
+        "Set skipCheckExpectedReplicas: true to move them anyway.",
+        path,
     )
 
 
@@ -81,7 +106,9 @@ def _evictor(plugin: profiles.Args) -> schemas.Faults:
     yield from _priority(plugin)
     if _evicts_critical(plugin) and plugin.has("priorityThreshold"):
         message = "Where system-critical pods may be evicted, priorityThreshold is not read."
-        yield schemas.warning("never_read", message, "Remove one of them.", f"{plugin.path}.priorityThreshold")
+        yield schemas.warning(
+            "never_read", message, "Remove one of them.", f"{plugin.path}.priorityThreshold"
+        )
     yield from _needs_node_fit(plugin)
 
 
@@ -90,37 +117,56 @@ def default_evictor(plugin: profiles.Args) -> schemas.Faults:
     yield from _evictor(plugin)
     yield from _protections(plugin) if plugin.schema.knows("1.8.0") else ()
     selector = plugin.record("namespaceLabelSelector")
-    if plugin.schema.knows("1.8.0") and values.is_set(selector) and not values.is_set(selector.get("matchLabels")):
+    if (
+        plugin.schema.knows("1.8.0")
+        and values.is_set(selector)
+        and not values.is_set(selector.get("matchLabels"))
+    ):
         message = f"Version {plugin.schema.version} reads it only if it has matchLabels."
-        yield schemas.warning("never_read", message, "Add matchLabels.", f"{plugin.path}.namespaceLabelSelector")
+        yield schemas.warning(
+            "never_read", message, "Add matchLabels.", f"{plugin.path}.namespaceLabelSelector"
+        )
 
 
 def _evicts_critical(plugin: profiles.Args) -> bool:
-    """The old flags are read only without lists of protections (``getEffectivePodProtections`` of v0.35)."""
+    """The old flags are read only without lists of protections
+    (``getEffectivePodProtections`` of v0.35).
+    """
     protections = plugin.record("podProtections")
-    listed = [*profiles.list_at(protections, "defaultDisabled"), *profiles.list_at(protections, "extraEnabled")]
+    listed = [
+        *profiles.list_at(protections, "defaultDisabled"),
+        *profiles.list_at(protections, "extraEnabled"),
+    ]
     if listed and "podProtections" in plugin.schema.plugins["DefaultEvictor"].args.fields:
         return "SystemCriticalPods" in profiles.list_at(protections, "defaultDisabled")
     return plugin.args.get("evictSystemCriticalPods") is True
 
 
 def _priority(plugin: profiles.Args) -> schemas.Faults:
-    """``GetPriorityValueFromPriorityThreshold``; koord-descheduler skips it with evictSystemCriticalPods."""
+    """``GetPriorityValueFromPriorityThreshold``; koord-descheduler skips it with
+    evictSystemCriticalPods.
+    """
     off = _evicts_critical(plugin) and plugin.schema.plugin_type == "object"
     threshold, where = plugin.record("priorityThreshold"), f"{plugin.path}.priorityThreshold"
     value, name = threshold.get("value"), threshold.get("name")
     remedy = f"Give {schemas.HIGHEST_PRIORITY} or less."
     if (values.number(value) or 0) > schemas.HIGHEST_PRIORITY:
         real: schemas.Real = "starts" if off else "refuses"
-        yield schemas.Fault("out_of_range", f"{value} is too large.", remedy, f"{where}.value", real)
+        yield schemas.Fault(
+            "out_of_range", f"{value} is too large.", remedy, f"{where}.value", real
+        )
     elif value is None and name == "system-node-critical" and not off:
-        yield schemas.Fault("out_of_range", f"The priority of {name} is too large.", remedy, f"{where}.name")
+        yield schemas.Fault(
+            "out_of_range", f"The priority of {name} is too large.", remedy, f"{where}.name"
+        )
 
 
 def _needs_node_fit(plugin: profiles.Args) -> schemas.Faults:
     if plugin.has("nodeSelector") and not plugin.args.get("nodeFit"):
         message = "nodeSelector has no effect without nodeFit."
-        yield schemas.warning("never_read", message, "Set nodeFit: true.", f"{plugin.path}.nodeSelector")
+        yield schemas.warning(
+            "never_read", message, "Set nodeFit: true.", f"{plugin.path}.nodeSelector"
+        )
 
 
 def sigs_default_evictor(plugin: profiles.Args) -> schemas.Faults:
@@ -131,9 +177,12 @@ def sigs_default_evictor(plugin: profiles.Args) -> schemas.Faults:
     extra = profiles.list_at(plugin.record("podProtections"), "extraEnabled")
     if "PodsWithoutPDB" in extra or plugin.args.get("ignorePodsWithoutPDB") is True:
         message = (
-            f"Version {plugin.schema.version} then evicts no pod at all, because it does not read budgets (#1882)."
+            f"Version {plugin.schema.version} then evicts no pod at all, "
+            "because it does not read budgets (#1882)."
         )
-        yield schemas.warning("never_acts", message, "Remove it.", f"{plugin.path}.podProtections.extraEnabled")
+        yield schemas.warning(
+            "never_acts", message, "Remove it.", f"{plugin.path}.podProtections.extraEnabled"
+        )
 
 
 def _protections(plugin: profiles.Args) -> schemas.Faults:
@@ -141,16 +190,22 @@ def _protections(plugin: profiles.Args) -> schemas.Faults:
     args, path = plugin.args, plugin.path
     refused: schemas.Real = "starts" if plugin.schema.plugin_type == "object" else "refuses"
     protections = plugin.record("podProtections")
-    lists = [key for key in ("defaultDisabled", "extraEnabled") if values.is_set(protections.get(key))]
+    lists = [
+        key for key in ("defaultDisabled", "extraEnabled") if values.is_set(protections.get(key))
+    ]
     old = [key for key in sigs.OLD_FLAGS if args.get(key) is True]
     if lists and old:
         message = f"{', '.join(old)} cannot be combined with podProtections.{lists[0]}."
-        yield schemas.Fault("exclusive", message, f"Use {sigs.OLD_FLAGS[old[0]]}.", f"{path}.{old[0]}", refused)
+        yield schemas.Fault(
+            "exclusive", message, f"Use {sigs.OLD_FLAGS[old[0]]}.", f"{path}.{old[0]}", refused
+        )
     extra = profiles.list_at(protections, "extraEnabled")
     classes = profiles.dict_at(profiles.dict_at(protections, "config"), "PodsWithPVC")
     for index, given in enumerate(profiles.list_at(classes, "protectedStorageClasses")):
         if given is None or (isinstance(given, dict) and not values.is_set(given.get("name"))):
-            where = f"{path}.podProtections.config.PodsWithPVC.protectedStorageClasses[{index}].name"
+            where = (
+                f"{path}.podProtections.config.PodsWithPVC.protectedStorageClasses[{index}].name"
+            )
             yield schemas.required(where, refused if "PodsWithPVC" in extra else "starts")
 
 
@@ -159,7 +214,9 @@ def faults(config: profiles.Raw, schema: schemas.Schema) -> schemas.Faults:
     parsed = profiles.profiles_of(config, schema)
     for key in schemas.EVICTION_LIMITS:
         if config.get(key) is not None and values.number(config[key]) == 0:
-            yield schemas.warning("never_acts", "With 0 no pod is evicted.", "Without it there is no limit.", key)
+            yield schemas.warning(
+                "never_acts", "With 0 no pod is evicted.", "Without it there is no limit.", key
+            )
     if schema.plugin_type == "object":
         yield from _connection(profiles.dict_at(config, "clientConnection"), schema)
         yield from _leader_election(profiles.dict_at(config, "leaderElection"))
@@ -186,13 +243,20 @@ def _connection(raw: profiles.Raw, schema: schemas.Schema) -> schemas.Faults:
     if schema.knows("1.8.0") and not raw.get("contentType"):
         message = f"Version {schema.version} replaces it unless contentType is set."
         yield schemas.warning("never_read", message, "Set contentType, or remove it.", path)
-    elif not {part.partition(";")[0].strip() for part in given.split(",")} & {"*/*", *koordinator.CONTENT_TYPES}:
+    elif not {part.partition(";")[0].strip() for part in given.split(",")} & {
+        "*/*",
+        *koordinator.CONTENT_TYPES,
+    }:
         remedy = f"Add one of {', '.join(koordinator.CONTENT_TYPES)}."
-        yield schemas.Fault("not_in_list", f"An API server has no answer in {values.shown(given)}.", remedy, path)
+        yield schemas.Fault(
+            "not_in_list", f"An API server has no answer in {values.shown(given)}.", remedy, path
+        )
 
 
 def _leader_election(raw: profiles.Raw) -> schemas.Faults:
-    """``NewLeaderElector`` of client-go; the configuration's own validation lets renewDeadline equal leaseDuration."""
+    """``NewLeaderElector`` of client-go; the configuration's own validation lets renewDeadline
+    equal leaseDuration.
+    """
     if raw.get("leaderElect") is False:
         return
     # A duration of 0 means the default (``RecommendedDefaultLeaderElectionConfiguration``).
@@ -206,9 +270,13 @@ def _leader_election(raw: profiles.Raw) -> schemas.Faults:
     if lease <= renew:
         message = f"leaseDuration ({lease:g} s) is not longer than renewDeadline ({renew:g} s)."
         real: schemas.Real = "refuses" if lease < renew else "crashes"
-        yield schemas.Fault("order", message, "Increase leaseDuration.", f"{path}.leaseDuration", real)
+        yield schemas.Fault(
+            "order", message, "Increase leaseDuration.", f"{path}.leaseDuration", real
+        )
     if renew <= 1.2 * retry:
-        message = f"renewDeadline ({renew:g} s) is not longer than 1.2 times retryPeriod ({retry:g} s)."
+        message = (
+            f"renewDeadline ({renew:g} s) is not longer than 1.2 times retryPeriod ({retry:g} s)."
+        )
         remedy = "Increase renewDeadline, or decrease retryPeriod."
         yield schemas.Fault("order", message, remedy, f"{path}.renewDeadline", "crashes")
 
@@ -224,7 +292,9 @@ def _interval(config: profiles.Raw, parsed: tuple[profiles.Profile, ...]) -> sch
     busy = any(profile.enabled["deschedule"] or profile.enabled["balance"] for profile in parsed)
     if busy and not values.seconds(config.get("deschedulingInterval") or "0"):
         message = "Without deschedulingInterval the plugins run once after each start."
-        yield schemas.warning("runs_once", message, "Set it, for example to 120s.", "deschedulingInterval")
+        yield schemas.warning(
+            "runs_once", message, "Set it, for example to 120s.", "deschedulingInterval"
+        )
 
 
 def _controllers(parsed: tuple[profiles.Profile, ...], schema: schemas.Schema) -> schemas.Faults:
@@ -235,13 +305,23 @@ def _controllers(parsed: tuple[profiles.Profile, ...], schema: schemas.Schema) -
     movers = [profile.path for profile in parsed if "MigrationController" in profile.plugins]
     if len(movers) > 1 and not schema.knows("1.8.0"):
         message = (
-            f"{' and '.join(movers)} each have a MigrationController: each works on every job, and each can refuse it."
+            f"{' and '.join(movers)} each have a MigrationController: each works on every job, and "
+            "each can refuse it."
         )
-        remedy = "Put all plugins into one profile, or let DefaultEvictor evict and filter in the others."
+        remedy = (
+            "Put all plugins into one profile, or let DefaultEvictor evict and "
+            "filter in the others."
+        )
         yield schemas.warning("several_controllers", message, remedy, f"{movers[1]}.plugins.evict")
     for path in movers[1:] if schema.knows("1.8.0") else ():
-        message = f"In version {schema.version} only one profile can have MigrationController; {movers[0]} has it."
-        remedy = "Put all plugins into one profile, or let DefaultEvictor evict and filter in the others."
+        message = (
+            f"In version {schema.version} only one profile can have MigrationController; "
+            f"{movers[0]} has it."
+        )
+        remedy = (
+            "Put all plugins into one profile, or let DefaultEvictor evict and "
+            "filter in the others."
+        )
         yield schemas.Fault("known_crash", message, remedy, f"{path}.plugins.evict")
 
 
@@ -259,13 +339,18 @@ def _low_node_load(plugin: profiles.Args) -> schemas.Faults:
     interval = values.seconds(config.get("deschedulingInterval") or "0")
     at_once = plugin.record("anomalyCondition").get("consecutiveAbnormalities") == 1
     if cache is not None and interval is not None and cache < interval and not at_once:
-        message = f"Observations of a node expire after {cache:g} s, before the next one after {interval:g} s:"
+        message = (
+            f"Observations of a node expire after {cache:g} s, "
+            f"before the next one after {interval:g} s:"
+        )
         remedy = "Set detectorCacheTimeout to at least deschedulingInterval."
         where = f"{path}.detectorCacheTimeout"
         yield schemas.warning("never_acts", f"{message} no node is ever abnormal.", remedy, where)
     if not plugin.has("highThresholds") and not plugin.has("nodePools"):
         yield schemas.warning(
-            "never_acts", "Without highThresholds no node is ever hot.", path=f"{path}.highThresholds"
+            "never_acts",
+            "Without highThresholds no node is ever hot.",
+            path=f"{path}.highThresholds",
         )
 
 
@@ -274,8 +359,13 @@ def _normalities(plugin: profiles.Args) -> schemas.Faults:
     condition = plugin.args.get("anomalyCondition")
     if not isinstance(condition, dict) or not plugin.schema.knows("1.8.0"):
         return
-    if not condition.get("consecutiveAbnormalities") and not condition.get("consecutiveNormalities"):
-        message = f"Version {plugin.schema.version} has no default for it unless consecutiveAbnormalities is set."
+    if not condition.get("consecutiveAbnormalities") and not condition.get(
+        "consecutiveNormalities"
+    ):
+        message = (
+            f"Version {plugin.schema.version} has no default for it unless "
+            "consecutiveAbnormalities is set."
+        )
         where = f"{plugin.path}.anomalyCondition.consecutiveNormalities"
         yield schemas.Fault("required", message, "Set one of the two to 1 or more.", where)
 
@@ -294,7 +384,9 @@ def _pool(pool: profiles.Args) -> schemas.Faults:
 
 
 def _heir(pool: profiles.Args, above: profiles.Raw) -> schemas.Faults:
-    """Since 1.8.0 a pool inherits the thresholds that it does not set (``SetDefaults_LowNodeLoadNodePools``)."""
+    """Since 1.8.0 a pool inherits the thresholds that it does not set
+    (``SetDefaults_LowNodeLoadNodePools``).
+    """
     thresholds = {key for pair in koordinator.THRESHOLD_ORDER for key in pair}
     inherited = {key: above.get(key) for key in thresholds if pool.args.get(key) is None}
     whole = replace(pool, args={**pool.args, **inherited})
@@ -321,9 +413,15 @@ def _unreachable(plugin: profiles.Args) -> schemas.Faults:
     for key in ("highThresholds", "prodHighThresholds"):
         for name, given in plugin.record(key).items():
             percent = values.number(given)
-            if percent is not None and percent > 100 and not plugin.args.get("useDeviationThresholds"):
+            if (
+                percent is not None
+                and percent > 100
+                and not plugin.args.get("useDeviationThresholds")
+            ):
                 message = f"No node is ever above {percent:g} %."
-                yield schemas.warning("never_acts", message, "Give 100 or less.", f"{plugin.path}.{key}.{name}")
+                yield schemas.warning(
+                    "never_acts", message, "Give 100 or less.", f"{plugin.path}.{key}.{name}"
+                )
 
 
 _SAME_RESOURCES = "Give both maps the same resources."
@@ -343,10 +441,16 @@ def _node_taints(plugin: profiles.Args) -> schemas.Faults:
                 continue
             key, equals, value = given.partition("=")
             if not selectors.is_key(key) or (equals and not (value and selectors.is_value(value))):
-                means = values.shown(given.rpartition(":")[0]) if ":" in given else "a key, or key=value"
+                means = (
+                    values.shown(given.rpartition(":")[0])
+                    if ":" in given
+                    else "a key, or key=value"
+                )
                 message = f"No taint is called {values.shown(given)}, so this entry has no effect."
                 remedy = f"Write {means}: an entry is for every effect."
-                yield schemas.warning("never_matches", message, remedy, f"{plugin.path}.{name}[{index}]")
+                yield schemas.warning(
+                    "never_matches", message, remedy, f"{plugin.path}.{name}[{index}]"
+                )
 
 
 def _no_metrics(plugin: profiles.Args) -> schemas.Faults:
@@ -371,11 +475,19 @@ def _metric_use(plugin: profiles.Args) -> schemas.Faults:
     if use.get("source") == "KubernetesMetrics":
         if use.get("metricsServer") is True:
             message = "It cannot be combined with source."
-            yield schemas.Fault("exclusive", message, "Remove metricsServer.", f"{where}.metricsServer")
+            yield schemas.Fault(
+                "exclusive", message, "Remove metricsServer.", f"{where}.metricsServer"
+            )
         if use.get("prometheus") is not None:
-            yield schemas.Fault("forbidden", "It requires source: Prometheus.", "Remove it.", f"{where}.prometheus")
-    if use.get("source") == "Prometheus" and not values.is_set(profiles.dict_at(use, "prometheus").get("query")):
-        yield schemas.Fault("required", "source: Prometheus requires a query.", path=f"{where}.prometheus.query")
+            yield schemas.Fault(
+                "forbidden", "It requires source: Prometheus.", "Remove it.", f"{where}.prometheus"
+            )
+    if use.get("source") == "Prometheus" and not values.is_set(
+        profiles.dict_at(use, "prometheus").get("query")
+    ):
+        yield schemas.Fault(
+            "required", "source: Prometheus requires a query.", path=f"{where}.prometheus.query"
+        )
 
 
 def _metric_source(plugin: profiles.Args) -> schemas.Faults:
@@ -392,7 +504,9 @@ def _metric_source(plugin: profiles.Args) -> schemas.Faults:
     if source in ("KubernetesMetrics", "Prometheus") and source not in sources:
         message = f"No entry of metricsProviders has source {source}: every cycle fails."
         where = f"{plugin.path}.metricsUtilization.source"
-        yield schemas.warning("never_acts", message, f"Add {{source: {source}}} to metricsProviders.", where)
+        yield schemas.warning(
+            "never_acts", message, f"Add {{source: {source}}} to metricsProviders.", where
+        )
 
 
 def _pod_life_time(plugin: profiles.Args) -> schemas.Faults:
@@ -400,12 +514,16 @@ def _pod_life_time(plugin: profiles.Args) -> schemas.Faults:
     keys = ("maxPodLifeTimeSeconds", "states", "conditions", "exitCodes")
     older = plugin.schema.plugin_type == "object" and not plugin.schema.knows("1.8.0")
     if not any(plugin.has(key) for key in keys) and not older:
-        yield schemas.Fault("required", f"At least one of {', '.join(keys)} is required.", path=plugin.path)
+        yield schemas.Fault(
+            "required", f"At least one of {', '.join(keys)} is required.", path=plugin.path
+        )
 
 
 def _metrics(config: profiles.Raw, parsed: tuple[profiles.Profile, ...]) -> schemas.Faults:
     if not parsed:
-        yield schemas.warning("never_acts", "Without a profile the descheduler does nothing.", path="profiles")
+        yield schemas.warning(
+            "never_acts", "Without a profile the descheduler does nothing.", path="profiles"
+        )
     for index, provider in enumerate(profiles.list_at(config, "metricsProviders")):
         if not isinstance(provider, dict):
             continue
@@ -418,7 +536,10 @@ def _metrics(config: profiles.Raw, parsed: tuple[profiles.Profile, ...]) -> sche
         collects = profiles.dict_at(config, "metricsCollector").get("enabled") is True
         if provider.get("source") == "KubernetesMetrics" and collects:
             yield schemas.Fault(
-                "exclusive", "It cannot be combined with metricsCollector.", "Remove metricsCollector.", path
+                "exclusive",
+                "It cannot be combined with metricsCollector.",
+                "Remove metricsCollector.",
+                path,
             )
 
 
@@ -432,7 +553,13 @@ def _prometheus(provider: profiles.Raw, path: str) -> schemas.Faults:
         yield schemas.required(f"{path}.url")
     elif isinstance(url, str) and not _URL.fullmatch(url):
         real: schemas.Real = "refuses" if _NO_URL.search(url) else "starts"
-        yield schemas.Fault("malformed", f"{values.shown(url)} is not an http or https URL.", "", f"{path}.url", real)
+        yield schemas.Fault(
+            "malformed",
+            f"{values.shown(url)} is not an http or https URL.",
+            "",
+            f"{path}.url",
+            real,
+        )
     if isinstance(token, dict):
         secret, where = token.get("secretReference"), f"{path}.authToken.secretReference"
         if secret is None:
@@ -442,9 +569,13 @@ def _prometheus(provider: profiles.Raw, path: str) -> schemas.Faults:
                 yield schemas.required(f"{where}.{key}")
 
 
-_URL = re.compile(r"https?://(?:[\w.~-]+|\[[0-9A-Fa-f:.]+\])(?::\d+)?(?:[/?#](?:[^\s%]|%[0-9A-Fa-f]{2})*)?", re.ASCII)
+_URL = re.compile(
+    r"https?://(?:[\w.~-]+|\[[0-9A-Fa-f:.]+\])(?::\d+)?(?:[/?#](?:[^\s%]|%[0-9A-Fa-f]{2})*)?",
+    re.ASCII,
+)
 _NO_URL = re.compile(
-    r"[\x00-\x20\x7f]|^:|^[^A-Za-z/?#][^/?#]*:|^[\w+.-]+://[^/?#]*:[^0-9/?#]|%(?![0-9A-Fa-f]{2})", re.ASCII
+    r"[\x00-\x20\x7f]|^:|^[^A-Za-z/?#][^/?#]*:|^[\w+.-]+://[^/?#]*:[^0-9/?#]|%(?![0-9A-Fa-f]{2})",
+    re.ASCII,
 )
 """What ``url.Parse`` rejects; it accepts much that is no URL of a server."""
 

@@ -3,22 +3,31 @@
 
 """``DeschedulerConfiguration`` of koord-descheduler, from the sources of v1.7.0 and v1.8.0.
 
-ACK's ack-koord-descheduler takes the same document; deviations of ACK's documentation are noted here too.
+ACK's ack-koord-descheduler takes the same document; deviations of ACK's
+documentation are noted here too.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import schemas, sigs, sigs_plugins
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
+    schemas,
+    sigs,
+    sigs_plugins,
+)
 
 VERSIONS = ("1.7.0", "1.8.0")
 
 _LEADER_ELECTION = schemas.record(
     {
         "leaderElect": schemas.boolean("true"),
-        "leaseDuration": schemas.duration("15s", "longer than renewDeadline", minimum=0, nullable=False),
-        "renewDeadline": schemas.duration("10s", "longer than 1.2 times retryPeriod", minimum=0, nullable=False),
+        "leaseDuration": schemas.duration(
+            "15s", "longer than renewDeadline", minimum=0, nullable=False
+        ),
+        "renewDeadline": schemas.duration(
+            "10s", "longer than 1.2 times retryPeriod", minimum=0, nullable=False
+        ),
         "retryPeriod": schemas.duration("2s", minimum=0, nullable=False),
         "resourceLock": schemas.text("leases", enum=("leases",), real="crashes"),
         "resourceName": schemas.text("koord-descheduler"),
@@ -32,9 +41,15 @@ CONTENT_TYPES = ("application/json", "application/yaml", "application/vnd.kubern
 
 _CONNECTION = schemas.record(
     {
-        "kubeconfig": schemas.text(note="default: the pod's service account; there is no flag for it"),
-        "acceptContentTypes": schemas.text(note=f"at least one of */* and {', '.join(CONTENT_TYPES)}"),
-        "contentType": schemas.text("application/vnd.kubernetes.protobuf", enum=CONTENT_TYPES, real="starts"),
+        "kubeconfig": schemas.text(
+            note="default: the pod's service account; there is no flag for it"
+        ),
+        "acceptContentTypes": schemas.text(
+            note=f"at least one of */* and {', '.join(CONTENT_TYPES)}"
+        ),
+        "contentType": schemas.text(
+            "application/vnd.kubernetes.protobuf", enum=CONTENT_TYPES, real="starts"
+        ),
         "qps": schemas.Field(type="float", default="50", width=schemas.FLOAT32),
         "burst": schemas.whole("100", minimum=0, width=schemas.INT32),
     }
@@ -53,13 +68,22 @@ _PLUGIN_SET = schemas.record(
 _PROFILE = schemas.record(
     {
         "name": schemas.text(note="required and unique if there are several profiles"),
-        "plugins": schemas.record(dict.fromkeys(("deschedule", "balance", "evict", "filter"), _PLUGIN_SET)),
+        "plugins": schemas.record(
+            dict.fromkeys(("deschedule", "balance", "evict", "filter"), _PLUGIN_SET)
+        ),
         "pluginConfig": schemas.several(
-            schemas.record({"name": schemas.text(required=True, real="drops"), "args": schemas.Field(type="args")}),
+            schemas.record(
+                {
+                    "name": schemas.text(required=True, real="drops"),
+                    "args": schemas.Field(type="args"),
+                }
+            ),
             unique="name",
         ),
         "nodeSelector": replace(
-            schemas.LABEL_SELECTOR, note="the profile's nodes; not validated at the start", malformed="starts"
+            schemas.LABEL_SELECTOR,
+            note="the profile's nodes; not validated at the start",
+            malformed="starts",
         ),
     }
 )
@@ -72,10 +96,18 @@ ROOT = schemas.record(
         "enableContentionProfiling": schemas.boolean("true", "default: only with enableProfiling"),
         "healthzBindAddress": schemas.Field(type="address", default="0.0.0.0:10251"),
         "metricsBindAddress": schemas.Field(type="address", default="0.0.0.0:10251"),
-        "deschedulingInterval": schemas.duration("0s", "0: runs once", minimum=0, real="starts", nullable=False),
-        "dryRun": schemas.boolean(note="no plugin evicts; PodMigrationJobs created by others are still processed"),
-        "profiles": schemas.several(_PROFILE, "default: one profile with the default plugins", unique="name"),
-        "nodeSelector": replace(schemas.LABEL_SELECTOR, note="the nodes to consider; a label selector, not a string"),
+        "deschedulingInterval": schemas.duration(
+            "0s", "0: runs once", minimum=0, real="starts", nullable=False
+        ),
+        "dryRun": schemas.boolean(
+            note="no plugin evicts; PodMigrationJobs created by others are still processed"
+        ),
+        "profiles": schemas.several(
+            _PROFILE, "default: one profile with the default plugins", unique="name"
+        ),
+        "nodeSelector": replace(
+            schemas.LABEL_SELECTOR, note="the nodes to consider; a label selector, not a string"
+        ),
         **schemas.EVICTION_LIMITS,
     }
 )
@@ -85,20 +117,39 @@ _PER_WORKLOAD = schemas.Field(
     minimum=0,
     width=schemas.INT32,
     real="starts",
-    note="without it: 1 below 4 replicas, 2 up to 10, otherwise 10 %; 0 means 1, a percentage is at least 1",
+    note=(
+        "without it: 1 below 4 replicas, 2 up to 10, otherwise 10 %; 0 means 1, "
+        "a percentage is at least 1"
+    ),
 )
 
 _GATES = (
-    *("MaxUnavailablePerWorkload", "MaxMigratingPerWorkload", "MaxMigratingPerNode", "MaxMigratingPerNamespace"),
-    *("MaxMigratingGlobally", "ExpectedReplicas", "PVC", "BarePods", "LocalStorage", "SystemCritical"),
+    *(
+        "MaxUnavailablePerWorkload",
+        "MaxMigratingPerWorkload",
+        "MaxMigratingPerNode",
+        "MaxMigratingPerNamespace",
+    ),
+    *(
+        "MaxMigratingGlobally",
+        "ExpectedReplicas",
+        "PVC",
+        "BarePods",
+        "LocalStorage",
+        "SystemCritical",
+    ),
     *("PriorityThreshold", "LabelSelector", "Namespaces", "NodeFit"),
 )
 
 _LIMITER = schemas.record(
     {
-        "duration": schemas.duration("", "0s disables the limiter", minimum=0, real="starts", nullable=False),
+        "duration": schemas.duration(
+            "", "0s disables the limiter", minimum=0, real="starts", nullable=False
+        ),
         "maxMigrating": replace(
-            _PER_WORKLOAD, malformed="starts", note="default: maxMigratingPerWorkload; namespace needs a number"
+            _PER_WORKLOAD,
+            malformed="starts",
+            note="default: maxMigratingPerWorkload; namespace needs a number",
         ),
         "burst": schemas.whole("1", "0 means 1", minimum=0, real="starts"),
     }
@@ -111,7 +162,9 @@ _DELETE_OPTIONS = schemas.record(
         "gracePeriodSeconds": schemas.whole(),
         "preconditions": schemas.record({"uid": schemas.text(), "resourceVersion": schemas.text()}),
         "orphanDependents": schemas.boolean(""),
-        "propagationPolicy": schemas.text(enum=("Orphan", "Background", "Foreground"), real="starts"),
+        "propagationPolicy": schemas.text(
+            enum=("Orphan", "Background", "Foreground"), real="starts"
+        ),
         "dryRun": schemas.several(schemas.text(enum=("All",), real="starts")),
         "ignoreStoreReadErrorWithClusterBreakingPotential": schemas.boolean("", since="1.8.0"),
     },
@@ -130,36 +183,53 @@ MIGRATION_CONTROLLER = schemas.Plugin(
             "evictSystemCriticalPods": schemas.boolean(note="true also disables priorityThreshold"),
             "ignorePvcPods": schemas.boolean(),
             "priorityThreshold": replace(
-                schemas.PRIORITY_THRESHOLD, exclusive=(), note="only value has an effect on the filter"
+                schemas.PRIORITY_THRESHOLD,
+                exclusive=(),
+                note="only value has an effect on the filter",
             ),
             "labelSelector": schemas.LABEL_SELECTOR,
             "namespaces": schemas.NAMESPACES,
             "nodeFit": schemas.boolean(note="only for pods evicted by a plugin"),
             "nodeSelector": schemas.selector_text("only with nodeFit"),
-            "maxMigratingGlobally": schemas.count(note="without it or 0, no limit", width=schemas.INT32),
+            "maxMigratingGlobally": schemas.count(
+                note="without it or 0, no limit", width=schemas.INT32
+            ),
             "maxMigratingPerNode": schemas.count("2", "0: no limit", width=schemas.INT32),
-            "maxMigratingPerNamespace": schemas.count(note="without it or 0, no limit", width=schemas.INT32),
+            "maxMigratingPerNamespace": schemas.count(
+                note="without it or 0, no limit", width=schemas.INT32
+            ),
             "maxMigratingPerWorkload": _PER_WORKLOAD,
             "maxUnavailablePerWorkload": _PER_WORKLOAD,
-            "skipCheckExpectedReplicas": schemas.boolean(note="true also moves pods of workloads with one replica"),
+            "skipCheckExpectedReplicas": schemas.boolean(
+                note="true also moves pods of workloads with one replica"
+            ),
             "objectLimiters": schemas.by_name(
                 _LIMITER,
-                "evictions per duration; the default only if it is empty; a duration of 0s disables a limiter",
+                (
+                    "evictions per duration; the default only if it is empty; a duration of 0s "
+                    "disables a limiter"
+                ),
                 default="{workload: {duration: 5m}}",
                 keys=("workload", "namespace"),
                 real="drops",
             ),
-            "defaultJobMode": schemas.text("ReservationFirst", enum=("ReservationFirst", "EvictDirectly")),
+            "defaultJobMode": schemas.text(
+                "ReservationFirst", enum=("ReservationFirst", "EvictDirectly")
+            ),
             "defaultJobTTL": schemas.duration(
                 "5m", "0: no timeout; only for jobs created by the controller", minimum=0
             ),
             "schedulerNames": replace(
-                schemas.TEXTS, note="schedulers that support Reservations", default="[koord-scheduler]"
+                schemas.TEXTS,
+                note="schedulers that support Reservations",
+                default="[koord-scheduler]",
             ),
             "evictQPS": schemas.Field(type="float_or_string", default="10", above=0),
             "evictBurst": schemas.whole("1", minimum=1, width=schemas.INT32),
             "evictionPolicy": schemas.text(
-                "Eviction", enum=("Eviction", "Delete", "SoftEviction"), alike={"Soft": "SoftEviction"}
+                "Eviction",
+                enum=("Eviction", "Delete", "SoftEviction"),
+                alike={"Soft": "SoftEviction"},
             ),
             "defaultDeleteOptions": _DELETE_OPTIONS,
             "arbitrationArgs": schemas.record(
@@ -177,19 +247,34 @@ MIGRATION_CONTROLLER = schemas.Plugin(
 _THRESHOLDS = {
     "useDeviationThresholds": schemas.boolean(note="thresholds are deviations from the mean"),
     "highThresholds": schemas.percents("nodes above are hot", maximum=None),
-    "lowThresholds": schemas.percents("nodes below receive pods; the same resources as highThresholds", maximum=None),
-    "prodHighThresholds": schemas.percents("of production pods, at most highThresholds", maximum=None),
-    "prodLowThresholds": schemas.percents("of production pods, at most prodHighThresholds", maximum=None),
+    "lowThresholds": schemas.percents(
+        "nodes below receive pods; the same resources as highThresholds", maximum=None
+    ),
+    "prodHighThresholds": schemas.percents(
+        "of production pods, at most highThresholds", maximum=None
+    ),
+    "prodLowThresholds": schemas.percents(
+        "of production pods, at most prodHighThresholds", maximum=None
+    ),
     "resourceWeights": schemas.by_name(
-        schemas.whole("1", zero_is_default=True), "0 and negative numbers mean 1", default="{cpu: 1, memory: 1}"
+        schemas.whole("1", zero_is_default=True),
+        "0 and negative numbers mean 1",
+        default="{cpu: 1, memory: 1}",
     ),
     "anomalyCondition": schemas.record(
         {
-            "timeout": schemas.duration("1m", "no default inside anomalyCondition", minimum=0, real="starts"),
-            "consecutiveAbnormalities": schemas.count(
-                "5", "acts above this count; 1 acts at once", width=schemas.UINT32, zero_is_default=True
+            "timeout": schemas.duration(
+                "1m", "no default inside anomalyCondition", minimum=0, real="starts"
             ),
-            "consecutiveNormalities": schemas.count("3", width=schemas.UINT32, zero_is_default=True),
+            "consecutiveAbnormalities": schemas.count(
+                "5",
+                "acts above this count; 1 acts at once",
+                width=schemas.UINT32,
+                zero_is_default=True,
+            ),
+            "consecutiveNormalities": schemas.count(
+                "3", width=schemas.UINT32, zero_is_default=True
+            ),
         }
     ),
 }
@@ -199,7 +284,9 @@ THRESHOLD_ORDER = (
     ("prodHighThresholds", "highThresholds"),
     ("prodLowThresholds", "prodHighThresholds"),
 )
-"""Of each pair, no percentage of the first may exceed the one of the same resource in the second."""
+"""Of each pair, no percentage of the first may exceed the one of the same
+resource in the second.
+"""
 
 LOW_NODE_LOAD = schemas.Plugin(
     points=("balance",),
@@ -213,16 +300,21 @@ LOW_NODE_LOAD = schemas.Plugin(
             "evictableNamespaces": schemas.NAMESPACES,
             "nodeSelector": schemas.LABEL_SELECTOR,
             "podSelectors": schemas.several(
-                schemas.record({"name": schemas.text(), "selector": schemas.LABEL_SELECTOR}), "one match is enough"
+                schemas.record({"name": schemas.text(), "selector": schemas.LABEL_SELECTOR}),
+                "one match is enough",
             ),
             "nodeFit": schemas.boolean("true"),
             **_THRESHOLDS,
             "detectorCacheTimeout": schemas.duration(
-                "5m", "at least deschedulingInterval, otherwise no node is ever abnormal", minimum=0, real="starts"
+                "5m",
+                "at least deschedulingInterval, otherwise no node is ever abnormal",
+                minimum=0,
+                real="starts",
             ),
             "nodePools": schemas.several(
                 schemas.record(
-                    {"name": schemas.text(), "nodeSelector": schemas.LABEL_SELECTOR, **_THRESHOLDS}, le=THRESHOLD_ORDER
+                    {"name": schemas.text(), "nodeSelector": schemas.LABEL_SELECTOR, **_THRESHOLDS},
+                    le=THRESHOLD_ORDER,
                 ),
                 "before 1.8.0 each needs an anomalyCondition with consecutiveAbnormalities",
             ),
@@ -255,7 +347,10 @@ NEWER_EVICTOR = replace(
     DEFAULT_EVICTOR,
     args=replace(
         _NEWER_ARGS,
-        fields={**_NEWER_ARGS.fields, "namespaceLabelSelector": replace(schemas.LABEL_SELECTOR, by_labels=True)},
+        fields={
+            **_NEWER_ARGS.fields,
+            "namespaceLabelSelector": replace(schemas.LABEL_SELECTOR, by_labels=True),
+        },
     ),
 )
 """DefaultEvictor of v0.35.1, whose validation Koordinator 1.8.0 does not call."""
@@ -265,7 +360,9 @@ _SHARES = schemas.by_name(schemas.Field(type="float", minimum=0, maximum=100, re
 _ORDER_ITEM = schemas.record(
     {
         "name": schemas.text(required=True),
-        "nodeSelector": replace(schemas.LABEL_SELECTOR, note="required; empty: all nodes", malformed="starts"),
+        "nodeSelector": replace(
+            schemas.LABEL_SELECTOR, note="required; empty: all nodes", malformed="starts"
+        ),
         "keepThreshold": _SHARES,
         "rejectThreshold": _SHARES,
     }
@@ -282,10 +379,17 @@ CUSTOM_PRIORITY = schemas.Plugin(
             "evictableNamespaces": replace(schemas.NAMESPACES, real="starts"),
             "nodeSelector": replace(schemas.LABEL_SELECTOR, malformed="starts"),
             "podSelectors": schemas.several(
-                schemas.record({"name": schemas.text(required=True, real="starts"), "selector": schemas.LABEL_SELECTOR})
+                schemas.record(
+                    {
+                        "name": schemas.text(required=True, real="starts"),
+                        "selector": schemas.LABEL_SELECTOR,
+                    }
+                )
             ),
             "nodeFit": schemas.boolean("true"),
-            "evictionOrder": schemas.several(_ORDER_ITEM, "two or more", required=True, minimum=2, unique="name"),
+            "evictionOrder": schemas.several(
+                _ORDER_ITEM, "two or more", required=True, minimum=2, unique="name"
+            ),
             "mode": schemas.text("BestEffort", enum=("BestEffort", "DrainNode"), real="starts"),
             "autoCordon": schemas.boolean(),
         }
@@ -316,9 +420,15 @@ def schema(version: str = "1.7.0", *, ack: bool = False) -> schemas.Schema:
             "LowNodeLoad": LOW_NODE_LOAD,
             "DefaultEvictor": DEFAULT_EVICTOR if older else NEWER_EVICTOR,
             "CustomPriority": CUSTOM_PRIORITY,
-            **{n: replace(p, strict=False, checked="enabled", stray="starts") for n, p in ported.items()},
+            **{
+                n: replace(p, strict=False, checked="enabled", stray="starts")
+                for n, p in ported.items()
+            },
         },
         plugin_type="object",
         # Misspellings in ACK's documentation.
-        alike={"RemoveFailedPod": "RemoveFailedPods", "MirgrationController": "MigrationController"},
+        alike={
+            "RemoveFailedPod": "RemoveFailedPods",
+            "MirgrationController": "MigrationController",
+        },
     )

@@ -1,11 +1,13 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The dry run of a configuration: a pod of the descheduler's own program that may only read, and what its log says.
+"""The dry run of a configuration: a pod of the descheduler's own program that may only read,
+and what its log says.
 
-With ``dryRun: true`` koord-descheduler's plugins log each pod that they would evict (``evictor_proxy.go`` of v1.7.0 and
-v1.8.0). Its MigrationController still works on PodMigrationJobs that others created, so the pod's service account must
-not be able to write. ``--dry-run`` of sigs.k8s.io/descheduler v0.36.0 works on a copy, and logs in the same words.
+With ``dryRun: true`` koord-descheduler's plugins log each pod that they would evict
+(``evictor_proxy.go`` of v1.7.0 and v1.8.0). Its MigrationController still works on PodMigrationJobs
+that others created, so the pod's service account must not be able to write. ``--dry-run`` of
+sigs.k8s.io/descheduler v0.36.0 works on a copy, and logs in the same words.
 """
 
 from __future__ import annotations
@@ -14,7 +16,11 @@ import re
 import typing as t
 from dataclasses import asdict, dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import decoding, names, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    decoding,
+    names,
+    objects,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
     check,
     installation,
@@ -28,7 +34,9 @@ LABEL = f"{names.PREFIX}/descheduler-preview"
 
 PREFIX = "descheduler-preview-"
 ACCOUNT = "kubeops-node-maintenance-dry-run"
-"""The service account of dry runs in the descheduler's namespace, bound to the ClusterRole of that name."""
+"""The service account of dry runs in the descheduler's namespace,
+bound to the ClusterRole of that name.
+"""
 
 _LAST_FLAGS: t.Mapping[str, tuple[str, ...]] = {
     "koordinator": ("--leader-elect=false", "--v=1"),
@@ -40,20 +48,24 @@ _FAILED = "Error descheduling pods: "
 _FORBIDDEN = re.compile(r"failed to list .*?: (.* is forbidden: .*)")
 _ENDED = "Number of evictions/requests"
 _CYCLES = 2
-"""The cycle of sigs.k8s.io/descheduler that counts. The first one may begin before its copy of the cluster is filled:
-``deschedulerInitFnc`` does not wait until what it has read has reached the copy."""
+"""The cycle of sigs.k8s.io/descheduler that counts. The first one may begin before its copy of the
+cluster is filled: ``deschedulerInitFnc`` does not wait until what it has read has reached the copy.
+"""
 _STARTED = "Starting workers"
 _BEGUN, _VERBOSE = "Starting Koordinator Descheduler", "FLAG: --v="
-"""What each process logs, and what of its flags before that, with the verbosity that the evictions need.
+"""What each process logs, and what of its flags before that,
+with the verbosity that the evictions need.
 
-koord-descheduler (v1.7.0) has two flags of this name, registered in the order of a map, and one of them has no effect:
-about every fourth process logs nothing of what it would evict.
+koord-descheduler (v1.7.0) has two flags of this name, registered in the order of a map, and one of
+them has no effect: about every fourth process logs nothing of what it would evict.
 """
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Eviction:
-    """A pod that a plugin would evict. ``plugin`` and ``reason`` may be empty: not every plugin says both."""
+    """A pod that a plugin would evict. ``plugin`` and ``reason`` may be empty:
+    not every plugin says both.
+    """
 
     namespace: str
     pod: str
@@ -68,10 +80,11 @@ class Eviction:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a log says: the evictions, whether the cycle is over, its failure, and how many lines are about the cycle.
+    """What a log says: the evictions, whether the cycle is over, its failure, and how many lines
+    are about the cycle.
 
-    ``started``: the caches are filled. Only a process of sigs.k8s.io says that the cycle is over. ``mute``: it does not
-    log evictions.
+    ``started``: the caches are filled. Only a process of sigs.k8s.io says that the cycle is over.
+    ``mute``: it does not log evictions.
     """
 
     evictions: tuple[Eviction, ...]
@@ -96,12 +109,16 @@ def sandboxed(config: t.Mapping[str, t.Any], flavor: check.Flavor) -> dict[str, 
         "leaderElection": {"leaderElect": False},
     }
     if "profiles" in config:
-        changed["profiles"] = [_at_once(profile) for profile in profiles.list_at(config, "profiles")]
+        changed["profiles"] = [
+            _at_once(profile) for profile in profiles.list_at(config, "profiles")
+        ]
     return changed
 
 
 def evicts_nothing(config: t.Mapping[str, t.Any], flavor: check.Flavor) -> bool:
-    """Whether the descheduler is told to evict nothing, so that no dry run is needed to know that."""
+    """Whether the descheduler is told to evict nothing, so that no dry run is
+    needed to know that.
+    """
     return flavor != "sigs" and config.get("dryRun") is True
 
 
@@ -115,25 +132,38 @@ def _at_once(profile: t.Any) -> t.Any:
 def _first_counts(entry: t.Any) -> t.Any:
     if not isinstance(entry, dict) or entry.get("name") != "LowNodeLoad":
         return entry
-    args, first = profiles.dict_at(entry, "args"), {"anomalyCondition": {"consecutiveAbnormalities": 1}}
-    pools = [{**pool, **first} for pool in profiles.list_at(args, "nodePools") if isinstance(pool, dict)]
+    args, first = (
+        profiles.dict_at(entry, "args"),
+        {"anomalyCondition": {"consecutiveAbnormalities": 1}},
+    )
+    pools = [
+        {**pool, **first} for pool in profiles.list_at(args, "nodePools") if isinstance(pool, dict)
+    ]
     return {**entry, "args": {**args, **first, **({"nodePools": pools} if pools else {})}}
 
 
 def manifests(
-    name: str, text: str, workload: objects.Raw, place: installation.Place, flavor: check.Flavor, lasts: int
+    name: str,
+    text: str,
+    workload: objects.Raw,
+    place: installation.Place,
+    flavor: check.Flavor,
+    lasts: int,
 ) -> tuple[dict[str, t.Any], dict[str, t.Any]]:
-    """The pod of a dry run, which ends after ``lasts`` seconds at the latest, and the ConfigMap that it mounts.
+    """The pod of a dry run, which ends after ``lasts`` seconds at the latest,
+    and the ConfigMap that it mounts.
 
-    The pod has the volumes, the node and the security settings of the workload's template, but not its labels, which
-    would make it one of the workload's pods.
+    The pod has the volumes, the node and the security settings of the workload's template, but not
+    its labels, which would make it one of the workload's pods.
     """
     labels = {names.MANAGED_BY_LABEL: names.MANAGED_BY, LABEL: workload["metadata"]["uid"]}
     meta = {"name": name, "namespace": place.namespace, "labels": labels}
     spec = dict(installation.template_of(workload)["spec"])
     spec |= {
         "containers": [_container(installation.container_of(workload), flavor)],
-        "volumes": [_volume(volume, place.config_map, name) for volume in spec.get("volumes") or ()],
+        "volumes": [
+            _volume(volume, place.config_map, name) for volume in spec.get("volumes") or ()
+        ],
         "serviceAccountName": ACCOUNT,
         "restartPolicy": "Never",
         "activeDeadlineSeconds": lasts,
@@ -141,7 +171,12 @@ def manifests(
     }
     spec.pop("serviceAccount", None)
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
-    return pod, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {place.key: text}}
+    return pod, {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": meta,
+        "data": {place.key: text},
+    }
 
 
 def _container(container: objects.Raw, flavor: check.Flavor) -> dict[str, t.Any]:
@@ -154,11 +189,18 @@ def _container(container: objects.Raw, flavor: check.Flavor) -> dict[str, t.Any]
 def _volume(volume: objects.Raw, old: str, new: str) -> dict[str, t.Any]:
     def renamed(source: objects.Raw) -> dict[str, t.Any]:
         found = source.get("configMap")
-        return {**source, "configMap": {**found, "name": new}} if found and found.get("name") == old else dict(source)
+        return (
+            {**source, "configMap": {**found, "name": new}}
+            if found and found.get("name") == old
+            else dict(source)
+        )
 
     changed, projected = renamed(volume), volume.get("projected")
     if projected:
-        changed["projected"] = {**projected, "sources": [renamed(each) for each in projected.get("sources") or ()]}
+        changed["projected"] = {
+            **projected,
+            "sources": [renamed(each) for each in projected.get("sources") or ()],
+        }
     return changed
 
 
@@ -185,14 +227,20 @@ def read(log: str) -> Reading:
         lines += not line.startswith(("E", "W"))
         if _SAID in line:
             found[_eviction(line)] = None
-    return Reading(tuple(found), over, started, failure, lines, mute=_BEGUN in log and _VERBOSE not in log)
+    return Reading(
+        tuple(found), over, started, failure, lines, mute=_BEGUN in log and _VERBOSE not in log
+    )
 
 
 def _eviction(line: str) -> Eviction:
     if line.startswith("{"):
         fields = _json(line)
         pod = fields.get("pod")
-        where = pod if isinstance(pod, dict) else dict(zip(("namespace", "name"), str(pod).split("/"), strict=False))
+        where = (
+            pod
+            if isinstance(pod, dict)
+            else dict(zip(("namespace", "name"), str(pod).split("/"), strict=False))
+        )
     else:
         fields = {key: _unquoted(value) for key, value in _PAIR.findall(line)}
         namespace, _slash, name = fields.get("pod", "").partition("/")

@@ -8,7 +8,10 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import schemas, values
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
+    schemas,
+    values,
+)
 
 TYPE_META = {"apiVersion": schemas.text(), "kind": schemas.text()}
 
@@ -20,7 +23,9 @@ Raw = t.Mapping[str, t.Any]
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One profile with the defaults merged in; ``given`` and ``paths`` of the configured plugins' arguments by name."""
+    """One profile with the defaults merged in; ``given`` and ``paths`` of the configured
+    plugins' arguments by name.
+    """
 
     path: str
     enabled: t.Mapping[str, tuple[str, ...]]
@@ -35,7 +40,9 @@ class Profile:
     @property
     def args(self) -> t.Mapping[str, Raw]:
         """The arguments of each configured plugin; empty if they are not an object."""
-        return {name: given if isinstance(given, dict) else {} for name, given in self.given.items()}
+        return {
+            name: given if isinstance(given, dict) else {} for name, given in self.given.items()
+        }
 
     def args_path(self, name: str) -> str:
         """Where the plugin's arguments are, or would be."""
@@ -43,7 +50,9 @@ class Profile:
 
 
 def profiles_of(config: Raw, schema: schemas.Schema) -> tuple[Profile, ...]:
-    """The profiles of a document, in Koordinator's at least the default profile. Values of a wrong type are skipped."""
+    """The profiles of a document, in Koordinator's at least the default profile.
+    Values of a wrong type are skipped.
+    """
     found = [raw if isinstance(raw, dict) else {} for raw in list_at(config, "profiles")]
     if not found and schema.plugin_type == "object":
         found = [{}]
@@ -58,20 +67,29 @@ def _profile(raw: Raw, path: str, schema: schemas.Schema) -> Profile:
         if isinstance(name, str) and name not in paths:
             args[name] = {} if entry.get("args") is None else entry["args"]
             paths[name] = f"{path}.pluginConfig[{index}].args"
-    return Profile(path, {point: _enabled(raw, point, schema) for point in schema.points}, args, paths)
+    return Profile(
+        path, {point: _enabled(raw, point, schema) for point in schema.points}, args, paths
+    )
 
 
 def _enabled(raw: Raw, point: str, schema: schemas.Schema) -> tuple[str, ...]:
-    """What runs at the point: the defaults that are not disabled, then the enabled plugins (``mergePluginSet``)."""
+    """What runs at the point: the defaults that are not disabled, then the enabled plugins
+    (``mergePluginSet``).
+    """
     wanted = _names(raw, point, "enabled")
     disabled = [] if schema.plugin_type == "string" else _names(raw, point, "disabled")
-    defaults = [] if "*" in disabled else [name for name in schema.points[point] if name not in disabled]
+    defaults = (
+        [] if "*" in disabled else [name for name in schema.points[point] if name not in disabled]
+    )
     return (*defaults, *(name for name in wanted if name not in defaults))
 
 
 def _names(raw: Raw, point: str, part: str) -> list[str]:
     entries = list_at(dict_at(dict_at(raw, "plugins"), point), part)
-    names = (entry.get("name") if isinstance(entry, dict) else "" if entry is None else entry for entry in entries)
+    names = (
+        entry.get("name") if isinstance(entry, dict) else "" if entry is None else entry
+        for entry in entries
+    )
     return [name for name in names if isinstance(name, str)]
 
 
@@ -129,21 +147,36 @@ def _points(raw: Raw, profile: Profile, schema: schemas.Schema) -> schemas.Fault
             seen.add(name)
             yield from _point(name, point, here, schema)
             needs = name in schema.plugins and schema.plugins[name].needs_config
-            if needs and name not in profile.paths and schema.points[point] == () and point not in IDLE:
+            if (
+                needs
+                and name not in profile.paths
+                and schema.points[point] == ()
+                and point not in IDLE
+            ):
                 remedy = f"Add {{name: {name}}} to {profile.path}.pluginConfig; args may be empty."
-                yield schemas.Fault("no_config", f"{name} has no entry in pluginConfig.", remedy, here)
+                yield schemas.Fault(
+                    "no_config", f"{name} has no entry in pluginConfig.", remedy, here
+                )
         for index, name in enumerate(_names(raw, point, "disabled")):
             here = f"{path}.disabled[{index}]"
             if schema.plugin_type == "string":
-                yield schemas.warning("never_read", "disabled has no effect.", "Remove the plugin from enabled.", here)
+                yield schemas.warning(
+                    "never_read", "disabled has no effect.", "Remove the plugin from enabled.", here
+                )
             elif name != "*" and name not in schema.plugins:
-                yield replace(_unknown(name, here, schema, "starts"), code="unknown_plugin", severity="warning")
+                yield replace(
+                    _unknown(name, here, schema, "starts"),
+                    code="unknown_plugin",
+                    severity="warning",
+                )
 
 
 def _point(name: str, point: str, path: str, schema: schemas.Schema) -> schemas.Faults:
     plugin = schema.plugins.get(name)
     if point in IDLE:
-        yield schemas.Fault("wrong_point", f"Nothing runs at {point}.", "Remove it.", path, "starts")
+        yield schemas.Fault(
+            "wrong_point", f"Nothing runs at {point}.", "Remove it.", path, "starts"
+        )
     elif plugin is None:
         yield _unknown(name, path, schema)
     elif not schema.knows(plugin.since):
@@ -153,10 +186,14 @@ def _point(name: str, point: str, path: str, schema: schemas.Schema) -> schemas.
         real = plugin.stray if point in ("deschedule", "balance") else "refuses"
         if real == "starts":
             message += " The descheduler starts, but fails in every cycle."
-        yield schemas.Fault("wrong_point", message, f"Enable it at {' or '.join(plugin.points)}.", path, real)
+        yield schemas.Fault(
+            "wrong_point", message, f"Enable it at {' or '.join(plugin.points)}.", path, real
+        )
 
 
-def _unknown(name: str, path: str, schema: schemas.Schema, real: schemas.Real = "refuses") -> schemas.Fault:
+def _unknown(
+    name: str, path: str, schema: schemas.Schema, real: schemas.Real = "refuses"
+) -> schemas.Fault:
     return values.unknown("plugin", name, sorted(schema.plugins), path, real, schema.alike)
 
 
@@ -168,13 +205,20 @@ def _evictors(profile: Profile, schema: schemas.Schema) -> schemas.Faults:
     path = f"{profile.path}.plugins"
     remedy = 'Enable the same one at evict and at filter, each with disabled: [{name: "*"}].'
     if not evict:
-        yield schemas.Fault("one_evictor", "No plugin evicts.", "Enable MigrationController.", f"{path}.evict")
+        yield schemas.Fault(
+            "one_evictor", "No plugin evicts.", "Enable MigrationController.", f"{path}.evict"
+        )
     elif len(evict) > 1:
         message = f"Only one plugin can evict, not {' and '.join(evict)}."
         yield schemas.Fault("one_evictor", message, remedy, f"{path}.evict")
     if not keep:
-        message = "No plugin filters: DaemonSet pods, system pods and pods with local data may be evicted too."
-        yield schemas.warning("unfiltered", message, "Enable the evicting plugin at filter too.", f"{path}.filter")
+        message = (
+            "No plugin filters: DaemonSet pods, system pods and pods with local data "
+            "may be evicted too."
+        )
+        yield schemas.warning(
+            "unfiltered", message, "Enable the evicting plugin at filter too.", f"{path}.filter"
+        )
     elif len(keep) > 1 or (len(evict) == 1 and keep != evict):
         message = f"{' and '.join(keep)} at filter, {' and '.join(evict) or 'none'} at evict."
         yield schemas.Fault("one_evictor", message, remedy, f"{path}.filter", "starts")
@@ -190,18 +234,34 @@ def _configs(profile: Profile, schema: schemas.Schema) -> schemas.Faults:
         elif not schema.knows(plugin.since):
             yield values.too_new(name, plugin.since, entry, lost)
         elif name not in enabled:
-            yield schemas.warning("not_enabled", f"{name} is configured but not enabled.", path=entry)
+            yield schemas.warning(
+                "not_enabled", f"{name} is configured but not enabled.", path=entry
+            )
     for name in dict.fromkeys((*profile.paths, *enabled)):
         plugin = schema.plugins.get(name)
-        if plugin and schema.knows(plugin.since) and (name in profile.paths or not plugin.needs_config):
-            for fault in _args(name, plugin, profile.given.get(name, {}), profile.args_path(name), schema):
+        if (
+            plugin
+            and schema.knows(plugin.since)
+            and (name in profile.paths or not plugin.needs_config)
+        ):
+            for fault in _args(
+                name, plugin, profile.given.get(name, {}), profile.args_path(name), schema
+            ):
                 # Of a plugin that is not enabled only the strict decoder rejects anything.
-                read = name in enabled or plugin.checked == "always" or (plugin.strict and fault.decoding)
+                read = (
+                    name in enabled
+                    or plugin.checked == "always"
+                    or (plugin.strict and fault.decoding)
+                )
                 yield fault if read else replace(fault, severity="warning", real="starts")
 
 
-def _args(name: str, plugin: schemas.Plugin, args: t.Any, path: str, schema: schemas.Schema) -> schemas.Faults:
-    """What is wrong with a plugin's arguments alone; only Koordinator's own plugins validate apiVersion and kind."""
+def _args(
+    name: str, plugin: schemas.Plugin, args: t.Any, path: str, schema: schemas.Schema
+) -> schemas.Faults:
+    """What is wrong with a plugin's arguments alone; only Koordinator's own plugins validate
+    apiVersion and kind.
+    """
     described = replace(plugin.args, fields={**plugin.args.fields, **TYPE_META})
     yield from values.Reader(schema, plugin.strict).faults(described, args, path)
     real: schemas.Real = "refuses" if plugin.strict and schema.strict else "starts"
@@ -209,4 +269,6 @@ def _args(name: str, plugin: schemas.Plugin, args: t.Any, path: str, schema: sch
         given = args.get(key) if isinstance(args, dict) else None
         if isinstance(given, str) and given not in ("", wanted):
             message = f"{values.shown(given)} is not {wanted}."
-            yield schemas.Fault("wrong_document", message, "Remove it.", f"{path}.{key}", real, decoding=True)
+            yield schemas.Fault(
+                "wrong_document", message, "Remove it.", f"{path}.{key}", real, decoding=True
+            )

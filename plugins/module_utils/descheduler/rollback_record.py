@@ -3,9 +3,10 @@
 
 """The journal: a descheduler's previous state, stored in the cluster before the first write.
 
-A ConfigMap in our own namespace, ``descheduler-<UID of the workload>``. With it, a call that was killed at any point
-is finished or rolled back by the next one. It is deleted once the new configuration is verified. While evictions are
-paused it stays, and holds what to resume with, also while other configurations are rolled out.
+A ConfigMap in our own namespace, ``descheduler-<UID of the workload>``. With it, a call that was
+killed at any point is finished or rolled back by the next one. It is deleted once the new
+configuration is verified. While evictions are paused it stays, and holds what to resume with, also
+while other configurations are rolled out.
 """
 
 from __future__ import annotations
@@ -14,8 +15,14 @@ import json
 import typing as t
 from dataclasses import asdict, dataclass, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import decoding, names, objects
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import installation
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    decoding,
+    names,
+    objects,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
+    installation,
+)
 
 PREFIX = "descheduler-"
 LABEL = f"{names.PREFIX}/descheduler"
@@ -30,14 +37,16 @@ class BadJournalError(ValueError):
 class Journal:
     """The previous state: all that is needed to restore it.
 
-    ``config`` is the text under the key, ``None`` if there was none; ``had_map`` and ``had_data``: whether there was a
-    ConfigMap, and data in it. ``marks`` are our annotations of the pod template, ``bare``: it had no annotations at
-    all. ``replicas`` is the count before a restart or a pause by scaling, ``suspended`` the CronJob's own setting.
-    ``ours`` are the digests of the configurations that have been rolled out since without being verified; ``settled``
-    says that the last one was, so that there is nothing to roll back.
+    ``config`` is the text under the key, ``None`` if there was none; ``had_map`` and ``had_data``:
+    whether there was a ConfigMap, and data in it. ``marks`` are our annotations of the pod
+    template, ``bare``: it had no annotations at all. ``replicas`` is the count before a restart or
+    a pause by scaling, ``suspended`` the CronJob's own setting. ``ours`` are the digests of the
+    configurations that have been rolled out since without being verified; ``settled`` says that the
+    last one was, so that there is nothing to roll back.
 
-    ``paused`` is how evictions were paused: ``dry_run``, ``scale`` or ``suspend``. ``resumes`` is the text to resume
-    with, ``None`` as long as the pause by ``dry_run`` itself is rolled out; then it is ``config``.
+    ``paused`` is how evictions were paused: ``dry_run``, ``scale`` or ``suspend``. ``resumes`` is
+    the text to resume with, ``None`` as long as the pause by ``dry_run`` itself is rolled out;
+    then it is ``config``.
     """
 
     flavor: str
@@ -75,15 +84,21 @@ class Journal:
     def after(self, kept: Journal | None, *, foreign: bool) -> Journal:
         """This state as the one before a rollout, if ``kept`` was stored at its start.
 
-        An unfinished rollout's previous state is kept, unless the configuration is ``foreign`` by now. A pause is kept
-        in any case.
+        An unfinished rollout's previous state is kept, unless the configuration is ``foreign`` by
+        now. A pause is kept in any case.
         """
         if kept is None:
             return self
         if not kept.settled and not foreign:
             return replace(kept, ours=tuple(dict.fromkeys((*kept.ours, *self.ours))))
         replicas = kept.replicas if kept.paused == "scale" or not kept.settled else None
-        return replace(self, replicas=replicas, paused=kept.paused, suspended=kept.suspended, resumes=kept.resumes)
+        return replace(
+            self,
+            replicas=replicas,
+            paused=kept.paused,
+            suspended=kept.suspended,
+            resumes=kept.resumes,
+        )
 
     def ended(self, resumes: str | None) -> Journal | None:
         """What is left of it once the rollout has ended: the pause."""
@@ -94,12 +109,18 @@ class Journal:
         """What the journal means, and what to do."""
         who = f"{self.kind} {self.place.namespace}/{self.place.deployment}"
         if self.stays_paused:
-            return f"evictions by {who} are paused; resume them with descheduler_config, state: resumed"
+            return (
+                f"evictions by {who} are paused; resume them with "
+                "descheduler_config, state: resumed"
+            )
         return f"an unfinished rollout to {who}; make the same call again to finish it"
 
     def to_config_map(self) -> dict[str, t.Any]:
         """The object that stores it."""
-        labels = {names.MANAGED_BY_LABEL: names.MANAGED_BY, LABEL: "paused" if self.paused else "rollout"}
+        labels = {
+            names.MANAGED_BY_LABEL: names.MANAGED_BY,
+            LABEL: "paused" if self.paused else "rollout",
+        }
         return {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -122,8 +143,8 @@ class Journal:
             return decoding.shaped(cls, kept)
         except decoding.MISREAD:
             raise BadJournalError(
-                f"This version cannot read the descheduler's state in ConfigMap {names.NAMESPACE}/{name}. "
-                "Check the descheduler, then delete that ConfigMap."
+                "This version cannot read the descheduler's state in ConfigMap "
+                f"{names.NAMESPACE}/{name}. Check the descheduler, then delete that ConfigMap."
             ) from None
 
 

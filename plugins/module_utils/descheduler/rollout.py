@@ -1,12 +1,14 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""A rollout of a descheduler's configuration: what it writes, whether it restarts, and when it is complete.
+"""A rollout of a descheduler's configuration: what it writes, whether it restarts,
+and when it is complete.
 
-Restarts depend on state: the pod template is annotated with a digest of the configuration's *meaning* with which its
-pods started. If it differs from the digest of the desired configuration, they must restart. A changed comment or
-order of keys therefore changes the ConfigMap, if the configuration was given as text, but restarts nothing; given as
-keys and values, it does not even change the ConfigMap.
+Restarts depend on state: the pod template is annotated with a digest of the configuration's
+*meaning* with which its pods started. If it differs from the digest of the desired configuration,
+they must restart. A changed comment or order of keys therefore changes the ConfigMap, if the
+configuration was given as text, but restarts nothing; given as keys and values, it does not even
+change the ConfigMap.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, objects
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import installation
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
+    installation,
+)
 
 DIGEST = f"{names.PREFIX}/descheduler-config"
 """Annotation of the pod template: the digest of the configuration with which its pods start."""
@@ -33,15 +37,23 @@ Marks = t.Mapping[str, "str | None"]
 """Our annotations of a pod template, ``None`` if missing."""
 
 Drifted = t.Literal["config_map", "template", "running"]
-"""What somebody else changed: the ConfigMap, the digest on the pod template, or what the pods run."""
+"""What somebody else changed: the ConfigMap, the digest on the pod template,
+or what the pods run.
+"""
 
 LOOPING = 3
-"""After this many restarts of a new pod's container, the last with CrashLoopBackOff, the rollout has failed."""
+"""After this many restarts of a new pod's container, the last with CrashLoopBackOff,
+the rollout has failed.
+"""
 
 
 def digest(config: t.Any) -> str:
-    """A digest of what a configuration means, not of how it is written; ``null`` counts as absent."""
-    text = json.dumps(_bare(config), sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=str)
+    """A digest of what a configuration means, not of how it is written;
+    ``null`` counts as absent.
+    """
+    text = json.dumps(
+        _bare(config), sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=str
+    )
     return "sha256-" + hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -64,8 +76,12 @@ class DesiredConfig:
         return digest(self.config)
 
     def instead_of(self, present: str | None, means: t.Any) -> str | None:
-        """The text to replace ``present``, which parses to ``means``; ``None`` if ``present`` may stay."""
-        if present == self.text or (present is not None and not self.as_text and digest(means) == self.digest):
+        """The text to replace ``present``, which parses to ``means``;
+        ``None`` if ``present`` may stay.
+        """
+        if present == self.text or (
+            present is not None and not self.as_text and digest(means) == self.digest
+        ):
             return None
         return self.text
 
@@ -82,7 +98,9 @@ def marks_of(workload: objects.Raw) -> Marks:
 
 
 def mark_of(workload: objects.Raw) -> str | None:
-    """The digest of the configuration with which the workload's pods started, ``None`` if unknown."""
+    """The digest of the configuration with which the workload's pods started,
+    ``None`` if unknown.
+    """
     return marks_of(workload)[DIGEST]
 
 
@@ -99,7 +117,9 @@ def marking(marks: Marks, *, bare: bool = False, replicas: int | None = None) ->
     """
     annotations = None if bare and not any(marks.values()) else dict(marks)
     template = {"metadata": {"annotations": annotations}}
-    return {"template": template} if replicas is None else {"template": template, "replicas": replicas}
+    return (
+        {"template": template} if replicas is None else {"template": template, "replicas": replicas}
+    )
 
 
 def with_dry_run(text: str, value: bool = True) -> str:
@@ -127,7 +147,9 @@ class TerminatedContainer:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The progress of a Deployment: ``waiting`` says what is missing, it is empty once the new pods are ready."""
+    """The progress of a Deployment: ``waiting`` says what is missing,
+    it is empty once the new pods are ready.
+    """
 
     waiting: str
     pods: tuple[objects.Raw, ...]
@@ -147,10 +169,16 @@ def progress(deployment: objects.Raw, pods: t.Iterable[objects.Raw]) -> Progress
     for pod in pods:
         if (pod.get("status") or {}).get("phase") not in ("Failed", "Succeeded"):
             (new if _carries(pod, marks) else old).append(pod)
-    return Progress(_waiting(deployment, new, old), tuple(new), tuple(dead for pod in new for dead in _dead(pod)))
+    return Progress(
+        _waiting(deployment, new, old),
+        tuple(new),
+        tuple(dead for pod in new for dead in _dead(pod)),
+    )
 
 
-def _waiting(deployment: objects.Raw, new: t.Sequence[objects.Raw], old: t.Sequence[objects.Raw]) -> str:
+def _waiting(
+    deployment: objects.Raw, new: t.Sequence[objects.Raw], old: t.Sequence[objects.Raw]
+) -> str:
     spec, status = deployment["spec"], deployment.get("status") or {}
     wanted, ready = spec.get("replicas", 1), sum(_ready(pod) for pod in new)
     if status.get("observedGeneration", 0) < deployment["metadata"].get("generation", 0):
@@ -162,14 +190,22 @@ def _waiting(deployment: objects.Raw, new: t.Sequence[objects.Raw], old: t.Seque
     if status.get("availableReplicas", 0) < wanted:
         return f"{status.get('availableReplicas', 0)} of {wanted} pods are available"
     if old or status.get("replicas", 0) > wanted:
-        return f"old pods still exist: {', '.join(pod['metadata']['name'] for pod in old) or 'not listed yet'}"
+        return (
+            "old pods still exist: "
+            f"{', '.join(pod['metadata']['name'] for pod in old) or 'not listed yet'}"
+        )
     return ""
 
 
 def restarts(pods: t.Iterable[objects.Raw]) -> list[tuple[str, int]]:
     """Each pod's name and the restarts of its containers; unchanged as long as none terminates."""
-    statuses = ((pod["metadata"]["name"], (pod.get("status") or {}).get("containerStatuses") or ()) for pod in pods)
-    return sorted((name, sum(each.get("restartCount", 0) for each in found)) for name, found in statuses)
+    statuses = (
+        (pod["metadata"]["name"], (pod.get("status") or {}).get("containerStatuses") or ())
+        for pod in pods
+    )
+    return sorted(
+        (name, sum(each.get("restartCount", 0) for each in found)) for name, found in statuses
+    )
 
 
 def _carries(pod: objects.Raw, marks: Marks) -> bool:
@@ -202,8 +238,8 @@ def _dead(pod: objects.Raw) -> t.Iterator[TerminatedContainer]:
 def last_words(text: str) -> str:
     """The line of a container's output that says why it terminated.
 
-    A Go panic says so in its first line; cobra prints the error before the usage and again as the last line; klog
-    puts a header before its message.
+    A Go panic says so in its first line; cobra prints the error before the usage and again as the
+    last line; klog puts a header before its message.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for line in lines:
@@ -220,8 +256,8 @@ def last_words(text: str) -> str:
 def leadership(lease: objects.Raw, deployment: str, pods: t.Collection[objects.Raw]) -> str:
     """Why none of the pods is the Lease's holder; the empty string if one is.
 
-    If host names are not the pods' names (on the host's network, without a container), only times can tell: a leader
-    that took over after the first of the pods had started is one of them.
+    If host names are not the pods' names (on the host's network, without a container), only times
+    can tell: a leader that took over after the first of the pods had started is one of them.
     """
     spec = lease.get("spec") or {}
     holder = spec.get("holderIdentity") or ""
@@ -241,11 +277,16 @@ def leadership(lease: objects.Raw, deployment: str, pods: t.Collection[objects.R
 def _hosts(pod: objects.Raw) -> set[str | None]:
     """The host names that the pod's processes may see; on its host's network, the node's."""
     spec = pod.get("spec") or {}
-    return {pod["metadata"]["name"], spec.get("hostname"), spec.get("nodeName") if spec.get("hostNetwork") else None}
+    return {
+        pod["metadata"]["name"],
+        spec.get("hostname"),
+        spec.get("nodeName") if spec.get("hostNetwork") else None,
+    }
 
 
 def pending(mark: str | None, desired: DesiredConfig, before: str, *, changes: bool) -> str:
-    """The digest to note as written without a restart, if nothing is restarted; ``before`` is the one that is noted.
+    """The digest to note as written without a restart, if nothing is restarted;
+    ``before`` is the one that is noted.
 
     The other arguments are those of ``restart_reason``.
     """
@@ -255,12 +296,17 @@ def pending(mark: str | None, desired: DesiredConfig, before: str, *, changes: b
 
 
 def restart_reason(
-    mark: str | None, desired: DesiredConfig, *, changes: bool, conflicts: t.Sequence[str] | None, asked: bool = False
+    mark: str | None,
+    desired: DesiredConfig,
+    *,
+    changes: bool,
+    conflicts: t.Sequence[str] | None,
+    asked: bool = False,
 ) -> str:
     """Why the pods must restart, or the empty string. ``mark`` is the digest on the pod template.
 
-    ``changes``: the meaning of the ConfigMap's text changes. ``conflicts``: how the running configuration differs
-    from the desired one, ``None`` if that is unknown.
+    ``changes``: the meaning of the ConfigMap's text changes. ``conflicts``: how the running
+    configuration differs from the desired one, ``None`` if that is unknown.
     """
     if asked:
         return "a restart was requested"
@@ -268,7 +314,11 @@ def restart_reason(
         return f"another configuration runs ({conflicts[0]})"
     if mark == desired.digest:
         drifted = changes and conflicts is None
-        return "its ConfigMap was changed by someone else, and its pods may have started with that" if drifted else ""
+        return (
+            "its ConfigMap was changed by someone else, and its pods may have started with that"
+            if drifted
+            else ""
+        )
     if mark is not None:
         return "its pods started with another configuration"
     if changes:
@@ -279,7 +329,8 @@ def restart_reason(
 def drifted(
     mark: str | None, desired: DesiredConfig, *, changes: bool, conflicts: t.Sequence[str] | None
 ) -> tuple[Drifted, ...]:
-    """What no longer is as a rollout of the desired configuration left it; arguments as for ``restart_reason``.
+    """What no longer is as a rollout of the desired configuration left it;
+    arguments as for ``restart_reason``.
 
     The first rollout of a configuration finds no drift, whatever it replaces.
     """

@@ -1,10 +1,11 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""``descheduler_config``: write a descheduler's configuration, restart it, verify that it runs, or roll back.
+"""``descheduler_config``: write a descheduler's configuration, restart it,
+verify that it runs, or roll back.
 
-The order of writes: the lock, our journal (the previous state), the ConfigMap, the Deployment, each conditional on what
-was read. After a call that was killed at any point, the same call continues.
+The order of writes: the lock, our journal (the previous state), the ConfigMap, the Deployment, each
+conditional on what was read. After a call that was killed at any point, the same call continues.
 """
 
 from __future__ import annotations
@@ -29,9 +30,15 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.deschedul
     running,
     schemas,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import installations, left_out
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import (
+    installations,
+    left_out,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes, phases
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    outcomes,
+    phases,
+)
 
 OWNED_PODS = ("pods", "deployments", "replica_sets", "stateful_sets")
 """What tells which pods a configuration leaves out."""
@@ -47,9 +54,9 @@ def _unjudged(schema: schemas.Schema) -> tuple[schemas.Fault, ...]:
 class DeschedulerOptions:
     """Options of the module. ``desired`` is ``None`` if no configuration was given (``restarted``).
 
-    ``schema`` and ``faults`` are of the ``version`` that was given, else of the default one until the image is known;
-    ``image_version`` is empty until then, or if the image does not say. ``judge`` gives the faults in another schema,
-    ``write`` the YAML of a configuration.
+    ``schema`` and ``faults`` are of the ``version`` that was given, else of the default one until
+    the image is known; ``image_version`` is empty until then, or if the image does not say.
+    ``judge`` gives the faults in another schema, ``write`` the YAML of a configuration.
     """
 
     state: t.Literal["present", "validated", "previewed", "restarted", "paused", "resumed"]
@@ -90,24 +97,36 @@ class DeschedulerOptions:
         return run_context.Result(data, failed, message)
 
     def suited(self, found: check.Found) -> DeschedulerOptions:
-        """The same with the rules of the descheduler's version, and what is wrong with that version."""
+        """The same with the rules of the descheduler's version,
+        and what is wrong with that version.
+        """
         schema, faults = self.schema, self.faults
         if found.applied != schema.version:
             schema = check.schema_of(self.flavor, found.applied)
             faults = self.judge(schema)
-        return replace(self, schema=schema, faults=(*found.faults, *faults), image_version=found.image)
+        return replace(
+            self, schema=schema, faults=(*found.faults, *faults), image_version=found.image
+        )
 
     @property
     def hopeless(self) -> bool:
         """Whether the configuration is invalid whatever the descheduler's version is."""
         known = [check.schema_of(self.flavor, version) for version in check.VERSIONS[self.flavor]]
-        others = () if self.version else [schema for schema in known if schema.version != self.schema.version]
-        return bool(check.errors(self.faults)) and all(check.errors(self.judge(schema)) for schema in others)
+        others = (
+            ()
+            if self.version
+            else [schema for schema in known if schema.version != self.schema.version]
+        )
+        return bool(check.errors(self.faults)) and all(
+            check.errors(self.judge(schema)) for schema in others
+        )
 
     @property
     def invalid(self) -> run_context.Result | None:
         """The result of a configuration with errors; ``None`` if there are none."""
-        wrong = " ".join(f"{fault.path or 'config'}: {fault.sentence}" for fault in check.errors(self.faults))
+        wrong = " ".join(
+            f"{fault.path or 'config'}: {fault.sentence}" for fault in check.errors(self.faults)
+        )
         message = f"The configuration is invalid. {wrong}"
         return self.result(outcomes.ConfigOutcome.INVALID, message, failed=True) if wrong else None
 
@@ -122,8 +141,9 @@ def descheduler(ctx: run_context.Context, options: DeschedulerOptions) -> run_co
     """Bring the descheduler to the desired state.
 
     Raises:
-        StopRun: the descheduler does not exist or does not read the ConfigMap, its jobs do not end, another call holds
-            its lock (nothing was written in each case), or someone else writes at the same time.
+        StopRun: the descheduler does not exist or does not read the ConfigMap, its jobs do not end,
+            another call holds its lock (nothing was written in each case),
+            or someone else writes at the same time.
     """
     if options.hopeless:
         return options.unwritten
@@ -138,14 +158,20 @@ def descheduler(ctx: run_context.Context, options: DeschedulerOptions) -> run_co
     return run_targets.one_at_a_time(ctx, options.flavor, options.place, work)
 
 
-def fit(options: DeschedulerOptions, target: run_targets.DeschedulerTarget) -> DeschedulerOptions | run_context.Result:
-    """The options with the rules of the descheduler's version; the result of the call if those forbid to go on."""
+def fit(
+    options: DeschedulerOptions, target: run_targets.DeschedulerTarget
+) -> DeschedulerOptions | run_context.Result:
+    """The options with the rules of the descheduler's version;
+    the result of the call if those forbid to go on.
+    """
     fitted = options.suited(run_targets.look(target, options.version))
     return fitted.unwritten if fitted.invalid else fitted
 
 
 def warned(ctx: run_context.Context, options: DeschedulerOptions) -> DeschedulerOptions:
-    """The options with what the configuration means for the pods that there are, where those may be read."""
+    """The options with what the configuration means for the pods that there are,
+    where those may be read.
+    """
     if options.desired is None or options.flavor == "sigs":
         return options
     try:
@@ -153,7 +179,10 @@ def warned(ctx: run_context.Context, options: DeschedulerOptions) -> Descheduler
         others = ctx.cluster.items(kinds.DEPLOYMENTS, patience=run_requests.PATIENCE).items
     except errors.Forbidden:
         return options
-    found = (*left_out.left_out(seen, options.desired.config), *installations.beside(others, options.place))
+    found = (
+        *left_out.left_out(seen, options.desired.config),
+        *installations.beside(others, options.place),
+    )
     return replace(options, faults=(*options.faults, *found))
 
 
@@ -164,7 +193,8 @@ def taking(
     where: str,
     *path: str,
 ) -> DeschedulerOptions:
-    """The options with a warning if this call takes the field over from those who apply it, which it tells before.
+    """The options with a warning if this call takes the field over from those who apply it,
+    which it tells before.
 
     Raises:
         StopRun: it may not take it; nothing was written.
@@ -177,20 +207,31 @@ def taking(
         raise run_context.CallAborted("field_conflict", message, remedy, where)
     if not managers or not target.may_write:
         return options
-    remedy = "Change it there instead, or let it ignore that field: its next apply conflicts, or brings its own back."
+    remedy = (
+        "Change it there instead, or let it ignore that field: its next apply conflicts, "
+        "or brings its own back."
+    )
     fault = schemas.warning("managed_by", f"{said}, and this call takes it over.", remedy)
     target.tell(phases.What.NOTE, fault.message)
     return replace(options, faults=(*options.faults, fault))
 
 
 def taking_all(
-    options: DeschedulerOptions, target: run_targets.DeschedulerTarget, *, writes: bool, scales: bool
+    options: DeschedulerOptions,
+    target: run_targets.DeschedulerTarget,
+    *,
+    writes: bool,
+    scales: bool,
 ) -> DeschedulerOptions:
     """The same for all that a rollout writes and others may apply."""
     place = target.place
     if writes:
         options = taking(options, target, target.config_map, place.map_name, "data", place.key)
-    return taking(options, target, target.workload, str(target.ref), "spec", "replicas") if scales else options
+    return (
+        taking(options, target, target.workload, str(target.ref), "spec", "replicas")
+        if scales
+        else options
+    )
 
 
 def require_mount(target: run_targets.DeschedulerTarget) -> None:
@@ -201,7 +242,10 @@ def require_mount(target: run_targets.DeschedulerTarget) -> None:
 
 
 def dry_run(
-    desired: rollout.DesiredConfig, parse: run_proofs.Parse, place: installation.Place, value: bool = True
+    desired: rollout.DesiredConfig,
+    parse: run_proofs.Parse,
+    place: installation.Place,
+    value: bool = True,
 ) -> rollout.DesiredConfig:
     """The configuration with that ``dryRun``.
 
@@ -211,14 +255,20 @@ def dry_run(
     if (desired.config.get("dryRun") is True) == value:
         return desired
     config = {**desired.config, "dryRun": value}
-    changed = rollout.DesiredConfig(config, rollout.with_dry_run(desired.text, value), desired.as_text)
+    changed = rollout.DesiredConfig(
+        config, rollout.with_dry_run(desired.text, value), desired.as_text
+    )
     if parse(changed.text) != config:
         message = f"dryRun cannot be set in the text of {place.map_name}."
-        raise run_context.CallAborted("no_config", message, "Write it as plain YAML, one key per line.", place.map_name)
+        raise run_context.CallAborted(
+            "no_config", message, "Write it as plain YAML, one key per line.", place.map_name
+        )
     return changed
 
 
-def _present(target: run_targets.DeschedulerTarget, parse: run_proofs.Parse) -> rollout.DesiredConfig:
+def _present(
+    target: run_targets.DeschedulerTarget, parse: run_proofs.Parse
+) -> rollout.DesiredConfig:
     present, place = target.text, target.place
     config = None if present is None else parse(present)
     if present is None or not isinstance(config, dict):
@@ -229,7 +279,8 @@ def _present(target: run_targets.DeschedulerTarget, parse: run_proofs.Parse) -> 
 
 @dataclass
 class Rollout:
-    """One call. A pause stays in place, unless the ``intent`` is to resume; ``note`` is added to its message.
+    """One call. A pause stays in place, unless the ``intent`` is to resume;
+    ``note`` is added to its message.
 
     ``wanted`` is the configuration without the pause, ``desired`` the one to roll out.
 
@@ -254,7 +305,9 @@ class Rollout:
         paused = target.journal is not None and target.journal.paused == "dry_run"
         if self.intent == "pause" or (paused and self.intent == "configure"):
             self.desired = dry_run(self.wanted, options.parse, options.place)
-        self.verification = run_proofs.Verification(target, options.schema, self.desired.config, options.parse)
+        self.verification = run_proofs.Verification(
+            target, options.schema, self.desired.config, options.parse
+        )
 
     def _parsed(self, text: str | None) -> t.Any:
         return None if text is None else self.options.parse(text)
@@ -265,38 +318,54 @@ class Rollout:
         present, fresh = target.text, rollback_record.unsettled(target.journal) is not None
         means = self._parsed(present)
         text = self.desired.instead_of(present, means)
-        changes = text is not None and (present is None or rollout.digest(means) != self.desired.digest)
+        changes = text is not None and (
+            present is None or rollout.digest(means) != self.desired.digest
+        )
         why = "" if target.is_cron else self._restart_reason(means, changes=changes)
         idle = not target.is_cron and not target.replicas and not target.scaled_down
         if text is not None or why or self._left() != target.journal:
             noted, pending = rollout.noted(target.config_map), ""
             if not (why or target.is_cron):
-                pending = rollout.pending(rollout.mark_of(target.workload), self.desired, noted, changes=changes)
+                pending = rollout.pending(
+                    rollout.mark_of(target.workload), self.desired, noted, changes=changes
+                )
             scales = bool(why) and not idle and self.options.restart == "scale"
             self.options = taking_all(self.options, target, writes=text is not None, scales=scales)
             if not target.locked:
-                run_targets.permit(target, writes=text is not None or pending != noted, restarts=bool(why))
+                run_targets.permit(
+                    target, writes=text is not None or pending != noted, restarts=bool(why)
+                )
             if not target.may_write:
                 return None
             self._write(text, why, pending, idle=idle)
         note = self._unverified(idle=idle)
         if note is not None:
             return self._done(note)
-        proven = verification.proof is not None and verification.proof.conflicts == () and not self.restarted
+        proof = verification.proof
+        proven = proof is not None and proof.conflicts == () and not self.restarted
         fresh = fresh or self.restarted
-        failure, reason = ("", "") if proven else verification.failure(self.options.timeout, fresh=fresh)
+        failure, reason = (
+            ("", "") if proven else verification.failure(self.options.timeout, fresh=fresh)
+        )
         if not failure:
             return self._done()
         if not fresh and text is None:
-            return self._failed(f"{failure}. This call did not change anything at {target.ref}.", reason)
+            return self._failed(
+                f"{failure}. This call did not change anything at {target.ref}.", reason
+            )
         return self._roll_back(failure, reason)
 
     def _restart_reason(self, means: t.Any, *, changes: bool) -> str:
-        """Why the Deployment's pods must restart, or the empty string; ``means`` is what the ConfigMap holds."""
+        """Why the Deployment's pods must restart, or the empty string;
+        ``means`` is what the ConfigMap holds.
+        """
         options, asked = self.options, self.options.state == "restarted"
         mark, restarts = rollout.mark_of(self.target.workload), options.restart != "none"
         rolled_out, known = mark == self.desired.digest, None
-        if pending := not (changes or rolled_out) and rollout.noted(self.target.config_map) == self.desired.digest:
+        if (
+            pending := not (changes or rolled_out)
+            and rollout.noted(self.target.config_map) == self.desired.digest
+        ):
             # The digest on the template is older than what we wrote ourselves.
             mark = None
         if restarts and not asked and (rolled_out or (mark is None and not changes)):
@@ -307,10 +376,15 @@ class Rollout:
             return ""
         if self.target.scaled_down:
             return "an earlier restart was not finished"
-        return rollout.restart_reason(mark, self.desired, changes=changes, conflicts=known, asked=asked)
+        return rollout.restart_reason(
+            mark, self.desired, changes=changes, conflicts=known, asked=asked
+        )
 
-    def _running_conflicts(self, means: t.Any, *, changes: bool, strict: bool) -> tuple[str, ...] | None:
-        """How the configuration that the pods run differs from the desired one; ``None`` if they cannot tell.
+    def _running_conflicts(
+        self, means: t.Any, *, changes: bool, strict: bool
+    ) -> tuple[str, ...] | None:
+        """How the configuration that the pods run differs from the desired one;
+        ``None`` if they cannot tell.
 
         ``strict``: settings that are not desired count, too.
         """
@@ -326,7 +400,9 @@ class Rollout:
         return found.conflicts or (found.extras if strict else ())
 
     def _write(self, text: str | None, why: str, pending: str, *, idle: bool) -> None:
-        """Write the journal, the ConfigMap if ``text`` is given, and restart the pods if there is a reason."""
+        """Write the journal, the ConfigMap if ``text`` is given,
+        and restart the pods if there is a reason.
+        """
         target, options, present = self.target, self.options, self.target.text
         if why and not idle:
             run_running_jobs.wait(target, options.running_jobs, options.timeout)
@@ -334,21 +410,33 @@ class Rollout:
             run_targets.keep(target, self._journal())
         if text is not None:
             name = target.place.map_name
-            sentence = f"{'Write' if present is None else 'Change'} the configuration in {name}, key {target.place.key}"
+            sentence = (
+                f"{'Write' if present is None else 'Change'} the configuration in {name}, key "
+                f"{target.place.key}"
+            )
             target.write(text, present, sentence, pending=pending)
-            target.tell(phases.What.WRITTEN, f"{name} {'written' if present is None else 'changed'}")
+            target.tell(
+                phases.What.WRITTEN, f"{name} {'written' if present is None else 'changed'}"
+            )
         elif pending != rollout.noted(target.config_map):
-            target.write(present, present, f"Note that no restart is pending in {target.place.map_name}")
+            target.write(
+                present, present, f"Note that no restart is pending in {target.place.map_name}"
+            )
         if why:
             scale = options.restart == "scale"
-            run_proofs.restart(target, self.desired.digest, why, scale=scale, idle=idle, timeout=options.timeout)
+            run_proofs.restart(
+                target, self.desired.digest, why, scale=scale, idle=idle, timeout=options.timeout
+            )
             self.restarted, self.verification.proof = not idle, None
 
     def _journal(self) -> rollback_record.Journal:
         """The state to restore: the present one, or the one before an unfinished call."""
         target, kept = self.target, self.target.journal
         ours = (kept.config, *kept.ours) if kept else ()
-        foreign = target.text not in ours[:1] and rollout.digest(self._parsed(target.text)) not in ours[1:]
+        foreign = (
+            target.text not in ours[:1]
+            and rollout.digest(self._parsed(target.text)) not in ours[1:]
+        )
         prior = target.snapshot(self.desired.digest).after(kept, foreign=foreign)
         if self.intent == "pause" and self.desired is not self.wanted:
             prior = replace(prior, paused="dry_run")
@@ -356,24 +444,35 @@ class Rollout:
         return replace(prior, replicas=target.replicas) if scales else prior
 
     def _left(self) -> rollback_record.Journal | None:
-        """What stays stored once this rollout has succeeded: a pause, and the configuration to resume with."""
+        """What stays stored once this rollout has succeeded: a pause,
+        and the configuration to resume with.
+        """
         kept, given = self.target.journal, self.options.desired
         if kept is None or self.intent == "resume":
             return None
         resumes = kept.without_pause if kept.paused == "dry_run" else None
-        if kept.paused == "dry_run" and (self.desired is not self.wanted if self.intent == "pause" else given):
+        if kept.paused == "dry_run" and (
+            self.desired is not self.wanted if self.intent == "pause" else given
+        ):
             resumes = self.wanted.instead_of(resumes, self._parsed(resumes)) or resumes
         return kept.ended(resumes)
 
     def _unverified(self, *, idle: bool) -> str | None:
-        """Why nothing is verified, if there is anything to say; ``None`` if the configuration must be verified."""
+        """Why nothing is verified, if there is anything to say;
+        ``None`` if the configuration must be verified.
+        """
         if self.target.is_cron:
             return "The next run of the CronJob reads it; no restart is needed."
         if idle:
-            return f"{self.target.ref} has no pods (replicas: 0); it will start with this configuration."
+            return (
+                f"{self.target.ref} has no pods (replicas: 0); "
+                "it will start with this configuration."
+            )
         if self.options.restart == "none" and not self.restarted:
             if self.ctx.changes:
-                return "Nothing was restarted (restart: none); it takes effect when the pods restart."
+                return (
+                    "Nothing was restarted (restart: none); it takes effect when the pods restart."
+                )
             noted = rollout.noted(self.target.config_map) == self.desired.digest
             if noted and rollout.mark_of(self.target.workload) != self.desired.digest:
                 return "A restart is pending, unless the pods restarted since."
@@ -396,12 +495,19 @@ class Rollout:
         target, proof = self.target, self.verification.proof
         run_targets.leave(target, self._left())
         if self.ctx.changes:
-            outcome = outcomes.ConfigOutcome.RESTARTED if self.restarted else outcomes.ConfigOutcome.CHANGED
-            verb = "restarted with" if self.restarted else "given"
-            message = f"{target.ref} {'would be' if self.ctx.check else 'was'} {verb} the configuration."
+            outcome, verb = outcomes.ConfigOutcome.CHANGED, "given"
+            if self.restarted:
+                outcome, verb = outcomes.ConfigOutcome.RESTARTED, "restarted with"
+            message = (
+                f"{target.ref} {'would be' if self.ctx.check else 'was'} {verb} the configuration."
+            )
         else:
             outcome = outcomes.ConfigOutcome.UNCHANGED
-            is_so = "is paused already (dryRun: true)" if self.intent == "pause" else "already has this configuration"
+            is_so = (
+                "is paused already (dryRun: true)"
+                if self.intent == "pause"
+                else "already has this configuration"
+            )
             message = f"{target.ref} {is_so}."
         stays = target.journal is not None and self.intent == "configure"
         paused = "Its evictions stay paused; resume them with state: resumed." if stays else ""
@@ -409,8 +515,12 @@ class Rollout:
         message = " ".join(filter(None, (message, note, self.note, paused)))
         return self._result(outcome, message, matches)
 
-    def _failed(self, message: str, reason: str, *, rolled_back: bool = False) -> run_context.Result:
-        outcome = outcomes.ConfigOutcome.ROLLED_BACK if rolled_back else outcomes.ConfigOutcome.FAILED
+    def _failed(
+        self, message: str, reason: str, *, rolled_back: bool = False
+    ) -> run_context.Result:
+        outcome = (
+            outcomes.ConfigOutcome.ROLLED_BACK if rolled_back else outcomes.ConfigOutcome.FAILED
+        )
         return self._result(outcome, message, False, reason)
 
     def _result(

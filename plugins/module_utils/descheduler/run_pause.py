@@ -3,9 +3,10 @@
 
 """Pausing a descheduler's evictions, and resuming them.
 
-Koordinator's is paused by ``dryRun: true`` in its configuration: its plugins evict nothing, while PodMigrationJobs,
-with which nodes are drained, are still processed; scaled to 0 it would not process them. The descheduler of
-sigs.k8s.io has neither: its Deployment is scaled to 0, its CronJob suspended.
+Koordinator's is paused by ``dryRun: true`` in its configuration: its plugins evict nothing, while
+PodMigrationJobs, with which nodes are drained, are still processed; scaled to 0 it would not
+process them. The descheduler of sigs.k8s.io has neither: its Deployment is scaled to 0,
+its CronJob suspended.
 """
 
 from __future__ import annotations
@@ -13,7 +14,11 @@ from __future__ import annotations
 import typing as t
 from dataclasses import replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, run_context, run_requests
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    names,
+    run_context,
+    run_requests,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
     check,
     rollback_record,
@@ -27,12 +32,14 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages 
 CHANGED, UNCHANGED = outcomes.ConfigOutcome.CHANGED, outcomes.ConfigOutcome.UNCHANGED
 
 
-def pause(ctx: run_context.Context, options: run_configuration.DeschedulerOptions) -> run_context.Result:
+def pause(
+    ctx: run_context.Context, options: run_configuration.DeschedulerOptions
+) -> run_context.Result:
     """Stop the descheduler's own evictions until ``resume``.
 
     Raises:
-        StopRun: it does not exist, its configuration cannot be read, or another call holds its lock; nothing was
-            written.
+        StopRun: it does not exist, its configuration cannot be read, or another call holds its
+            lock; nothing was written.
     """
 
     def work(target: run_targets.DeschedulerTarget) -> run_context.Result | None:
@@ -50,7 +57,9 @@ def pause(ctx: run_context.Context, options: run_configuration.DeschedulerOption
 def resume(
     ctx: run_context.Context, options: run_configuration.DeschedulerOptions, *, everywhere: bool
 ) -> run_context.Result:
-    """Resume this descheduler, with the configuration if one is given, or ``everywhere`` every paused one."""
+    """Resume this descheduler, with the configuration if one is given,
+    or ``everywhere`` every paused one.
+    """
     if options.hopeless:
         return options.unwritten
     if not everywhere:
@@ -58,30 +67,44 @@ def resume(
     done = []
     for kept in _paused(ctx):
         flavor = t.cast("check.Flavor", kept.flavor)
-        done.append(_resume(ctx, replace(options, flavor=flavor, place=kept.place, schema=check.schema_of(flavor))))
+        done.append(
+            _resume(
+                ctx,
+                replace(options, flavor=flavor, place=kept.place, schema=check.schema_of(flavor)),
+            )
+        )
     if not done:
         return options.result(UNCHANGED, "No descheduler is paused.")
     failed = [result for result in done if result.failed]
     told = failed or done
-    return run_context.Result(told[-1].data, bool(failed), " ".join(result.message for result in told))
+    return run_context.Result(
+        told[-1].data, bool(failed), " ".join(result.message for result in told)
+    )
 
 
 def _paused(ctx: run_context.Context) -> list[rollback_record.Journal]:
     labels = f"{rollback_record.LABEL}=paused"
     try:
         found = ctx.cluster.items(
-            kinds.CONFIGMAPS, namespace=names.NAMESPACE, labels=labels, patience=run_requests.PATIENCE
+            kinds.CONFIGMAPS,
+            namespace=names.NAMESPACE,
+            labels=labels,
+            patience=run_requests.PATIENCE,
         )
         return [rollback_record.Journal.of(raw) for raw in found.items]
     except errors.NotFound:
         return []
     except errors.Forbidden as error:
-        raise run_context.CallAborted("not_allowed", f"Paused deschedulers cannot be listed: {error}") from error
+        raise run_context.CallAborted(
+            "not_allowed", f"Paused deschedulers cannot be listed: {error}"
+        ) from error
     except rollback_record.BadJournalError as error:
         raise run_context.CallAborted("bad_journal", str(error)) from error
 
 
-def _resume(ctx: run_context.Context, options: run_configuration.DeschedulerOptions) -> run_context.Result:
+def _resume(
+    ctx: run_context.Context, options: run_configuration.DeschedulerOptions
+) -> run_context.Result:
     def work(target: run_targets.DeschedulerTarget) -> run_context.Result | None:
         fitted = run_configuration.fit(options, target)
         if isinstance(fitted, run_context.Result):
@@ -115,7 +138,9 @@ def _resumed(
     journal: rollback_record.Journal,
     options: run_configuration.DeschedulerOptions,
 ) -> run_context.Result | None:
-    """Roll out the given configuration, or else the one without the pause, or else what somebody else made of it."""
+    """Roll out the given configuration, or else the one without the pause,
+    or else what somebody else made of it.
+    """
     text, desired, note = journal.without_pause, options.desired, ""
     present = None if target.text is None else options.parse(target.text)
     before = None if text is None else options.parse(text)
@@ -138,7 +163,12 @@ def _stop(
     if target.workload["spec"].get("suspend") if target.is_cron else not count:
         return options.result(UNCHANGED, f"{ref} is paused already.")
     options = run_configuration.taking(
-        options, target, target.workload, str(ref), "spec", "suspend" if target.is_cron else "replicas"
+        options,
+        target,
+        target.workload,
+        str(ref),
+        "spec",
+        "suspend" if target.is_cron else "replicas",
     )
     if not target.locked:
         run_targets.permit(target, writes=False, restarts=True)

@@ -1,10 +1,11 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""``state: previewed``: which pods a configuration would evict now, by a dry run of the descheduler's own program.
+"""``state: previewed``: which pods a configuration would evict now, by a dry run of the
+descheduler's own program.
 
-What a dry run creates belongs to nobody but bears our label; whoever previews the same descheduler next, or recovers,
-deletes what a killed call left.
+What a dry run creates belongs to nobody but bears our label; whoever previews the same descheduler
+next, or recovers, deletes what a killed call left.
 """
 
 from __future__ import annotations
@@ -29,21 +30,35 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.deschedul
     run_targets,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import left_out
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes, phases
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
+    errors,
+    kinds,
+    verbs,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    outcomes,
+    phases,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import stored_objects
 
 POLL = 0.5
 QUIET = 5.0
-"""Seconds without a line after which koord-descheduler's only cycle is taken to be over: it does not say so."""
+"""Seconds without a line after which koord-descheduler's only cycle is taken to be
+over: it does not say so.
+"""
 AGAIN = 6
-"""How often another process is tried where one logs no evictions; a build may log nothing of its flags at all."""
+"""How often another process is tried where one logs no evictions;
+a build may log nothing of its flags at all.
+"""
 MARGIN = 60
 """Seconds after the call's own limit at which the kubelet ends a pod that was forgotten."""
 
 
-def preview(ctx: run_context.Context, options: run_configuration.DeschedulerOptions) -> run_context.Result:
-    """Run the new and the present configuration dry, side by side, and compare what they would evict.
+def preview(
+    ctx: run_context.Context, options: run_configuration.DeschedulerOptions
+) -> run_context.Result:
+    """Run the new and the present configuration dry, side by side,
+    and compare what they would evict.
 
     Raises:
         StopRun: the descheduler does not exist, or its pods cannot be imitated.
@@ -60,13 +75,22 @@ def preview(ctx: run_context.Context, options: run_configuration.DeschedulerOpti
 
 
 def _previewed(
-    ctx: run_context.Context, options: run_configuration.DeschedulerOptions, target: run_targets.DeschedulerTarget
+    ctx: run_context.Context,
+    options: run_configuration.DeschedulerOptions,
+    target: run_targets.DeschedulerTarget,
 ) -> run_context.Result:
     desired = t.cast("rollout.DesiredConfig", options.desired)
     present = None if target.text is None else options.parse(target.text)
     if ctx.check:
-        message = f"Dry runs of the new and the present configuration of {target.ref} would be started and deleted."
-        unknown: dict[str, t.Any] = {"would_evict": None, "would_evict_before": None, "would_stay": None}
+        message = (
+            f"Dry runs of the new and the present configuration of {target.ref} would be "
+            "started and deleted."
+        )
+        unknown: dict[str, t.Any] = {
+            "would_evict": None,
+            "would_evict_before": None,
+            "would_stay": None,
+        }
         return options.result(outcomes.ConfigOutcome.PREVIEWED, message, **unknown)
     _require_account(target)
     sweep(ctx, target)
@@ -79,11 +103,17 @@ def _previewed(
         dry.wait(options.timeout)
     finally:
         sweep(ctx, target)
-    return _result(options, target, new, old if isinstance(present, dict) else None, _staying(ctx, options))
+    return _result(
+        options, target, new, old if isinstance(present, dict) else None, _staying(ctx, options)
+    )
 
 
-def _staying(ctx: run_context.Context, options: run_configuration.DeschedulerOptions) -> list[dict[str, str]] | None:
-    """The pods that the new configuration leaves where they are; ``None`` where that cannot be known."""
+def _staying(
+    ctx: run_context.Context, options: run_configuration.DeschedulerOptions
+) -> list[dict[str, str]] | None:
+    """The pods that the new configuration leaves where they are;
+    ``None`` where that cannot be known.
+    """
     desired = t.cast("rollout.DesiredConfig", options.desired)
     if options.flavor == "sigs":
         return None
@@ -102,27 +132,42 @@ def _result(
     old: DryRun | None,
     stay: list[dict[str, str]] | None,
 ) -> run_context.Result:
-    evictions = {True: new.reading.evictions, False: old.reading.evictions if old and not old.failure else ()}
+    evictions = {
+        True: new.reading.evictions,
+        False: old.reading.evictions if old and not old.failure else (),
+    }
     added = set(previews.added(evictions[True], evictions[False]))
     data: dict[str, t.Any] = {
         "would_evict": [{**each.to_dict(), "added": each in added} for each in evictions[True]],
-        "would_evict_before": [each.to_dict() for each in evictions[False]] if old and not old.failure else None,
+        "would_evict_before": [each.to_dict() for each in evictions[False]]
+        if old and not old.failure
+        else None,
         "would_stay": stay,
     }
     if new.failure:
-        message = f"The new configuration of {target.ref} does not run: {new.failure}. Nothing was changed."
-        return options.result(outcomes.ConfigOutcome.FAILED, message, failed=True, reason=new.failure, **data)
+        message = (
+            f"The new configuration of {target.ref} does not run: {new.failure}. "
+            "Nothing was changed."
+        )
+        return options.result(
+            outcomes.ConfigOutcome.FAILED, message, failed=True, reason=new.failure, **data
+        )
     before = "what the present one would evict is unknown"
     if data["would_evict_before"] is not None:
         before = f"{len(added)} of them new; the present one {len(evictions[False])}"
-    message = f"The new configuration of {target.ref} would evict {len(evictions[True])} pods now, {before}."
+    message = (
+        f"The new configuration of {target.ref} would evict {len(evictions[True])} "
+        f"pods now, {before}."
+    )
     failed = f" The present one does not run: {old.failure}." if old and old.failure else ""
     return options.result(outcomes.ConfigOutcome.PREVIEWED, f"{message}{failed}", **data)
 
 
 @dataclass
 class DryRun:
-    """One configuration and its pod, empty if none is needed; times are of the context's monotonic clock."""
+    """One configuration and its pod, empty if none is needed;
+    times are of the context's monotonic clock.
+    """
 
     config: t.Mapping[str, t.Any]
     text: str = ""
@@ -150,7 +195,9 @@ class DryRuns:
     def start(self, which: str, config: t.Mapping[str, t.Any], text: str) -> DryRun:
         """Start one, unless the configuration itself says that nothing is evicted."""
         flavor = self.options.flavor
-        written = text if flavor == "sigs" else self.options.write(previews.sandboxed(config, flavor))
+        written = (
+            text if flavor == "sigs" else self.options.write(previews.sandboxed(config, flavor))
+        )
         run = DryRun(config, written, which)
         self.runs.append(run)
         if previews.evicts_nothing(config, flavor):
@@ -161,20 +208,30 @@ class DryRuns:
 
     def _launch(self, run: DryRun) -> None:
         flavor, place = self.options.flavor, self.options.place
-        name, lasts = f"{previews.PREFIX}{self.ctx.clock.token()}", int(self.options.timeout) + MARGIN
-        # The pod, which waits for its ConfigMap, comes first and goes last: it is by the pod that both are found.
+        name, lasts = (
+            f"{previews.PREFIX}{self.ctx.clock.token()}",
+            int(self.options.timeout) + MARGIN,
+        )
+        # The pod, which waits for its ConfigMap, comes first and goes last:
+        # it is by the pod that both are found.
         for body in previews.manifests(name, run.text, self.target.workload, place, flavor, lasts):
             self._create(body)
         run.pod, run.container = name, installation.container_of(self.target.workload)["name"]
-        run.says_start = flavor != "sigs" and previews.enables_controller(run.config, self.options.schema)
+        run.says_start = flavor != "sigs" and previews.enables_controller(
+            run.config, self.options.schema
+        )
         said = f"a dry run of the {run.which} configuration was started in pod {run.pod}"
         self.target.tell(phases.What.PREVIEW, said)
 
     def _create(self, body: objects.Raw) -> None:
         meta = body["metadata"]
-        ref = objects.Ref(body["kind"], meta["name"], meta["namespace"], api_version=body["apiVersion"])
+        ref = objects.Ref(
+            body["kind"], meta["name"], meta["namespace"], api_version=body["apiVersion"]
+        )
         change = api_changes.Change("create", ref, f"Create {ref}", body)
-        run_reconcile.reconcile(self.ctx, ref, lambda found: None if found else change, known=None, remember=False)
+        run_reconcile.reconcile(
+            self.ctx, ref, lambda found: None if found else change, known=None, remember=False
+        )
 
     def wait(self, timeout: float) -> None:
         """Until each cycle is over, or ``timeout`` seconds."""
@@ -185,7 +242,10 @@ class DryRuns:
                 self._look(run)
             if clock.now() - began >= timeout:
                 for run in left:
-                    run.failure = run.failure or f"its dry run did not end within {timeout:.0f} s ({run.waiting})"
+                    run.failure = (
+                        run.failure
+                        or f"its dry run did not end within {timeout:.0f} s ({run.waiting})"
+                    )
                 return
             clock.sleep(POLL)
 
@@ -193,7 +253,10 @@ class DryRuns:
         namespace, clock = self.options.place.namespace, self.ctx.clock
         pod = run_reconcile.read(self.ctx, objects.Ref("Pod", run.pod, namespace, api_version="v1"))
         if pod is None:
-            run.over, run.failure = True, "its pod was deleted by somebody else, maybe by another preview"
+            run.over, run.failure = (
+                True,
+                "its pod was deleted by somebody else, maybe by another preview",
+            )
             return
         status = pod.get("status") or {}
         ended = status.get("phase") in ("Failed", "Succeeded")
@@ -201,13 +264,19 @@ class DryRuns:
             run.waiting = _not_started(pod) or run.waiting
             return
         try:
-            reading = previews.read(self.ctx.cluster.text(verbs.pod_log(namespace, run.pod, run.container)))
+            reading = previews.read(
+                self.ctx.cluster.text(verbs.pod_log(namespace, run.pod, run.container))
+            )
         except errors.ClusterError as error:
             run.waiting = f"its log cannot be read: {error}"
             return
         if reading.mute and run.again < AGAIN:
             _remove(self.ctx, pod["metadata"], remember=False)
-            run.again, run.since, run.waiting = run.again + 1, 0.0, "its process logs no evictions, another is tried"
+            run.again, run.since, run.waiting = (
+                run.again + 1,
+                0.0,
+                "its process logs no evictions, another is tried",
+            )
             self._launch(run)
             return
         now = clock.now()
@@ -238,18 +307,31 @@ def _not_started(pod: objects.Raw) -> str:
 
 def _require_account(target: run_targets.DeschedulerTarget) -> None:
     namespace, account = target.place.namespace, previews.ACCOUNT
-    if run_reconcile.read(target.ctx, objects.Ref("ServiceAccount", account, namespace, api_version="v1")) is None:
-        message = f"There is no ServiceAccount {namespace}/{account}, which dry runs use because it may only read."
-        remedy = (
-            f"Create it and bind the ClusterRole of that name in playbooks/files/rights.yml to it: kubectl -n "
-            f"{namespace} create serviceaccount {account}; kubectl create clusterrolebinding {account} "
-            f"--clusterrole {account} --serviceaccount {namespace}:{account}."
+    if (
+        run_reconcile.read(
+            target.ctx, objects.Ref("ServiceAccount", account, namespace, api_version="v1")
         )
-        raise run_context.CallAborted("no_dry_run_account", message, remedy, f"ServiceAccount {namespace}/{account}")
+        is None
+    ):
+        message = (
+            f"There is no ServiceAccount {namespace}/{account}, "
+            "which dry runs use because it may only read."
+        )
+        remedy = (
+            "Create it and bind the ClusterRole of that name in playbooks/files/rights.yml to it: "
+            f"kubectl -n {namespace} create serviceaccount {account}; kubectl create "
+            f"clusterrolebinding {account} --clusterrole {account} --serviceaccount "
+            f"{namespace}:{account}."
+        )
+        raise run_context.CallAborted(
+            "no_dry_run_account", message, remedy, f"ServiceAccount {namespace}/{account}"
+        )
 
 
 def sweep(ctx: run_context.Context, target: run_targets.DeschedulerTarget | None = None) -> None:
-    """Delete what dry runs left, of one descheduler or all; what cannot be deleted is noted, and ends by itself."""
+    """Delete what dry runs left, of one descheduler or all; what cannot be deleted is
+    noted, and ends by itself.
+    """
     for raw in _left(ctx, target):
         _remove(ctx, raw["metadata"], remember=target is None)
 
@@ -259,7 +341,9 @@ def _remove(ctx: run_context.Context, meta: objects.Raw, *, remember: bool) -> N
     for kind in (kinds.CONFIGMAPS, kinds.PODS):
         uid = meta["uid"] if kind is kinds.PODS else ""
         ref = objects.Ref(kind.kind, meta["name"], meta["namespace"], uid, kind.api_version)
-        change = api_changes.Change("delete", ref, f"Delete {ref}", grace_seconds=0 if uid else None)
+        change = api_changes.Change(
+            "delete", ref, f"Delete {ref}", grace_seconds=0 if uid else None
+        )
         try:
             run_reconcile.remove(ctx, change, remember=remember)
         except errors.ClusterError as error:
@@ -271,16 +355,22 @@ def traces(ctx: run_context.Context) -> tuple[stored_objects.Trace, ...]:
     what = "the dry run of a descheduler's configuration, with its ConfigMap"
     metas = [raw["metadata"] for raw in _left(ctx)]
     return tuple(
-        stored_objects.Trace("", "", meta["creationTimestamp"], f"Pod {meta['namespace']}/{meta['name']}", what)
+        stored_objects.Trace(
+            "", "", meta["creationTimestamp"], f"Pod {meta['namespace']}/{meta['name']}", what
+        )
         for meta in metas
     )
 
 
-def _left(ctx: run_context.Context, target: run_targets.DeschedulerTarget | None = None) -> t.Sequence[objects.Raw]:
+def _left(
+    ctx: run_context.Context, target: run_targets.DeschedulerTarget | None = None
+) -> t.Sequence[objects.Raw]:
     labels = f"{previews.LABEL}={target.ref.uid}" if target else previews.LABEL
     namespace = target.place.namespace if target else ""
     try:
-        return ctx.cluster.items(kinds.PODS, namespace=namespace, labels=labels, patience=run_requests.PATIENCE).items
+        return ctx.cluster.items(
+            kinds.PODS, namespace=namespace, labels=labels, patience=run_requests.PATIENCE
+        ).items
     except errors.Forbidden:
         # Every recovery asks.
         return ()

@@ -22,9 +22,14 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.deschedul
     running,
     schemas,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import run_configz
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import (
+    run_configz,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes, phases
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    outcomes,
+    phases,
+)
 
 # Restarting a descheduler: the two kinds of restart, and the way back.
 
@@ -34,11 +39,19 @@ POLL = 1.0
 
 
 def restart(
-    target: run_targets.DeschedulerTarget, digest: str, why: str, *, scale: bool, idle: bool, timeout: float
+    target: run_targets.DeschedulerTarget,
+    digest: str,
+    why: str,
+    *,
+    scale: bool,
+    idle: bool,
+    timeout: float,
 ) -> None:
-    """Annotate the Deployment's pod template with the digest, so that its pods restart; ``idle``: it has none.
+    """Annotate the Deployment's pod template with the digest, so that its pods restart;
+    ``idle``: it has none.
 
-    ``scale`` terminates the old pods first. Then, and after a call that was killed in between, it is scaled up again.
+    ``scale`` terminates the old pods first. Then, and after a call that was killed in between,
+    it is scaled up again.
     """
     journal = t.cast("rollback_record.Journal", target.journal)
     if scale and not idle:
@@ -70,7 +83,9 @@ def _scale_down(target: run_targets.DeschedulerTarget, why: str, timeout: float)
 
 def restore(target: run_targets.DeschedulerTarget, journal: rollback_record.Journal) -> None:
     """Restore the pod template's annotations, and the replicas if we scaled the Deployment to 0."""
-    target.settle(_marked(target, journal.marks, f"Restore {target.ref}", journal.replicas, bare=journal.bare))
+    target.settle(
+        _marked(target, journal.marks, f"Restore {target.ref}", journal.replicas, bare=journal.bare)
+    )
 
 
 def _marked(
@@ -90,8 +105,13 @@ def _marked(
         wanted = {**found, **marks, "replicas": present if count is None else count}
         if found == wanted:
             return None
-        before, after = ({key: value for key, value in each.items() if value is not None} for each in (found, wanted))
-        return target.patch(workload, rollout.marking(marks, bare=bare, replicas=count), sentence, before, after)
+        before, after = (
+            {key: value for key, value in each.items() if value is not None}
+            for each in (found, wanted)
+        )
+        return target.patch(
+            workload, rollout.marking(marks, bare=bare, replicas=count), sentence, before, after
+        )
 
     return planned
 
@@ -112,8 +132,9 @@ STRENGTH: tuple[Kind, ...] = ("", "ready", "lease", "log", "configz")
 class Proof:
     """What is known of the running pods.
 
-    ``kind`` is the weakest proof of any pod, ``comparison`` is ``None`` if no running configuration could be read.
-    ``waiting`` says what is still missing (a leader), ``why`` why no stronger proof was possible.
+    ``kind`` is the weakest proof of any pod, ``comparison`` is ``None`` if no running configuration
+    could be read. ``waiting`` says what is still missing (a leader),
+    ``why`` why no stronger proof was possible.
     """
 
     kind: Kind
@@ -151,15 +172,25 @@ class Verification:
         read = [(one, comparison) for one, comparison, _why in found if comparison]
         merged = running.Comparison.of_all([comparison for _kind, comparison in read])
         if merged.conflicts or len(read) == len(pods):
-            return Proof(min((one for one, _comparison in read), key=STRENGTH.index), merged, waiting, why)
+            return Proof(
+                min((one for one, _comparison in read), key=STRENGTH.index), merged, waiting, why
+            )
         return Proof(kind, None, waiting, why)
 
     def _one(self, pod: objects.Raw) -> tuple[Kind, running.Comparison | None, str]:
-        found = run_configz.told(self.target.ctx.cluster, pod, installation.port_of(self.desired), self.parse)
-        return found.kind, running.compare(self.desired, found.config, self.schema) if found.config else None, found.why
+        found = run_configz.told(
+            self.target.ctx.cluster, pod, installation.port_of(self.desired), self.parse
+        )
+        return (
+            found.kind,
+            running.compare(self.desired, found.config, self.schema) if found.config else None,
+            found.why,
+        )
 
     def _leader(self, pods: t.Sequence[objects.Raw]) -> tuple[str, Kind]:
-        """What one of the pods still lacks to lead, and the proof that readiness and leader give."""
+        """What one of the pods still lacks to lead, and the proof that
+        readiness and leader give.
+        """
         election = installation.election(self.desired, self.target.workload, self.target.flavor)
         if election is None:
             return "", "ready"
@@ -185,10 +216,11 @@ class Verification:
             target.reread()
 
     def failure(self, timeout: float, *, fresh: bool) -> tuple[str, str]:
-        """Wait until the desired configuration runs; a message if it does not, and the reason. Both may be empty.
+        """Wait until the desired configuration runs; a message if it does not,
+        and the reason. Both may be empty.
 
-        If the running configuration cannot be read, ``fresh`` pods must stay ready for a while: the descheduler of
-        sigs.k8s.io reports ready before it checks everything that its policy names.
+        If the running configuration cannot be read, ``fresh`` pods must stay ready for a while: the
+        descheduler of sigs.k8s.io reports ready before it checks everything that its policy names.
 
         Raises:
             StopRun: another call has taken the lock over, so that what runs is no longer ours.
@@ -201,7 +233,10 @@ class Verification:
                 target.fence()
             target.reread()
             progress = rollout.progress(target.workload, target.pods())
-            waiting, restarts = progress.waiting or self._missing(progress.pods), rollout.restarts(progress.pods)
+            waiting, restarts = (
+                progress.waiting or self._missing(progress.pods),
+                rollout.restarts(progress.pods),
+            )
             proven = self.proof is not None and self.proof.comparison is not None
             if not waiting and (proven or not fresh):
                 return "", ""
@@ -214,7 +249,11 @@ class Verification:
                 self.proof = None
                 ended = "" if progress.hopeless else f" within {timeout:.0f} s"
                 words = last_words(target, progress.dead)
-                detail = f" {progress.dead[0].pod} said: {words}" if words else f" ({waiting or _STAYING})"
+                detail = (
+                    f" {progress.dead[0].pod} said: {words}"
+                    if words
+                    else f" ({waiting or _STAYING})"
+                )
                 message = f"The new configuration does not run{ended}.{detail}"
                 return message, words or message
             if (waiting or _STAYING) != announced:
@@ -225,21 +264,31 @@ class Verification:
     def _missing(self, pods: t.Sequence[objects.Raw]) -> str:
         """What the available pods still lack."""
         proof = self.prove(pods)
-        return proof.waiting or (f"another configuration runs ({proof.conflicts[0]})" if proof.conflicts else "")
+        return proof.waiting or (
+            f"another configuration runs ({proof.conflicts[0]})" if proof.conflicts else ""
+        )
 
 
 _STAYING = "the new pods must stay ready for a while"
 
 
-def last_words(target: run_targets.DeschedulerTarget, dead: t.Sequence[rollout.TerminatedContainer]) -> str:
-    """Why a new pod's container terminated, by its termination message or else the end of its log."""
+def last_words(
+    target: run_targets.DeschedulerTarget, dead: t.Sequence[rollout.TerminatedContainer]
+) -> str:
+    """Why a new pod's container terminated, by its termination message or
+    else the end of its log.
+    """
     for found in dead:
         if words := rollout.last_words(found.words):
             return words
     for found in dead:
         for previous in (found.previous, not found.previous):
             request = verbs.pod_log(
-                target.place.namespace, found.pod, found.container, previous=previous, tail_lines=LAST_LINES
+                target.place.namespace,
+                found.pod,
+                found.container,
+                previous=previous,
+                tail_lines=LAST_LINES,
             )
             try:
                 words = rollout.last_words(target.ctx.cluster.text(request))
@@ -258,11 +307,13 @@ ROLLED_BACK_WITHIN = 40.0
 """Seconds to wait for the restored configuration to run."""
 
 
-def roll_back(verification: Verification, journal: rollback_record.Journal, ours: t.Collection[str]) -> str:
+def roll_back(
+    verification: Verification, journal: rollback_record.Journal, ours: t.Collection[str]
+) -> str:
     """Restore what the journal holds, and tell what was restored.
 
-    A ConfigMap whose text is neither the old one nor one with a digest of ``ours`` is kept. A pause that was there
-    before stays stored.
+    A ConfigMap whose text is neither the old one nor one with a digest of ``ours`` is kept. A pause
+    that was there before stays stored.
 
     Raises:
         StopRun: another call took the lock over.
@@ -276,15 +327,28 @@ def roll_back(verification: Verification, journal: rollback_record.Journal, ours
     target.reread()
     waiting = verification.settled(within=ROLLED_BACK_WITHIN).waiting
     runs = f"but {waiting}" if waiting else f"and {'its pods run' if kept else 'the old one runs'}"
-    restored = f"{target.ref} is restored, {runs}" if kept else f"ConfigMap and {target.ref} are restored, {runs}"
+    restored = (
+        f"{target.ref} is restored, {runs}"
+        if kept
+        else f"ConfigMap and {target.ref} are restored, {runs}"
+    )
     target.tell(outcomes.ConfigOutcome.ROLLED_BACK, f"rolled back: {restored}")
     run_targets.leave(target, journal.ended(journal.resumes) if journal.stays_paused else None)
-    return f"{restored}.{' Someone else changed the ConfigMap meanwhile; that was kept.' if kept else ''}"
+    return (
+        f"{restored}."
+        f"{' Someone else changed the ConfigMap meanwhile; that was kept.' if kept else ''}"
+    )
 
 
 def _restored(target: run_targets.DeschedulerTarget, journal: rollback_record.Journal) -> bool:
-    """Restore the ConfigMap, unless somebody else has changed it since it was read; whether it is as before."""
-    sentence, had_map, had_data = f"Restore {target.place.map_name}", journal.had_map, journal.had_data
+    """Restore the ConfigMap, unless somebody else has changed it since it was read;
+    whether it is as before.
+    """
+    sentence, had_map, had_data = (
+        f"Restore {target.place.map_name}",
+        journal.had_map,
+        journal.had_data,
+    )
     try:
         target.write(journal.config, target.text, sentence, had_map=had_map, had_data=had_data)
     except run_targets.ChangedMeanwhileError:

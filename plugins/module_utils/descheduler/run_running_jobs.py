@@ -1,7 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""PodMigrationJobs before a restart of their controller: it waits for those that run, and clears away the stranded."""
+"""PodMigrationJobs before a restart of their controller: it waits for those that run,
+and clears away the stranded.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     run_reconcile,
     run_requests,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import run_targets
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
+    run_targets,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import (
     causes,
     migration_jobs,
@@ -27,9 +31,11 @@ POLL = 1.0
 
 
 def wait(target: run_targets.DeschedulerTarget, how: str, timeout: float) -> None:
-    """Make sure that no PodMigrationJob is running, as ``running_jobs`` says: a restart would strand it.
+    """Make sure that no PodMigrationJob is running, as ``running_jobs`` says:
+    a restart would strand it.
 
-    Those that nobody processes are deleted with their Reservations, and older ones brought before their controller.
+    Those that nobody processes are deleted with their Reservations,
+    and older ones brought before their controller.
 
     Raises:
         StopRun: some are still running.
@@ -43,11 +49,20 @@ def wait(target: run_targets.DeschedulerTarget, how: str, timeout: float) -> Non
         late = ctx.clock.now() >= deadline
         if late or (how == "refuse" and not jobs.unsure(running)):
             waited = f" after {timeout:.0f} s" if late else ""
-            message = f"{len(running)} PodMigrationJobs still run{waited} ({names}); a restart would strand them."
-            remedy = "Wait for them and run again, or set running_jobs: ignore. Nothing was configured."
-            raise run_context.CallAborted("jobs_running", message, remedy, f"PodMigrationJob {running[0].name}")
+            message = (
+                f"{len(running)} PodMigrationJobs still run{waited} ({names}); "
+                "a restart would strand them."
+            )
+            remedy = (
+                "Wait for them and run again, or set running_jobs: ignore. Nothing was configured."
+            )
+            raise run_context.CallAborted(
+                "jobs_running", message, remedy, f"PodMigrationJob {running[0].name}"
+            )
         if not announced:
-            target.tell(phases.What.WAITING, f"waiting for {len(running)} PodMigrationJobs: {names}")
+            target.tell(
+                phases.What.WAITING, f"waiting for {len(running)} PodMigrationJobs: {names}"
+            )
             announced = True
         ctx.clock.sleep(POLL)
 
@@ -68,12 +83,16 @@ class RunningJobs:
         """The jobs that run; stranded ones are deleted."""
         ctx, running = self.target.ctx, []
         found = [job for job in listed(ctx) if causes.running(job) and job.uid not in self.left]
-        since = [pod["metadata"]["creationTimestamp"] for pod in self.target.pods()] if found else []
+        since = (
+            [pod["metadata"]["creationTimestamp"] for pod in self.target.pods()] if found else []
+        )
         for job in found:
             why = causes.why(job, causes.seconds_of(ctx.clock.server()), since, self._gone_for(job))
             if why:
                 self.left.add(job.uid)
-                self.target.tell(phases.What.JOB, f"PodMigrationJob {job.name} is deleted: it {why}")
+                self.target.tell(
+                    phases.What.JOB, f"PodMigrationJob {job.name} is deleted: it {why}"
+                )
                 run_tracker.JobTracker(ctx).give_up(job, f"The job {why}.")
                 continue
             running.append(job)
@@ -104,7 +123,9 @@ class RunningJobs:
         try:
             run_job_writes.remind(self.target.ctx, job)
         except errors.ClusterError as error:
-            self.target.ctx.note(phases.What.KEPT, f"koord-descheduler could not be reminded of {job.ref}: {error}")
+            self.target.ctx.note(
+                phases.What.KEPT, f"koord-descheduler could not be reminded of {job.ref}: {error}"
+            )
 
 
 def listed(ctx: run_context.Context) -> list[migration_jobs.Job]:

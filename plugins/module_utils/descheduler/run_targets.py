@@ -1,7 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""A descheduler in its cluster: its workload, its ConfigMap and our journal, read and conditionally written."""
+"""A descheduler in its cluster: its workload, its ConfigMap and our journal,
+read and conditionally written.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,10 @@ import contextlib
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import permissions, run_permissions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import (
+    permissions,
+    run_permissions,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
     api_changes,
     names,
@@ -25,7 +30,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.deschedul
     rollback_record,
     rollout,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
+    errors,
+    kinds,
+    verbs,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import run_locks
 
@@ -37,15 +46,17 @@ class ChangedMeanwhileError(run_context.CallAborted):
     """Somebody else wrote the same object; theirs is kept."""
 
     def __init__(self, what: str, who: str, remedy: str) -> None:
-        super().__init__("changed_meanwhile", f"{what} was changed by {who} meanwhile.", remedy, what)
+        super().__init__(
+            "changed_meanwhile", f"{what} was changed by {who} meanwhile.", remedy, what
+        )
 
 
 @dataclass
 class DeschedulerTarget:
     """One descheduler. ``workload`` is a Deployment, or a CronJob with flavor ``sigs``.
 
-    ``stored`` is the ConfigMap that holds the journal; ``fence`` proves before each write that the lock is ours, and is
-    ``None`` as long as it is not held.
+    ``stored`` is the ConfigMap that holds the journal; ``fence`` proves before each write that the
+    lock is ours, and is ``None`` as long as it is not held.
     """
 
     ctx: run_context.Context
@@ -68,11 +79,14 @@ class DeschedulerTarget:
         """The descheduler as it is now.
 
         Raises:
-            StopRun: the workload does not exist; the message suggests the right name. Or the journal is unreadable.
+            StopRun: the workload does not exist; the message suggests the right name. Or the
+                journal is unreadable.
         """
         workload = _workload(ctx, flavor, place)
         config_map = run_reconcile.read(ctx, map_ref(place.config_map, place.namespace))
-        kept = run_reconcile.read(ctx, map_ref(f"{rollback_record.PREFIX}{workload['metadata']['uid']}"))
+        kept = run_reconcile.read(
+            ctx, map_ref(f"{rollback_record.PREFIX}{workload['metadata']['uid']}")
+        )
         try:
             journal = rollback_record.Journal.of(kept) if kept else None
         except rollback_record.BadJournalError as error:
@@ -100,7 +114,9 @@ class DeschedulerTarget:
     @property
     def ref(self) -> objects.Ref:
         kind, meta = self.kind, self.workload["metadata"]
-        return objects.Ref(kind.kind, meta["name"], self.place.namespace, meta["uid"], kind.api_version)
+        return objects.Ref(
+            kind.kind, meta["name"], self.place.namespace, meta["uid"], kind.api_version
+        )
 
     @property
     def replicas(self) -> int:
@@ -146,9 +162,11 @@ class DeschedulerTarget:
         had_data: bool = True,
         pending: str = "",
     ) -> None:
-        """Set the ConfigMap's key to ``text`` if it still holds ``expected``, and what is ``pending``.
+        """Set the ConfigMap's key to ``text`` if it still holds ``expected``,
+        and what is ``pending``.
 
-        ``had_map`` and ``had_data``: whether the ConfigMap, and data in it, are to remain without the key.
+        ``had_map`` and ``had_data``: whether the ConfigMap, and data in it,
+        are to remain without the key.
 
         Raises:
             ChangedMeanwhileError: someone else did; their text is kept.
@@ -164,7 +182,9 @@ class DeschedulerTarget:
             return self._change(text, sentence, had_map, had_data, pending)
 
         ref = map_ref(self.place.config_map, self.place.namespace)
-        written = run_reconcile.reconcile(self.ctx, ref, decide, known=self.config_map, fence=self.fence)
+        written = run_reconcile.reconcile(
+            self.ctx, ref, decide, known=self.config_map, fence=self.fence
+        )
         if not self.ctx.check:
             self.config_map = written.object
 
@@ -205,24 +225,37 @@ class DeschedulerTarget:
 
         def decide(raw: objects.Raw | None) -> api_changes.Change | None:
             if raw is None:
-                raise run_context.CallAborted("unknown_deployment", f"{self.ref} was deleted meanwhile.")
+                raise run_context.CallAborted(
+                    "unknown_deployment", f"{self.ref} was deleted meanwhile."
+                )
             self.workload = raw
             return planned(raw)
 
-        written = run_reconcile.reconcile(self.ctx, self.ref, decide, known=self.workload, fence=self.fence)
+        written = run_reconcile.reconcile(
+            self.ctx, self.ref, decide, known=self.workload, fence=self.fence
+        )
         if not self.ctx.check and written.object:
             self.workload = written.object
         return written.change is not None
 
     def patch(
-        self, workload: objects.Raw, spec: objects.Raw, sentence: str, before: objects.Raw, after: objects.Raw
+        self,
+        workload: objects.Raw,
+        spec: objects.Raw,
+        sentence: str,
+        before: objects.Raw,
+        after: objects.Raw,
     ) -> api_changes.Change:
         """A conditional patch of the workload's spec."""
         version = workload["metadata"]["resourceVersion"]
-        return api_changes.Change("patch", self.ref, sentence, {"spec": spec}, before, after, version)
+        return api_changes.Change(
+            "patch", self.ref, sentence, {"spec": spec}, before, after, version
+        )
 
     def switch(self, field: t.Literal["replicas", "suspend"], value: int, sentence: str) -> bool:
-        """Turn a field of the spec on or off (0, ``False``), unless it is so already; whether anything changed."""
+        """Turn a field of the spec on or off (0, ``False``), unless it is so already;
+        whether anything changed.
+        """
 
         def planned(workload: objects.Raw) -> api_changes.Change | None:
             present = workload["spec"].get(field, 1 if field == "replicas" else False)
@@ -233,7 +266,9 @@ class DeschedulerTarget:
         return self.settle(planned)
 
     def snapshot(self, *ours: str) -> rollback_record.Journal:
-        """A journal of the present state; ``ours`` are the digests of configurations about to be rolled out."""
+        """A journal of the present state; ``ours`` are the digests of configurations
+        about to be rolled out.
+        """
         return rollback_record.Journal(
             flavor=self.flavor,
             place=self.place,
@@ -255,31 +290,45 @@ def map_ref(name: str, namespace: str = names.NAMESPACE) -> objects.Ref:
     return objects.Ref("ConfigMap", name, namespace, api_version="v1")
 
 
-def _workload(ctx: run_context.Context, flavor: check.Flavor, place: installation.Place) -> objects.Raw:
+def _workload(
+    ctx: run_context.Context, flavor: check.Flavor, place: installation.Place
+) -> objects.Raw:
     wanted = (kinds.DEPLOYMENTS, kinds.CRON_JOBS) if flavor == "sigs" else (kinds.DEPLOYMENTS,)
     for kind in wanted:
-        ref = objects.Ref(kind.kind, place.deployment, place.namespace, api_version=kind.api_version)
+        ref = objects.Ref(
+            kind.kind, place.deployment, place.namespace, api_version=kind.api_version
+        )
         if found := run_reconcile.read(ctx, ref):
             return found
     there = [
         raw["metadata"]["name"]
         for kind in wanted
-        for raw in ctx.cluster.items(kind, namespace=place.namespace, patience=run_requests.PATIENCE).items
+        for raw in ctx.cluster.items(
+            kind, namespace=place.namespace, patience=run_requests.PATIENCE
+        ).items
     ]
-    message = f"There is no {' or '.join(kind.kind for kind in wanted)} {place.namespace}/{place.deployment}."
-    remedy = installation.unknown_name(place, there, " and ".join(f"{kind.kind}s" for kind in wanted))
+    message = (
+        f"There is no {' or '.join(kind.kind for kind in wanted)} "
+        f"{place.namespace}/{place.deployment}."
+    )
+    remedy = installation.unknown_name(
+        place, there, " and ".join(f"{kind.kind}s" for kind in wanted)
+    )
     subject = f"{wanted[0].kind} {place.namespace}/{place.deployment}"
     raise run_context.CallAborted("unknown_deployment", message, remedy, subject)
 
 
 # The lock of one descheduler, a Lease of the same name as its journal: only its holder writes.
 #
-# It is a lock as nodes have one, but with a nonce of its own for each call, because a call is a whole rollout. What a
-# call that was killed had begun is in the journal, by which the next holder goes on.
+# It is a lock as nodes have one, but with a nonce of its own for each call, because a call is a
+# whole rollout. What a call that was killed had begun is in the journal,
+# by which the next holder goes on.
 
 
 Work = t.Callable[[DeschedulerTarget], "run_context.Result | None"]
-"""A call's work on a descheduler as it was just read; ``None`` if it has to write, and may not yet."""
+"""A call's work on a descheduler as it was just read;
+``None`` if it has to write, and may not yet.
+"""
 
 
 def one_at_a_time(
@@ -304,7 +353,9 @@ def _locked(target: DeschedulerTarget) -> t.Iterator[run_requests.Fence]:
     run_id, _nonce = ctx.caller
     me = run_context.Run(run_id or ctx.clock.token(), ctx.clock.token())
     name = f"{ref.namespace}/{ref.name}"
-    locks = run_locks.Locks(ctx, me, {name: f"{names.NAMESPACE}/{rollback_record.PREFIX}{ref.uid}"}, ref.kind)
+    locks = run_locks.Locks(
+        ctx, me, {name: f"{names.NAMESPACE}/{rollback_record.PREFIX}{ref.uid}"}, ref.kind
+    )
     if refused := locks.take():
         locks.leave()
         remedy = "Wait until that rollout has ended, then run again. Nothing was written."
@@ -341,10 +392,14 @@ def keep(target: DeschedulerTarget, journal: rollback_record.Journal) -> None:
             if found and found.get("data") == body["data"]:
                 return None
             if _version(found) != _version(target.stored):
-                raise ChangedMeanwhileError(str(ref), "another rollout", "Look at the other rollout, then run again.")
+                raise ChangedMeanwhileError(
+                    str(ref), "another rollout", "Look at the other rollout, then run again."
+                )
             if found is None:
                 return api_changes.Change("create", ref, sentence, body=body)
-            return api_changes.Change("patch", ref, sentence, content, resource_version=_version(found))
+            return api_changes.Change(
+                "patch", ref, sentence, content, resource_version=_version(found)
+            )
 
         written = run_reconcile.reconcile(
             target.ctx, ref, decide, known=target.stored, fence=target.fence, remember=False
@@ -354,11 +409,15 @@ def keep(target: DeschedulerTarget, journal: rollback_record.Journal) -> None:
 
 
 def forget(target: DeschedulerTarget) -> None:
-    """Delete the journal, unless it is no longer the one that was read: there is nothing left to restore."""
+    """Delete the journal, unless it is no longer the one that was read:
+    there is nothing left to restore.
+    """
     if target.journal and target.stored and not target.ctx.check:
         ref = replace(map_ref(target.journal.name), uid=target.stored["metadata"]["uid"])
         version = _version(target.stored)
-        change = api_changes.Change("delete", ref, f"Forget the state of {target.ref}", resource_version=version)
+        change = api_changes.Change(
+            "delete", ref, f"Forget the state of {target.ref}", resource_version=version
+        )
         run_reconcile.remove(target.ctx, change, fence=target.fence, remember=False)
     target.journal = target.stored = None
 
@@ -375,7 +434,9 @@ _KEPT = (
     ("", "configmaps", "get create patch delete"),
     (kinds.LEASES.group, kinds.LEASES.plural, "get list create patch delete"),
 )
-"""Group, plural and verbs of what a rollout keeps in our namespace: the previous state, and its lock."""
+"""Group, plural and verbs of what a rollout keeps in our namespace:
+the previous state, and its lock.
+"""
 
 
 def permit(target: DeschedulerTarget, *, writes: bool, restarts: bool) -> None:
@@ -386,35 +447,65 @@ def permit(target: DeschedulerTarget, *, writes: bool, restarts: bool) -> None:
     """
     place, found, where = target.place, target.config_map or {}, target.place.map_name
     if writes and found.get("immutable"):
-        raise run_context.CallAborted("immutable", f"{where} is immutable.", "Replace it with a mutable one.", where)
+        raise run_context.CallAborted(
+            "immutable", f"{where} is immutable.", "Replace it with a mutable one.", where
+        )
     if writes and place.key in (found.get("binaryData") or {}):
-        raise run_context.CallAborted("immutable", f"{where} has {place.key} as binaryData.", "Move it to data.", where)
+        raise run_context.CallAborted(
+            "immutable", f"{where} has {place.key} as binaryData.", "Move it to data.", where
+        )
     if restarts and target.workload["spec"].get("paused"):
-        remedy = f"kubectl -n {place.namespace} rollout resume deployment {place.deployment}, or set restart: none."
+        remedy = (
+            f"kubectl -n {place.namespace} rollout resume deployment {place.deployment}, "
+            "or set restart: none."
+        )
         message = f"The rollout of {target.ref} is paused."
         raise run_context.CallAborted("deployment_paused", message, remedy, str(target.ref))
     # A role may be restricted to the names of these objects.
     asked: list[tuple[permissions.Need, str]] = []
     if writes:
         name = place.config_map if target.config_map else ""
-        asked.append((permissions.Need("patch" if name else "create", "", "configmaps", (place.namespace,)), name))
+        asked.append(
+            (
+                permissions.Need(
+                    "patch" if name else "create", "", "configmaps", (place.namespace,)
+                ),
+                name,
+            )
+        )
     if restarts:
         need = permissions.Need("patch", target.kind.group, target.kind.plural, (place.namespace,))
         asked.append((need, place.deployment))
     for group, plural, granted in _KEPT:
-        asked += [(permissions.Need(verb, group, plural, (names.NAMESPACE,)), "") for verb in granted.split()]
-    lacking = [need for need, name in asked if not run_permissions.allowed(target.ctx, need, need.namespaces[0], name)]
+        asked += [
+            (permissions.Need(verb, group, plural, (names.NAMESPACE,)), "")
+            for verb in granted.split()
+        ]
+    lacking = [
+        need
+        for need, name in asked
+        if not run_permissions.allowed(target.ctx, need, need.namespaces[0], name)
+    ]
     if lacking:
-        told = run_permissions.missing(target.ctx, [permissions.Lack(need, need.namespaces) for need in lacking])
-        message, remedy = (" ".join(words) for words in zip(*((one.message, one.remedy) for one in told), strict=True))
-        raise run_context.CallAborted(told[0].code, message, f"{remedy} Nothing was written.", told[0].object)
+        told = run_permissions.missing(
+            target.ctx, [permissions.Lack(need, need.namespaces) for need in lacking]
+        )
+        message, remedy = (
+            " ".join(words)
+            for words in zip(*((one.message, one.remedy) for one in told), strict=True)
+        )
+        raise run_context.CallAborted(
+            told[0].code, message, f"{remedy} Nothing was written.", told[0].object
+        )
 
 
 # Reading the versions of a descheduler and of its cluster.
 
 
 def look(target: DeschedulerTarget, given: str) -> check.Found:
-    """The rules that apply, and what is wrong with the versions; ``given`` is the option, empty if it is not set."""
+    """The rules that apply, and what is wrong with the versions; ``given`` is the option,
+    empty if it is not set.
+    """
     try:
         page = target.ctx.cluster.send(verbs.server_version(), patience=run_requests.PATIENCE)
     except (errors.Forbidden, errors.NotFound):

@@ -3,10 +3,10 @@
 
 """Comparison of the configuration that a descheduler runs with the desired one.
 
-The running configuration comes from ``/configz`` (JSON with Go's field names, ``MaxMigratingPerNode``) or from the
-log line "Using component config" (YAML with the document's keys). Both contain every default, and each profile's
-plugins merged with the default plugins. Durations, percentages and addresses are compared by meaning, keys
-case-insensitively.
+The running configuration comes from ``/configz`` (JSON with Go's field names,
+``MaxMigratingPerNode``) or from the log line "Using component config" (YAML with the document's
+keys). Both contain every default, and each profile's plugins merged with the default plugins.
+Durations, percentages and addresses are compared by meaning, keys case-insensitively.
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ import re
 import typing as t
 from dataclasses import astuple, dataclass, field
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import profiles, schemas, values
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
+    profiles,
+    schemas,
+    values,
+)
 
 Raw = profiles.Raw
 
@@ -27,7 +31,9 @@ DEFAULT_PROFILE = "koord-descheduler"
 _SKIPPED = ("apiVersion", "kind", "profiles")
 
 OWN_POOL = "__default_node_pool__"
-"""The pool into which LowNodeLoad converts its settings outside of ``nodePools`` (``conversion_plugins.go``)."""
+"""The pool into which LowNodeLoad converts its settings outside of ``nodePools``
+(``conversion_plugins.go``).
+"""
 
 OVERRIDDEN = ("leaderElection", "clientConnection", "healthzBindAddress", "metricsBindAddress")
 """Settings that are not compared: command-line flags may override them."""
@@ -37,8 +43,8 @@ OVERRIDDEN = ("leaderElection", "clientConnection", "healthzBindAddress", "metri
 class Comparison:
     """How two configurations differ, as sentences.
 
-    ``conflicts``: a desired value is not the running one. ``extras``: a running value is neither desired nor the
-    schema's default.
+    ``conflicts``: a desired value is not the running one. ``extras``: a running value is neither
+    desired nor the schema's default.
     """
 
     conflicts: tuple[str, ...] = ()
@@ -59,7 +65,9 @@ def comparable(one: Raw, other: t.Any) -> bool:
 def compare(wanted: Raw, running: Raw, schema: schemas.Schema) -> Comparison:
     """Compare the running configuration with the desired one."""
     walk = _Walk()
-    walk.fields(schema.root, wanted, _recased(running, schema.root), "", skipped=(*_SKIPPED, *OVERRIDDEN))
+    walk.fields(
+        schema.root, wanted, _recased(running, schema.root), "", skipped=(*_SKIPPED, *OVERRIDDEN)
+    )
     mine, theirs = profiles.profiles_of(wanted, schema), _objects(_folded(running), "profiles")
     if len(mine) != len(theirs):
         walk.conflict("profiles", len(mine), len(theirs))
@@ -70,8 +78,14 @@ def compare(wanted: Raw, running: Raw, schema: schemas.Schema) -> Comparison:
 
 
 def document(running: Raw, schema: schemas.Schema) -> dict[str, t.Any]:
-    """The running configuration as a document that means the same: with its keys, and without merged defaults."""
-    found = {**_recased(running, schema.root), "apiVersion": schema.api_version, "kind": schema.kind}
+    """The running configuration as a document that means the same: with its keys,
+    and without merged defaults.
+    """
+    found = {
+        **_recased(running, schema.root),
+        "apiVersion": schema.api_version,
+        "kind": schema.kind,
+    }
     found["profiles"] = []
     for raw in _objects(_folded(running), "profiles"):
         points = _folded(raw.get("plugins"))
@@ -79,15 +93,22 @@ def document(running: Raw, schema: schemas.Schema) -> dict[str, t.Any]:
         for entry in _objects(raw, "pluginconfig"):
             known = schema.plugins.get(str(entry.get("name")))
             args = entry.get("args") or {}
-            configs.append({"name": entry.get("name"), "args": _recased(args, known.args) if known else args})
+            configs.append(
+                {"name": entry.get("name"), "args": _recased(args, known.args) if known else args}
+            )
         plugins = {
             point: {
                 "disabled": [{"name": "*"}],
-                "enabled": [{"name": one.get("name")} for one in _objects(_folded(points.get(point)), "enabled")],
+                "enabled": [
+                    {"name": one.get("name")}
+                    for one in _objects(_folded(points.get(point)), "enabled")
+                ],
             }
             for point in schema.points
         }
-        found["profiles"].append({"name": raw.get("name"), "plugins": plugins, "pluginConfig": configs})
+        found["profiles"].append(
+            {"name": raw.get("name"), "plugins": plugins, "pluginConfig": configs}
+        )
     return found
 
 
@@ -96,7 +117,9 @@ def _objects(raw: Raw, key: str) -> list[dict[str, t.Any]]:
     return [_folded(entry) for entry in profiles.list_at(raw, key) if isinstance(entry, dict)]
 
 
-def _profile(walk: _Walk, wanted: profiles.Profile, raw: Raw, running: Raw, schema: schemas.Schema) -> None:
+def _profile(
+    walk: _Walk, wanted: profiles.Profile, raw: Raw, running: Raw, schema: schemas.Schema
+) -> None:
     path = wanted.path
     name = raw.get("name") or DEFAULT_PROFILE
     if running.get("name") != name:
@@ -112,21 +135,31 @@ def _profile(walk: _Walk, wanted: profiles.Profile, raw: Raw, running: Raw, sche
         known = schema.plugins.get(plugin)
         if known and (plugin in args or plugin in wanted.plugins):
             found = _unpooled(desired, _recased(args.get(plugin) or {}, known.args))
-            walk.fields(known.args, desired, found, f"{path}.pluginConfig[{plugin}].args", skipped=_SKIPPED)
+            walk.fields(
+                known.args, desired, found, f"{path}.pluginConfig[{plugin}].args", skipped=_SKIPPED
+            )
 
 
 def _unpooled(desired: Raw, running: dict[str, t.Any]) -> dict[str, t.Any]:
-    """LowNodeLoad's arguments with its own settings outside of ``nodePools``, and pools without inherited values."""
+    """LowNodeLoad's arguments with its own settings outside of ``nodePools``,
+    and pools without inherited values.
+    """
     own, *others = profiles.list_at(running, "nodePools") or [None]
     if not isinstance(own, dict) or own.get("name") != OWN_POOL:
         return running
     mine = [*profiles.list_at(desired, "nodePools"), *[{}] * len(others)]
     pools = [_without_inherited(one, other, own) for one, other in zip(mine, others, strict=False)]
-    return {**running, **{key: value for key, value in own.items() if key != "name"}, "nodePools": pools}
+    return {
+        **running,
+        **{key: value for key, value in own.items() if key != "name"},
+        "nodePools": pools,
+    }
 
 
 def _without_inherited(desired: t.Any, running: t.Any, own: t.Any) -> t.Any:
-    """Since v1.8.0 a pool inherits missing settings from the plugin (``SetDefaults_LowNodeLoadNodePools``)."""
+    """Since v1.8.0 a pool inherits missing settings from the plugin
+    (``SetDefaults_LowNodeLoadNodePools``).
+    """
     if not isinstance(running, dict) or not isinstance(desired, dict) or not isinstance(own, dict):
         return running
     return {
@@ -144,7 +177,9 @@ class _Walk:
     extras: list[str] = field(default_factory=list)
 
     def conflict(self, path: str, wanted: t.Any, running: t.Any) -> None:
-        self.conflicts.append(f"{path}: wanted {values.shown(wanted, 80)}, running {values.shown(running, 80)}")
+        self.conflicts.append(
+            f"{path}: wanted {values.shown(wanted, 80)}, running {values.shown(running, 80)}"
+        )
 
     def value(self, field: schemas.Field, wanted: t.Any, running: t.Any, path: str) -> None:
         if _blank(wanted) and _blank(running):
@@ -157,7 +192,12 @@ class _Walk:
             self.fields(field, wanted, running if isinstance(running, dict) else {}, path)
         elif field.type == "map" and isinstance(wanted, dict) and isinstance(running, dict):
             for key in dict.fromkeys((*wanted, *running)):
-                self.value(t.cast("schemas.Field", field.item), wanted.get(key), running.get(key), f"{path}.{key}")
+                self.value(
+                    t.cast("schemas.Field", field.item),
+                    wanted.get(key),
+                    running.get(key),
+                    f"{path}.{key}",
+                )
         elif field.type == "list" and isinstance(wanted, list) and isinstance(running, list):
             if len(wanted) != len(running):
                 self.conflict(path, wanted, running)
@@ -167,18 +207,27 @@ class _Walk:
             self.conflict(path, wanted, running)
 
     def fields(
-        self, field: schemas.Field, wanted: Raw, running: Raw, path: str, skipped: t.Collection[str] = ()
+        self,
+        field: schemas.Field,
+        wanted: Raw,
+        running: Raw,
+        path: str,
+        skipped: t.Collection[str] = (),
     ) -> None:
         for key, known in field.fields.items():
             if key not in skipped:
-                self.value(known, wanted.get(key), running.get(key), f"{path}.{key}" if path else key)
+                self.value(
+                    known, wanted.get(key), running.get(key), f"{path}.{key}" if path else key
+                )
 
     def _undesired(self, field: schemas.Field, running: t.Any, path: str) -> None:
         """A running value that was not configured: it should be the default."""
         if _default(field) is None and field.type == "object" and isinstance(running, dict):
             self.fields(field, {}, running, path)
         elif not _runs_as_default(field, running):
-            self.extras.append(f"{path}: running {values.shown(running, 80)}, which is not configured")
+            self.extras.append(
+                f"{path}: running {values.shown(running, 80)}, which is not configured"
+            )
 
 
 def _runs_as_default(field: schemas.Field, running: t.Any) -> bool:
@@ -223,14 +272,18 @@ _WORD = re.compile(r"[^\s{}\[\]:,]+")
 
 
 def _default(field: schemas.Field) -> t.Any:
-    """The value of a default that the schema writes as ``[koord-scheduler]`` or ``{workload: {duration: 5m}}``."""
+    """The value of a default that the schema writes as ``[koord-scheduler]`` or
+    ``{workload: {duration: 5m}}``.
+    """
     if field.default[:1] in ("{", "["):
         return json.loads(_WORD.sub(lambda word: json.dumps(word[0]), field.default))
     return field.default or None
 
 
 def _folded(value: t.Any) -> dict[str, t.Any]:
-    return {str(key).lower(): inner for key, inner in value.items()} if isinstance(value, dict) else {}
+    return (
+        {str(key).lower(): inner for key, inner in value.items()} if isinstance(value, dict) else {}
+    )
 
 
 def _recased(value: t.Any, field: schemas.Field) -> t.Any:
@@ -253,7 +306,9 @@ _MARK = '"Using component config"'
 
 
 def logged(log: str) -> str:
-    """The last configuration that koord-descheduler logged at its start (with ``-v 2`` or more), or nothing."""
+    """The last configuration that koord-descheduler logged at its start (with ``-v 2``
+    or more), or nothing.
+    """
     found, lines = "", iter(log.splitlines())
     for line in lines:
         if line.startswith("{") and "Using component config" in line:

@@ -3,8 +3,9 @@
 
 """The types in which the schema of a descheduler's configuration is written.
 
-The schemas (``koordinator``, ``sigs``, ``classic``) are data. ``values`` validates single values against them,
-``profiles`` and ``traps`` what depends on several; the tables in the documentation are generated from them.
+The schemas (``koordinator``, ``sigs``, ``classic``) are data. ``values`` validates single values
+against them, ``profiles`` and ``traps`` what depends on several; the tables in the documentation
+are generated from them.
 """
 
 from __future__ import annotations
@@ -14,15 +15,18 @@ from dataclasses import dataclass, field, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
 
-_Scalar = t.Literal["bool", "int", "float", "string", "duration", "int_or_percent", "float_or_string", "address"]
+_Scalar = t.Literal[
+    "bool", "int", "float", "string", "duration", "int_or_percent", "float_or_string", "address"
+]
 
 Type = t.Literal[_Scalar, "selector_text", "args", "object", "list", "map"]
 
 Real = t.Literal["refuses", "crashes", "drops", "starts"]
 """What the descheduler itself does with a wrong setting.
 
-``refuses``: it exits with a validation error. ``crashes``: it panics, or exits after the validation.
-``drops``: it starts without the setting. ``starts``: it starts, but does not do what the setting says.
+``refuses``: it exits with a validation error. ``crashes``: it panics, or exits after the
+validation. ``drops``: it starts without the setting. ``starts``: it starts,
+but does not do what the setting says.
 """
 
 
@@ -30,12 +34,13 @@ Real = t.Literal["refuses", "crashes", "drops", "starts"]
 class Field:
     """One value: its type, its default (as the documentation shows it) and its limits.
 
-    ``fields`` are an object's keys, ``item`` the elements of a list or map, ``keys`` the only keys of a map.
-    ``real`` applies where a limit is broken, ``malformed`` where a string cannot be parsed. Of each group in
-    ``exclusive`` one key may be set. For each pair of maps in ``le``, no number under the first key may exceed the
-    number of the same name under the second. ``unique`` is the key that distinguishes the elements of a list, ``*``
-    the element itself. ``alike`` maps misspellings to the right word. ``width`` is the range of the Go type: other
-    numbers cannot be decoded. ``zero_is_default``: 0 and negative numbers mean the default. ``by_labels``: a label
+    ``fields`` are an object's keys, ``item`` the elements of a list or map, ``keys`` the only keys
+    of a map. ``real`` applies where a limit is broken, ``malformed`` where a string cannot be
+    parsed. Of each group in ``exclusive`` one key may be set. For each pair of maps in ``le``, no
+    number under the first key may exceed the number of the same name under the second. ``unique``
+    is the key that distinguishes the elements of a list, ``*`` the element itself. ``alike`` maps
+    misspellings to the right word. ``width`` is the range of the Go type: other numbers cannot be
+    decoded. ``zero_is_default``: 0 and negative numbers mean the default. ``by_labels``: a label
     selector without matchLabels is not read.
     """
 
@@ -70,8 +75,9 @@ class Field:
 class Plugin:
     """A plugin: its extension points, its arguments, and how strictly the descheduler reads them.
 
-    ``strict``: on an unknown key the descheduler exits; otherwise it drops the key. ``checked``: whether values are
-    validated always or only when the plugin is enabled. ``stray``: what happens at a wrong extension point.
+    ``strict``: on an unknown key the descheduler exits; otherwise it drops the key. ``checked``:
+    whether values are validated always or only when the plugin is enabled. ``stray``: what happens
+    at a wrong extension point.
     """
 
     points: tuple[str, ...]
@@ -85,7 +91,9 @@ class Plugin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """One descheduler: its document, its plugins, and its extension points with the plugins enabled by default."""
+    """One descheduler: its document, its plugins, and its extension points with the
+    plugins enabled by default.
+    """
 
     name: str
     version: str
@@ -99,8 +107,12 @@ class Schema:
     alike: t.Mapping[str, str] = field(default_factory=dict)
 
     def knows(self, since: str) -> bool:
-        """Whether this version has what was added in ``since``; without ``since`` every version has it."""
-        added, present = ([int(part) for part in text.split(".")] for text in (since or "0", self.version))
+        """Whether this version has what was added in ``since``;
+        without ``since`` every version has it.
+        """
+        added, present = (
+            [int(part) for part in text.split(".")] for text in (since or "0", self.version)
+        )
         return added <= present
 
 
@@ -152,7 +164,9 @@ def by_name(item: Field, note: str = "", **more: t.Any) -> Field:
 
 
 def selector_text(note: str = "", malformed: Real = "starts") -> Field:
-    """A label selector as kubectl accepts it, ``pool=a,tier!=db``; plugins parse it while they run."""
+    """A label selector as kubectl accepts it, ``pool=a,tier!=db``;
+    plugins parse it while they run.
+    """
     return Field(type="selector_text", note=note, malformed=malformed)
 
 
@@ -169,12 +183,16 @@ LABEL_SELECTOR = record(
     {"matchLabels": by_name(text()), "matchExpressions": several(_EXPRESSION)},
     "a label selector: matchLabels, matchExpressions",
 )
-"""Its labels and operators are validated by ``values``, because not every descheduler does so at the start."""
+"""Its labels and operators are validated by ``values``, because not every descheduler
+does so at the start.
+"""
 
 _TYPO = {"include the following:": "include", "include the following": "include"}
 """A page of ACK's documentation has this translated key under evictableNamespaces."""
 
-NAMESPACES = record({"include": TEXTS, "exclude": TEXTS}, exclusive=(("include", "exclude"),), alike=_TYPO)
+NAMESPACES = record(
+    {"include": TEXTS, "exclude": TEXTS}, exclusive=(("include", "exclude"),), alike=_TYPO
+)
 
 EXCLUDED_NAMESPACES = record(
     {"include": replace(TEXTS, forbidden="Only exclude is allowed here."), "exclude": TEXTS},
@@ -186,7 +204,10 @@ HIGHEST_PRIORITY = 2_000_000_000
 """``SystemCriticalPriority``: no threshold may be higher."""
 
 PRIORITY_THRESHOLD = record(
-    {"value": whole("", f"at most {HIGHEST_PRIORITY}", width=INT32), "name": text(note="an existing PriorityClass")},
+    {
+        "value": whole("", f"at most {HIGHEST_PRIORITY}", width=INT32),
+        "name": text(note="an existing PriorityClass"),
+    },
     exclusive=(("value", "name"),),
 )
 
@@ -203,8 +224,9 @@ EVICTION_LIMITS = {
 class Fault(reasons.Reason):
     """An error or a warning. ``code`` is one of the rules that the documentation lists.
 
-    ``path`` is the location, such as ``profiles[0].plugins.evict``, ``real`` what the descheduler itself does.
-    Faults with ``decoding`` show up while the text is decoded, before any value is validated.
+    ``path`` is the location, such as ``profiles[0].plugins.evict``, ``real`` what the descheduler
+    itself does. Faults with ``decoding`` show up while the text is decoded,
+    before any value is validated.
     """
 
     path: str = ""
@@ -216,7 +238,13 @@ class Fault(reasons.Reason):
         """As the module returns it."""
         reason = reasons.Reason.to_dict(self)
         rule = reason.pop("code")
-        return {"path": self.path, "rule": rule, "severity": self.severity, **reason, "real": self.real}
+        return {
+            "path": self.path,
+            "rule": rule,
+            "severity": self.severity,
+            **reason,
+            "real": self.real,
+        }
 
 
 Faults = t.Iterator[Fault]

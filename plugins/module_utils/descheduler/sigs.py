@@ -8,7 +8,10 @@ from __future__ import annotations
 import typing as t
 from dataclasses import replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import schemas, sigs_plugins
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
+    schemas,
+    sigs_plugins,
+)
 
 VERSIONS = ("0.36.0",)
 
@@ -21,7 +24,9 @@ POINTS: t.Mapping[str, tuple[str, ...]] = {
     "preevictionfilter": ("DefaultEvictor",),
 }
 
-_PLUGIN_SET = schemas.record({"enabled": schemas.TEXTS, "disabled": schemas.several(schemas.text(), "never read")})
+_PLUGIN_SET = schemas.record(
+    {"enabled": schemas.TEXTS, "disabled": schemas.several(schemas.text(), "never read")}
+)
 
 _NEEDED = schemas.text(note="required")
 
@@ -29,16 +34,23 @@ _SECRET = schemas.record({"namespace": _NEEDED, "name": _NEEDED}, "required")
 
 ROOT = schemas.record(
     {
-        "nodeSelector": schemas.selector_text("the nodes to consider; a string such as pool=a", "refuses"),
+        "nodeSelector": schemas.selector_text(
+            "the nodes to consider; a string such as pool=a", "refuses"
+        ),
         **schemas.EVICTION_LIMITS,
-        "evictionFailureEventNotification": schemas.boolean(note="an Event for each pod that could not be evicted"),
+        "evictionFailureEventNotification": schemas.boolean(
+            note="an Event for each pod that could not be evicted"
+        ),
         "metricsCollector": schemas.record(
-            {"enabled": schemas.boolean()}, deprecated="metricsProviders with source KubernetesMetrics"
+            {"enabled": schemas.boolean()},
+            deprecated="metricsProviders with source KubernetesMetrics",
         ),
         "metricsProviders": schemas.several(
             schemas.record(
                 {
-                    "source": schemas.text(required=True, enum=("KubernetesMetrics", "Prometheus"), real="starts"),
+                    "source": schemas.text(
+                        required=True, enum=("KubernetesMetrics", "Prometheus"), real="starts"
+                    ),
                     "prometheus": schemas.record(
                         {"url": _NEEDED, "authToken": schemas.record({"secretReference": _SECRET})},
                         "required with source Prometheus",
@@ -47,13 +59,20 @@ ROOT = schemas.record(
             ),
             unique="source",
         ),
-        "gracePeriodSeconds": schemas.whole(note="default: the pod's own", minimum=0, real="starts"),
+        "gracePeriodSeconds": schemas.whole(
+            note="default: the pod's own", minimum=0, real="starts"
+        ),
         "profiles": schemas.several(
             schemas.record(
                 {
                     "name": schemas.text(),
                     "pluginConfig": schemas.several(
-                        schemas.record({"name": schemas.text(required=True), "args": schemas.Field(type="args")}),
+                        schemas.record(
+                            {
+                                "name": schemas.text(required=True),
+                                "args": schemas.Field(type="args"),
+                            }
+                        ),
                         unique="name",
                         real="starts",
                     ),
@@ -67,7 +86,12 @@ ROOT = schemas.record(
     }
 )
 
-DEFAULT_PROTECTIONS = ("PodsWithLocalStorage", "SystemCriticalPods", "FailedBarePods", "DaemonSetPods")
+DEFAULT_PROTECTIONS = (
+    "PodsWithLocalStorage",
+    "SystemCriticalPods",
+    "FailedBarePods",
+    "DaemonSetPods",
+)
 EXTRA_PROTECTIONS = ("PodsWithPVC", "PodsWithoutPDB", "PodsWithResourceClaims")
 
 OLD_FLAGS: t.Mapping[str, str] = {
@@ -81,12 +105,15 @@ OLD_FLAGS: t.Mapping[str, str] = {
 """Flags that still work, but not together with the lists in podProtections."""
 
 _STORAGE_CLASSES = schemas.record(
-    {"protectedStorageClasses": schemas.several(schemas.record({"name": _NEEDED}))}, "without it, every PVC protects"
+    {"protectedStorageClasses": schemas.several(schemas.record({"name": _NEEDED}))},
+    "without it, every PVC protects",
 )
 
 
 def evictor_args(wrong: schemas.Real) -> schemas.Field:
-    """The arguments of DefaultEvictor since v0.35; ``wrong`` is what becomes of what only its validation refuses."""
+    """The arguments of DefaultEvictor since v0.35; ``wrong`` is what becomes of what only
+    its validation refuses.
+    """
     return schemas.record(
         {
             "nodeSelector": schemas.selector_text("only with nodeFit"),
@@ -98,11 +125,18 @@ def evictor_args(wrong: schemas.Real) -> schemas.Field:
             "nodeFit": schemas.boolean(),
             "minReplicas": schemas.count("0", "0 and 1: no check"),
             "minPodAge": schemas.duration(minimum=0, real="starts"),
-            "noEvictionPolicy": schemas.text("Preferred", enum=("", "Preferred", "Mandatory"), real=wrong),
+            "noEvictionPolicy": schemas.text(
+                "Preferred", enum=("", "Preferred", "Mandatory"), real=wrong
+            ),
             "podProtections": schemas.record(
                 {
-                    key: schemas.several(schemas.text(enum=words, real=wrong), unique="*", real=wrong)
-                    for key, words in (("defaultDisabled", DEFAULT_PROTECTIONS), ("extraEnabled", EXTRA_PROTECTIONS))
+                    key: schemas.several(
+                        schemas.text(enum=words, real=wrong), unique="*", real=wrong
+                    )
+                    for key, words in (
+                        ("defaultDisabled", DEFAULT_PROTECTIONS),
+                        ("extraEnabled", EXTRA_PROTECTIONS),
+                    )
                 }
                 | {"config": schemas.record({"PodsWithPVC": _STORAGE_CLASSES})}
             ),
@@ -111,14 +145,16 @@ def evictor_args(wrong: schemas.Real) -> schemas.Field:
     )
 
 
-DEFAULT_EVICTOR = schemas.Plugin(points=("filter", "preevictionfilter"), args=evictor_args("refuses"))
+DEFAULT_EVICTOR = schemas.Plugin(
+    points=("filter", "preevictionfilter"), args=evictor_args("refuses")
+)
 
 
 def schema(version: str = "0.36.0") -> schemas.Schema:
     """The schema of a version in ``VERSIONS``.
 
-    Unknown keys of the policy are dropped; on unknown arguments of a plugin the descheduler exits. Every enabled
-    plugin except DefaultEvictor needs an entry in pluginConfig.
+    Unknown keys of the policy are dropped; on unknown arguments of a plugin the descheduler exits.
+    Every enabled plugin except DefaultEvictor needs an entry in pluginConfig.
     """
     return schemas.Schema(
         name="sigs",
@@ -130,7 +166,10 @@ def schema(version: str = "0.36.0") -> schemas.Schema:
         points=POINTS,
         plugins={
             "DefaultEvictor": DEFAULT_EVICTOR,
-            **{name: replace(plugin, needs_config=True) for name, plugin in sigs_plugins.V036.items()},
+            **{
+                name: replace(plugin, needs_config=True)
+                for name, plugin in sigs_plugins.V036.items()
+            },
         },
         plugin_type="string",
         alike={"RemoveFailedPod": "RemoveFailedPods"},

@@ -3,8 +3,8 @@
 
 """The ten plugins of ``sigs.k8s.io/descheduler`` that both deschedulers have.
 
-Koordinator 1.7.0 builds them from v0.28.0, Koordinator 1.8.0 from v0.35.1, with the arguments of v0.36.0.
-Source: ``types.go`` and ``validation.go`` of these tags.
+Koordinator 1.7.0 builds them from v0.28.0, Koordinator 1.8.0 from v0.35.1, with the arguments of
+v0.36.0. Source: ``types.go`` and ``validation.go`` of these tags.
 """
 
 from __future__ import annotations
@@ -17,24 +17,46 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.deschedul
 _CHOICE = {"namespaces": schemas.NAMESPACES, "labelSelector": schemas.LABEL_SELECTOR}
 
 _THRESHOLDS = schemas.percents(
-    "resource and percentage of requests; nodes below are underutilized", required=True, nonempty=True
+    "resource and percentage of requests; nodes below are underutilized",
+    required=True,
+    nonempty=True,
 )
 
 NUMBER_OF_NODES = schemas.whole("0", "acts only if more nodes than this are underutilized")
 
-_UTILIZATION = {"numberOfNodes": NUMBER_OF_NODES, "evictableNamespaces": schemas.EXCLUDED_NAMESPACES}
+_UTILIZATION = {
+    "numberOfNodes": NUMBER_OF_NODES,
+    "evictableNamespaces": schemas.EXCLUDED_NAMESPACES,
+}
 
 _STATES = ("Running", "Pending", "PodInitializing", "ContainerCreating")
 
 _MORE_STATES = (
     *("Running", "Pending", "Succeeded", "Failed", "Unknown"),
     *("NodeAffinity", "NodeLost", "Shutdown", "UnexpectedAdmissionError"),
-    *("PodInitializing", "ContainerCreating", "ImagePullBackOff", "CrashLoopBackOff", "CreateContainerConfigError"),
+    *(
+        "PodInitializing",
+        "ContainerCreating",
+        "ImagePullBackOff",
+        "CrashLoopBackOff",
+        "CreateContainerConfigError",
+    ),
     *("ErrImagePull", "CreateContainerError", "InvalidImageName"),
-    *("OOMKilled", "Error", "Completed", "DeadlineExceeded", "Evicted", "ContainerCannotRun", "StartError"),
+    *(
+        "OOMKilled",
+        "Error",
+        "Completed",
+        "DeadlineExceeded",
+        "Evicted",
+        "ContainerCannotRun",
+        "StartError",
+    ),
 )
 
-_AFFINITY = ("requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution")
+_AFFINITY = (
+    "requiredDuringSchedulingIgnoredDuringExecution",
+    "preferredDuringSchedulingIgnoredDuringExecution",
+)
 
 
 def _plugin(point: str, fields: t.Mapping[str, schemas.Field], **rules: t.Any) -> schemas.Plugin:
@@ -46,9 +68,13 @@ V028: t.Mapping[str, schemas.Plugin] = {
     "LowNodeUtilization": _plugin(
         "balance",
         {
-            "useDeviationThresholds": schemas.boolean(note="thresholds are deviations from the mean"),
+            "useDeviationThresholds": schemas.boolean(
+                note="thresholds are deviations from the mean"
+            ),
             "thresholds": _THRESHOLDS,
-            "targetThresholds": replace(_THRESHOLDS, note="resources as in thresholds; nodes above are overutilized"),
+            "targetThresholds": replace(
+                _THRESHOLDS, note="resources as in thresholds; nodes above are overutilized"
+            ),
             **_UTILIZATION,
         },
     ),
@@ -57,17 +83,23 @@ V028: t.Mapping[str, schemas.Plugin] = {
         {
             **_CHOICE,
             "maxPodLifeTimeSeconds": schemas.count(required=True),
-            "states": schemas.several(schemas.text(enum=_STATES), "phases or waiting reasons; without it all pods"),
+            "states": schemas.several(
+                schemas.text(enum=_STATES), "phases or waiting reasons; without it all pods"
+            ),
         },
     ),
-    "RemoveDuplicates": _plugin("balance", {"namespaces": schemas.NAMESPACES, "excludeOwnerKinds": schemas.TEXTS}),
+    "RemoveDuplicates": _plugin(
+        "balance", {"namespaces": schemas.NAMESPACES, "excludeOwnerKinds": schemas.TEXTS}
+    ),
     "RemoveFailedPods": _plugin(
         "deschedule",
         {
             **_CHOICE,
             "excludeOwnerKinds": schemas.TEXTS,
             "minPodLifetimeSeconds": schemas.count("3600", "younger pods stay"),
-            "reasons": replace(schemas.TEXTS, note="only pods that failed for one of these reasons"),
+            "reasons": replace(
+                schemas.TEXTS, note="only pods that failed for one of these reasons"
+            ),
             "includingInitContainers": schemas.boolean(),
         },
     ),
@@ -97,7 +129,9 @@ V028: t.Mapping[str, schemas.Plugin] = {
         "deschedule",
         {
             **_CHOICE,
-            "includePreferNoSchedule": schemas.boolean(note="also consider PreferNoSchedule taints"),
+            "includePreferNoSchedule": schemas.boolean(
+                note="also consider PreferNoSchedule taints"
+            ),
             "excludedTaints": replace(schemas.TEXTS, note="taints to ignore, as key or key=value"),
         },
     ),
@@ -136,7 +170,8 @@ _EXIT_CODES = schemas.several(schemas.whole(width=schemas.INT32))
 V036: t.Mapping[str, schemas.Plugin] = {
     **V028,
     "HighNodeUtilization": _with(
-        "HighNodeUtilization", {"evictionModes": schemas.several(schemas.text(enum=("OnlyThresholdingResources",)))}
+        "HighNodeUtilization",
+        {"evictionModes": schemas.several(schemas.text(enum=("OnlyThresholdingResources",)))},
     ),
     "LowNodeUtilization": _with(
         "LowNodeUtilization",
@@ -160,7 +195,9 @@ V036: t.Mapping[str, schemas.Plugin] = {
         "PodLifeTime",
         {
             "ownerKinds": schemas.NAMESPACES,
-            "maxPodLifeTimeSeconds": schemas.count(note="this, states, conditions or exitCodes is required"),
+            "maxPodLifeTimeSeconds": schemas.count(
+                note="this, states, conditions or exitCodes is required"
+            ),
             "states": schemas.several(schemas.text(enum=_MORE_STATES)),
             "conditions": schemas.several(_CONDITION),
             "exitCodes": _EXIT_CODES,
@@ -171,7 +208,11 @@ V036: t.Mapping[str, schemas.Plugin] = {
     "RemoveFailedPods": _with("RemoveFailedPods", {"exitCodes": _EXIT_CODES}),
     "RemovePodsViolatingNodeTaints": _with(
         "RemovePodsViolatingNodeTaints",
-        {"includedTaints": replace(schemas.TEXTS, note="only these taints are considered, as key or key=value")},
+        {
+            "includedTaints": replace(
+                schemas.TEXTS, note="only these taints are considered, as key or key=value"
+            )
+        },
         exclusive=(("excludedTaints", "includedTaints"),),
     ),
 }

@@ -1,7 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Single values validated against their schema, as Go's JSON decoder and the deschedulers' own validation do it."""
+"""Single values validated against their schema, as Go's JSON decoder and the deschedulers'
+own validation do it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,16 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import schemas
 
 _NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)"
-_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_UNITS = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "μs": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "m": 60.0,
+    "h": 3600.0,
+}
 _PART = re.compile(rf"({_NUMBER})({'|'.join(sorted(_UNITS, key=len, reverse=True))})", re.ASCII)
 _DURATION = re.compile(rf"[+-]?(?:{_PART.pattern})+", re.ASCII)
 _PERCENT = re.compile(r"([+-]?\d+)%", re.ASCII)
@@ -50,16 +61,24 @@ class Reader:
     strict: bool
 
     def faults(self, field: schemas.Field, value: t.Any, path: str) -> schemas.Faults:
-        """Everything that is wrong with the value; ``None`` counts as absent if the field is nullable."""
+        """Everything that is wrong with the value; ``None`` counts as absent if
+        the field is nullable.
+        """
         if value is None and field.nullable:
             return
         if value is None or not _fits(field, value):
             message = f"{shown(value)} is not {_TYPES[field.type][0]}."
             yield schemas.Fault("wrong_type", message, _hint(field, value), path, decoding=True)
             return
-        if field.width and not isinstance(value, str) and not field.width[0] <= value <= field.width[1]:
+        if (
+            field.width
+            and not isinstance(value, str)
+            and not field.width[0] <= value <= field.width[1]
+        ):
             remedy = f"Give a number from {field.width[0]} to {field.width[1]}."
-            yield schemas.Fault("out_of_range", f"{shown(value)} is out of range.", remedy, path, decoding=True)
+            yield schemas.Fault(
+                "out_of_range", f"{shown(value)} is out of range.", remedy, path, decoding=True
+            )
             return
         if field.forbidden and is_set(value):
             yield schemas.Fault("forbidden", field.forbidden, "Remove it.", path, field.real)
@@ -73,7 +92,9 @@ class Reader:
             case _:
                 yield from _scalar(field, value, path)
 
-    def _object(self, field: schemas.Field, value: t.Mapping[str, t.Any], path: str) -> schemas.Faults:
+    def _object(
+        self, field: schemas.Field, value: t.Mapping[str, t.Any], path: str
+    ) -> schemas.Faults:
         lost: schemas.Real = "refuses" if self.strict else "drops"
         for key, inner in value.items():
             here = _join(path, key)
@@ -84,7 +105,9 @@ class Reader:
                 yield too_new(key, known.since, here, lost)
             else:
                 if known.deprecated and inner not in (None, False):
-                    yield schemas.warning("deprecated", f"{key} is deprecated.", f"Use {known.deprecated}.", here)
+                    yield schemas.warning(
+                        "deprecated", f"{key} is deprecated.", f"Use {known.deprecated}.", here
+                    )
                 yield from self.faults(known, inner, here)
         for key, known in field.fields.items():
             missing = known.required or known.nonempty
@@ -94,7 +117,9 @@ class Reader:
             given = [key for key in group if is_set(value.get(key))]
             if len(given) > 1:
                 message = f"Only one of {' and '.join(given)} may be set."
-                yield schemas.Fault("exclusive", message, "Remove all but one of them.", path, field.real)
+                yield schemas.Fault(
+                    "exclusive", message, "Remove all but one of them.", path, field.real
+                )
         for low, high in field.le:
             yield from ordered(value, low, high, path)
         if field.fields is schemas.LABEL_SELECTOR.fields:
@@ -104,7 +129,9 @@ class Reader:
 
     def _list(self, field: schemas.Field, value: t.Sequence[t.Any], path: str) -> schemas.Faults:
         if field.minimum is not None and len(value) < field.minimum:
-            yield schemas.Fault("out_of_range", f"At least {field.minimum:g} are required.", "", path, field.real)
+            yield schemas.Fault(
+                "out_of_range", f"At least {field.minimum:g} are required.", "", path, field.real
+            )
         item = t.cast("schemas.Field", field.item)
         seen: dict[t.Any, int] = {}
         for index, given in enumerate(value):
@@ -114,9 +141,19 @@ class Reader:
             if item.enum and inner == "":
                 kept = given is None and index == 0 and field.default and not self.strict
                 yield unknown("value", "", item.enum, here, "starts" if kept else item.real)
-            if item.nonempty and isinstance(inner, dict) and not any(is_set(inner.get(key)) for key in item.fields):
+            if (
+                item.nonempty
+                and isinstance(inner, dict)
+                and not any(is_set(inner.get(key)) for key in item.fields)
+            ):
                 yield schemas.Fault("required", "At least one key is required.", path=here)
-            name = inner if field.unique == "*" else inner.get(field.unique) or "" if isinstance(inner, dict) else None
+            name = (
+                inner
+                if field.unique == "*"
+                else inner.get(field.unique) or ""
+                if isinstance(inner, dict)
+                else None
+            )
             if field.unique and isinstance(name, str):
                 if name in seen:
                     message = f"{shown(name)} occurs twice, first in {path}[{seen[name]}]."
@@ -143,7 +180,9 @@ def unknown(
     real: schemas.Real = "refuses",
     alike: t.Mapping[str, str] | None = None,
 ) -> schemas.Fault:
-    """A word that is not among ``known``; a ``look_alike`` if it resembles one of them or is a key of ``alike``."""
+    """A word that is not among ``known``; a ``look_alike`` if it resembles one of them or
+    is a key of ``alike``.
+    """
     words = [each for each in known if each]
     message = f"Unknown {kind} {shown(word)}."
     right = (alike or {}).get(word) or similar(word, words)
@@ -162,15 +201,25 @@ def _unknown_key(field: schemas.Field, key: str, path: str) -> schemas.Fault:
 def too_new(name: str, since: str, path: str, real: schemas.Real = "refuses") -> schemas.Fault:
     """A key or plugin that was added after the schema's version."""
     message = f"{name} was added in version {since}."
-    return schemas.Fault("too_new", message, "Remove it, or set the newer version.", path, real, decoding=True)
+    return schemas.Fault(
+        "too_new", message, "Remove it, or set the newer version.", path, real, decoding=True
+    )
 
 
 def is_set(value: t.Any) -> bool:
-    """Whether Go considers the value set: not null, an empty string, list or map; 0 and false are set."""
+    """Whether Go considers the value set: not null, an empty string, list or map;
+    0 and false are set.
+    """
     return value is not None and value != "" and value != [] and value != {}
 
 
-_ZERO: t.Mapping[schemas.Type, t.Any] = {"object": {}, "string": "", "list": None, "map": None, "bool": None}
+_ZERO: t.Mapping[schemas.Type, t.Any] = {
+    "object": {},
+    "string": "",
+    "list": None,
+    "map": None,
+    "bool": None,
+}
 """What Go makes of null in a list or map: the zero value of the type; for all other types 0."""
 
 
@@ -204,7 +253,11 @@ def seconds(text: t.Any) -> float | None:
 
 def shown(value: t.Any, length: int = 40) -> str:
     """The value as JSON, a string in single quotes, shortened to ``length`` characters."""
-    text = f"'{value}'" if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
+    text = (
+        f"'{value}'"
+        if isinstance(value, str)
+        else json.dumps(value, default=str, ensure_ascii=False)
+    )
     return text if len(text) <= length else f"{text[: length - 3]}..."
 
 
@@ -221,7 +274,11 @@ def _fits(field: schemas.Field, value: t.Any) -> bool:
 
 def _is_number(value: t.Any) -> bool:
     """Whether it is a finite number, not a boolean."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+    return (
+        isinstance(value, (int, float))
+        and not isinstance(value, bool)
+        and abs(value) <= sys.float_info.max
+    )
 
 
 def _is_whole(value: t.Any) -> bool:
@@ -241,13 +298,19 @@ def _scalar(field: schemas.Field, value: t.Any, path: str) -> schemas.Faults:
     low, above, high = field.minimum, field.above, field.maximum
     if (low is not None and number < low) or (above is not None and number <= above):
         limit = f"{low:g} or more" if low is not None else f"more than {above:g}"
-        yield schemas.Fault("out_of_range", f"{value} is too small.", f"Give {limit}.", path, field.real)
+        yield schemas.Fault(
+            "out_of_range", f"{value} is too small.", f"Give {limit}.", path, field.real
+        )
     if high is not None and number > high:
-        yield schemas.Fault("out_of_range", f"{value} is too large.", f"Give {high:.0f} or less.", path, field.real)
+        yield schemas.Fault(
+            "out_of_range", f"{value} is too large.", f"Give {high:.0f} or less.", path, field.real
+        )
 
 
 def _number(field: schemas.Field, value: t.Any) -> float | str | None:
-    """The value as a number, ``None`` if the type is not numeric, or a message why it cannot be parsed."""
+    """The value as a number, ``None`` if the type is not numeric,
+    or a message why it cannot be parsed.
+    """
     wrong = f"{shown(value)} is not {_TYPES[field.type][0]}."
     match field.type:
         case "duration":
@@ -296,14 +359,18 @@ def ordered(value: t.Mapping[str, t.Any], low: str, high: str, path: str) -> sch
         one, limit = number(lows[name]), number(highs[name])
         if one is not None and limit is not None and one > limit:
             message = f"{low} of {name} is {one:g}, {high} is {limit:g}."
-            yield schemas.Fault("order", message, f"Keep {low} at or below {high}.", _join(_join(path, low), name))
+            yield schemas.Fault(
+                "order", message, f"Keep {low} at or below {high}.", _join(_join(path, low), name)
+            )
 
 
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
 def _selector(value: t.Mapping[str, t.Any], path: str) -> schemas.Faults:
-    """What the API machinery (``LabelSelectorAsSelector``) validates of a label selector apart from its types."""
+    """What the API machinery (``LabelSelectorAsSelector``) validates of a label selector
+    apart from its types.
+    """
     labels, expressions = value.get("matchLabels"), value.get("matchExpressions")
     for key, label in labels.items() if isinstance(labels, dict) else ():
         if not selectors.is_key(key) or (isinstance(label, str) and not selectors.is_value(label)):
@@ -320,18 +387,26 @@ def _expression(expression: t.Mapping[str, t.Any], path: str) -> schemas.Faults:
     if not is_set(key):
         yield schemas.required(f"{path}.key")
     elif isinstance(key, str) and not selectors.is_key(key):
-        yield schemas.Fault("malformed", f"{shown(key)} is not a valid label key.", path=f"{path}.key")
+        yield schemas.Fault(
+            "malformed", f"{shown(key)} is not a valid label key.", path=f"{path}.key"
+        )
     if not is_set(operator):
-        yield replace(schemas.required(f"{path}.operator"), remedy=f"Use one of {', '.join(_OPERATORS)}.")
+        yield replace(
+            schemas.required(f"{path}.operator"), remedy=f"Use one of {', '.join(_OPERATORS)}."
+        )
     elif isinstance(operator, str) and operator not in _OPERATORS:
         yield unknown("value", operator, _OPERATORS, f"{path}.operator")
     if operator in ("In", "NotIn") and not is_set(values):
         yield schemas.Fault("required", "In and NotIn require values.", path=f"{path}.values")
     if operator in ("Exists", "DoesNotExist") and is_set(values):
-        yield schemas.Fault("forbidden", "Exists and DoesNotExist take no values.", "Remove them.", f"{path}.values")
+        yield schemas.Fault(
+            "forbidden", "Exists and DoesNotExist take no values.", "Remove them.", f"{path}.values"
+        )
     for word in values if isinstance(values, list) else ():
         if isinstance(word, str) and not selectors.is_value(word):
-            yield schemas.Fault("malformed", f"{shown(word)} is not a valid label value.", path=f"{path}.values")
+            yield schemas.Fault(
+                "malformed", f"{shown(word)} is not a valid label value.", path=f"{path}.values"
+            )
 
 
 def _join(path: str, key: str) -> str:

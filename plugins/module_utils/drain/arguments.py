@@ -5,8 +5,14 @@
 
 from __future__ import annotations
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import kubernetes_core, specs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import arguments_policy, run_drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import (
+    kubernetes_core,
+    specs,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import (
+    arguments_policy,
+    run_drain,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import arguments
 
 
@@ -15,10 +21,16 @@ def _with_alarm(params: specs.Params) -> specs.Params:
     told = params["announce"]
     if told:
         # Most drains tell nobody, and this imports reports.
-        from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import arguments_event
+        from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import (
+            arguments_event,
+        )
 
         told = arguments_event.alarm(told)
-    return {**params, "alarm_after": params["alarm_after"] or float("inf"), "announce": told or None}
+    return {
+        **params,
+        "alarm_after": params["alarm_after"] or float("inf"),
+        "announce": told or None,
+    }
 
 
 SPEC = specs.ClusterModuleSpec(
@@ -48,10 +60,21 @@ SPEC = specs.ClusterModuleSpec(
             "default": ["gone", "replacement", "volumes"],
         },
     },
-    durations=("job_wait", "operator_budget_wait", "load_balancer_wait", "timeout", "pod_timeout", "alarm_after"),
+    durations=(
+        "job_wait",
+        "operator_budget_wait",
+        "load_balancer_wait",
+        "timeout",
+        "pod_timeout",
+        "alarm_after",
+    ),
     lists=("nodes", "namespaces", "fenced"),
-    engine=lambda ctx, params: run_drain.drain(ctx, specs.from_params(run_drain.DrainOptions, params)),
-    prepare=lambda params, environ: arguments_policy.combined(arguments.from_params(_with_alarm(params)), environ),
+    engine=lambda ctx, params: run_drain.drain(
+        ctx, specs.from_params(run_drain.DrainOptions, params)
+    ),
+    prepare=lambda params, environ: arguments_policy.combined(
+        arguments.from_params(_with_alarm(params)), environ
+    ),
     # The URL of a webhook and its headers are secrets.
     unshown=(*arguments.POD_RULES, "announce"),
     detailed=True,

@@ -9,12 +9,26 @@ import dataclasses
 import typing as t
 from pathlib import Path
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import option_values, specs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import objects, operators, selectors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import installations
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy, pod_rules
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import (
+    option_values,
+    specs,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    objects,
+    operators,
+    selectors,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import (
+    installations,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import (
+    drain_policy,
+    pod_rules,
+)
 
-KOORDINATOR: dict[str, t.Any] = {name: {"type": "str", "no_log": False} for name in installations.OPTIONS}
+KOORDINATOR: dict[str, t.Any] = {
+    name: {"type": "str", "no_log": False} for name in installations.OPTIONS
+}
 """The names of koord-descheduler's objects, where they are not to be found by what its pods run."""
 
 CHOICES: dict[str, t.Any] = {
@@ -50,7 +64,9 @@ def combined(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params
     chosen = {name: value for name, value in params.items() if name in names and value is not None}
     label_selector("pod_selector", chosen.get("pod_selector", ""))
     if chosen.get("job_wait") == 0:
-        raise option_values.BadOption("job_wait", 0, "more than 0 seconds; backend: eviction uses no jobs")
+        raise option_values.BadOption(
+            "job_wait", 0, "more than 0 seconds; backend: eviction uses no jobs"
+        )
     chosen["reactive_budgets"] = reactive_budgets(chosen.get("reactive_budgets"))
     chosen["rules"] = pod_rules_of(chosen.get("rules"))
     chosen["namespaces"] = tuple(chosen.get("namespaces", ()))
@@ -59,7 +75,9 @@ def combined(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params
     return {**rest, "choices": drain_policy.DrainPolicy(**chosen, self_pod=own_pod(environ))}
 
 
-def reactive_budgets(given: t.Sequence[str] | None, option: str = "reactive_budgets") -> tuple[str, ...]:
+def reactive_budgets(
+    given: t.Sequence[str] | None, option: str = "reactive_budgets"
+) -> tuple[str, ...]:
     """The presets and label selectors of pods whose operators let them go.
 
     Raises:
@@ -86,7 +104,10 @@ def pod_rules_of(given: t.Sequence[t.Any] | None) -> tuple[pod_rules.Rule, ...]:
 def notice(params: specs.Params) -> None:
     """Raise BadOption for a notice that nobody would get."""
     if params["planned_notice"] and not params["node_conditions"]:
-        right = "left out, or node_conditions: true, which sets the condition MaintenancePlanned that it waits after"
+        right = (
+            "left out, or node_conditions: true, which sets the condition MaintenancePlanned "
+            "that it waits after"
+        )
         raise option_values.BadOption("planned_notice", params["planned_notice"], right)
 
 
@@ -108,7 +129,8 @@ def label_selector(option: str, text: str) -> str:
 def own_pod(environ: t.Mapping[str, str], account: Path = SERVICE_ACCOUNT) -> objects.Ref | None:
     """The pod that this process runs in, according to its environment; ``None`` outside a cluster.
 
-    The pod's name is its host name, unless it uses the host's network. Its UID cannot be read from inside.
+    The pod's name is its host name, unless it uses the host's network.
+    Its UID cannot be read from inside.
     """
     if not environ.get("KUBERNETES_SERVICE_HOST") or not environ.get("HOSTNAME"):
         return None

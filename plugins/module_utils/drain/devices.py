@@ -3,10 +3,10 @@
 
 """Devices of dynamic resource allocation (resource.k8s.io/v1) that hold pods on their node.
 
-Devices are counted as the scheduler's allocator does (``dynamic-resource-allocation/structured``, read at v1.36.3):
-of the newest generation of each pool, on one node, free of claims and of taints that the request does not tolerate.
-Of CEL selectors only ``device.driver == "..."`` is evaluated; constraints, capacities and shared counters are not, so
-more may seem to fit than does.
+Devices are counted as the scheduler's allocator does (``dynamic-resource-allocation/structured``,
+read at v1.36.3): of the newest generation of each pool, on one node, free of claims and of taints
+that the request does not tolerate. Of CEL selectors only ``device.driver == "..."`` is evaluated;
+constraints, capacities and shared counters are not, so more may seem to fit than does.
 """
 
 from __future__ import annotations
@@ -43,15 +43,26 @@ def claimants(pods: t.Iterable[objects.Pod]) -> bool:
 
 
 def extended(pods: t.Iterable[objects.Pod]) -> bool:
-    """Whether one of the pods requests an extended resource, which a DeviceClass may serve instead of a node."""
+    """Whether one of the pods requests an extended resource,
+    which a DeviceClass may serve instead of a node.
+    """
     asked = (key.partition("/")[2] for pod in pods for key in pod.requests)
-    return any("/" in name and ("kubernetes.io/" not in name or name.startswith(IMPLICIT)) for name in asked)
+    return any(
+        "/" in name and ("kubernetes.io/" not in name or name.startswith(IMPLICIT))
+        for name in asked
+    )
 
 
 def served(snapshot: snapshots.Snapshot) -> frozenset[str]:
-    """The extended resources for which the scheduler allocates devices, where a node does not have them itself."""
+    """The extended resources for which the scheduler allocates devices,
+    where a node does not have them itself.
+    """
     names = (one["metadata"]["name"] for one in snapshot.device_classes)
-    own = (name for one in snapshot.device_classes if (name := (one.get("spec") or {}).get("extendedResourceName")))
+    own = (
+        name
+        for one in snapshot.device_classes
+        if (name := (one.get("spec") or {}).get("extendedResourceName"))
+    )
     return frozenset((*own, *(f"{IMPLICIT}{name}" for name in names)))
 
 
@@ -63,8 +74,13 @@ def refusal(snapshot: snapshots.Snapshot, pod: objects.Pod) -> reasons.Reason | 
     if not claims or fits(snapshot, pod, claims):
         return None
     asked = ", ".join(dict.fromkeys(_asked(claim) for claim in claims))
-    message = f"A second pod needs {asked}, which no other node that takes it has free.{_tainted_ones(snapshot, pod)}"
-    return reasons.Reason(NOWHERE, message, f"Free or add such a device on another node, or {eligibility.ACCEPT}.")
+    message = (
+        f"A second pod needs {asked}, which no other node that takes it has "
+        f"free.{_tainted_ones(snapshot, pod)}"
+    )
+    return reasons.Reason(
+        NOWHERE, message, f"Free or add such a device on another node, or {eligibility.ACCEPT}."
+    )
 
 
 def single_node(snapshot: snapshots.Snapshot, pod: objects.Pod) -> reasons.Reason | None:
@@ -72,12 +88,14 @@ def single_node(snapshot: snapshots.Snapshot, pod: objects.Pod) -> reasons.Reaso
     for claim in _claims(snapshot, pod, shared=True):
         allocation = (claim.get("status") or {}).get("allocation") or {}
         selector = allocation.get("nodeSelector")
-        if selector is None or any(node_affinity.node_matches(selector, node) for node in _others(snapshot, pod)):
+        if selector is None or any(
+            node_affinity.node_matches(selector, node) for node in _others(snapshot, pod)
+        ):
             continue
         name = f"ResourceClaim {pod.namespace}/{claim['metadata']['name']}"
         message = (
-            f"Its pods share {name}, whose devices ({_devices(claim)}) are of node {pod.node}: a second pod could run "
-            "only there."
+            f"Its pods share {name}, whose devices ({_devices(claim)}) are of node {pod.node}: a "
+            "second pod could run only there."
         )
         remedy = (
             "Give each pod a claim of its own (resourceClaimTemplateName), "
@@ -100,26 +118,47 @@ def fits(snapshot: snapshots.Snapshot, pod: objects.Pod, claims: t.Iterable[obje
     return any(on_node(snapshot, node, claims) for node in _others(snapshot, pod))
 
 
-def on_node(snapshot: snapshots.Snapshot, node: objects.Node, claims: t.Iterable[objects.Raw]) -> bool:
+def on_node(
+    snapshot: snapshots.Snapshot, node: objects.Node, claims: t.Iterable[objects.Raw]
+) -> bool:
     """Whether the node has free devices for all requests of these claims."""
-    return _choice(snapshot, _requests(claims), _near(snapshot, node), _free(snapshot, node)) is not None
+    return (
+        _choice(snapshot, _requests(claims), _near(snapshot, node), _free(snapshot, node))
+        is not None
+    )
 
 
 def findings(
-    snapshot: snapshots.Snapshot, plans: t.Collection[drain_policy.PodPlan], waves: t.Iterable[t.Collection[str]]
+    snapshot: snapshots.Snapshot,
+    plans: t.Collection[drain_policy.PodPlan],
+    waves: t.Iterable[t.Collection[str]],
 ) -> list[reasons.Finding]:
-    """Tainted devices of the pods, and what is not known of their successors; second pods of a wave exist at once."""
+    """Tainted devices of the pods, and what is not known of their successors;
+    second pods of a wave exist at once.
+    """
     concerned = [plan for plan in plans if plan.pod.device_claims]
-    swaps = [plan for plan in concerned if plan.route == "swap" and _claims(snapshot, plan.pod, shared=False)]
-    scarce = (one for wave, beside in drain_policy.by_wave(swaps, waves) for one in _together(snapshot, beside, wave))
+    swaps = [
+        plan
+        for plan in concerned
+        if plan.route == "swap" and _claims(snapshot, plan.pod, shared=False)
+    ]
+    scarce = (
+        one
+        for wave, beside in drain_policy.by_wave(swaps, waves)
+        for one in _together(snapshot, beside, wave)
+    )
     found = {(finding.code, finding.object): finding for finding in scarce}
     for plan in concerned:
         pod, subject = plan.pod, str(plan.workload or plan.pod.ref)
         if plan.route in ("evict", "job") and plan.code != NOWHERE and nowhere(snapshot, pod):
-            message = f"{pod.ref}: no other node has free devices for its successor, which starts when one has."
+            message = (
+                f"{pod.ref}: no other node has free devices for its successor, "
+                "which starts when one has."
+            )
             remedy = "Free or add such a device on another node."
             found.setdefault(
-                (NOWHERE, subject), reasons.Finding(NOWHERE, message, remedy, "warning", subject, (pod.node,))
+                (NOWHERE, subject),
+                reasons.Finding(NOWHERE, message, remedy, "warning", subject, (pod.node,)),
             )
         for claim in _claims(snapshot, pod):
             for finding in _of_claim(snapshot, plan, claim):
@@ -135,14 +174,23 @@ def _together(
     for plan in swaps:
         claims = _claims(snapshot, plan.pod, shared=False)
         nodes = [node for node in _others(snapshot, plan.pod) if node.name not in wave]
-        left = ((node, [place for place in _free(snapshot, node) if place not in promised]) for node in nodes)
-        choices = (_choice(snapshot, _requests(claims), _near(snapshot, node), free) for node, free in left)
+        left = (
+            (node, [place for place in _free(snapshot, node) if place not in promised])
+            for node in nodes
+        )
+        choices = (
+            _choice(snapshot, _requests(claims), _near(snapshot, node), free) for node, free in left
+        )
         chosen = next((choice for choice in choices if choice is not None), None)
         if chosen is None:
-            asked, subject = ", ".join(dict.fromkeys(_asked(claim) for claim in claims)), str(plan.workload)
+            asked, subject = (
+                ", ".join(dict.fromkeys(_asked(claim) for claim in claims)),
+                str(plan.workload),
+            )
             message = (
-                f"A second pod of {plan.workload} needs {asked}, and the other swaps of its wave leave none free on "
-                f"another node: it may stay pending, and node {plan.pod.node} is then given back."
+                f"A second pod of {plan.workload} needs {asked}, and the other swaps of its wave "
+                f"leave none free on another node: it may stay pending, and node {plan.pod.node} "
+                "is then given back."
             )
             remedy = "Take fewer nodes at a time, or free or add such devices on another node."
             yield reasons.Finding(NOWHERE, message, remedy, "warning", subject, (plan.pod.node,))
@@ -151,7 +199,11 @@ def _together(
 
 
 def _requests(claims: t.Iterable[objects.Raw]) -> list[objects.Raw]:
-    return [request for claim in claims for request in (claim["spec"].get("devices") or {}).get("requests") or ()]
+    return [
+        request
+        for claim in claims
+        for request in (claim["spec"].get("devices") or {}).get("requests") or ()
+    ]
 
 
 def _of_claim(
@@ -165,23 +217,38 @@ def _of_claim(
             continue
         words = ", ".join(node_taints.in_words(taint) for taint in bad)
         ends = any(taint.get("effect") == "NoExecute" for taint in bad)
-        then = "Kubernetes deletes the pod without regard to budgets" if ends else "no new claim gets it"
+        then = (
+            "Kubernetes deletes the pod without regard to budgets"
+            if ends
+            else "no new claim gets it"
+        )
         message = f"{pod.ref} uses device {'/'.join(place)}, which is tainted {words}: {then}."
         remedy = "Find out from the device's driver, or in the DeviceTaintRules, why it is tainted."
-        yield reasons.Finding("device_tainted", message, remedy, "warning", f"Device {'/'.join(place)}", (pod.node,))
+        yield reasons.Finding(
+            "device_tainted", message, remedy, "warning", f"Device {'/'.join(place)}", (pod.node,)
+        )
     if plan.route == "swap" and estimated(snapshot, claim):
         message = (
-            f"{pod.ref}: whether another node has the right device free for a second pod is an estimate. Devices are "
-            "counted by driver and taint; CEL selectors, constraints, capacities and counters are not evaluated."
+            f"{pod.ref}: whether another node has the right device free for a second pod is an "
+            "estimate. Devices are counted by driver and taint; CEL selectors, constraints, "
+            "capacities and counters are not evaluated."
         )
         remedy = "Nothing to do: where the second pod finds no device, the swap is undone."
-        yield reasons.Finding("devices_estimated", message, remedy, "info", str(plan.workload), (pod.node,))
+        yield reasons.Finding(
+            "devices_estimated", message, remedy, "info", str(plan.workload), (pod.node,)
+        )
 
 
-def _claims(snapshot: snapshots.Snapshot, pod: objects.Pod, *, shared: bool | None = None) -> list[objects.Raw]:
-    """The pod's claims: those that it shares by name, those that were made for it alone, or both."""
+def _claims(
+    snapshot: snapshots.Snapshot, pod: objects.Pod, *, shared: bool | None = None
+) -> list[objects.Raw]:
+    """The pod's claims: those that it shares by name, those that were made
+    for it alone, or both.
+    """
     wanted = {name for name, by_name in pod.device_claims if shared is None or by_name is shared}
-    return [claim for name in sorted(wanted) if (claim := snapshot.device_claim(pod.namespace, name))]
+    return [
+        claim for name in sorted(wanted) if (claim := snapshot.device_claim(pod.namespace, name))
+    ]
 
 
 def _others(snapshot: snapshots.Snapshot, pod: objects.Pod) -> t.Iterator[objects.Node]:
@@ -218,7 +285,9 @@ def _asked(claim: objects.Raw) -> str:
     words = []
     for request in claim["spec"]["devices"].get("requests") or ():
         exact = _alternatives(request)[0]
-        count = "all devices" if exact.get("allocationMode") == "All" else f"{exact.get('count') or 1}"
+        count = (
+            "all devices" if exact.get("allocationMode") == "All" else f"{exact.get('count') or 1}"
+        )
         words.append(f"{count} of class {exact.get('deviceClassName')}")
     return " and ".join(words)
 
@@ -229,8 +298,13 @@ def _alternatives(request: objects.Raw) -> t.Sequence[objects.Raw]:
 
 def _expressions(snapshot: snapshots.Snapshot, exact: objects.Raw) -> list[str]:
     """The CEL selectors of a request and of its class."""
-    device_class = objects.find(snapshot.device_classes, "", exact.get("deviceClassName") or "") or {}
-    selectors = [*((device_class.get("spec") or {}).get("selectors") or ()), *(exact.get("selectors") or ())]
+    device_class = (
+        objects.find(snapshot.device_classes, "", exact.get("deviceClassName") or "") or {}
+    )
+    selectors = [
+        *((device_class.get("spec") or {}).get("selectors") or ()),
+        *(exact.get("selectors") or ()),
+    ]
     return [(selector.get("cel") or {}).get("expression") or "" for selector in selectors]
 
 
@@ -244,26 +318,37 @@ def _driver(expressions: t.Iterable[str]) -> str:
 
 
 def estimated(snapshot: snapshots.Snapshot, claim: objects.Raw) -> bool:
-    """Whether the claim asks for more than a number of devices of a driver, or these for more than themselves."""
+    """Whether the claim asks for more than a number of devices of a driver,
+    or these for more than themselves.
+    """
     devices = claim["spec"]["devices"]
-    exacts = [exact for request in devices.get("requests") or () for exact in _alternatives(request)]
+    exacts = [
+        exact for request in devices.get("requests") or () for exact in _alternatives(request)
+    ]
     drivers = {_driver(_expressions(snapshot, exact)) for exact in exacts}
     return (
         not all(_plain(snapshot, exact) for exact in exacts)
         or bool(devices.get("constraints"))
-        or any(place[0] in drivers and _divided(device) for place, (device, _where) in snapshot.devices.items())
+        or any(
+            place[0] in drivers and _divided(device)
+            for place, (device, _where) in snapshot.devices.items()
+        )
     )
 
 
 def _divided(device: objects.Raw) -> bool:
-    """Whether it depends on what others have of the same hardware, or on what comes later, if the device can be had."""
+    """Whether it depends on what others have of the same hardware, or on what comes later,
+    if the device can be had.
+    """
     shares = device.get("allowMultipleAllocations") and device.get("capacity")
     return bool(shares or device.get("consumesCounters") or device.get("bindingConditions"))
 
 
 def _plain(snapshot: snapshots.Snapshot, exact: objects.Raw) -> bool:
     """Whether a request asks for devices of a driver, and nothing more of them."""
-    return not exact.get("capacity") and all(_DRIVER.fullmatch(one.strip()) for one in _expressions(snapshot, exact))
+    return not exact.get("capacity") and all(
+        _DRIVER.fullmatch(one.strip()) for one in _expressions(snapshot, exact)
+    )
 
 
 def _near(snapshot: snapshots.Snapshot, node: objects.Node) -> list[Place]:
@@ -272,7 +357,9 @@ def _near(snapshot: snapshots.Snapshot, node: objects.Node) -> list[Place]:
     for place in snapshot.devices_by_node.get("", ()):
         where = snapshot.devices[place][1]
         selector = where.get("nodeSelector")
-        if where.get("allNodes") or (selector is not None and node_affinity.node_matches(selector, node)):
+        if where.get("allNodes") or (
+            selector is not None and node_affinity.node_matches(selector, node)
+        ):
             near.append(place)
     return near
 
@@ -281,7 +368,9 @@ def _free(snapshot: snapshots.Snapshot, node: objects.Node) -> list[Place]:
     """The devices that a pod on this node can use and that no claim has."""
     taken = snapshot.devices_taken
     return [
-        p for p in _near(snapshot, node) if p not in taken or snapshot.devices[p][0].get("allowMultipleAllocations")
+        p
+        for p in _near(snapshot, node)
+        if p not in taken or snapshot.devices[p][0].get("allowMultipleAllocations")
     ]
 
 
@@ -293,10 +382,13 @@ def _choice(
 ) -> list[Place] | None:
     """The free devices, among those near, that the requests take; ``None`` if these do not suffice.
 
-    Requests for one driver come first, the others take what is left. Of alternatives the first is taken with which all
-    later requests find theirs.
+    Requests for one driver come first, the others take what is left. Of alternatives the first is
+    taken with which all later requests find theirs.
     """
-    exacts = [[(_driver(_expressions(snapshot, x)), x) for x in _alternatives(request)] for request in requests]
+    exacts = [
+        [(_driver(_expressions(snapshot, x)), x) for x in _alternatives(request)]
+        for request in requests
+    ]
     order = sorted(exacts, key=lambda one: (len(one), not one[0][0]))
     tries = itertools.count()
 
@@ -305,8 +397,14 @@ def _choice(
             return []
         for driver, exact in order[index]:
             most = near if exact.get("allocationMode") == "All" and _plain(snapshot, exact) else ()
-            taken = _taken(snapshot, driver, exact, most, left) if next(tries) < MOST_TRIES else None
-            rest = None if taken is None else pick(index + 1, [place for place in left if place not in taken])
+            taken = (
+                _taken(snapshot, driver, exact, most, left) if next(tries) < MOST_TRIES else None
+            )
+            rest = (
+                None
+                if taken is None
+                else pick(index + 1, [place for place in left if place not in taken])
+            )
             if taken is not None and rest is not None:
                 return [*taken, *rest]
         return None
@@ -331,7 +429,8 @@ def _taken(
     usable = [
         place
         for place in left
-        if driver in ("", place[0]) and not node_taints.untolerated(tolerations, _taints(snapshot, place))
+        if driver in ("", place[0])
+        and not node_taints.untolerated(tolerations, _taints(snapshot, place))
     ]
     every = exact.get("allocationMode") == "All"
     count = max(1, sum(driver == place[0] for place in most)) if every else exact.get("count") or 1
@@ -347,7 +446,8 @@ def _taints(snapshot: snapshots.Snapshot, place: Place) -> list[objects.Raw]:
     for rule in snapshot.device_rules:
         selector = rule["spec"].get("deviceSelector")
         if selector is not None and all(
-            selector.get(key) in (None, value) for key, value in zip(("driver", "pool", "device"), place, strict=True)
+            selector.get(key) in (None, value)
+            for key, value in zip(("driver", "pool", "device"), place, strict=True)
         ):
             found.append(rule["spec"]["taint"])
     return found
@@ -360,7 +460,11 @@ def _tainted_ones(snapshot: snapshots.Snapshot, pod: objects.Pod) -> str:
         for place in _free(snapshot, node):
             if bad := node_taints.untolerated((), _taints(snapshot, place)):
                 found["/".join(place)] = ", ".join(node_taints.in_words(taint) for taint in bad)
-    return f" Tainted are {', '.join(f'{name} ({words})' for name, words in found.items())}." if found else ""
+    return (
+        f" Tainted are {', '.join(f'{name} ({words})' for name, words in found.items())}."
+        if found
+        else ""
+    )
 
 
 # Volumes that cannot follow a pod to another node.
@@ -369,12 +473,14 @@ def _tainted_ones(snapshot: snapshots.Snapshot, pod: objects.Pod) -> str:
 def bound_here(snapshot: snapshots.Snapshot, pod: objects.Pod) -> str:
     """Why the pod can run on its node only, empty if none of its claims holds it there.
 
-    A claim holds it if its volume is ``local`` or ``hostPath``, or if the volume's node affinity matches no other
-    node. An inline hostPath volume does not: it is the path of whatever node the pod is on. Claims and volumes that
-    are not in the snapshot hold nothing.
+    A claim holds it if its volume is ``local`` or ``hostPath``, or if the volume's node affinity
+    matches no other node. An inline hostPath volume does not: it is the path of whatever node the
+    pod is on. Claims and volumes that are not in the snapshot hold nothing.
     """
     for name in pod.claims:
-        bound = ((snapshot.claim(pod.namespace, name) or {}).get("spec") or {}).get("volumeName") or ""
+        bound = ((snapshot.claim(pod.namespace, name) or {}).get("spec") or {}).get(
+            "volumeName"
+        ) or ""
         volume = snapshot.volume(bound)
         if volume is None:
             continue
@@ -385,7 +491,9 @@ def bound_here(snapshot: snapshots.Snapshot, pod: objects.Pod) -> str:
                 return f"{shown} is a {source} volume ({path}) of this node"
         required: objects.Raw | None = (spec.get("nodeAffinity") or {}).get("required")
         others = (node for node in snapshot.nodes.values() if node.name != pod.node)
-        if required is not None and not any(node_affinity.node_matches(required, node) for node in others):
+        if required is not None and not any(
+            node_affinity.node_matches(required, node) for node in others
+        ):
             return f"{shown} has a node affinity that no other node satisfies"
     return ""
 
@@ -396,5 +504,7 @@ def volume_claimants(pods: t.Iterable[objects.Pod]) -> bool:
 
 
 def attaching(pods: t.Iterable[objects.Pod]) -> bool:
-    """Whether it matters to these pods how many volumes a node takes, and so which ones others have there."""
+    """Whether it matters to these pods how many volumes a node takes,
+    and so which ones others have there.
+    """
     return any(pod.attaches for pod in pods)

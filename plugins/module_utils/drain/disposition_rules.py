@@ -3,7 +3,8 @@
 
 """The rules that give a pod its route: the first in ``RULES`` that applies to the pod decides.
 
-Where they follow the semantics of kubectl's drain filters or the API server's eviction handler, so does their order.
+Where they follow the semantics of kubectl's drain filters or the API server's eviction handler,
+so does their order.
 """
 
 from __future__ import annotations
@@ -20,7 +21,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     selectors,
     virtual_machines,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import devices, pod_facts, replacement
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import (
+    devices,
+    pod_facts,
+    replacement,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import eligibility
@@ -28,7 +33,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge imp
 # What is to be said of pods that run KubeVirt's virtual machines, by what their eviction leads to.
 
 
-ASKS = "sets evacuationNodeName of the machine once its eviction is tried, and another controller acts on that"
+ASKS = (
+    "sets evacuationNodeName of the machine once its eviction is tried, "
+    "and another controller acts on that"
+)
 """For the strategy External."""
 
 
@@ -45,12 +53,12 @@ def eviction_denied(case: pod_facts.PodFacts) -> reasons.Reason | None:
     if machine is None or machine.fate != "stays":
         return None
     message = (
-        f"KubeVirt denies its eviction: {machine.ref} has the eviction strategy LiveMigrate and cannot be migrated "
-        f"({machine.why.rstrip('.')})."
+        f"KubeVirt denies its eviction: {machine.ref} has the eviction strategy LiveMigrate and "
+        f"cannot be migrated ({machine.why.rstrip('.')})."
     )
     remedy = (
-        "Make it migratable, or stop it by hand, or set its evictionStrategy to LiveMigrateIfPossible: then "
-        f"{reasons.options(allow_interruption=True)} shuts it down."
+        "Make it migratable, or stop it by hand, or set its evictionStrategy to "
+        f"LiveMigrateIfPossible: then {reasons.options(allow_interruption=True)} shuts it down."
     )
     return reasons.Reason("not_migratable", message, remedy)
 
@@ -62,7 +70,9 @@ def waited_for(case: pod_facts.PodFacts) -> budgets.Verdict | None:
         return None
     preset = operators.PRESETS["kubevirt"]
     acts = preset.acts if machine.fate == "migrates" else ASKS
-    return budgets.of_operator(case.pod, None, operators.Operator(preset.project, acts, machine.ref))
+    return budgets.of_operator(
+        case.pod, None, operators.Operator(preset.project, acts, machine.ref)
+    )
 
 
 def shut_down(case: pod_facts.PodFacts) -> str:
@@ -70,8 +80,15 @@ def shut_down(case: pod_facts.PodFacts) -> str:
     machine = machine_of(case)
     if machine is None or machine.fate != "stops":
         return ""
-    why = f" and it cannot be migrated ({machine.why.rstrip('.')})" if machine.strategy != "None" else ""
-    return f"{machine.ref} is shut down by an eviction: its eviction strategy is {machine.strategy}{why}."
+    why = (
+        f" and it cannot be migrated ({machine.why.rstrip('.')})"
+        if machine.strategy != "None"
+        else ""
+    )
+    return (
+        f"{machine.ref} is shut down by an eviction: its eviction strategy is "
+        f"{machine.strategy}{why}."
+    )
 
 
 def unread(case: pod_facts.PodFacts) -> str:
@@ -79,8 +96,8 @@ def unread(case: pod_facts.PodFacts) -> str:
     if case.choices.disable_eviction or not virtual_machines.runs_in(case.pod) or machine_of(case):
         return ""
     return (
-        " Whether KubeVirt would migrate it instead is known where list on virtualmachineinstances.kubevirt.io and "
-        "kubevirts.kubevirt.io is granted."
+        " Whether KubeVirt would migrate it instead is known where list on "
+        "virtualmachineinstances.kubevirt.io and kubevirts.kubevirt.io is granted."
     )
 
 
@@ -117,9 +134,11 @@ def _daemon_set(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
 
 
 def _stays_away(case: pod_facts.PodFacts) -> bool:
-    """Whether a rule wants a DaemonSet's pod to leave, and its controller does not recreate it before our taint goes.
+    """Whether a rule wants a DaemonSet's pod to leave, and its controller does not recreate it
+    before our taint goes.
 
-    DaemonSet pods tolerate a cordon, but few tolerate our taint (``NodeShouldRunDaemonPod``, Kubernetes 1.36).
+    DaemonSet pods tolerate a cordon, but few tolerate our taint
+    (``NodeShouldRunDaemonPod``, Kubernetes 1.36).
     """
     holding, _emptied = case.context.keeps_out(case.pod.node)
     return case.manner.last and bool(node_taints.untolerated(case.pod.tolerations, holding))
@@ -128,9 +147,13 @@ def _stays_away(case: pod_facts.PodFacts) -> bool:
 def _not_selected(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     pod, choices = case.pod, case.choices
     if choices.namespaces and pod.namespace not in choices.namespaces:
-        return case.to("skip", "not_selected", f"Namespace {pod.namespace} is not one of the selected ones.")
+        return case.to(
+            "skip", "not_selected", f"Namespace {pod.namespace} is not one of the selected ones."
+        )
     if not selectors.matches(case.context.selector, pod.labels):
-        return case.to("skip", "not_selected", f"pod_selector {choices.pod_selector} does not match it.")
+        return case.to(
+            "skip", "not_selected", f"pod_selector {choices.pod_selector} does not match it."
+        )
     return None
 
 
@@ -143,8 +166,10 @@ def _self(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
         "refuse",
         "self_on_node",
         "This play runs in it: evicting it would abort the maintenance.",
-        f"Run the play from a pod on another node (for AWX: an instance group or pod spec that keeps "
-        f"its job pods off {pod.node}), or leave {pod.node} for another run.",
+        (
+            "Run the play from a pod on another node (for AWX: an instance group or pod spec that "
+            f"keeps its job pods off {pod.node}), or leave {pod.node} for another run."
+        ),
     )
 
 
@@ -152,26 +177,45 @@ def _left_by_rule(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     manner = case.manner
     if manner.fault:
         remedy = "Correct or remove the annotation."
-        return case.to("refuse", "bad_rule", f"What {manner.rule} ask for cannot be read: {manner.fault}.", remedy)
+        return case.to(
+            "refuse",
+            "bad_rule",
+            f"What {manner.rule} ask for cannot be read: {manner.fault}.",
+            remedy,
+        )
     if not manner.skip:
         return None
     if case.surge:
         why = f"By {manner.rule} it stays on the node, but its swap is prepared already."
-        return case.to("refuse", "bad_rule", why, "Call pdb_guard with state=absent, and again with the same rules.")
+        return case.to(
+            "refuse",
+            "bad_rule",
+            why,
+            "Call pdb_guard with state=absent, and again with the same rules.",
+        )
     return case.to("skip", "left_by_rule", f"By {manner.rule} it stays on the node.")
 
 
 def _daemon_set_in_the_way(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     if _daemon_set_of(case) == "there" and not _stays_away(case) and not case.pod.finished:
         why = "A pod of a DaemonSet cannot be moved, and ignore_daemonsets is false."
-        return case.to("refuse", "daemonset", why, "Set ignore_daemonsets: true to leave such pods where they are.")
+        return case.to(
+            "refuse",
+            "daemonset",
+            why,
+            "Set ignore_daemonsets: true to leave such pods where they are.",
+        )
     return None
 
 
 def _evictable(case: pod_facts.PodFacts, code: str, reason: str) -> drain_policy.PodPlan:
-    """Evicted under its budget, unless that can never allow it; consent does not override a budget."""
+    """Evicted under its budget, unless that can never allow it;
+    consent does not override a budget.
+    """
     if case.choices.disable_eviction:
-        return case.to("evict", "disable_eviction", f"{reason} It is deleted without checking its budgets.")
+        return case.to(
+            "evict", "disable_eviction", f"{reason} It is deleted without checking its budgets."
+        )
     verdict = budgets.diagnose(case.context.unguarded, case.pod, case.context.with_operators)
     match verdict.code:
         case "two_budgets":
@@ -186,20 +230,30 @@ def _evictable(case: pod_facts.PodFacts, code: str, reason: str) -> drain_policy
 def _by_operator(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     """A pod that nothing could replace by its workload alone, where its operator sees to it.
 
-    It goes by the operator's budget: at once if that has room and other pods of it serve, else when the operator acts,
-    unless the pod is known to be the only one, so that nothing could take over.
+    It goes by the operator's budget: at once if that has room and other pods of it serve, else when
+    the operator acts, unless the pod is known to be the only one, so that nothing could take over.
     """
     operator, seen = case.operator, case.context.snapshot
     if operator is None:
         return None
     budget, owner = case.budgets[0], operators.owner_of(seen, case.pod)
-    others = [p for p in seen.selected(budget.namespace, budget.selector) if p.uid != case.pod.uid and not p.finished]
-    plan = _evictable(case, "replicas", f"Other pods of {budget.ref} serve meanwhile: {operator} {operator.acts}.")
+    others = [
+        p
+        for p in seen.selected(budget.namespace, budget.selector)
+        if p.uid != case.pod.uid and not p.finished
+    ]
+    plan = _evictable(
+        case, "replicas", f"Other pods of {budget.ref} serve meanwhile: {operator} {operator.acts}."
+    )
     if plan.code == "replicas":
         serving = any(p.ready and not p.deleting for p in others)
         # Not as one of several: its workload may want no other.
         return replace(plan, code="operator_budget") if serving else None
-    others += [p for p in seen.pods if owner and p.uid != case.pod.uid and operators.owner_of(seen, p) == owner]
+    others += [
+        p
+        for p in seen.pods
+        if owner and p.uid != case.pod.uid and operators.owner_of(seen, p) == owner
+    ]
     only = case.workload is not None and not others and not operator.asked_for
     return plan if plan.code == "operator_budget" and not only else None
 
@@ -221,7 +275,9 @@ def _terminating(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
 
 def _finished(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     if case.pod.finished:
-        return case.to("evict", "finished", f"It has finished ({case.pod.phase}): no budget applies to it.")
+        return case.to(
+            "evict", "finished", f"It has finished ({case.pod.phase}): no budget applies to it."
+        )
     return None
 
 
@@ -229,20 +285,32 @@ def _unreadable(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     found = case.context.snapshot.unreadable_for(case.pod)
     if not found:
         return None
-    why = f"It is unknown how it may leave: {'; '.join(f'{parts} of {ref} cannot be read' for ref, parts in found)}."
-    return case.to("refuse", "unreadable", why, "Look at what is named with `kubectl get -o yaml`, and correct it.")
+    why = (
+        "It is unknown how it may leave: "
+        f"{'; '.join(f'{parts} of {ref} cannot be read' for ref, parts in found)}."
+    )
+    return case.to(
+        "refuse",
+        "unreadable",
+        why,
+        "Look at what is named with `kubectl get -o yaml`, and correct it.",
+    )
 
 
 def _daemon_set_gone(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     if _daemon_set_of(case) != "gone" or case.choices.force:
         return None
     remedy = f"Delete the pod if nobody needs it, or set {_forced(case)}."
-    return case.to("refuse", "daemonset_gone", "Its DaemonSet is gone: nothing would recreate it.", remedy)
+    return case.to(
+        "refuse", "daemonset_gone", "Its DaemonSet is gone: nothing would recreate it.", remedy
+    )
 
 
 def _forced(case: pod_facts.PodFacts) -> str:
     """The options without which a pod that nothing recreates is not evicted."""
-    return reasons.options(force=True, **({"delete_emptydir_data": True} if case.pod.empty_dirs else {}))
+    return reasons.options(
+        force=True, **({"delete_emptydir_data": True} if case.pod.empty_dirs else {})
+    )
 
 
 def _waits_by_rule(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
@@ -250,8 +318,15 @@ def _waits_by_rule(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     if not manner.wait:
         return None
     if case.workload is not None:
-        why = f"By {manner.rule} it is left to finish, but pods of {case.workload.ref} never finish."
-        return case.to("refuse", "bad_rule", why, "Let the rule select pods of Jobs or without a controller only.")
+        why = (
+            f"By {manner.rule} it is left to finish, but pods of {case.workload.ref} never finish."
+        )
+        return case.to(
+            "refuse",
+            "bad_rule",
+            why,
+            "Let the rule select pods of Jobs or without a controller only.",
+        )
     return case.to("wait", "waits_by_rule", f"By {manner.rule} it is left to finish.")
 
 
@@ -262,13 +337,18 @@ def _job(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     waiting = case.to(
         "wait",
         "job",
-        f"It runs for {owner} and is left to finish: an eviction would count against the backoffLimit.",
+        (
+            f"It runs for {owner} and is left to finish: an eviction would count "
+            "against the backoffLimit."
+        ),
         f"Wait, or set {reasons.options(allow_interruption=True)}.",
     )
     if not case.consent:
         return waiting
     if case.pod.empty_dirs and not case.choices.delete_emptydir_data:
-        remedy = f"Wait, or set {reasons.options(delete_emptydir_data=True, allow_interruption=True)}."
+        remedy = (
+            f"Wait, or set {reasons.options(delete_emptydir_data=True, allow_interruption=True)}."
+        )
         reason = f"{waiting.reason} The data of its emptyDir would be lost as well."
         return replace(waiting, reason=reason, remedy=remedy)
     evicted = _evictable(case, "interruption_allowed", f"{owner} may be interrupted.")
@@ -279,12 +359,18 @@ def _bare(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     if case.pod.owner is not None or case.choices.force:
         return None
     remedy = f"Move it by hand, or set {_forced(case)}."
-    return case.to("refuse", "bare_pod", "No controller owns it: nothing would recreate it.", remedy)
+    return case.to(
+        "refuse", "bare_pod", "No controller owns it: nothing would recreate it.", remedy
+    )
 
 
 def _pending(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     if case.pod.phase == "Pending":
-        return case.to("evict", "pending", "It has not started: there is nothing to interrupt, and no budget applies.")
+        return case.to(
+            "evict",
+            "pending",
+            "It has not started: there is nothing to interrupt, and no budget applies.",
+        )
     return None
 
 
@@ -309,32 +395,46 @@ def _local_volume(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     if not why:
         return None
     if case.consent:
-        return _evictable(case, "local_volume", f"{why}. It is down until the node is back, which was allowed.")
+        return _evictable(
+            case, "local_volume", f"{why}. It is down until the node is back, which was allowed."
+        )
     return case.to(
         "refuse",
         "local_volume",
         f"{why}. It cannot run on another node and would be down until the node is back.",
-        f"Move the data, or set {reasons.options(allow_interruption=True)}; the volume itself stays as it is.",
+        (
+            f"Move the data, or set {reasons.options(allow_interruption=True)}; "
+            "the volume itself stays as it is."
+        ),
     )
 
 
 def _daemon_set_last(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     if _daemon_set_of(case) != "there":
         return None
-    why = f"By {case.manner.rule} it leaves after all other pods. Its DaemonSet recreates it once the node returns."
+    why = (
+        f"By {case.manner.rule} it leaves after all other pods. "
+        "Its DaemonSet recreates it once the node returns."
+    )
     return _evictable(case, "daemonset_last", why)
 
 
 def _forced_out(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     if _daemon_set_of(case) == "gone":
-        return _evictable(case, "daemonset_gone", "Its DaemonSet is gone; force allows its eviction.")
+        return _evictable(
+            case, "daemonset_gone", "Its DaemonSet is gone; force allows its eviction."
+        )
     if case.pod.owner is not None:
         return None
-    return _evictable(case, "bare_pod", "No controller owns it; force allows its eviction for good.")
+    return _evictable(
+        case, "bare_pod", "No controller owns it; force allows its eviction for good."
+    )
 
 
 def _two_budgets(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
-    """Also for pods that would be swapped: a new pod of theirs that fails could never be evicted."""
+    """Also for pods that would be swapped: a new pod of theirs that fails
+    could never be evicted.
+    """
     if len(case.budgets) < 2:
         return None
     plan = _evictable(case, "two_budgets", "")
@@ -344,13 +444,17 @@ def _two_budgets(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
 def _scaled_down(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     if case.workload is None or case.replicas > 0:
         return None
-    return _evictable(case, "scaled_down", f"{case.workload.ref} is scaled to 0: none of its pods should run.")
+    return _evictable(
+        case, "scaled_down", f"{case.workload.ref} is scaled to 0: none of its pods should run."
+    )
 
 
 def _not_ready(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     if case.pod.ready:
         return None
-    return _evictable(case, "not_ready", "It does not serve (it is not Ready), so it is evicted and not swapped.")
+    return _evictable(
+        case, "not_ready", "It does not serve (it is not Ready), so it is evicted and not swapped."
+    )
 
 
 def _prepared(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
@@ -360,8 +464,17 @@ def _prepared(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
         why = f"A second pod of {case.owner} was started, and did not come to serve."
         if case.consent:
             return _evictable(case, "interruption_allowed", f"{why} Its interruption was allowed.")
-        return case.to("refuse", "surge_reverted", why, f"Remove what keeps it from serving, or {eligibility.ACCEPT}.")
-    return _swap(case, "single_replica", "The surge of its workload is prepared: it is deleted once a new pod serves.")
+        return case.to(
+            "refuse",
+            "surge_reverted",
+            why,
+            f"Remove what keeps it from serving, or {eligibility.ACCEPT}.",
+        )
+    return _swap(
+        case,
+        "single_replica",
+        "The surge of its workload is prepared: it is deleted once a new pod serves.",
+    )
 
 
 def _swap(case: pod_facts.PodFacts, code: str, why: str) -> drain_policy.PodPlan:
@@ -372,7 +485,9 @@ def _swap(case: pod_facts.PodFacts, code: str, why: str) -> drain_policy.PodPlan
 
 
 def _gang(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
-    """Before all that relies on other pods to serve: the others of its gang do not work without it."""
+    """Before all that relies on other pods to serve: the others of its gang do
+    not work without it.
+    """
     gang = case.context.gang_by_pod.get(case.pod.uid)
     if gang is None or not any(pod.ready for pod in gang.pods):
         return None
@@ -380,7 +495,8 @@ def _gang(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     if case.consent:
         return _evictable(case, "gang", f"{why} Its interruption was allowed.")
     remedy = (
-        f"Wait until it has ended, or set {reasons.options(allow_interruption=True)}: its pods then leave together."
+        f"Wait until it has ended, or set {reasons.options(allow_interruption=True)}: its pods "
+        "then leave together."
     )
     return case.to("refuse", "gang", why, remedy)
 
@@ -410,10 +526,13 @@ def _unknown_owner(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     if found := _by_operator(case):
         return found
     why = (
-        f"{case.pod.owner} has no replica count that could be read and raised, and no other pod of it serves meanwhile."
+        f"{case.pod.owner} has no replica count that could be read and raised, and no other pod of "
+        "it serves meanwhile."
     )
     allow = reasons.options(allow_interruption=True)
-    remedy = f'Set {allow}, or annotate the pod with {names.ALLOW_INTERRUPTION}: "true".{unread(case)}'
+    remedy = (
+        f'Set {allow}, or annotate the pod with {names.ALLOW_INTERRUPTION}: "true".{unread(case)}'
+    )
     return case.to("refuse", "not_surgeable", why, remedy)
 
 
@@ -422,7 +541,10 @@ def _single(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
         return None
     refusal = _no_swap(case, case.workload)
     if refusal is None and case.method == "evict":
-        why = f"{case.workload.ref} has one replica, and its method is evict: no second pod is started before."
+        why = (
+            f"{case.workload.ref} has one replica, and its method is evict: "
+            "no second pod is started before."
+        )
         if case.consent:
             return _evictable(case, "interruption_allowed", f"{why} Its interruption was allowed.")
         remedy = f"Choose another method, or {eligibility.ACCEPT}."
@@ -434,7 +556,9 @@ def _single(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
         why = f"{refusal.message} It is down until the node is back, which was allowed."
         return _evictable(case, devices.NOWHERE, why)
     if case.consent:
-        return _evictable(case, "interruption_allowed", f"{refusal.message} Its interruption was allowed.")
+        return _evictable(
+            case, "interruption_allowed", f"{refusal.message} Its interruption was allowed."
+        )
     if found := _by_operator(case):
         return found
     return case.to("refuse", refusal.code, refusal.message, refusal.remedy)
@@ -442,16 +566,22 @@ def _single(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
 
 def _no_swap(case: pod_facts.PodFacts, workload: objects.Workload) -> reasons.Reason | None:
     """Why no second pod may run for a while, or could run nowhere."""
-    return eligibility.refusal(case.context.snapshot, workload) or devices.refusal(case.context.snapshot, case.pod)
+    return eligibility.refusal(case.context.snapshot, workload) or devices.refusal(
+        case.context.snapshot, case.pod
+    )
 
 
 def _sharing(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
-    """Replicas that share devices of one node: none of their successors can start before all of them are gone."""
+    """Replicas that share devices of one node: none of their successors can start before
+    all of them are gone.
+    """
     shared = devices.single_node(case.context.snapshot, case.pod)
     if shared is None or case.replicas < 2:
         return None
     if case.consent:
-        return _evictable(case, "interruption_allowed", f"{shared.message} Their interruption was allowed.")
+        return _evictable(
+            case, "interruption_allowed", f"{shared.message} Their interruption was allowed."
+        )
     return case.to("refuse", shared.code, shared.message, shared.remedy)
 
 

@@ -21,24 +21,33 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain imp
     replacement,
     unreachable,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import causes, object_limiter
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import (
+    causes,
+    object_limiter,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy, migration_controller
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import (
+    drain_policy,
+    migration_controller,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import surge_records
 
 # Which evictions are left to a PodMigrationJob, decided from the live MigrationController.
 #
-# A job evicts as well, once resources for the successor are reserved: so it replaces the route ``evict`` only, never
-# that of pods that are swapped, refused or skipped. A single replica that can be swapped is swapped with every
-# backend, because a job deletes the old pod before the new one serves.
+# A job evicts as well, once resources for the successor are reserved: so it replaces the route
+# ``evict`` only, never that of pods that are swapped, refused or skipped. A single replica that can
+# be swapped is swapped with every backend, because a job deletes the old pod
+# before the new one serves.
 #
-# ``koordinator`` uses a job wherever arbitration would admit it, and ``fallback`` for the rest. ``auto`` uses one
-# only if it reserves resources (mode ReservationFirst) and the object limiter delays the pod for at most ``job_wait``
-# seconds. We evict all others.
+# ``koordinator`` uses a job wherever arbitration would admit it, and ``fallback`` for the rest.
+# ``auto`` uses one only if it reserves resources (mode ReservationFirst) and the object limiter
+# delays the pod for at most ``job_wait`` seconds. We evict all others.
 
 
 JOBBED = frozenset({"replicas", "guarded", "interruption_allowed"})
-"""Codes of evictions that a job could do. The others are of pods that do not serve, or are not replaced."""
+"""Codes of evictions that a job could do. The others are of pods that do not serve,
+or are not replaced.
+"""
 
 RESERVES = "ReservationFirst"
 POLICY = "koordinator.sh/evict-policy"
@@ -52,24 +61,36 @@ def by_job(case: pod_facts.PodFacts, plan: drain_policy.PodPlan) -> drain_policy
         return plan
     if plan.route != "evict" or plan.code not in JOBBED or plan.tolerant:
         return plan
-    why = _not_admitted(case, controller) or (_not_worth(case, controller) if choices.backend == "auto" else None)
+    why = _not_admitted(case, controller) or (
+        _not_worth(case, controller) if choices.backend == "auto" else None
+    )
     if why is None:
         reserves = controller.default_job_mode == RESERVES
         when = "once its resources are reserved" if reserves else "as soon as arbitration admits it"
-        return replace(plan, route="job", reason=f"{plan.reason} A PodMigrationJob moves it {when}.")
+        return replace(
+            plan, route="job", reason=f"{plan.reason} A PodMigrationJob moves it {when}."
+        )
     if choices.backend == "koordinator" and choices.fallback == "fail":
         reason = f"{why.message} So no PodMigrationJob can move it, and fallback is fail."
-        remedy = f"{why.remedy} Or allow an eviction: {reasons.options(fallback='eviction')}.".strip()
+        remedy = (
+            f"{why.remedy} Or allow an eviction: {reasons.options(fallback='eviction')}.".strip()
+        )
         return replace(plan, route="refuse", code="no_job", reason=reason, remedy=remedy)
-    return replace(plan, reason=f"{plan.reason} It is evicted without a PodMigrationJob: {why.message}")
+    return replace(
+        plan, reason=f"{plan.reason} It is evicted without a PodMigrationJob: {why.message}"
+    )
 
 
 def without_job(plan: drain_policy.PodPlan, why: str) -> drain_policy.PodPlan:
     """The plan of a pod that is evicted because no job has moved it."""
-    return replace(plan, route="evict", reason=f"{plan.reason} That did not happen: {why} So it is evicted.")
+    return replace(
+        plan, route="evict", reason=f"{plan.reason} That did not happen: {why} So it is evicted."
+    )
 
 
-def _not_admitted(case: pod_facts.PodFacts, controller: migration_controller.Controller) -> reasons.Reason | None:
+def _not_admitted(
+    case: pod_facts.PodFacts, controller: migration_controller.Controller
+) -> reasons.Reason | None:
     policy = case.pod.labels.get(POLICY, "Eviction")
     if policy != "Eviction":
         return reasons.Reason(
@@ -83,19 +104,29 @@ def _not_admitted(case: pod_facts.PodFacts, controller: migration_controller.Con
     )
 
 
-def _not_worth(case: pod_facts.PodFacts, controller: migration_controller.Controller) -> reasons.Reason | None:
+def _not_worth(
+    case: pod_facts.PodFacts, controller: migration_controller.Controller
+) -> reasons.Reason | None:
     if controller.default_job_mode != RESERVES:
         return reasons.Reason(
-            "mode", f"The MigrationController's mode is {controller.default_job_mode}: it reserves nothing."
+            "mode",
+            (
+                f"The MigrationController's mode is {controller.default_job_mode}: "
+                "it reserves nothing."
+            ),
         )
     seconds = _limiter_wait(case, controller)
     if seconds <= case.choices.job_wait:
         return None
-    return reasons.Reason("object_limiter", f"The object limiter would delay it for {seconds:.0f} s.")
+    return reasons.Reason(
+        "object_limiter", f"The object limiter would delay it for {seconds:.0f} s."
+    )
 
 
 def _limiter_wait(case: pod_facts.PodFacts, controller: migration_controller.Controller) -> float:
-    """Seconds until the limiters admit this pod after its siblings on the leaving nodes, and after others before."""
+    """Seconds until the limiters admit this pod after its siblings on the leaving nodes,
+    and after others before.
+    """
     replicas = case.workload.replicas if case.workload else 0
     moment = decoding.moment(case.context.now)
     waits = [0.0]
@@ -109,7 +140,8 @@ def _limiter_wait(case: pod_facts.PodFacts, controller: migration_controller.Con
     return max(waits)
 
 
-# What becomes of a pod's route when its successor may come straight back, because the pod tolerates the maintenance.
+# What becomes of a pod's route when its successor may come straight back,
+# because the pod tolerates the maintenance.
 #
 # A successor whose template names the node itself does, too: no scheduler is asked where it goes.
 
@@ -132,12 +164,13 @@ SETTLED = frozenset(
 
 
 def rerouted(case: pod_facts.PodFacts, plan: drain_policy.PodPlan) -> drain_policy.PodPlan:
-    """A pod that tolerates both cordon and taint, or whose template names its node, comes straight back: it moves once.
+    """A pod that tolerates both cordon and taint, or whose template names its node, comes straight
+    back: it moves once.
 
-    One that was not there when the drain began has come back, and so has every one on a node that was emptied before.
-    (Timestamps cannot tell: a pod's are by the API server's clock, and ours by our own.) If it cannot simply be
-    evicted it stays, because a swap's new pod may be scheduled to the same node. What would lose data or needs consent
-    is refused as for any other pod.
+    One that was not there when the drain began has come back, and so has every one on a node that
+    was emptied before. (Timestamps cannot tell: a pod's are by the API server's clock, and ours by
+    our own.) If it cannot simply be evicted it stays, because a swap's new pod may be scheduled to
+    the same node. What would lose data or needs consent is refused as for any other pod.
     """
     holding, emptied = case.context.keeps_out(case.pod.node)
     named = case.workload is not None and case.workload.pod_spec.get("nodeName") == case.pod.node
@@ -171,10 +204,11 @@ def routes(
 ) -> tuple[drain_policy.PodPlan, ...]:
     """Every pod on the nodes with its route; of ``only`` these, by UID.
 
-    ``now`` (RFC 3339, UTC, the API server's clock) tells which pods are past their grace period. ``known`` are the
-    UIDs of the pods that were there when the drain began; ``None``: it begins now. ``unreplaced``: why no replacement
-    of pods of these workloads came to serve, by their UIDs. The snapshot needs nodes, pods, budgets, leases and the
-    kinds of the pods' controllers; claims and volumes if ``volumes.claimants`` says so, others if ``replacing.kinds``.
+    ``now`` (RFC 3339, UTC, the API server's clock) tells which pods are past their grace period.
+    ``known`` are the UIDs of the pods that were there when the drain began; ``None``: it begins
+    now. ``unreplaced``: why no replacement of pods of these workloads came to serve, by their UIDs.
+    The snapshot needs nodes, pods, budgets, leases and the kinds of the pods' controllers; claims
+    and volumes if ``volumes.claimants`` says so, others if ``replacing.kinds``.
 
     Raises:
         ValueError: ``pod_selector`` is not a label selector.
@@ -191,7 +225,9 @@ def routes(
         unreplaced or {},
     )
     pods = snapshot.pods_on(context.leaving)
-    return tuple(_plan(pod_facts.PodFacts(context, pod)) for pod in pods if only is None or pod.uid in only)
+    return tuple(
+        _plan(pod_facts.PodFacts(context, pod)) for pod in pods if only is None or pod.uid in only
+    )
 
 
 def left_to_move(
@@ -199,15 +235,20 @@ def left_to_move(
 ) -> tuple[objects.Pod, ...]:
     """The pods because of which the nodes are not drained.
 
-    These include pods that were not selected, but no pods that tolerate the maintenance and would come back.
+    These include pods that were not selected, but no pods that tolerate the maintenance
+    and would come back.
     """
     plans = routes(snapshot, nodes, choices)
-    return tuple(p.pod for p in plans if p.code == "not_selected" or (p.route != "skip" and not p.tolerant))
+    return tuple(
+        p.pod for p in plans if p.code == "not_selected" or (p.route != "skip" and not p.tolerant)
+    )
 
 
 def _plan(case: pod_facts.PodFacts) -> drain_policy.PodPlan:
     plan = next(found for found in (rule(case) for rule in disposition_rules.RULES) if found)
-    if case.pod.node in case.choices.fenced and unreachable.lost(case.context.snapshot.nodes.get(case.pod.node)):
+    if case.pod.node in case.choices.fenced and unreachable.lost(
+        case.context.snapshot.nodes.get(case.pod.node)
+    ):
         return unreachable.fenced(plan)
     if case.bad_surge and plan.route in ("swap", "replace", "evict"):
         return case.to("refuse", "bad_surge", str(case.bad_surge))

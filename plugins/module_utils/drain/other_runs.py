@@ -7,9 +7,18 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import decoding, objects
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import commands, reasons
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import lock_leases, node_records
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    decoding,
+    objects,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    commands,
+    reasons,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
+    lock_leases,
+    node_records,
+)
 
 
 def recorded(node: objects.Node) -> bool:
@@ -20,29 +29,47 @@ def recorded(node: objects.Node) -> bool:
         return True
 
 
-def findings(node: objects.Node, leases: t.Iterable[objects.Raw], *, run: str, now: str) -> list[reasons.Finding]:
+def findings(
+    node: objects.Node, leases: t.Iterable[objects.Raw], *, run: str, now: str
+) -> list[reasons.Finding]:
     """Whether another run has the node, and whether it seems to be alive.
 
-    When the node is taken, the lock is judged by watching it. Here it is read once, so ``renewTime`` counts; it and
-    ``now`` are of the API server's clock.
+    When the node is taken, the lock is judged by watching it. Here it is read once, so
+    ``renewTime`` counts; it and ``now`` are of the API server's clock.
     """
     try:
         record = node_records.record_of(node)
     except node_records.BadRecordError as error:
-        return [_finding("bad_record", "blocker", node, str(error), "Repair or remove the annotation by hand.")]
+        return [
+            _finding(
+                "bad_record",
+                "blocker",
+                node,
+                str(error),
+                "Repair or remove the annotation by hand.",
+            )
+        ]
     if record is None:
         return []
     where = f"run {record.run} of {record.by} (since {record.since}, step {record.step})"
     if run == record.run:
-        message = f"Node {node.name} already belongs to this run, which resumes at step {record.step}."
+        message = (
+            f"Node {node.name} already belongs to this run, which resumes at step {record.step}."
+        )
         return [_finding("resumed", "info", node, message)]
     if record.step == "parked":
         message = f"Node {node.name} was left out of service by {where}; nobody works on it."
         return [_finding("parked", "info", node, message, "It is adopted as it is.")]
     recover = f"`{commands.undo(record.run)}`"
     if record.step == "out":
-        message = f"Node {node.name} is out of service for the tasks of {where}, which may still run on the host."
-        remedy = f"If they are not, run its playbook again with {commands.resume(record.run)}, or {recover}."
+        message = (
+            f"Node {node.name} is out of service for the tasks of {where}, "
+            "which may still run on the host."
+        )
+        remedy = (
+            "If they are not, run its playbook again with "
+            f"{commands.resume(record.run)}, or {recover}."
+        )
         return [_finding("out", "blocker", node, message, remedy)]
     namespace, _slash, name = record.lease.partition("/")
     leases = tuple(leases)
@@ -51,15 +78,28 @@ def findings(node: objects.Node, leases: t.Iterable[objects.Raw], *, run: str, n
         remedy = "Wait until that run ends. If it was killed, its lock expires within a minute."
         return [_finding("held", "blocker", node, message, remedy)]
     message = f"Node {node.name} was abandoned by {where}; its lock has expired."
-    return [_finding("abandoned", "warning", node, message, f"It is adopted. To undo that run instead: {recover}.")]
+    return [
+        _finding(
+            "abandoned",
+            "warning",
+            node,
+            message,
+            f"It is adopted. To undo that run instead: {recover}.",
+        )
+    ]
 
 
 def alive(lease: objects.Raw | None, now: str, leases: t.Iterable[objects.Raw] = ()) -> bool:
-    """Whether a lease, or its heartbeat among ``leases``, is not expired; others stamp theirs by their own clocks."""
+    """Whether a lease, or its heartbeat among ``leases``, is not expired;
+    others stamp theirs by their own clocks.
+    """
     if lease is not None and any(lock_leases.heartbeat_of(lease)):
         lease = lock_leases.Seen.among(lease, leases).heartbeat
     spec: objects.Raw = (lease or {}).get("spec") or {}
-    renewed, seconds = decoding.moment(spec.get("renewTime", "")), spec.get("leaseDurationSeconds") or 0
+    renewed, seconds = (
+        decoding.moment(spec.get("renewTime", "")),
+        spec.get("leaseDurationSeconds") or 0,
+    )
     today = decoding.moment(now)
     if not spec.get("holderIdentity") or renewed is None or today is None:
         return False

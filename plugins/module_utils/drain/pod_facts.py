@@ -17,8 +17,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     operators,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import object_limiter
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy, pod_rules
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import (
+    object_limiter,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import (
+    drain_policy,
+    pod_rules,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
     guard_budgets,
     node_records,
@@ -43,7 +48,9 @@ class RoutingContext:
     @functools.cached_property
     def unguarded(self) -> snapshots.Snapshot:
         """The snapshot without our own guards, which are removed before they hold a pod."""
-        budgets = tuple(b for b in self.snapshot.budgets if not guard_budgets.is_one(self.snapshot, b))
+        budgets = tuple(
+            b for b in self.snapshot.budgets if not guard_budgets.is_one(self.snapshot, b)
+        )
         return self.snapshot.with_fields({"budgets": budgets})
 
     @functools.cached_property
@@ -52,7 +59,9 @@ class RoutingContext:
         return operators.selectors_of(self.choices.reactive_budgets)
 
     def place_in_line(self, scope: str, key: str, pod: objects.Pod) -> int:
-        """How many leaving pods of the same controller (``workload``) or ``namespace`` come before this one."""
+        """How many leaving pods of the same controller (``workload``) or ``namespace``
+        come before this one.
+        """
         return self._lines[(scope, key)].index(pod.uid)
 
     @functools.cached_property
@@ -62,7 +71,9 @@ class RoutingContext:
 
     @functools.cached_property
     def evictions(self) -> object_limiter.Taken:
-        """When evictions by PodMigrationJobs took tokens of the object limiters, as far as pods tell of them."""
+        """When evictions by PodMigrationJobs took tokens of the object limiters,
+        as far as pods tell of them.
+        """
         return object_limiter.by_key(object_limiter.evictions((), self.snapshot.pods))
 
     @functools.cached_property
@@ -74,7 +85,9 @@ class RoutingContext:
         return found
 
     def keeps_out(self, node: str) -> tuple[tuple[objects.Raw, ...], bool]:
-        """The taints that keep pods off the node in its maintenance, and whether it has been emptied already."""
+        """The taints that keep pods off the node in its maintenance,
+        and whether it has been emptied already.
+        """
         ours: objects.Raw = {"key": names.TAINT_KEY, "effect": "NoSchedule"}
         record = self._record_of(node)
         if record is None:
@@ -111,11 +124,17 @@ class PodFacts:
 
     @functools.cached_property
     def surge(self) -> surge_records.Surge | None:
-        """The surge prepared for this pod, or that this run could not prepare because somebody reset the replicas."""
+        """The surge prepared for this pod, or that this run could not prepare because
+        somebody reset the replicas.
+        """
         found = self.context.surges.get(self.workload.uid) if self.workload else None
         if found is None or self.pod.uid not in found.leaving:
             return None
-        return found if found.stage != "reverted" or found.run == self.context.run_of(self.pod.node) else None
+        return (
+            found
+            if found.stage != "reverted" or found.run == self.context.run_of(self.pod.node)
+            else None
+        )
 
     @property
     def bad_surge(self) -> surge_records.BadSurgeError | None:
@@ -156,11 +175,15 @@ class PodFacts:
         """Whose operator decides by its budget when the pod may go."""
         if len(self.budgets) != 1 or self.choices.disable_eviction:
             return None
-        return operators.operator_of(self.context.snapshot, self.pod, self.budgets[0], self.context.with_operators)
+        return operators.operator_of(
+            self.context.snapshot, self.pod, self.budgets[0], self.context.with_operators
+        )
 
     @property
     def asked(self) -> tuple[objects.Ref, ...]:
-        """The budgets that the API server checks: not for finished, pending and terminating pods."""
+        """The budgets that the API server checks: not for finished,
+        pending and terminating pods.
+        """
         free = self.pod.finished or self.pod.deleting or self.pod.phase == "Pending"
         if free or self.choices.disable_eviction:
             return ()
@@ -168,7 +191,9 @@ class PodFacts:
 
     @property
     def consent(self) -> bool:
-        """Whether this run or an annotation of the workload (or of a pod without one) allows an interruption."""
+        """Whether this run or an annotation of the workload (or of a pod without one)
+        allows an interruption.
+        """
         return self.choices.allow_interruption or (self.workload or self.pod).interruptible
 
     @property
@@ -176,7 +201,11 @@ class PodFacts:
         """The workload, or the pod's own controller if the workload is unknown."""
         return self.workload.ref if self.workload else self.pod.owner
 
-    def to(self, route: drain_policy.Route, code: str, reason: str, remedy: str = "") -> drain_policy.PodPlan:
+    def to(
+        self, route: drain_policy.Route, code: str, reason: str, remedy: str = ""
+    ) -> drain_policy.PodPlan:
         """The pod's plan, with its budgets where they are checked."""
         asked = self.asked if route in ("evict", "refuse") else ()
-        return drain_policy.PodPlan(self.pod, route, code, reason, self.owner, asked, remedy, manner=self.manner)
+        return drain_policy.PodPlan(
+            self.pod, route, code, reason, self.owner, asked, remedy, manner=self.manner
+        )

@@ -3,10 +3,10 @@
 
 """A pod that is replaced before it leaves: let go by its ReplicaSet, replaced, then evicted.
 
-Without its label ``pod-template-hash`` its ReplicaSet's selector does not match it any more: the controller lets it go
-and starts another one, while it serves on, since Services and budgets select by other labels. It may end only while
-the pods that the Deployment still owns are enough without it. That is counted by owner: a status is old while the
-controllers are down.
+Without its label ``pod-template-hash`` its ReplicaSet's selector does not match it any more: the
+controller lets it go and starts another one, while it serves on, since Services and budgets select
+by other labels. It may end only while the pods that the Deployment still owns are enough without
+it. That is counted by owner: a status is old while the controllers are down.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ MOST_UNAVAILABLE = "25%"
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What the annotation of such a pod says: on whose behalf it was let go, and how that is undone.
+    """What the annotation of such a pod says: on whose behalf it was let go,
+    and how that is undone.
 
-    ``deployment`` and ``replica_set`` are UIDs, ``name`` is that of the Deployment, ``since`` is by the API server's
-    clock, ``hash`` the value of the label that was taken off.
+    ``deployment`` and ``replica_set`` are UIDs, ``name`` is that of the Deployment, ``since`` is by
+    the API server's clock, ``hash`` the value of the label that was taken off.
     """
 
     run: str
@@ -75,10 +76,12 @@ def mark_of(pod: objects.Pod) -> Mark | None:
 
 
 def releasing(raw: objects.Raw | None, uid: str, mark: Mark) -> api_changes.Change | None:
-    """Take the label off, with what says how to undo it; ``None`` where that is done, or the pod is another one now.
+    """Take the label off, with what says how to undo it; ``None`` where that is done,
+    or the pod is another one now.
 
-    The reference to its ReplicaSet stays: the controller takes it off itself. Taken off by others, it may miss the
-    end of a pod and fall asleep. The one to the Deployment lets the garbage collector end the pod with that.
+    The reference to its ReplicaSet stays: the controller takes it off itself. Taken off by others,
+    it may miss the end of a pod and fall asleep. The one to the Deployment lets the garbage
+    collector end the pod with that.
     """
     pod = _living(raw, uid)
     if pod is None or pod.labels.get(names.HASH) != mark.hash or pod.owner is None:
@@ -96,29 +99,61 @@ def _owners(raw: objects.Raw | None) -> list[objects.Raw]:
     return list(raw["metadata"].get("ownerReferences") or ()) if raw else []
 
 
-def trial(pod: objects.Pod, deployment: objects.Workload, *, gone: bool = False) -> api_changes.Change | None:
+def trial(
+    pod: objects.Pod, deployment: objects.Workload, *, gone: bool = False
+) -> api_changes.Change | None:
     """As ``releasing``, to be tried as a dry run: of a pod as it is known without being read again.
 
-    With ``gone`` as it is once its ReplicaSet has taken its reference off, which policies may refuse that.
+    With ``gone`` as it is once its ReplicaSet has taken its reference off,
+    which policies may refuse that.
     """
     if pod.owner is None:
         return None
-    mark = Mark("", "", pod.node, pod.created, deployment.uid, deployment.name, pod.owner.uid, pod.labels[names.HASH])
+    mark = Mark(
+        "",
+        "",
+        pod.node,
+        pod.created,
+        deployment.uid,
+        deployment.name,
+        pod.owner.uid,
+        pod.labels[names.HASH],
+    )
     above = pod.owner
-    owner = {"apiVersion": above.api_version, "kind": above.kind, "name": above.name, "uid": above.uid}
-    return _letting_go(pod, [] if gone else [{**owner, "controller": True, "blockOwnerDeletion": True}], mark)
+    owner = {
+        "apiVersion": above.api_version,
+        "kind": above.kind,
+        "name": above.name,
+        "uid": above.uid,
+    }
+    return _letting_go(
+        pod, [] if gone else [{**owner, "controller": True, "blockOwnerDeletion": True}], mark
+    )
 
 
-def _letting_go(pod: objects.Pod, owners: t.Sequence[objects.Raw], mark: Mark) -> api_changes.Change:
+def _letting_go(
+    pod: objects.Pod, owners: t.Sequence[objects.Raw], mark: Mark
+) -> api_changes.Change:
     body = {"labels": {names.HASH: None, names.RELEASED: mark.run}}
     sentence = f"Let {pod.ref} go from its ReplicaSet, which starts another one"
-    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": mark.name, "uid": mark.deployment}
+    owner = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "name": mark.name,
+        "uid": mark.deployment,
+    }
     all_of_them = [*owners, {**owner, "controller": False, "blockOwnerDeletion": False}]
-    return _patch(pod, sentence, {**body, "annotations": {names.RELEASED: mark.text}, "ownerReferences": all_of_them})
+    return _patch(
+        pod,
+        sentence,
+        {**body, "annotations": {names.RELEASED: mark.text}, "ownerReferences": all_of_them},
+    )
 
 
 def leaving(raw: objects.Raw | None, uid: str, out: unserved.Unserved) -> api_changes.Change | None:
-    """Take the labels off by which Services select the pod; ``None`` where that is done, or it was given back."""
+    """Take the labels off by which Services select the pod; ``None`` where that is done,
+    or it was given back.
+    """
     pod = _living(raw, uid)
     if pod is None or mark_of(pod) is None or names.UNSERVED in pod.annotations:
         return None
@@ -162,22 +197,32 @@ def undoing(raw: objects.Raw | None, uid: str) -> api_changes.Change | None:
 
 
 def _patch(pod: objects.Pod, sentence: str, metadata: dict[str, t.Any]) -> api_changes.Change:
-    after = {key: value for key, value in {**pod.labels, **metadata["labels"]}.items() if value is not None}
+    after = {
+        key: value
+        for key, value in {**pod.labels, **metadata["labels"]}.items()
+        if value is not None
+    }
     body = {"metadata": {**metadata, "uid": pod.uid}}
     return api_changes.patch(pod, sentence, body, {"labels": dict(pod.labels)}, {"labels": after})
 
 
 def most_at_once(deployment: objects.Workload) -> int:
-    """How many of its pods may be let go at a time: with so many less it still counts as available, or with one."""
+    """How many of its pods may be let go at a time: with so many less it still counts as
+    available, or with one.
+    """
     return max(_missing_at_most(deployment), 1)
 
 
 def shown(deployment: objects.Workload) -> str:
-    """What it shows while one of its pods is let go and another starts, empty where that is nothing unusual."""
+    """What it shows while one of its pods is let go and another starts,
+    empty where that is nothing unusual.
+    """
     available = _missing_at_most(deployment) > 0
     if deployment.replicas > 1 and available:
         return ""
-    counts = f"Meanwhile {deployment.ref} shows {deployment.replicas - 1}/{deployment.replicas} ready"
+    counts = (
+        f"Meanwhile {deployment.ref} shows {deployment.replicas - 1}/{deployment.replicas} ready"
+    )
     return f"{counts}." if available else f"{counts} and Available=False."
 
 
@@ -226,19 +271,31 @@ def lacks(
             if services[at].items() <= one.labels.items() and not listed[at].get(one.uid)
         )
         unlisted = endpoints.missing([pod], one, services) or next(out, "")
-        missing, ready = missing or (unlisted and f"{one.ref} is not ready in {unlisted}"), ready + (not unlisted)
+        missing, ready = (
+            missing or (unlisted and f"{one.ref} is not ready in {unlisted}"),
+            ready + (not unlisted),
+        )
     if ready >= deployment.replicas:
         return ""
     why = missing or unready.why(snapshot, owned(snapshot, deployment), deployment)
-    return f"{deployment.ref} has {ready} of {deployment.replicas} ready pods beside {pod.ref}{unready.told(why)}"
+    return (
+        f"{deployment.ref} has {ready} of {deployment.replicas} ready pods beside "
+        f"{pod.ref}{unready.told(why)}"
+    )
 
 
-def hindrance(snapshot: snapshots.Snapshot, mark: Mark, leaving: t.Collection[str]) -> reasons.Reason | None:
+def hindrance(
+    snapshot: snapshots.Snapshot, mark: Mark, leaving: t.Collection[str]
+) -> reasons.Reason | None:
     """Why its replacement cannot come to serve, as far as is known; ``leaving`` are nodes."""
     deployment = snapshot.workload(mark.deployment)
     if deployment is None:
         return None
-    newcomers = [pod for pod in owned(snapshot, deployment) if not pod.ready and pod.created >= mark.since[:19]]
+    newcomers = [
+        pod
+        for pod in owned(snapshot, deployment)
+        if not pod.ready and pod.created >= mark.since[:19]
+    ]
     return steps.hindrance(snapshot, deployment, newcomers, leaving)
 
 
@@ -250,6 +307,8 @@ def taken_by(snapshot: snapshots.Snapshot, pod: objects.Pod) -> objects.Ref | No
 
 
 def may_return(snapshot: snapshots.Snapshot, mark: Mark) -> bool:
-    """Whether its ReplicaSet would take it back; one that was rolled out over would end it at once."""
+    """Whether its ReplicaSet would take it back; one that was rolled out over
+    would end it at once.
+    """
     replica_set = snapshot.workload(mark.replica_set)
     return replica_set is not None and not replica_set.deleting and replica_set.replicas > 0

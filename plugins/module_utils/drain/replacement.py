@@ -1,14 +1,20 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Which pods are replaced before they leave, as their owner or the caller wants; the others keep their way."""
+"""Which pods are replaced before they leave, as their owner or the caller wants;
+the others keep their way.
+"""
 
 from __future__ import annotations
 
 import typing as t
 from dataclasses import replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, objects, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    names,
+    objects,
+    snapshots,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import (
     devices,
     pod_facts,
@@ -17,7 +23,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain imp
     unserved,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy, pod_rules
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import (
+    drain_policy,
+    pod_rules,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import eligibility
 
 FIRST, NOT_REPLACED = "replaced_first", "not_replaced"
@@ -33,9 +42,15 @@ INSTEAD = frozenset(
 def kinds(
     snapshot: snapshots.Snapshot, pods: t.Iterable[objects.Pod], choices: drain_policy.DrainPolicy
 ) -> tuple[str, ...]:
-    """What is read to know whether these pods may be replaced; nothing if nobody wants it or none is a Deployment's."""
-    wanted = choices.method == "replace" or any(rule.manner.method == "replace" for rule in choices.rules)
-    found = any(names.RELEASED in pod.labels or _asked(snapshot.workload_of(pod), wanted) for pod in pods)
+    """What is read to know whether these pods may be replaced;
+    nothing if nobody wants it or none is a Deployment's.
+    """
+    wanted = choices.method == "replace" or any(
+        rule.manner.method == "replace" for rule in choices.rules
+    )
+    found = any(
+        names.RELEASED in pod.labels or _asked(snapshot.workload_of(pod), wanted) for pod in pods
+    )
     return replacement_conditions.KINDS if found else ()
 
 
@@ -47,13 +62,26 @@ def _asked(workload: objects.Workload | None, wanted: bool) -> bool:
 
 def rerouted(case: pod_facts.PodFacts, plan: drain_policy.PodPlan) -> drain_policy.PodPlan:
     """The plan of a pod that is replaced before it leaves, or why it keeps its way."""
-    wanted = case.method == "replace" and plan.code in INSTEAD and case.workload is not None and case.pod.ready
-    if not wanted or plan.tolerant or case.surge or case.choices.disable_eviction or case.workload is None:
+    wanted = (
+        case.method == "replace"
+        and plan.code in INSTEAD
+        and case.workload is not None
+        and case.pod.ready
+    )
+    if (
+        not wanted
+        or plan.tolerant
+        or case.surge
+        or case.choices.disable_eviction
+        or case.workload is None
+    ):
         return plan
     if case.workload.uid in case.context.unreplaced:
         return _otherwise(case, plan, case.context.unreplaced[case.workload.uid])
     seen = case.context.snapshot
-    refusal = replacement_conditions.refusal(seen, case.pod, case.workload) or devices.refusal(seen, case.pod)
+    refusal = replacement_conditions.refusal(seen, case.pod, case.workload) or devices.refusal(
+        seen, case.pod
+    )
     if refusal := refusal or devices.single_node(seen, case.pod):
         return replace(plan, reason=f"{plan.reason} It is not replaced first: {refusal.message}")
     reason = f"{case.workload.ref} starts another pod, and this one is evicted when that serves."
@@ -62,12 +90,15 @@ def rerouted(case: pod_facts.PodFacts, plan: drain_policy.PodPlan) -> drain_poli
     reason = f"{reason} {released.shown(case.workload)}".strip()
     if plan.route == "swap":
         reason = (
-            f"{reason} If none comes to serve, it {'is interrupted, which was allowed' if case.consent else 'stays'}."
+            f"{reason} If none comes to serve, it "
+            f"{'is interrupted, which was allowed' if case.consent else 'stays'}."
         )
     elif plan.route != "refuse":
         # What it would be otherwise is what it is if its replacement does not come to serve.
         reason = f"{reason} If none comes to serve: {plan.reason}"
-    return replace(plan, route="replace", code=FIRST, reason=reason, remedy="", budgets=(), guarded=False)
+    return replace(
+        plan, route="replace", code=FIRST, reason=reason, remedy="", budgets=(), guarded=False
+    )
 
 
 def _leaving(case: pod_facts.PodFacts, workload: objects.Workload) -> str:
@@ -78,29 +109,41 @@ def _leaving(case: pod_facts.PodFacts, workload: objects.Workload) -> str:
     return f"It leaves its Services {case.load_balancer_wait:g} s before it ends." if found else ""
 
 
-def _otherwise(case: pod_facts.PodFacts, plan: drain_policy.PodPlan, why: str) -> drain_policy.PodPlan:
-    """No replacement comes to serve, or it may not be let go: a swap was not prepared, and may wait for the same."""
+def _otherwise(
+    case: pod_facts.PodFacts, plan: drain_policy.PodPlan, why: str
+) -> drain_policy.PodPlan:
+    """No replacement comes to serve, or it may not be let go: a swap was not prepared,
+    and may wait for the same.
+    """
     if plan.route != "swap":
         return replace(plan, reason=f"{plan.reason} It cannot be replaced first: {why}")
     reason = f"It cannot be replaced first: {why}"
     if case.consent:
         return case.to("evict", "interruption_allowed", f"{reason} Its interruption was allowed.")
-    return case.to("refuse", NOT_REPLACED, reason, f"Remove what prevents that, or {eligibility.ACCEPT}.")
+    return case.to(
+        "refuse", NOT_REPLACED, reason, f"Remove what prevents that, or {eligibility.ACCEPT}."
+    )
 
 
 def let_go(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     """A rule: a pod that this run or another one let go is evicted when others are enough.
 
-    One that was given back has no controller until its ReplicaSet has seen that, and is no bare pod meanwhile.
+    One that was given back has no controller until its ReplicaSet has seen that,
+    and is no bare pod meanwhile.
     """
     mark = released.mark_of(case.pod)
     if mark is None and (taker := released.taken_by(case.context.snapshot, case.pod)):
-        return case.to("replace", released.CODE, f"It has no controller: {taker} takes it for its own.")
+        return case.to(
+            "replace", released.CODE, f"It has no controller: {taker} takes it for its own."
+        )
     deployment = case.context.snapshot.workload(mark.deployment) if mark else None
     if mark is None or deployment is None:
         # Anybody can write a mark; with its Deployment such a pod ends by itself.
         return None
     owner = mark.owner(case.pod.namespace)
     manner = pod_rules.policy_of(case.choices.rules, case.pod, owner, deployment.annotations)
-    reason = f"It was let go by run {mark.run}: it is evicted when other pods of {owner} are enough without it."
+    reason = (
+        f"It was let go by run {mark.run}: it is evicted when other pods of {owner} are "
+        "enough without it."
+    )
     return replace(case.to("replace", released.CODE, reason), workload=owner, manner=manner)

@@ -1,8 +1,8 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Which pods may be let go by their ReplicaSets: those of which nothing selects by the label that is taken off, and
-that nothing else would take for its own without it.
+"""Which pods may be let go by their ReplicaSets: those of which nothing selects by the label that
+is taken off, and that nothing else would take for its own without it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import eligibility
 
 KINDS = (
-    *("selecting_services", "network_policies", "replication_controllers", "daemon_sets", "kruise_daemon_sets"),
+    *(
+        "selecting_services",
+        "network_policies",
+        "replication_controllers",
+        "daemon_sets",
+        "kruise_daemon_sets",
+    ),
     "selecting_jobs",
 )
 """What is read to know it, beside the workloads and budgets."""
@@ -30,35 +36,55 @@ PROTECTED = "kruise.io/related-pub"
 """The annotation of a pod that names its PodUnavailableBudget of Kruise."""
 
 
-def refusal(snapshot: snapshots.Snapshot, pod: objects.Pod, workload: objects.Workload | None) -> reasons.Reason | None:
+def refusal(
+    snapshot: snapshots.Snapshot, pod: objects.Pod, workload: objects.Workload | None
+) -> reasons.Reason | None:
     """Why the pod may not be let go, and what its owner can do."""
-    if workload is None or workload.kind != "Deployment" or not workload.api_version.startswith("apps/"):
-        return reasons.Reason(CODE, f"Only pods of Deployments are replaced, and it is of {_of(pod, workload)}.")
+    if (
+        workload is None
+        or workload.kind != "Deployment"
+        or not workload.api_version.startswith("apps/")
+    ):
+        return reasons.Reason(
+            CODE, f"Only pods of Deployments are replaced, and it is of {_of(pod, workload)}."
+        )
     if (workload.spec.get("strategy") or {}).get("type") == "Recreate":
-        return reasons.Reason("recreate", f"{workload.ref} has the strategy Recreate: two of its pods may never run.")
+        return reasons.Reason(
+            "recreate", f"{workload.ref} has the strategy Recreate: two of its pods may never run."
+        )
     if pod.owner is None or pod.owner.kind != "ReplicaSet" or not pod.labels.get(names.HASH):
         return reasons.Reason(CODE, f"It has no label {names.HASH} of a ReplicaSet.")
     if pod.responders:
         return reasons.Reason(CODE, "It names responders that act before it leaves.")
     if budget := pod.annotations.get(PROTECTED):
-        # One that names the workload refused the eviction and, once it was given back, the end of the new pod.
-        why = f"PodUnavailableBudget {pod.namespace}/{budget} may not count it any more, and refuse its eviction."
+        # One that names the workload refused the eviction and, once it was given back,
+        # the end of the new pod.
+        why = (
+            f"PodUnavailableBudget {pod.namespace}/{budget} may not count it any more, "
+            "and refuse its eviction."
+        )
         return reasons.Reason(CODE, why, "Use a PodDisruptionBudget for it.")
     if found := eligibility.volumes(snapshot, workload):
         return found
     if snapshot.refused:
         kinds = ", ".join(snapshot.refused)
         return reasons.Reason(
-            CODE, f"It is unknown what selects it: the account may not list {kinds}.", f"Allow to list {kinds}."
+            CODE,
+            f"It is unknown what selects it: the account may not list {kinds}.",
+            f"Allow to list {kinds}.",
         )
     needed = next(_needing(snapshot, pod, workload), "")
     if needed:
         return reasons.Reason(
-            CODE, f"{needed} selects by its label {names.HASH}.", f"Select by other labels in {needed}."
+            CODE,
+            f"{needed} selects by its label {names.HASH}.",
+            f"Select by other labels in {needed}.",
         )
     if taker := next(takers(snapshot, pod, pod.labels), None):
         why = f"{taker} selects it without its label {names.HASH}, and would take it for its own."
-        return reasons.Reason(CODE, why, f"Give {taker} a selector that no pod of {workload.ref} matches.")
+        return reasons.Reason(
+            CODE, why, f"Give {taker} a selector that no pod of {workload.ref} matches."
+        )
     return None
 
 
@@ -66,8 +92,12 @@ def _of(pod: objects.Pod, workload: objects.Workload | None) -> str:
     return str((workload and workload.ref) or pod.owner or "no controller")
 
 
-def _needing(snapshot: snapshots.Snapshot, pod: objects.Pod, workload: objects.Workload) -> t.Iterator[str]:
-    """What selects the pod by the label; of NetworkPolicies also those that name it for others' pods."""
+def _needing(
+    snapshot: snapshots.Snapshot, pod: objects.Pod, workload: objects.Workload
+) -> t.Iterator[str]:
+    """What selects the pod by the label; of NetworkPolicies also those that name
+    it for others' pods.
+    """
     for place, chosen in snapshot.selectors_by_namespace.get(pod.namespace, {}).items():
         if names.HASH in chosen and chosen.items() <= pod.labels.items():
             yield f"Service {'/'.join(place)}"
@@ -81,14 +111,23 @@ def _needing(snapshot: snapshots.Snapshot, pod: objects.Pod, workload: objects.W
 
 
 def _required(spec: objects.Raw) -> t.Iterator[objects.Raw]:
-    """Where its pods must run beside others. What is only wished for counts the new pod as it counts any successor."""
-    yield from (one for one in spec.get("topologySpreadConstraints") or () if one.get("whenUnsatisfiable") != SOFT)
+    """Where its pods must run beside others. What is only wished for counts the new pod as it
+    counts any successor.
+    """
+    yield from (
+        one
+        for one in spec.get("topologySpreadConstraints") or ()
+        if one.get("whenUnsatisfiable") != SOFT
+    )
     for one in (spec.get("affinity") or {}).values():
         yield (one or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or {}
 
 
-def takers(snapshot: snapshots.Snapshot, pod: objects.Pod, labels: t.Mapping[str, str]) -> t.Iterator[objects.Ref]:
-    """The controllers that adopt pods without one, and would adopt this one with these labels, but the hash.
+def takers(
+    snapshot: snapshots.Snapshot, pod: objects.Pod, labels: t.Mapping[str, str]
+) -> t.Iterator[objects.Ref]:
+    """The controllers that adopt pods without one, and would adopt this one with these
+    labels, but the hash.
 
     StatefulSets do so by name, and Kruise's CloneSets not at all.
     """

@@ -20,8 +20,15 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     run_object_events,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import run_node_drain, run_unreachable
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes, phases, reasons
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import (
+    run_node_drain,
+    run_unreachable,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    outcomes,
+    phases,
+    reasons,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import run_pod_drain
 
 STILL = run_object_events.STILL
@@ -30,8 +37,12 @@ SHOWN = 3
 GOES_ON = "The drain goes on by itself once that is so."
 TELLING = "alarm"
 
-Announce = t.Callable[[run_context.Context, objects.Raw, tuple[reasons.Blocked, ...]], t.Sequence[str]]
-"""Tells others why nodes are blocked; these and what is left on them are in a result. Returns what went wrong."""
+Announce = t.Callable[
+    [run_context.Context, objects.Raw, tuple[reasons.Blocked, ...]], t.Sequence[str]
+]
+"""Tells others why nodes are blocked; these and what is left on them are in a result.
+Returns what went wrong.
+"""
 LookAgain = t.Callable[[run_node_drain.NodeDrain, snapshots.Snapshot], None]
 Silent = t.Callable[[run_node_drain.NodeDrain, snapshots.Snapshot], t.Iterable[objects.Ref | None]]
 """The objects of which Events alone may say why a node waits."""
@@ -51,8 +62,9 @@ class _Still:
 class Alarms:
     """Looks at the nodes in each turn of the loop.
 
-    Others are told by ``announce``, where somebody is to be told, ``after`` so many seconds without progress, once for
-    each reason. ``look_again`` gives pods that do not end the reason for that, ``events`` reads of what is ``silent``.
+    Others are told by ``announce``, where somebody is to be told, ``after`` so many seconds without
+    progress, once for each reason. ``look_again`` gives pods that do not end the reason for that,
+    ``events`` reads of what is ``silent``.
     """
 
     def __init__(
@@ -80,9 +92,11 @@ class Alarms:
         swaps: t.Mapping[str, str],
         missing: t.Sequence[str],
     ) -> None:
-        """Look at the open nodes; ``why`` is then what those without progress wait for, by their names.
+        """Look at the open nodes; ``why`` is then what those without progress wait
+        for, by their names.
 
-        ``swaps`` is what swaps wait for, by the UID of their workload, ``missing`` what nodes without pods wait for.
+        ``swaps`` is what swaps wait for, by the UID of their workload, ``missing`` what nodes
+        without pods wait for.
         """
         now, self.why = self._ctx.clock.now(), {}
         self._events.take()
@@ -106,7 +120,9 @@ class Alarms:
         self._aside.close()
         self._heard()
 
-    def _since(self, node_drain: run_node_drain.NodeDrain, missing: t.Sequence[str], now: float) -> _Still:
+    def _since(
+        self, node_drain: run_node_drain.NodeDrain, missing: t.Sequence[str], now: float
+    ) -> _Still:
         """Since when nothing has moved on."""
         state = tuple((uid, move.state) for uid, move in node_drain.moves.items()), len(missing)
         still = self._still.get(node_drain.name)
@@ -118,7 +134,9 @@ class Alarms:
         for reason, moves in waits.items():
             names = [str(move.pod.ref) for move in moves] or [f"Node {node_drain.name}"]
             who = reasons.listed(names, SHOWN)
-            blocked = reasons.Blocked(reason.code, reason.message, reason.remedy, who, node_drain.name, still.moment)
+            blocked = reasons.Blocked(
+                reason.code, reason.message, reason.remedy, who, node_drain.name, still.moment
+            )
             if blocked.key not in self._known:
                 self._known.add(blocked.key)
                 self._ctx.tell(phases.What.ALARM, blocked.sentence, node=node_drain.name)
@@ -144,16 +162,25 @@ class Alarms:
 
 
 def _waits(
-    node_drain: run_node_drain.NodeDrain, swaps: t.Mapping[str, str], missing: t.Sequence[str], now: float
+    node_drain: run_node_drain.NodeDrain,
+    swaps: t.Mapping[str, str],
+    missing: t.Sequence[str],
+    now: float,
 ) -> Waits:
     """What the node waits for, with the pods that each reason keeps."""
     found = collections.defaultdict[reasons.Reason, list[run_pod_drain.PodDrain]](list)
     left = node_drain.left()
     for move in left:
-        if move.left_at is None or now - move.left_at > move.pod.grace_seconds + run_unreachable.OVERDUE:
+        if (
+            move.left_at is None
+            or now - move.left_at > move.pod.grace_seconds + run_unreachable.OVERDUE
+        ):
             found[_wait(move, swaps)].append(move)
     if not left:
-        found |= {reasons.Reason("waiting", text, GOES_ON): [] for text in missing or ["it is being verified"]}
+        found |= {
+            reasons.Reason("waiting", text, GOES_ON): []
+            for text in missing or ["it is being verified"]
+        }
     return found
 
 

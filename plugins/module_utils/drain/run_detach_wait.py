@@ -70,11 +70,15 @@ class Detachments:
         return self._aside.done(LOOK)
 
     def left(self, snapshot: snapshots.Snapshot) -> list[str]:
-        """The volumes of the last look; while the next one is under way, nothing says that none is attached."""
+        """The volumes of the last look; while the next one is under way,
+        nothing says that none is attached.
+        """
         now, wanted = self._ctx.clock.now(), self._to_detach(snapshot)
         if self._aside.done(LOOK):
             of, left = self._aside.answer(LOOK)
-            self._attached = [f"volume {volume} is still attached to node {node}" for node, volume in sorted(left)]
+            self._attached = [
+                f"volume {volume} is still attached to node {node}" for node, volume in sorted(left)
+            ]
             self._looked = now if of == wanted else float("-inf")
         if not wanted:
             return []
@@ -95,13 +99,16 @@ class Detachments:
         return volumes, self._left(volumes)
 
     def _left(self, volumes: Volumes) -> Volumes:
-        """Which of them are attached. Of many the few that were at the last look by their names, until none is.
+        """Which of them are attached. Of many the few that were at the last look by their
+        names, until none is.
 
         A list of all proves that none is, whatever was attached meanwhile.
         """
         if 0 < len(self._known) <= scopes.FEW:
             known = [
-                raw for name in self._known for raw in run_targeted_reads.named(self._ctx.cluster, ATTACHMENTS, name)
+                raw
+                for name in self._known
+                for raw in run_targeted_reads.named(self._ctx.cluster, ATTACHMENTS, name)
             ]
             if left := _waited(volumes, known):
                 return left
@@ -110,7 +117,11 @@ class Detachments:
             ATTACHMENTS, patience=run_requests.PATIENCE, keep=lambda raw: _of(nodes, raw)
         ).items
         found = [raw for raw in listed if raw]
-        self._known = [raw["metadata"]["name"] for raw in found if len(listed) > MANY and _waited(volumes, [raw])]
+        self._known = [
+            raw["metadata"]["name"]
+            for raw in found
+            if len(listed) > MANY and _waited(volumes, [raw])
+        ]
         return _waited(volumes, found)
 
 
@@ -123,7 +134,9 @@ def _volumes_of(pod: objects.Pod, snapshot: snapshots.Snapshot) -> Volumes:
 def _waited(volumes: Volumes, found: t.Sequence[objects.Raw]) -> Volumes:
     """The volumes among these, each with its node, that the attachments are of."""
     nodes = {node for node, _volume in volumes}
-    return volumes & {(node, volume) for node in nodes for volume in unreachable.attached_to(found, node)}
+    return volumes & {
+        (node, volume) for node in nodes for volume in unreachable.attached_to(found, node)
+    }
 
 
 def _of(nodes: t.Container[str], raw: objects.Raw) -> objects.Raw | None:

@@ -28,8 +28,14 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain imp
     run_replacement_wait,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes, phases
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy, run_pod_drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    outcomes,
+    phases,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import (
+    drain_policy,
+    run_pod_drain,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import surge_records
 
 OWNERS_EVERY = 3.0
@@ -40,7 +46,9 @@ BESIDE_EVERY = 1.0
 
 @dataclasses.dataclass
 class Routing:
-    """The moves of all sites. By UIDs of workloads: ``surges`` are prepared, ``unreplaced`` were given up, and why."""
+    """The moves of all sites. By UIDs of workloads: ``surges`` are prepared,
+    ``unreplaced`` were given up, and why.
+    """
 
     ctx: run_context.Context
     choices: drain_policy.DrainPolicy
@@ -85,9 +93,9 @@ class Routing:
                     self._gone(move, now)
                 elif found.deleting and move.state == "waiting":
                     move.state, move.left_at = "leaving", now
-                elif (found.finished and move.plan.route in ("wait", "swap", "replace")) or _given_back(
-                    move, found, self.unreplaced
-                ):
+                elif (
+                    found.finished and move.plan.route in ("wait", "swap", "replace")
+                ) or _given_back(move, found, self.unreplaced):
                     stale.add(name)
             if present.keys() - node_drain.moves.keys():
                 stale.add(name)
@@ -113,19 +121,29 @@ class Routing:
     def _waiting(self) -> list[objects.Pod]:
         """The pods that are still to leave."""
         moves = (
-            move for node_drain in self.node_drains.values() if node_drain.open for move in node_drain.moves.values()
+            move
+            for node_drain in self.node_drains.values()
+            if node_drain.open
+            for move in node_drain.moves.values()
         )
         return [move.pod for move in moves if move.state == "waiting"]
 
     def _read_requests(self) -> None:
-        """List the EvictionRequests, if pods that wait for their eviction have responders; most clusters have none."""
+        """List the EvictionRequests, if pods that wait for their eviction have responders;
+        most clusters have none.
+        """
         now = self.ctx.clock.now()
         if now - self._requests_at < OWNERS_EVERY:
             return
         moves = (
-            move for node_drain in self.node_drains.values() if node_drain.open for move in node_drain.moves.values()
+            move
+            for node_drain in self.node_drains.values()
+            if node_drain.open
+            for move in node_drain.moves.values()
         )
-        if any(m.state == "waiting" and m.plan.route == "evict" and m.pod.responders for m in moves):
+        if any(
+            m.state == "waiting" and m.plan.route == "evict" and m.pod.responders for m in moves
+        ):
             self._requests_at = now
             self.live.fetch(("eviction_requests",), again=True)
 
@@ -134,10 +152,13 @@ class Routing:
         outcome = _outcome(move, delete=self.choices.disable_eviction)
         move.end("gone", outcome, now)
         pod = move.pod
-        self.ctx.note(phases.What.GONE, outcome.value, node=pod.node, namespace=pod.namespace, name=pod.name)
+        self.ctx.note(
+            phases.What.GONE, outcome.value, node=pod.node, namespace=pod.namespace, name=pod.name
+        )
 
     def _take_up(self, snapshot: snapshots.Snapshot, nodes: t.Collection[str]) -> None:
-        """Plan pods that came late, once their owners are known, and those whose route may have changed.
+        """Plan pods that came late, once their owners are known,
+        and those whose route may have changed.
 
         One that may not be moved fails its node.
         """
@@ -150,7 +171,12 @@ class Routing:
         for name in nodes:
             for move in self.node_drains[name].moves.values():
                 if move.state == "waiting" and move.plan.route == "refuse":
-                    move.end("failed", outcomes.PodOutcome.REFUSED, self.ctx.clock.now(), move.plan.reason)
+                    move.end(
+                        "failed",
+                        outcomes.PodOutcome.REFUSED,
+                        self.ctx.clock.now(),
+                        move.plan.reason,
+                    )
 
     def _with_owners(self, pods: t.Sequence[objects.Pod]) -> snapshots.Snapshot:
         """The cluster, with the owners and volumes of these pods."""
@@ -187,7 +213,9 @@ class Routing:
         if self.live.scope:
             pods = list(pods)
             let_go = (mark.deployment for pod in pods if (mark := released.mark_of(pod)))
-            known = filter(None, map(snapshot.workload, (*self.surges, *self.replacements.owed, *let_go)))
+            known = filter(
+                None, map(snapshot.workload, (*self.surges, *self.replacements.owed, *let_go))
+            )
             self.live.widen(scopes.related(snapshot, pods, known))
 
     def _behind(self, pod: objects.Pod, snapshot: snapshots.Snapshot) -> bool:
@@ -203,7 +231,9 @@ class Routing:
         self._asked_at[owner.uid] = now
         return run_owners.there(self.ctx, owner)
 
-    def _adopt(self, snapshot: snapshots.Snapshot, nodes: t.Collection[str], *, but: t.Collection[str] = ()) -> None:
+    def _adopt(
+        self, snapshot: snapshots.Snapshot, nodes: t.Collection[str], *, but: t.Collection[str] = ()
+    ) -> None:
         """Plan new pods, ``but`` for these, and those whose route may have changed."""
         now = self.ctx.clock.now()
         for plan in self._routes(snapshot, nodes):
@@ -225,25 +255,40 @@ class Routing:
             self.replacements.expect(plan, snapshot)
 
     def ended(self) -> list[surge_records.Surge]:
-        """The surges that this drain ends: all but those whose pods were not selected, which a later one ends."""
+        """The surges that this drain ends: all but those whose pods were not selected,
+        which a later one ends.
+        """
         codes = {
-            uid: move.plan.code for node_drain in self.node_drains.values() for uid, move in node_drain.moves.items()
+            uid: move.plan.code
+            for node_drain in self.node_drains.values()
+            for uid, move in node_drain.moves.items()
         }
-        found = ((surge, {codes[pod] for pod in surge.leaving if pod in codes}) for surge in self.surges.values())
+        found = (
+            (surge, {codes[pod] for pod in surge.leaving if pod in codes})
+            for surge in self.surges.values()
+        )
         return [surge for surge, of_pods in found if of_pods != {"not_selected"}]
 
-    def _routes(self, snapshot: snapshots.Snapshot, nodes: t.Collection[str]) -> tuple[drain_policy.PodPlan, ...]:
+    def _routes(
+        self, snapshot: snapshots.Snapshot, nodes: t.Collection[str]
+    ) -> tuple[drain_policy.PodPlan, ...]:
         now = self.ctx.clock.server()
         return dispositions.routes(
             snapshot, nodes, self.choices, now=now, known=self._first, unreplaced=self.unreplaced
         )
 
-    def look_again(self, node_drain: run_node_drain.NodeDrain, snapshot: snapshots.Snapshot) -> None:
-        """Give the reason why pods that are terminating do not end, instead of that for their route."""
+    def look_again(
+        self, node_drain: run_node_drain.NodeDrain, snapshot: snapshots.Snapshot
+    ) -> None:
+        """Give the reason why pods that are terminating do not end,
+        instead of that for their route.
+        """
         for plan in self._routes(snapshot, {node_drain.name}):
             move = node_drain.moves.get(plan.pod.uid)
             if move and move.state == "leaving":
-                move.plan = dataclasses.replace(move.plan, code=plan.code, reason=plan.reason, remedy=plan.remedy)
+                move.plan = dataclasses.replace(
+                    move.plan, code=plan.code, reason=plan.reason, remedy=plan.remedy
+                )
                 move.reason = plan.reason
 
 
@@ -256,7 +301,9 @@ def _outcome(move: run_pod_drain.PodDrain, *, delete: bool) -> outcomes.PodOutco
     return run_node_drain.MOVED_BY.get(move.plan.route, outcomes.PodOutcome.GONE)
 
 
-def _given_back(move: run_pod_drain.PodDrain, pod: objects.Pod, unreplaced: t.Container[str]) -> bool:
+def _given_back(
+    move: run_pod_drain.PodDrain, pod: objects.Pod, unreplaced: t.Container[str]
+) -> bool:
     """Whether it was to be replaced first, and is its ReplicaSet's again, or was all the time."""
     workload = move.plan.workload
     given_up = move.plan.route == "replace" and workload is not None and workload.uid in unreplaced
@@ -266,8 +313,9 @@ def _given_back(move: run_pod_drain.PodDrain, pod: objects.Pod, unreplaced: t.Co
 def _may_return(move: run_pod_drain.PodDrain | None, snapshot: snapshots.Snapshot) -> bool:
     """Whether the successor of a pod that has gone may come to the node although that is out.
 
-    The scheduler keeps it off, unless the pod tolerates the maintenance or its template names its node itself. Of a
-    workload that is not known, or whose template is elsewhere, everything is possible.
+    The scheduler keeps it off, unless the pod tolerates the maintenance or its template names its
+    node itself. Of a workload that is not known, or whose template is elsewhere,
+    everything is possible.
     """
     if move is None:
         return True

@@ -3,9 +3,10 @@
 
 """``node_drain``: empty nodes and prove that they are empty.
 
-The call plans every pod first and writes nothing to a node that cannot be emptied. Then one loop serves all nodes:
-it ends the prepared swaps, feeds the evictor, follows every pod by UID until it is gone, waits for replacements and
-volumes, and records each node as drained as soon as that is proven.
+The call plans every pod first and writes nothing to a node that cannot be emptied. Then one loop
+serves all nodes: it ends the prepared swaps, feeds the evictor, follows every pod by UID until it
+is gone, waits for replacements and volumes, and records each node as drained as
+soon as that is proven.
 """
 
 from __future__ import annotations
@@ -39,11 +40,23 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain imp
     run_replacement_wait,
     run_unreachable,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions, run_hook_calls
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import run_dispatcher, run_installed
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import (
+    hook_definitions,
+    run_hook_calls,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import (
+    run_dispatcher,
+    run_installed,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes, phases
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy, run_pod_drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    outcomes,
+    phases,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import (
+    drain_policy,
+    run_pod_drain,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
     guard_budgets,
     node_records,
@@ -58,7 +71,8 @@ TICK = 0.5
 RESTS, REST = 3, 0.25
 """How much longer than a look the pause after it is at least, and its most seconds.
 
-The threads that send requests and read watches need the interpreter, and perhaps the API server this machine.
+The threads that send requests and read watches need the interpreter,
+and perhaps the API server this machine.
 """
 AT_LEAST = 2.0
 """Seconds between two different things that are told of one node."""
@@ -69,7 +83,8 @@ NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class DrainOptions:
-    """Options of the module; times in seconds, ``None`` without a limit. ``send`` sends the HTTP calls of hooks.
+    """Options of the module; times in seconds, ``None`` without a limit.
+    ``send`` sends the HTTP calls of hooks.
 
     For ``alarm_after`` and ``announce`` see ``alarms``.
     """
@@ -81,7 +96,11 @@ class DrainOptions:
     parallel: int = 32
     timeout: float | None = 86400.0
     pod_timeout: float | None = None
-    wait_for: tuple[t.Literal["gone", "replacement", "volumes"], ...] = ("gone", "replacement", "volumes")
+    wait_for: tuple[t.Literal["gone", "replacement", "volumes"], ...] = (
+        "gone",
+        "replacement",
+        "volumes",
+    )
     hooks: hook_definitions.Rules = hook_definitions.NO_RULES
     send: run_hook_calls.Send = run_hook_calls.nobody
     alarm_after: float = 600.0
@@ -113,7 +132,9 @@ def drain(ctx: run_context.Context, options: DrainOptions) -> run_context.Result
         node_drains = {name: run_node_drain.NodeDrain(name, nodes.get(name)) for name in wanted}
         for node_drain in node_drains.values():
             node_drain.read_record(ctx)
-        replacements = run_replacement_wait.ReplacementWait(ctx, options.wait_for, live.nudge, choices)
+        replacements = run_replacement_wait.ReplacementWait(
+            ctx, options.wait_for, live.nudge, choices
+        )
         for node_drain in node_drains.values():
             if node_drain.record:
                 replacements.resume(node_drain.name, node_drain.record)
@@ -124,14 +145,20 @@ def drain(ctx: run_context.Context, options: DrainOptions) -> run_context.Result
         work.run()
     now = ctx.clock.now()
     spent = {"requests": ctx.cluster.requests - requests, "seconds": round(now - began, 3)}
-    return run_node_drain.result_of(node_drains.values(), work.services, now, spent, work.hooks.to_dicts)
+    return run_node_drain.result_of(
+        node_drains.values(), work.services, now, spent, work.hooks.to_dicts
+    )
 
 
 class _Drain:
     """The loop: who does what, and in which order all have their turn."""
 
     def __init__(
-        self, ctx: run_context.Context, options: DrainOptions, routes: run_dispositions.Routing, deadline: float
+        self,
+        ctx: run_context.Context,
+        options: DrainOptions,
+        routes: run_dispositions.Routing,
+        deadline: float,
     ) -> None:
         self.ctx, self.options, self.routing, self.deadline = ctx, options, routes, deadline
         self.live, self.node_drains = routes.live, routes.node_drains
@@ -141,30 +168,65 @@ class _Drain:
         self.writer = run_change_writer.ChangeWriter(ctx, self._fence_all)
         self.budgets: indexes.Index[tuple[str, str], objects.Budget] | None = None
         self.progress = Progress(ctx, "deleted" if options.choices.disable_eviction else "evicted")
-        wake, grace, delete = self.live.nudge, options.grace_period, options.choices.disable_eviction
+        wake, grace = self.live.nudge, options.grace_period
+        delete = options.choices.disable_eviction
         sender = run_hook_calls.HttpCalls(ctx, self.locks.fence, options.send, wake)
-        self.hooks = run_pod_hooks.PodHooks(ctx, options.hooks, self.node_drains, sender, self.locks.fence)
+        self.hooks = run_pod_hooks.PodHooks(
+            ctx, options.hooks, self.node_drains, sender, self.locks.fence
+        )
         leases = self.live.snapshot().leases
-        self.swaps = run_lower.Swaps(ctx, routes.ended(), self.locks.fence, hooks_of=self.hooks.held, leases=leases)
-        runs = {name: node_drain.record.run for name, node_drain in self.node_drains.items() if node_drain.record}
-        fences = {name: node_drain.record.fence for name, node_drain in self.node_drains.items() if node_drain.record}
+        self.swaps = run_lower.Swaps(
+            ctx, routes.ended(), self.locks.fence, hooks_of=self.hooks.held, leases=leases
+        )
+        drains = self.node_drains.items()
+        records = {name: one.record for name, one in drains if one.record}
+        runs = {name: record.run for name, record in records.items()}
+        fences = {name: record.fence for name, record in records.items()}
         self.jobs = run_dispatcher.JobDispatcher(
             ctx, routes.choices, self._fence_all, wake, runs, grace, deadline, prior
         )
         selectors = operators.selectors_of(options.choices.reactive_budgets)
         waits = run_evictor.OperatorWaits(options.choices.operator_budget_wait, selectors)
         self.evictor = run_evictor.Evictor(
-            ctx, self._fence, wake, options.parallel, grace, delete, waits, fences, self.locks.regain, prior
+            ctx,
+            self._fence,
+            wake,
+            options.parallel,
+            grace,
+            delete,
+            waits,
+            fences,
+            self.locks.regain,
+            prior,
         )
-        self.replacing = run_replace.Replacing(ctx, routes, self.locks.fence, wake, self.locks.regain)
-        self.debts = run_replacement_wait.Debts(ctx, self.live, self.node_drains, routes.replacements, self.locks.fence)
+        self.replacing = run_replace.Replacing(
+            ctx, routes, self.locks.fence, wake, self.locks.regain
+        )
+        self.debts = run_replacement_wait.Debts(
+            ctx, self.live, self.node_drains, routes.replacements, self.locks.fence
+        )
         events = run_object_events.Events(ctx, self.live)
         self.alarms = run_alarms.Alarms(
-            ctx, options.alarm_after, options.announce, routes.look_again, events, routes.replacements.silent, wake
+            ctx,
+            options.alarm_after,
+            options.announce,
+            routes.look_again,
+            events,
+            routes.replacements.silent,
+            wake,
         )
         most = options.pod_timeout if options.pod_timeout is not None else float("inf")
         self.closing = run_outcome.Outcome(
-            ctx, routes, self.swaps, self.jobs, self.evictor, self.locks, self.hooks, self.debts, deadline, most
+            ctx,
+            routes,
+            self.swaps,
+            self.jobs,
+            self.evictor,
+            self.locks,
+            self.hooks,
+            self.debts,
+            deadline,
+            most,
         )
 
     def run(self) -> None:
@@ -183,7 +245,10 @@ class _Drain:
             for name, why in self.locks.take_recorded(
                 {node_drain.name: node_drain.taken for node_drain in todo}
             ).items():
-                self.node_drains[name].outcome, self.node_drains[name].message = outcomes.DrainOutcome.HELD, why
+                self.node_drains[name].outcome, self.node_drains[name].message = (
+                    outcomes.DrainOutcome.HELD,
+                    why,
+                )
                 self.swaps.lose(name, why)
             # What the watches know is from before the locks, and they may be far behind.
             found, _whole = run_targeted_reads.nodes_of(self.ctx.cluster, self.node_drains)
@@ -220,7 +285,9 @@ class _Drain:
                 run_requests.submit(self.ctx, self.evictor.change(move))
                 move.outcome = run_node_drain.evicted(move, delete=delete)
             else:
-                move.outcome = run_node_drain.MOVED_BY.get(move.plan.route, outcomes.PodOutcome.GONE)
+                move.outcome = run_node_drain.MOVED_BY.get(
+                    move.plan.route, outcomes.PodOutcome.GONE
+                )
                 if move.plan.route == "job":
                     self.jobs.predicted(move)
         if node_drain.selected_only:
@@ -228,7 +295,9 @@ class _Drain:
             node_drain.message = f"Node {node_drain.name} would lose the selected pods.{presumed}"
             return
         proven = (
-            node_drain.drained(node_drain.node, node_drain.record) if node_drain.node and node_drain.record else None
+            node_drain.drained(node_drain.node, node_drain.record)
+            if node_drain.node and node_drain.record
+            else None
         )
         shown = run_node_drain.predicted(self.ctx, node_drain, self.live.raw_node(node_drain.name))
         for change in (*shown[:-1], self.debts.predicted(node_drain), proven, *shown[-1:]):
@@ -240,9 +309,13 @@ class _Drain:
     def _fenced(self, todo: list[run_node_drain.NodeDrain]) -> None:
         """First those whose machines are off: their pods and volumes only have to be released."""
         node_drains = [
-            node_drain for node_drain in todo if node_drain.open and node_drain.name in self.options.choices.fenced
+            node_drain
+            for node_drain in todo
+            if node_drain.open and node_drain.name in self.options.choices.fenced
         ]
-        evacuation = run_unreachable.Evacuation(self.ctx, self.live, self.locks.fence, self.deadline)
+        evacuation = run_unreachable.Evacuation(
+            self.ctx, self.live, self.locks.fence, self.deadline
+        )
         if self.ctx.check:
             evacuation.predict(node_drains)
         elif node_drains:
@@ -264,7 +337,9 @@ class _Drain:
         self.closing.wind_up()
 
     def _turn(self, snapshot: snapshots.Snapshot) -> None:
-        """One look at everything, and all that follows; after a LostLockError the others go on in the next turn."""
+        """One look at everything, and all that follows; after a LostLockError the others go
+        on in the next turn.
+        """
         self.closing.stand(snapshot.nodes)
         self.evictor.settle()
         self.closing.wind_up()
@@ -293,18 +368,24 @@ class _Drain:
         ]
         missing = [*self.routing.replacements.waited_for, *self.jobs.waited_for, *owed]
         self.alarms.step(self.node_drains.values(), snapshot, self.swaps.waiting, missing)
-        self.progress.tell(self.node_drains.values(), self.swaps.waiting.values(), missing, self.alarms.why)
+        self.progress.tell(
+            self.node_drains.values(), self.swaps.waiting.values(), missing, self.alarms.why
+        )
 
     def _owe(self) -> None:
         for node_drain, fallen in self.debts.write():
             self.closing.unrecorded(node_drain, fallen)
 
     def _yield_guards(self, snapshot: snapshots.Snapshot) -> None:
-        """Delete a guard of ours that keeps its pods: beside somebody else's budget, or if they cannot be counted."""
+        """Delete a guard of ours that keeps its pods: beside somebody else's budget,
+        or if they cannot be counted.
+        """
         present, known = snapshot.places_of_budgets, self.budgets
         differing = list(present.differing(known))
         new = any(known is None or not known.get(place) for place in differing)
-        uncounted = any(one.ours and one.sync_failed for place in differing for one in present.get(place))
+        uncounted = any(
+            one.ours and one.sync_failed for place in differing for one in present.get(place)
+        )
         try:
             if (new or uncounted) and not self.writer.write(guard_budgets.yielding(snapshot)):
                 return
@@ -315,18 +396,33 @@ class _Drain:
 
     def _queue(self) -> list[run_pod_drain.PodDrain]:
         """The moves that may start now: none of a node with a failed one."""
-        going = [list(node_drain.moves.values()) for node_drain in self.node_drains.values() if node_drain.open]
+        going = [
+            list(node_drain.moves.values())
+            for node_drain in self.node_drains.values()
+            if node_drain.open
+        ]
         unfailed = [moves for moves in going if not any(move.state == "failed" for move in moves)]
-        moves = [move for moves in unfailed for move in moves if move.state == "waiting" and not move.held]
+        moves = [
+            move
+            for moves in unfailed
+            for move in moves
+            if move.state == "waiting" and not move.held
+        ]
         moves = [move for move in moves if not self.hooks.held([move.pod])]
         if self.options.order == "priority":
             moves.sort(key=lambda move: move.pod.priority)
         return moves
 
     def _fail_swaps(self) -> None:
-        for move in (move for node_drain in self.node_drains.values() for move in node_drain.left()):
+        for move in (
+            move for node_drain in self.node_drains.values() for move in node_drain.left()
+        ):
             workload = move.plan.workload
-            why = self.swaps.failures.get(workload.uid) if workload and move.plan.route == "swap" else None
+            why = (
+                self.swaps.failures.get(workload.uid)
+                if workload and move.plan.route == "swap"
+                else None
+            )
             if workload and why is not None:
                 move.block(workload.kind, move.pod.namespace, workload.name, why)
                 move.end("failed", outcomes.PodOutcome.SWAP_FAILED, self.ctx.clock.now(), why)
@@ -335,12 +431,18 @@ class _Drain:
         self.locks.fence((node,))
 
     def _fence_all(self) -> None:
-        """For what serves several nodes; those that are lost were closed already and are left out."""
-        self.locks.fence([node_drain.name for node_drain in self.node_drains.values() if node_drain.open])
+        """For what serves several nodes; those that are lost were closed
+        already and are left out.
+        """
+        self.locks.fence(
+            [node_drain.name for node_drain in self.node_drains.values() if node_drain.open]
+        )
 
 
 class Progress:
-    """One line for each node, when it has changed, and one for pods that leave, which the report lists."""
+    """One line for each node, when it has changed, and one for pods that leave,
+    which the report lists.
+    """
 
     def __init__(self, ctx: run_context.Context, verb: str = "evicted") -> None:
         self._ctx, self._verb = ctx, verb
@@ -358,7 +460,13 @@ class Progress:
             self._name(phases.What.EVICTED, self._verb, node_drain.name, left, more=more)
 
     def _name(
-        self, what: phases.What, verb: str, node: str, moves: t.Mapping[str, run_pod_drain.PodDrain], *, more: bool
+        self,
+        what: phases.What,
+        verb: str,
+        node: str,
+        moves: t.Mapping[str, run_pod_drain.PodDrain],
+        *,
+        more: bool,
     ) -> None:
         now = self._ctx.clock.now()
         found = {(what, uid): move for uid, move in moves.items() if (what, uid) not in self._pods}
@@ -374,14 +482,18 @@ class Progress:
         missing: t.Collection[str],
         still: t.Mapping[str, t.Sequence[str]] = NOTHING,
     ) -> None:
-        """Tell of the open sites; ``beside`` and ``missing`` are waited for while pods are left, and after that.
+        """Tell of the open sites; ``beside`` and ``missing`` are waited for while pods are
+        left, and after that.
 
         ``still`` is all that sites without progress wait for.
         """
         now = self._ctx.clock.now()
         for node_drain in (node_drain for node_drain in node_drains if node_drain.open):
             last, at = self._told.get(node_drain.name, ("", float("-inf")))
-            if now - at >= AT_LEAST and (text := _words(node_drain, beside, missing, still)) != last:
+            if (
+                now - at >= AT_LEAST
+                and (text := _words(node_drain, beside, missing, still)) != last
+            ):
                 self._told[node_drain.name] = (text, now)
                 self._ctx.tell(phases.What.PROGRESS, text, node=node_drain.name)
 

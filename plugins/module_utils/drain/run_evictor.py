@@ -1,13 +1,15 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Evictions in parallel across budgets, with one request in flight for each budget, as many as the API server takes.
+"""Evictions in parallel across budgets, with one request in flight for each budget,
+as many as the API server takes.
 
 The API server serialises what one budget allows and answers races with conflicts that cost half a
-second each, so several requests on one budget gain nothing; different budgets are independent.
-What a budget allows is read from its watch and never from a dry run, which does not consume it.
-Whether enough pods serve is counted as well, when an eviction is queued and again right before its first
-byte is sent; between the two it may have waited for a free worker, for a connection or for the lock.
+second each, so several requests on one budget gain nothing; different budgets are independent. What
+a budget allows is read from its watch and never from a dry run, which does not consume it. Whether
+enough pods serve is counted as well, when an eviction is queued and again right before its first
+byte is sent; between the two it may have waited for a free worker,
+for a connection or for the lock.
 """
 
 from __future__ import annotations
@@ -27,11 +29,23 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     snapshots,
     unready,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import eviction_requests, run_workers
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import (
+    eviction_requests,
+    run_workers,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes, phases
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import readiness, run_pod_drain
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import guard_budgets, run_lock_policy
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    outcomes,
+    phases,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import (
+    readiness,
+    run_pod_drain,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
+    guard_budgets,
+    run_lock_policy,
+)
 
 # How long the pods of a drain have waited for their operators, and when that is too long.
 #
@@ -40,7 +54,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
 
 @dataclass
 class OperatorWaits:
-    """``seconds`` is how long one pod waits at most; ``wanted`` are the caller's selectors of pods with operators."""
+    """``seconds`` is how long one pod waits at most; ``wanted`` are the caller's selectors of
+    pods with operators.
+    """
 
     seconds: float
     wanted: t.Sequence[objects.Raw] = ()
@@ -51,16 +67,24 @@ class OperatorWaits:
         return budgets.diagnose(snapshot, pod, self.wanted)
 
     def hold(self, move: run_pod_drain.PodDrain, verdict: budgets.Verdict, now: float) -> None:
-        """The operator keeps the pod, since now or since the last call for it; the move says for how long still."""
+        """The operator keeps the pod, since now or since the last call for it;
+        the move says for how long still.
+        """
         since, _old = self._held.get(move.pod.uid, (now, verdict))
         self._held[move.pod.uid] = since, verdict
         held = verdict.budget or move.pod.ref
         left = f"Waited for {_minutes(self._until(move) - now)} more at most."
-        move.block(held.kind, held.namespace, held.name, f"{verdict.message} {left}", verdict.remedy)
+        move.block(
+            held.kind, held.namespace, held.name, f"{verdict.message} {left}", verdict.remedy
+        )
 
-    def hold_too(self, move: run_pod_drain.PodDrain, snapshot: snapshots.Snapshot, now: float) -> None:
+    def hold_too(
+        self, move: run_pod_drain.PodDrain, snapshot: snapshots.Snapshot, now: float
+    ) -> None:
         """The same for a pod under a budget of which another pod is asked for first."""
-        verdict = self.holds(move) or self.diagnose(snapshot, snapshot.pod(move.pod.uid) or move.pod)
+        verdict = self.holds(move) or self.diagnose(
+            snapshot, snapshot.pod(move.pod.uid) or move.pod
+        )
         if verdict.code == "operator_budget":
             self.hold(move, verdict, now)
 
@@ -69,7 +93,9 @@ class OperatorWaits:
         return self._held[move.pod.uid][1] if move.pod.uid in self._held else None
 
     def let_go(self, move: run_pod_drain.PodDrain, now: float, *, evicted: bool) -> None:
-        """The operator keeps the pod no longer; ``evicted``: it works, so the time of its other pods begins anew."""
+        """The operator keeps the pod no longer; ``evicted``: it works,
+        so the time of its other pods begins anew.
+        """
         self._held.pop(move.pod.uid, None)
         if evicted and move.budget:
             self._acted[move.budget] = now
@@ -85,12 +111,18 @@ class OperatorWaits:
 
     def _until(self, move: run_pod_drain.PodDrain) -> float:
         since = self._held[move.pod.uid][0]
-        return max(since, self._acted.get(move.budget, since) if move.budget else since) + self.seconds
+        return (
+            max(since, self._acted.get(move.budget, since) if move.budget else since) + self.seconds
+        )
 
 
 def _minutes(seconds: float) -> str:
     """Whole minutes, rounded up so that a progress line changes once a minute."""
-    return f"{math.ceil(seconds / 60)} min" if seconds > 60 else f"{max(math.ceil(seconds / 10), 1) * 10} s"
+    return (
+        f"{math.ceil(seconds / 60)} min"
+        if seconds > 60
+        else f"{max(math.ceil(seconds / 10), 1) * 10} s"
+    )
 
 
 ASK_AGAIN = 10.0
@@ -114,7 +146,8 @@ LONGEST = 30.0
 
 @dataclass
 class BudgetState:
-    """Our requests under one budget that its status does not show yet; ``held``: its operator has to act.
+    """Our requests under one budget that its status does not show yet; ``held``:
+    its operator has to act.
 
     ``spent`` is why it allows nothing, whichever of its pods is asked for.
     """
@@ -148,7 +181,9 @@ class BudgetStates(dict[tuple[str, str], BudgetState]):
         now: float,
         waits: OperatorWaits,
     ) -> bool:
-        """Whether an eviction under this budget may be sent now; else the move says what it waits for."""
+        """Whether an eviction under this budget may be sent now;
+        else the move says what it waits for.
+        """
         line, pod = self.of(move), snapshot.pod(move.pod.uid) or move.pod
         if not line.busy and budget.resource_version != line.seen:
             line.seen, line.taken = budget.resource_version, 0
@@ -190,7 +225,9 @@ class EvictionRequestWaits(dict[str, float]):
     """When pods were first left to EvictionRequests of others, by UID."""
 
     def hold(self, move: run_pod_drain.PodDrain, snapshot: snapshots.Snapshot, now: float) -> bool:
-        """Whether the pod's responders act on somebody's request for its eviction; for a limited time."""
+        """Whether the pod's responders act on somebody's request for its
+        eviction; for a limited time.
+        """
         request = eviction_requests.active(snapshot, move.pod) if move.pod.responders else None
         if request is None:
             return False
@@ -198,7 +235,10 @@ class EvictionRequestWaits(dict[str, float]):
         if now - self.setdefault(move.pod.uid, now) < eviction_requests.PATIENCE:
             move.block(named.kind, named.namespace, named.name, message)
             return True
-        move.reason = f"{named} was not over after {eviction_requests.PATIENCE / 60:g} minutes. {move.plan.reason}"
+        move.reason = (
+            f"{named} was not over after {eviction_requests.PATIENCE / 60:g} minutes. "
+            f"{move.plan.reason}"
+        )
         return False
 
 
@@ -208,12 +248,13 @@ class StaleDecision(Exception):
 
 @dataclass
 class Evictor:
-    """Sends evictions (with ``delete`` plain deletions) and settles their answers on the loop's thread.
+    """Sends evictions (with ``delete`` plain deletions) and settles their answers
+    on the loop's thread.
 
-    ``fence`` proves the lock of a node right before each request, ``wake`` is called for each answer. ``fenced`` is,
-    by node, the lock that evictions name; where the server's own fence refuses one, ``regain`` is called with the
-    node. ``prior`` are the replicas that workloads with a surge want without it, by their UID. ``waits`` are for the
-    operators of budgets.
+    ``fence`` proves the lock of a node right before each request, ``wake`` is called for each
+    answer. ``fenced`` is, by node, the lock that evictions name; where the server's own fence
+    refuses one, ``regain`` is called with the node. ``prior`` are the replicas that workloads with
+    a surge want without it, by their UID. ``waits`` are for the operators of budgets.
     """
 
     ctx: run_context.Context
@@ -249,7 +290,9 @@ class Evictor:
         """Send what may go now, in the order of the moves."""
         now = self.ctx.clock.now()
         self._view = snapshot, now
-        self._leaving = {uid: m for uid, m in self._leaving.items() if m.state in ("asked", "leaving")}
+        self._leaving = {
+            uid: m for uid, m in self._leaving.items() if m.state in ("asked", "leaving")
+        }
         for move in moves:
             if self._flying >= self._workers.room:
                 return
@@ -268,12 +311,19 @@ class Evictor:
             if found := self._short(move, snapshot):
                 self.waits.let_go(move, now, evicted=False)
                 why = unready.told(unready.beside(snapshot, move.pod))
-                move.block(found.object.kind, found.object.namespace, found.object.name, f"{found.message}{why}")
+                move.block(
+                    found.object.kind,
+                    found.object.namespace,
+                    found.object.name,
+                    f"{found.message}{why}",
+                )
                 continue
             self._send(move)
 
     def settle(self) -> None:
-        """Act on the answers that have come in; after a LostLockError or StopRun, call it again for the rest."""
+        """Act on the answers that have come in; after a LostLockError or StopRun,
+        call it again for the rest.
+        """
         while True:
             try:
                 move, error, seconds = self._answers.get_nowait()
@@ -298,17 +348,27 @@ class Evictor:
     def idle(self) -> bool:
         return self._flying == 0
 
-    def _budget_of(self, move: run_pod_drain.PodDrain, snapshot: snapshots.Snapshot) -> objects.Budget | None:
-        """The budget that will be asked; it, or the pod's labels, may have changed since the pod was planned."""
+    def _budget_of(
+        self, move: run_pod_drain.PodDrain, snapshot: snapshots.Snapshot
+    ) -> objects.Budget | None:
+        """The budget that will be asked; it, or the pod's labels,
+        may have changed since the pod was planned.
+        """
         pod = snapshot.pod(move.pod.uid) or move.pod
         if self.delete or pod.finished or pod.phase == "Pending":
             return None
         return next(iter(snapshot.budgets_of(pod)), None)
 
-    def _short(self, move: run_pod_drain.PodDrain, snapshot: snapshots.Snapshot) -> readiness.Short | None:
+    def _short(
+        self, move: run_pod_drain.PodDrain, snapshot: snapshots.Snapshot
+    ) -> readiness.Short | None:
         budget = self._budget_of(move, snapshot)
         tried = budget is not None and budget.allowed <= 0 and self.waits.holds(move)
-        return None if self.delete or tried else run_pod_drain.too_few(move, snapshot, self._leaving, self.prior)
+        return (
+            None
+            if self.delete or tried
+            else run_pod_drain.too_few(move, snapshot, self._leaving, self.prior)
+        )
 
     def _send(self, move: run_pod_drain.PodDrain) -> None:
         self._lines.of(move).busy = True
@@ -321,7 +381,9 @@ class Evictor:
         pod, change, began = move.pod, self.change(move), self.ctx.clock.now()
         error: Exception | None = None
         try:
-            run_lock_policy.sent(lambda: self._send_now(move, change), lambda: self.regain(pod.node))
+            run_lock_policy.sent(
+                lambda: self._send_now(move, change), lambda: self.regain(pod.node)
+            )
         except Exception as caught:
             error = caught
         self._answers.put((move, error, self.ctx.clock.now() - began))
@@ -329,19 +391,26 @@ class Evictor:
 
     def change(self, move: run_pod_drain.PodDrain) -> api_changes.Change:
         """The eviction, or the plain deletion, of the move's pod."""
-        fence, grace = self.fenced.get(move.pod.node, ""), move.plan.manner.grace(move.pod, self.grace_seconds)
+        fence, grace = (
+            self.fenced.get(move.pod.node, ""),
+            move.plan.manner.grace(move.pod, self.grace_seconds),
+        )
         return api_changes.eviction(move.pod, delete=self.delete, grace_seconds=grace, fence=fence)
 
     def _send_now(self, move: run_pod_drain.PodDrain, change: api_changes.Change) -> None:
         # Without patience: instead of sending an old decision, the loop decides anew.
-        run_requests.submit(self.ctx, change, fence=lambda: self._last_look(move), patience=run_requests.NO_PATIENCE)
+        run_requests.submit(
+            self.ctx, change, fence=lambda: self._last_look(move), patience=run_requests.NO_PATIENCE
+        )
 
     def _last_look(self, move: run_pod_drain.PodDrain) -> None:
         """Right before the first byte is sent, the decision has to hold still."""
         self.fence(move.pod.node)
         snapshot, at = self._view
         stale = self.ctx.clock.now() - at > STALE
-        needed = not self.delete and (self._short(move, snapshot) or run_pod_drain.last_one(move, snapshot))
+        needed = not self.delete and (
+            self._short(move, snapshot) or run_pod_drain.last_one(move, snapshot)
+        )
         if stale or move.pod.node in self._closed or needed:
             raise StaleDecision
 
@@ -357,7 +426,9 @@ class Evictor:
         pod = move.pod
         self.ctx.note(what, message, node=pod.node, namespace=pod.namespace, name=pod.name)
 
-    def _refuse(self, move: run_pod_drain.PodDrain, line: BudgetState, error: errors.ClusterError) -> None:
+    def _refuse(
+        self, move: run_pod_drain.PodDrain, line: BudgetState, error: errors.ClusterError
+    ) -> None:
         now, pod = self.ctx.clock.now(), move.pod
         if isinstance(error, errors.UnknownOutcome):
             move.unsure = self.change(move)
@@ -369,7 +440,9 @@ class Evictor:
             move.refusals += 1
             line.refused_at, line.ask_again = line.seen, now + (error.retry_after or ASK_AGAIN)
             namespace, name = move.budget or (pod.namespace, "")
-            message = "; ".join(cause.message for cause in error.causes if cause.message) or error.message
+            message = (
+                "; ".join(cause.message for cause in error.causes if cause.message) or error.message
+            )
             if held := self.waits.holds(move):
                 self.waits.hold(move, held, now)
             else:
@@ -379,7 +452,9 @@ class Evictor:
         if not isinstance(error, errors.Conflict):
             move.block("Pod", pod.namespace, pod.name, str(error))
             self._note(phases.What.REFUSED, move, str(error))
-        denied = isinstance(error, errors.DeniedByWebhook) and not run_lock_policy.by_the_fence(error)
+        denied = isinstance(error, errors.DeniedByWebhook) and not run_lock_policy.by_the_fence(
+            error
+        )
         # An operator lets the pod go without a sign that a watch would show.
         longest = ASK_AGAIN if denied and self._wait_for_operator(move, error.message) else LONGEST
         pause = again_after(error, move.tries, longest)
@@ -389,7 +464,9 @@ class Evictor:
             move.not_before = now + pause
 
     def _wait_for_operator(self, move: run_pod_drain.PodDrain, answer: str) -> bool:
-        """Whether the pod has an operator: that a webhook denied the eviction is how it takes notice of it."""
+        """Whether the pod has an operator: that a webhook denied the eviction is how
+        it takes notice of it.
+        """
         snapshot, now = self._view[0], self.ctx.clock.now()
         pod, budget = snapshot.pod(move.pod.uid) or move.pod, self._budget_of(move, snapshot)
         operator = operators.operator_of(snapshot, pod, budget, self.waits.wanted)
@@ -401,13 +478,15 @@ class Evictor:
 
 
 def again_after(error: errors.ClusterError, tries: int, longest: float = LONGEST) -> float | None:
-    """Seconds after which a refused eviction may be sent again; ``None`` where it would be refused for ever.
+    """Seconds after which a refused eviction may be sent again;
+    ``None`` where it would be refused for ever.
 
     They double with each try, up to ``longest``, unless the server asks for more.
     """
     if isinstance(error, errors.Conflict | errors.TwoBudgets):
-        # Conflict: its name belongs to another pod now, which the UID precondition protected, or somebody wrote its
-        # budget. Two budgets: the watch has not shown the second one yet, and one of them may be ours to remove.
+        # Conflict: its name belongs to another pod now, which the UID precondition protected, or
+        # somebody wrote its budget. Two budgets: the watch has not shown the second one yet, and
+        # one of them may be ours to remove.
         return 1.0
     if isinstance(error, AGAIN) and not run_lock_policy.by_the_fence(error):
         growing = min(2.0 ** (tries - 1), longest)

@@ -16,13 +16,26 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     run_reconcile,
     run_services,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import pending, released
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import (
+    pending,
+    released,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import cordon, node_conditions, ownership
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import (
+    cordon,
+    node_conditions,
+    ownership,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import run_pod_drain
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import node_records, run_node_lock
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_guard_call, run_surge_lease
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
+    node_records,
+    run_node_lock,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import (
+    run_guard_call,
+    run_surge_lease,
+)
 
 MOVED_BY: t.Mapping[str, outcomes.PodOutcome] = {
     "swap": outcomes.PodOutcome.SWAPPED,
@@ -31,17 +44,20 @@ MOVED_BY: t.Mapping[str, outcomes.PodOutcome] = {
 """Outcomes of pods by the route they left by; by any other they are just gone."""
 
 Wanted = t.Callable[[objects.Node, node_records.Record], "api_changes.Change | None"]
-"""From a node that is out, with its record as it is now, to the change; ``None`` where none is needed."""
+"""From a node that is out, with its record as it is now, to the change;
+``None`` where none is needed.
+"""
 
 
 @dataclass
 class NodeDrain:
     """A node, its record, and a move for every pod; ``outcome`` is ``None`` while it is in work.
 
-    ``raw`` is the node as it was last read to be written, or written. ``lacking`` are the DaemonSets that had no Ready
-    pod there when the drain began, ``moved`` is how many pods had left it before, by its record. ``stood`` is the node
-    as it was last judged to be still ours, with the record by which that was judged. ``needed_by`` are the workloads
-    for which it has to come back, with what they lack.
+    ``raw`` is the node as it was last read to be written, or written. ``lacking`` are the
+    DaemonSets that had no Ready pod there when the drain began, ``moved`` is how many pods had left
+    it before, by its record. ``stood`` is the node as it was last judged to be still ours, with the
+    record by which that was judged. ``needed_by`` are the workloads for which it has to come back,
+    with what they lack.
     """
 
     name: str
@@ -73,11 +89,15 @@ class NodeDrain:
 
     @property
     def selected_only(self) -> bool:
-        """Whether pods were filtered out: nobody looked at them, so the node cannot be called drained."""
+        """Whether pods were filtered out: nobody looked at them,
+        so the node cannot be called drained.
+        """
         return any(move.plan.code == "not_selected" for move in self.moves.values())
 
     def close(self, ctx: run_context.Context, outcome: outcomes.DrainOutcome, message: str) -> None:
-        """Decide the node's outcome; moves that are not over have failed, except for requests under way."""
+        """Decide the node's outcome; moves that are not over have failed,
+        except for requests under way.
+        """
         self.outcome, self.message = outcome, f"Node {self.name}: {message}"
         self.end_moves(ctx.clock.now())
         ctx.tell(outcome, message, node=self.name)
@@ -103,9 +123,14 @@ class NodeDrain:
         self.moved += max(0, self.taken.leaving - self.leaving) if self.record else 0
 
     def read_record(self, ctx: run_context.Context) -> None:
-        """Read who has the node in maintenance; closes the site where that is not this run, or unknown."""
+        """Read who has the node in maintenance; closes the site where that is not
+        this run, or unknown.
+        """
         if self.node is None:
-            self.outcome, self.message = outcomes.DrainOutcome.UNKNOWN_NODE, f"There is no node {self.name}."
+            self.outcome, self.message = (
+                outcomes.DrainOutcome.UNKNOWN_NODE,
+                f"There is no node {self.name}.",
+            )
             return
         self.record, why = run_guard_call.claim(ctx, self.node)
         self.moved = self.record.moved if self.record else 0
@@ -122,10 +147,11 @@ class NodeDrain:
         *,
         known: objects.Raw | None = None,
     ) -> tuple[ownership.NodeLost | None, api_changes.Change | None]:
-        """Make a change to the node, on the condition that it is still ours and out; both are read anew.
+        """Make a change to the node, on the condition that it is still ours and
+        out; both are read anew.
 
-        ``known`` is the node as it was read a moment ago. Returns why the node cannot be emptied any more, and the
-        change that was made.
+        ``known`` is the node as it was read a moment ago. Returns why the node cannot be emptied
+        any more, and the change that was made.
         """
         taken, why = self.taken, t.cast("ownership.NodeLost | None", None)
 
@@ -138,9 +164,14 @@ class NodeDrain:
             self.record = node_records.record_of(self.node)
             return wanted(self.node, self.taken)
 
-        target, fenced = objects.Ref("Node", self.name, api_version="v1"), functools.partial(fence, (self.name,))
+        target, fenced = (
+            objects.Ref("Node", self.name, api_version="v1"),
+            functools.partial(fence, (self.name,)),
+        )
         try:
-            written = run_reconcile.reconcile(ctx, target, decide, known=known or run_reconcile.UNREAD, fence=fenced)
+            written = run_reconcile.reconcile(
+                ctx, target, decide, known=known or run_reconcile.UNREAD, fence=fenced
+            )
         except run_node_lock.LostLockError as lost:
             return taken_over(lost.why), None
         except errors.ClusterError as error:
@@ -152,10 +183,11 @@ class NodeDrain:
         return why, written.change
 
     def drained(self, node: objects.Node, record: node_records.Record) -> api_changes.Change | None:
-        """The proof that nothing is left on the node that had to go, and which workloads it has to come back for.
+        """The proof that nothing is left on the node that had to go,
+        and which workloads it has to come back for.
 
-        With it goes which DaemonSets were ``lacking`` there when it was first drained: its return does not wait for
-        those; and how many pods have left it.
+        With it goes which DaemonSets were ``lacking`` there when it was first drained: its return
+        does not wait for those; and how many pods have left it.
         """
         gone = sum(1 for move in self.moves.values() if move.outcome and move.outcome.moved)
         prior = {"daemonsets": list(self.lacking), **record.prior}
@@ -164,12 +196,21 @@ class NodeDrain:
         return cordon.at_step(node, record, "drained", prior=prior, **left)
 
     def show(
-        self, ctx: run_context.Context, phase: node_conditions.Phase, fence: run_surge_lease.NodesFence
+        self,
+        ctx: run_context.Context,
+        phase: node_conditions.Phase,
+        fence: run_surge_lease.NodesFence,
     ) -> ownership.NodeLost | None:
-        """Bring the conditions to the phase, if they are ours to set; why the node cannot be emptied any more."""
+        """Bring the conditions to the phase, if they are ours to set;
+        why the node cannot be emptied any more.
+        """
 
         def wanted(_node: objects.Node, record: node_records.Record) -> api_changes.Change | None:
-            return node_conditions.change(self.raw, record, phase, ctx.clock.server()) if self.raw else None
+            return (
+                node_conditions.change(self.raw, record, phase, ctx.clock.server())
+                if self.raw
+                else None
+            )
 
         return self.write(ctx, wanted, fence, known=self.raw)[0] if self.taken.conditions else None
 
@@ -181,7 +222,11 @@ class NodeDrain:
             "message": self.message,
             "moved_before": self.moved,
             "pods": [_shown(move, now) for move in self.moves.values()],
-            **({"pending": [found.to_dict() for found in self.needed_by.values()]} if self.needed_by else {}),
+            **(
+                {"pending": [found.to_dict() for found in self.needed_by.values()]}
+                if self.needed_by
+                else {}
+            ),
         }
 
 
@@ -191,7 +236,11 @@ def evicted(move: run_pod_drain.PodDrain, *, delete: bool) -> outcomes.PodOutcom
         return outcomes.PodOutcome.CLEARED
     if delete:
         return outcomes.PodOutcome.DELETED
-    return outcomes.PodOutcome.REPLACED if move.plan.code == released.CODE else outcomes.PodOutcome.EVICTED
+    return (
+        outcomes.PodOutcome.REPLACED
+        if move.plan.code == released.CODE
+        else outcomes.PodOutcome.EVICTED
+    )
 
 
 def owing(
@@ -202,7 +251,9 @@ def owing(
     volumes: t.Iterable[str],
     leaving: int,
 ) -> api_changes.Change | None:
-    """How many pods are about to leave and what has to follow them, beside what the record names already."""
+    """How many pods are about to leave and what has to follow them,
+    beside what the record names already.
+    """
     known = {one.workload.uid: one for one in (*awaits, *record.awaits)}
     wanted = replace(
         record,
@@ -220,7 +271,9 @@ def predicted(
     if raw is None or node_drain.record is None:
         return []
     began = node_conditions.change(raw, node_drain.record, "draining", ctx.clock.server())
-    ended = node_conditions.change(node_conditions.after(raw, began), node_drain.record, "drained", ctx.clock.server())
+    ended = node_conditions.change(
+        node_conditions.after(raw, began), node_drain.record, "drained", ctx.clock.server()
+    )
     return [began, ended]
 
 
@@ -238,7 +291,9 @@ def result_of(
     spent: t.Mapping[str, float],
     hooks_of: t.Callable[[NodeDrain], list[dict[str, t.Any]]] = lambda node_drain: [],
 ) -> run_context.Result:
-    """The documented return; ``spent``: the call's ``requests`` and ``seconds``, ``hooks_of``: those of a node."""
+    """The documented return; ``spent``: the call's ``requests`` and ``seconds``,
+    ``hooks_of``: those of a node.
+    """
     moves = [move for node_drain in node_drains for move in node_drain.moves.values()]
     failed = [node_drain for node_drain in node_drains if node_drain.failed]
     short = [
@@ -250,7 +305,8 @@ def result_of(
         {
             **({"findings": short} if short else {}),
             "nodes": [
-                node_drain.to_dict(now) | ({"hooks": found} if (found := hooks_of(node_drain)) else {})
+                node_drain.to_dict(now)
+                | ({"hooks": found} if (found := hooks_of(node_drain)) else {})
                 for node_drain in node_drains
             ],
             "summary": {
@@ -290,7 +346,9 @@ def _shown(move: run_pod_drain.PodDrain, now: float) -> dict[str, t.Any]:
         "route": "replace" if move.plan.code == released.CODE else move.plan.route,
         "outcome": outcomes.word_of(move.outcome or outcomes.PodOutcome.NOT_MOVED),
         "reason": move.reason,
-        "waited_seconds": round((move.ended or now) - move.since, 3) if move.state != "skipped" else 0.0,
+        "waited_seconds": round((move.ended or now) - move.since, 3)
+        if move.state != "skipped"
+        else 0.0,
     }
     if move.blocked_by and move.state == "failed":
         shown["blocked_by"] = move.blocked_by
@@ -299,14 +357,17 @@ def _shown(move: run_pod_drain.PodDrain, now: float) -> dict[str, t.Any]:
 
 # Whose turn it is on each node, where rules say who leaves before whom.
 #
-# Computed anew in each turn of the loop from the pods that are left, so that a run that is resumed goes on where it
-# was. Nodes do not wait for each other: one that cannot be emptied holds nothing on the others.
+# Computed anew in each turn of the loop from the pods that are left, so that a run that is resumed
+# goes on where it was. Nodes do not wait for each other: one that cannot be emptied holds
+# nothing on the others.
 
 
 def hold_back(node_drains: t.Iterable[NodeDrain], now: float) -> frozenset[str]:
-    """Hold the moves whose turn has not come; returns the UIDs of workloads of which no pod may leave yet.
+    """Hold the moves whose turn has not come; returns the UIDs of workloads of which
+    no pod may leave yet.
 
-    Kubelets delete a pod once its volumes are unmounted, so what leaves last is not needed for those of the others.
+    Kubelets delete a pod once its volumes are unmounted, so what leaves last is not needed for
+    those of the others.
     """
     held: set[str] = set()
     free: set[str] = set()
@@ -317,7 +378,9 @@ def hold_back(node_drains: t.Iterable[NodeDrain], now: float) -> frozenset[str]:
             first.setdefault(move.plan.manner, move)
         ordered = any(manner.ordered for manner in first)
         for move in left:
-            before = ordered and next((first[other] for other in first if move.plan.manner.waits_for(other)), None)
+            before = ordered and next(
+                (first[other] for other in first if move.plan.manner.waits_for(other)), None
+            )
             _hold(move, before or None, now)
             if move.plan.workload:
                 (held if move.held else free).add(move.plan.workload.uid)
@@ -329,7 +392,12 @@ def _hold(move: run_pod_drain.PodDrain, before: run_pod_drain.PodDrain | None, n
     if before and move.state == "waiting":
         move.held = True
         pod, rule = before.pod, move.plan.manner.rule or before.plan.manner.rule
-        move.block("Pod", pod.namespace, pod.name, f"by {rule} it leaves after {pod.ref}, which is still there")
+        move.block(
+            "Pod",
+            pod.namespace,
+            pod.name,
+            f"by {rule} it leaves after {pod.ref}, which is still there",
+        )
     elif move.held or move.turn_at is None:
         if move.held:
             move.blocked_by = None
@@ -339,12 +407,18 @@ def _hold(move: run_pod_drain.PodDrain, before: run_pod_drain.PodDrain | None, n
 def overdue(moves: t.Iterable[run_pod_drain.PodDrain], now: float) -> list[run_pod_drain.PodDrain]:
     """The moves that took longer, from when it was their turn, than the deadline of their rule."""
     limited = ((move, move.turn_at, move.plan.manner.deadline) for move in moves if not move.held)
-    return [move for move, at, deadline in limited if at is not None and deadline is not None and now - at > deadline]
+    return [
+        move
+        for move, at, deadline in limited
+        if at is not None and deadline is not None and now - at > deadline
+    ]
 
 
 def fail(moves: t.Iterable[run_pod_drain.PodDrain], now: float) -> None:
     """End the moves that are overdue."""
     for move in moves:
         manner = move.plan.manner
-        why = f"the deadline of {manner.rule}, {manner.deadline:g} s, has passed. {move.plan.reason}"
+        why = (
+            f"the deadline of {manner.rule}, {manner.deadline:g} s, has passed. {move.plan.reason}"
+        )
         move.end("failed", outcomes.PodOutcome.DEADLINE, now, why)

@@ -25,35 +25,64 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain imp
     run_unreachable,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import run_handshakes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import run_dispatcher
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import (
+    run_dispatcher,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes, phases
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import gate_checks, ownership
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    outcomes,
+    phases,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import (
+    gate_checks,
+    ownership,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import run_pod_drain
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import guard_budgets, run_locks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
+    guard_budgets,
+    run_locks,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_lower
 
 Proof: t.TypeAlias = "ownership.NodeLost | t.Literal['drained'] | frozenset[str]"
-"""What came of the proof of a node; of one that is not empty, the UIDs of pods that still have to go."""
-QUIET = 1.0
-"""Seconds since a pod came to a node, or one went that may come back to it, before the node may be called drained.
-
-As long as a controller and a scheduler that are busy take to bring a pod back that belongs on this very node.
+"""What came of the proof of a node; of one that is not empty,
+the UIDs of pods that still have to go.
 """
-NOT_OURS = (outcomes.DrainOutcome.ADOPTED_BY, outcomes.DrainOutcome.UNCORDONED, outcomes.DrainOutcome.UNTAINTED)
-"""Outcomes of nodes that are others' now: all pods left on them stay, also those that a swap would end."""
+QUIET = 1.0
+"""Seconds since a pod came to a node, or one went that may come back to it,
+before the node may be called drained.
 
-NOT_TO_LOCK = (outcomes.DrainOutcome.GONE, outcomes.DrainOutcome.REPLACED, outcomes.DrainOutcome.ADOPTED_BY)
+As long as a controller and a scheduler that are busy take to bring a pod back that
+belongs on this very node.
+"""
+NOT_OURS = (
+    outcomes.DrainOutcome.ADOPTED_BY,
+    outcomes.DrainOutcome.UNCORDONED,
+    outcomes.DrainOutcome.UNTAINTED,
+)
+"""Outcomes of nodes that are others' now: all pods left on them stay,
+also those that a swap would end.
+"""
+
+NOT_TO_LOCK = (
+    outcomes.DrainOutcome.GONE,
+    outcomes.DrainOutcome.REPLACED,
+    outcomes.DrainOutcome.ADOPTED_BY,
+)
 """Outcomes of nodes that our run does not come back for: a lock of ours on them is deleted."""
 
 NEEDS: t.Mapping[outcomes.PodOutcome, str] = {
     outcomes.PodOutcome.NEEDS_SURGE: "leaves by a swap, which is not prepared",
     outcomes.PodOutcome.NEEDS_GUARD: "has no budget and no guard",
 }
-"""What ``pdb_guard`` has to do first, by the outcome of the pod and of its node, and how messages say it."""
+"""What ``pdb_guard`` has to do first, by the outcome of the pod and of its node,
+and how messages say it.
+"""
 
 
-def check_start(ctx: run_context.Context, routes: run_dispositions.Routing, snapshot: snapshots.Snapshot) -> None:
+def check_start(
+    ctx: run_context.Context, routes: run_dispositions.Routing, snapshot: snapshots.Snapshot
+) -> None:
     """Close nodes whose pods may not be moved, or not yet, and those with nothing to do."""
     now = ctx.clock.now()
     for node_drain in [node_drain for node_drain in routes.node_drains.values() if node_drain.open]:
@@ -62,7 +91,9 @@ def check_start(ctx: run_context.Context, routes: run_dispositions.Routing, snap
             node_drain.lacking = gate_checks.lacking_before(snapshot, node_drain.node)
         refused = [move for move in node_drain.moves.values() if move.plan.route == "refuse"]
         waiting = [] if ctx.check else node_drain.left()
-        lacking = [(move, lack) for move in waiting if (lack := _lack(move, routes.surges, snapshot))]
+        lacking = [
+            (move, lack) for move in waiting if (lack := _lack(move, routes.surges, snapshot))
+        ]
         if refused:
             node_drain.outcome = outcomes.DrainOutcome.REFUSED
             reasons = (f"{move.pod.ref}: {move.plan.why.sentence}" for move in refused[:10])
@@ -70,7 +101,9 @@ def check_start(ctx: run_context.Context, routes: run_dispositions.Routing, snap
         elif lacking:
             node_drain.outcome = outcomes.DrainOutcome(lacking[0][1].value)
             needs = "; ".join(f"{move.pod.ref} {NEEDS[lack]}" for move, lack in lacking[:10])
-            node_drain.message = f"Node {node_drain.name}: {needs}. Call pdb_guard with state=present first."
+            node_drain.message = (
+                f"Node {node_drain.name}: {needs}. Call pdb_guard with state=present first."
+            )
         elif not ctx.check and not node_drain.left():
             if node_drain.selected_only:
                 node_drain.outcome = outcomes.DrainOutcome.SELECTED_GONE
@@ -92,16 +125,21 @@ def _lack(
     if plan.route == "swap" and not (plan.workload and plan.workload.uid in surges):
         return outcomes.PodOutcome.NEEDS_SURGE
     if plan.guarded and plan.route != "skip" and not snapshot.budgets_of(plan.pod):
-        # None is made where another budget covers some pods of the workload, as an operator's covers the primary alone.
+        # None is made where another budget covers some pods of the workload, as an operator's
+        # covers the primary alone.
         known = plan.workload is not None and snapshot.workload(plan.workload.uid) is not None
-        possible = not known or any(guard.instead is None for guard in guard_budgets.guards(snapshot, [plan]))
+        possible = not known or any(
+            guard.instead is None for guard in guard_budgets.guards(snapshot, [plan])
+        )
         return outcomes.PodOutcome.NEEDS_GUARD if possible else None
     return None
 
 
 @dataclass
 class Outcome:
-    """Decides the outcome of each node; ``deadline`` is on the context's clock, ``pod_timeout`` in seconds."""
+    """Decides the outcome of each node; ``deadline`` is on the context's clock,
+    ``pod_timeout`` in seconds.
+    """
 
     ctx: run_context.Context
     routing: run_dispositions.Routing
@@ -115,7 +153,9 @@ class Outcome:
     pod_timeout: float
 
     def __post_init__(self) -> None:
-        self._silence = run_unreachable.KubeletWatch(self.ctx, self.routing.node_drains, self.routing.live.nudge)
+        self._silence = run_unreachable.KubeletWatch(
+            self.ctx, self.routing.node_drains, self.routing.live.nudge
+        )
         self._proofs = run_background.BackgroundCalls(self.ctx, "proof", self.routing.live.nudge)
         self._live, self._sites, self._replacements = (
             self.routing.live,
@@ -124,7 +164,9 @@ class Outcome:
         )
 
     def stand(self, nodes: t.Mapping[str, objects.Node]) -> None:
-        """Stop at once for a node that is no longer ours to empty: taken over, gone, or given back by somebody."""
+        """Stop at once for a node that is no longer ours to empty: taken over, gone,
+        or given back by somebody.
+        """
         for name, why in self.locks.lost().items():
             self.taken_over(name, why)
         for node_drain in self._sites.values():
@@ -132,7 +174,11 @@ class Outcome:
                 continue
             node_drain.node = nodes.get(node_drain.name)
             # Nodes and records are never changed: what stood once stands until there are others.
-            if node_drain.stood and node_drain.stood[0] is node_drain.node and node_drain.stood[1] is node_drain.taken:
+            if (
+                node_drain.stood
+                and node_drain.stood[0] is node_drain.node
+                and node_drain.stood[1] is node_drain.taken
+            ):
                 continue
             if fallen := ownership.node_lost(node_drain.node, node_drain.taken):
                 self._close(node_drain, fallen.outcome, fallen.message)
@@ -176,7 +222,9 @@ class Outcome:
             return
         left = node_drain.left()
         overdue = run_node_drain.overdue(left, now)
-        late = overdue or [move for move in left if not move.held and move.taken(now) > self.pod_timeout]
+        late = overdue or [
+            move for move in left if not move.held and move.taken(now) > self.pod_timeout
+        ]
         if now >= self.deadline or late:
             self.routing.look_again(node_drain, snapshot)
             missing = [*self._replacements.missing(snapshot), *self.hooks.missing(node_drain.name)]
@@ -206,7 +254,8 @@ class Outcome:
         if node_drain.selected_only:
             node_drain.outcome = outcomes.DrainOutcome.SELECTED_GONE
             node_drain.message = (
-                f"The selected pods of node {node_drain.name} are gone; others are left, so it is not drained."
+                f"The selected pods of node {node_drain.name} are gone; others are left, "
+                "so it is not drained."
             )
         else:
             node_drain.needed_by = self._replacements.pending_of(node_drain.name)
@@ -225,7 +274,9 @@ class Outcome:
         if isinstance(proof, ownership.NodeLost):
             self._close(node_drain, proof.outcome, proof.message)
         elif proof == "drained":
-            left = "".join(f"; {found.lasting(node_drain.name)}" for found in node_drain.needed_by.values())
+            left = "".join(
+                f"; {found.lasting(node_drain.name)}" for found in node_drain.needed_by.values()
+            )
             node_drain.outcome, node_drain.message = (
                 outcomes.DrainOutcome.DRAINED,
                 f"Node {node_drain.name} is drained{left}.",
@@ -234,7 +285,11 @@ class Outcome:
         else:
             node_drain.quiet_since = self.ctx.clock.now()
             shown = proof & {pod.uid for pod in self._live.snapshot().pods_on((node_drain.name,))}
-            for move in (move for uid, move in node_drain.moves.items() if uid in shown and move.state == "gone"):
+            for move in (
+                move
+                for uid, move in node_drain.moves.items()
+                if uid in shown and move.state == "gone"
+            ):
                 move.reopen()
 
     def _proof(self, node_drain: run_node_drain.NodeDrain) -> Proof:
@@ -248,7 +303,8 @@ class Outcome:
         return why or node_drain.show(self.ctx, "drained", self.locks.fence) or "drained"
 
     def left_to_others(self) -> list[str]:
-        """The nodes whose locks may go; what was announced on their pods is taken back where the record went first.
+        """The nodes whose locks may go; what was announced on their pods is taken back where
+        the record went first.
 
         If that fails, the lock stays: whoever deletes it takes the announcements back.
         """
@@ -258,9 +314,15 @@ class Outcome:
                 continue
             try:
                 if node_drain.outcome != outcomes.DrainOutcome.ADOPTED_BY:
-                    run_handshakes.take_back(self.ctx, node_drain.record, functools.partial(self.locks.fence, (name,)))
+                    run_handshakes.take_back(
+                        self.ctx, node_drain.record, functools.partial(self.locks.fence, (name,))
+                    )
             except (run_context.CallAborted, errors.ClusterError) as error:
-                self.ctx.tell(phases.What.KEPT, f"what was announced on its pods stays there: {error}", node=name)
+                self.ctx.tell(
+                    phases.What.KEPT,
+                    f"what was announced on its pods stays there: {error}",
+                    node=name,
+                )
             else:
                 found.append(name)
         return found
@@ -269,16 +331,22 @@ class Outcome:
         """What its hooks are about to do could not be written to the node's record."""
         self._close(node_drain, fallen.outcome, fallen.message)
 
-    def _close(self, node_drain: run_node_drain.NodeDrain, outcome: outcomes.DrainOutcome, message: str) -> None:
+    def _close(
+        self, node_drain: run_node_drain.NodeDrain, outcome: outcomes.DrainOutcome, message: str
+    ) -> None:
         self.evictor.withdraw(node_drain.name)
         if outcome in NOT_OURS or self.hooks.failed_for(node_drain.name):
             self.swaps.lose(node_drain.name, message)
         node_drain.close(self.ctx, outcome, message)
         if outcome != outcomes.DrainOutcome.ADOPTED_BY:
-            self.jobs.abandon(node_drain.name, f"Node {node_drain.name} is not emptied after all: {message}")
+            self.jobs.abandon(
+                node_drain.name, f"Node {node_drain.name} is not emptied after all: {message}"
+            )
 
     def _listed(self, node_drain: run_node_drain.NodeDrain) -> frozenset[str]:
-        """The pods that still have to go, by a fresh list: a watch that hangs looks like one with nothing to report."""
+        """The pods that still have to go, by a fresh list: a watch that hangs looks like one
+        with nothing to report.
+        """
         found = self.ctx.cluster.items(
             kinds.PODS, fields=f"spec.nodeName={node_drain.name}", patience=run_requests.PATIENCE
         ).items

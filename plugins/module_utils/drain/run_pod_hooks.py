@@ -3,9 +3,10 @@
 
 """The hooks of a drain's pods: what holds a pod back, and what follows once it has gone.
 
-Every step is in the node's record before it is taken, so a call that is killed leaves at worst a hook that was begun
-and never carried out; the next call carries it out, and says that it may be the second time. Task files run in the
-playbook before the drain; here a pod whose task file has not run is not moved.
+Every step is in the node's record before it is taken, so a call that is killed leaves at worst a
+hook that was begun and never carried out; the next call carries it out, and says that it may be the
+second time. Task files run in the playbook before the drain;
+here a pod whose task file has not run is not moved.
 """
 
 from __future__ import annotations
@@ -24,15 +25,28 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import run_node_drain
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions, run_hook_calls
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import (
+    hook_definitions,
+    run_hook_calls,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes, phases
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import cordon, ownership
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy, run_pod_drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    outcomes,
+    phases,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import (
+    cordon,
+    ownership,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import (
+    drain_policy,
+    run_pod_drain,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import node_records
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_surge_lease
 
-# One call of a pod's hook, and how it is carried out: an HTTP call, or the handshake by annotations.
+# One call of a pod's hook, and how it is carried out: an HTTP call,
+# or the handshake by annotations.
 
 
 @dataclass
@@ -65,7 +79,9 @@ class Actions:
     _pool: concurrent.futures.Executor | None = None
 
     def close(self) -> None:
-        """Begin nothing more; a call that is under way is waited for, and stays recorded as begun."""
+        """Begin nothing more; a call that is under way is waited for,
+        and stays recorded as begun.
+        """
         self.calls.close()
         if self._pool:
             self._pool.shutdown(wait=True, cancel_futures=True)
@@ -87,11 +103,15 @@ class Actions:
         self.calls.wake()
         return ""
 
-    def follow(self, one: PodHook, record: node_records.Record, snapshot: snapshots.Snapshot) -> None:
+    def follow(
+        self, one: PodHook, record: node_records.Record, snapshot: snapshots.Snapshot
+    ) -> None:
         """Take in the answer of one that is under way, and its deadline."""
         if one.answer is not None and one.answer.done():
             error = one.answer.exception()
-            if error is not None and not isinstance(error, (errors.ClusterError, run_context.CallAborted)):
+            if error is not None and not isinstance(
+                error, (errors.ClusterError, run_context.CallAborted)
+            ):
                 raise error
             why = str(error) if error else one.answer.result()
             one.answer = None
@@ -106,13 +126,17 @@ class Actions:
             one.state = "done"
         elif self.ctx.clock.now() >= one.until:
             seconds = f"{one.call.rule.deadline:g} s"
-            wanted = f"its application did not set the annotation to {record.since!r} within {seconds}"
+            wanted = (
+                f"its application did not set the annotation to {record.since!r} within {seconds}"
+            )
             one.failure = run_hook_calls.failure(one.call, wanted)
 
     def tell(self, one: PodHook, what: str) -> None:
         """A line of progress, and an event for the report."""
         call, message = one.call, f"{one.call.what}: {what}"
-        self.ctx.tell(phases.What.HOOK, message, node=call.node, namespace=call.namespace, name=call.name)
+        self.ctx.tell(
+            phases.What.HOOK, message, node=call.node, namespace=call.namespace, name=call.name
+        )
 
 
 UNRUN = "its task file has not run to its end, or the pod came after it was time for that"
@@ -151,7 +175,9 @@ class PodHooks:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is owed for the pods of closed nodes; each of these was looked at once more."""
+        """Whether nothing is owed for the pods of closed nodes;
+        each of these was looked at once more.
+        """
         closed = [node_drain for node_drain in self.node_drains.values() if not node_drain.open]
         return not self.rules or not any(
             node_drain.name not in self._closed or self._owed(node_drain) for node_drain in closed
@@ -159,18 +185,26 @@ class PodHooks:
 
     def missing(self, node: str) -> list[str]:
         """What a node without pods still waits for."""
-        return [f"{one.call.subject}: {one.call.what}" for one in self._owed(self.node_drains[node])]
+        return [
+            f"{one.call.subject}: {one.call.what}" for one in self._owed(self.node_drains[node])
+        ]
 
     def failed_for(self, node: str) -> str:
         """Why hooks of the node's pods failed; empty if none did."""
         found = [*_on(self._before, node), *_on(self._after, node)]
         return "; ".join(f"{one.call.subject}: {one.failure}" for one in found if one.failure)
 
-    def step(self, snapshot: snapshots.Snapshot) -> list[tuple[run_node_drain.NodeDrain, ownership.NodeLost]]:
-        """Begin, follow and record what can be now; returns the nodes whose record could not be written."""
+    def step(
+        self, snapshot: snapshots.Snapshot
+    ) -> list[tuple[run_node_drain.NodeDrain, ownership.NodeLost]]:
+        """Begin, follow and record what can be now; returns the nodes whose record
+        could not be written.
+        """
         if not self.rules:
             return []
-        self._closed = {name for name, node_drain in self.node_drains.items() if not node_drain.open}
+        self._closed = {
+            name for name, node_drain in self.node_drains.items() if not node_drain.open
+        }
         fallen = []
         for name, node_drain in self.node_drains.items():
             if node_drain.record is None or name in self._lost:
@@ -184,26 +218,41 @@ class PodHooks:
         return fallen
 
     def to_dicts(self, node_drain: run_node_drain.NodeDrain) -> list[dict[str, t.Any]]:
-        """The hooks of the node's pods with their states, and the task files that are left to run."""
-        shown = [one for found in (self._before, self._after) for one in _on(found, node_drain.name)]
-        told = [one.call.to_dict("failed" if one.failure else one.state, moved=one.moved) for one in shown]
-        return told + [call.to_dict(state, moved=moved) for call, state, moved in self._tasks_after(node_drain)]
+        """The hooks of the node's pods with their states, and the task files
+        that are left to run.
+        """
+        shown = [
+            one for found in (self._before, self._after) for one in _on(found, node_drain.name)
+        ]
+        told = [
+            one.call.to_dict("failed" if one.failure else one.state, moved=one.moved)
+            for one in shown
+        ]
+        return told + [
+            call.to_dict(state, moved=moved) for call, state, moved in self._tasks_after(node_drain)
+        ]
 
     def predict(self, node_drain: run_node_drain.NodeDrain) -> None:
         """Say which hooks the pods of the node have, for check mode."""
         entries: dict[str, dict[str, str]] = {}
         for move in node_drain.left():
-            found = [_recorded(node_drain, call) for call in hook_definitions.before(self.rules.before, move.plan)]
+            found = [
+                _recorded(node_drain, call)
+                for call in hook_definitions.before(self.rules.before, move.plan)
+            ]
             self._before[move.pod.uid] = found
             after = [
-                _recorded(node_drain, call, moved=True) for call in hook_definitions.before(self.rules.after, move.plan)
+                _recorded(node_drain, call, moved=True)
+                for call in hook_definitions.before(self.rules.after, move.plan)
             ]
             self._after.setdefault(node_drain.name, []).extend(after)
             for one in (one for one in (*found, *after) if one.state != "done"):
                 entries[one.call.key] = one.call.entry("done")
                 self._actions.tell(one, "would be called")
         node = t.cast("objects.Node", node_drain.node)
-        if node_drain.record and (change := cordon.with_hooks(node, node_drain.record, entries, "Call the hooks")):
+        if node_drain.record and (
+            change := cordon.with_hooks(node, node_drain.record, entries, "Call the hooks")
+        ):
             self.ctx.changed(change)
 
     # -- what is to be done
@@ -213,13 +262,21 @@ class PodHooks:
         asked = self._before.keys() - self._starting
         new = [move for move in node_drain.left() if node_drain.open and move.pod.uid not in asked]
         for move in new:
-            if move.state == "waiting" and not move.held and move.plan.route in hook_definitions.MOVING:
+            if (
+                move.state == "waiting"
+                and not move.held
+                and move.plan.route in hook_definitions.MOVING
+            ):
                 plan = _as_it_is(move, snapshot)
                 self._before[move.pod.uid] = [
-                    _recorded(node_drain, call) for call in hook_definitions.before(self.rules.before, plan)
+                    _recorded(node_drain, call)
+                    for call in hook_definitions.before(self.rules.before, plan)
                 ]
-                # It has nobody to ask yet, and may leave so; if it starts before its turn, it is asked.
-                (self._starting.discard if plan.pod.phase == "Running" else self._starting.add)(move.pod.uid)
+                # It has nobody to ask yet, and may leave so; if it starts before
+                # its turn, it is asked.
+                (self._starting.discard if plan.pod.phase == "Running" else self._starting.add)(
+                    move.pod.uid
+                )
         record = node_drain.taken
         known = {one.call.key for one in self._after.get(node_drain.name, ())}
         http = [rule for rule in self.rules.after if rule.action == "http"]
@@ -227,26 +284,37 @@ class PodHooks:
             if call.key in known:
                 continue
             if (moved := self._over(node_drain, call, snapshot)) is not None:
-                self._after.setdefault(node_drain.name, []).append(_recorded(node_drain, call, moved=moved))
+                self._after.setdefault(node_drain.name, []).append(
+                    _recorded(node_drain, call, moved=moved)
+                )
         for one in [*_on(self._before, node_drain.name), *_on(self._after, node_drain.name)]:
             if one.until and not one.over:
                 self._actions.follow(one, record, snapshot)
 
     def _over(
-        self, node_drain: run_node_drain.NodeDrain, call: hook_definitions.Call, snapshot: snapshots.Snapshot
+        self,
+        node_drain: run_node_drain.NodeDrain,
+        call: hook_definitions.Call,
+        snapshot: snapshots.Snapshot,
     ) -> bool | None:
-        """Whether the pod has gone (``True``), or stays because its node was given up after it was asked to go."""
+        """Whether the pod has gone (``True``), or stays because its node was given up
+        after it was asked to go.
+        """
         if snapshot.pod(call.uid) is None:
             return True
         return False if not node_drain.open and self._asked(call.uid) else None
 
     def _asked(self, uid: str) -> bool:
         """Whether the pod was asked to go, now or by an earlier call."""
-        return any(one.until or one.again or one.state == "done" for one in self._before.get(uid, ()))
+        return any(
+            one.until or one.again or one.state == "done" for one in self._before.get(uid, ())
+        )
 
     # -- what is written
 
-    def _record(self, node_drain: run_node_drain.NodeDrain, snapshot: snapshots.Snapshot) -> ownership.NodeLost | None:
+    def _record(
+        self, node_drain: run_node_drain.NodeDrain, snapshot: snapshots.Snapshot
+    ) -> ownership.NodeLost | None:
         """Write how far the hooks are, then begin those that are written as begun."""
         record = node_drain.taken
         entries: dict[str, dict[str, str]] = {}
@@ -281,7 +349,10 @@ class PodHooks:
         ended: t.Sequence[PodHook],
     ) -> ownership.NodeLost | None:
         steps = [f"call {one.call.what} for {one.call.subject}" for one in begin]
-        steps += [f"record it as {'failed' if one.failure else 'done'} for {one.call.subject}" for one in ended]
+        steps += [
+            f"record it as {'failed' if one.failure else 'done'} for {one.call.subject}"
+            for one in ended
+        ]
         sentence = "; ".join(steps) or f"record the hooks that are due on node {node_drain.name}"
 
         def wanted(node: objects.Node, record: node_records.Record) -> api_changes.Change | None:
@@ -293,7 +364,9 @@ class PodHooks:
         return why
 
     def _next(self, node_drain: run_node_drain.NodeDrain) -> list[PodHook]:
-        """The hooks to begin: of each pod one after the other, HTTP calls only as many as can be sent at once."""
+        """The hooks to begin: of each pod one after the other,
+        HTTP calls only as many as can be sent at once.
+        """
         going = node_drain.open and not self.failed_for(node_drain.name)
         lanes = [self._before.get(uid, []) for uid in node_drain.moves] if going else []
         after: dict[str, list[PodHook]] = {}
@@ -318,7 +391,9 @@ class PodHooks:
             for one in self._before.get(move.pod.uid, ()):
                 message = f"{one.call.subject}: {one.call.what}"
                 if one.failure and move.state == "waiting":
-                    move.end("failed", outcomes.PodOutcome.HOOK_FAILED, self.ctx.clock.now(), one.failure)
+                    move.end(
+                        "failed", outcomes.PodOutcome.HOOK_FAILED, self.ctx.clock.now(), one.failure
+                    )
                 elif not one.over and move.state == "waiting":
                     move.block("Pod", move.pod.namespace, move.pod.name, message)
                 elif one.over and move.blocked_by and move.blocked_by["message"] == message:
@@ -330,7 +405,9 @@ class PodHooks:
             return []
         return [one for one in self._after.get(node_drain.name, ()) if not one.over]
 
-    def _tasks_after(self, node_drain: run_node_drain.NodeDrain) -> list[tuple[hook_definitions.Call, str, bool]]:
+    def _tasks_after(
+        self, node_drain: run_node_drain.NodeDrain
+    ) -> list[tuple[hook_definitions.Call, str, bool]]:
         """The task files for pods that have gone, or stay although they were asked to go."""
         if node_drain.record is None or self.ctx.check:
             return []
@@ -340,7 +417,9 @@ class PodHooks:
         for call in hook_definitions.left(tasks, node_drain.name, node_drain.record):
             stays = call.uid in node_drain.moves and call.uid not in gone
             if not stays or self._asked(call.uid):
-                found.append((call, hook_definitions.state_of(node_drain.record, call.key), not stays))
+                found.append(
+                    (call, hook_definitions.state_of(node_drain.record, call.key), not stays)
+                )
         return found
 
 

@@ -1,10 +1,11 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Pods that are replaced before they leave: let go by their ReplicaSets, and evicted once others are enough.
+"""Pods that are replaced before they leave: let go by their ReplicaSets,
+and evicted once others are enough.
 
-Steps are taken by a loop that has other things to do: requests are made beside it. All that has to be known is on the
-pods themselves, so whoever drains their node later goes on.
+Steps are taken by a loop that has other things to do: requests are made beside it. All that has to
+be known is on the pods themselves, so whoever drains their node later goes on.
 """
 
 from __future__ import annotations
@@ -31,22 +32,31 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain imp
     run_unserve,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import phases, reasons
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    phases,
+    reasons,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import queues
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import run_pod_drain
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import run_lock_policy
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_raise, run_surge_lease
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import (
+    run_raise,
+    run_surge_lease,
+)
 
 WITHIN = 600.0
-"""Seconds after which a replacement that does not serve is given up, where nothing says earlier that it cannot."""
+"""Seconds after which a replacement that does not serve is given up,
+where nothing says earlier that it cannot.
+"""
 
 
 @dataclasses.dataclass
 class _Replacement:
     """One pod on its way. Times are of the context's monotonic clock.
 
-    ``version`` is the pod's resourceVersion after our last write; ``since`` is when it was let go, ``serving`` since
-    when others are enough, and ``blocked`` since when its replacement cannot come, for ``why``.
+    ``version`` is the pod's resourceVersion after our last write; ``since`` is when it was let go,
+    ``serving`` since when others are enough, and ``blocked`` since when its replacement
+    cannot come, for ``why``.
     """
 
     version: str = ""
@@ -63,9 +73,11 @@ class _Replacement:
 
 @dataclasses.dataclass
 class Replacing:
-    """All replacements of a drain. ``fence`` proves the locks of nodes, ``wake`` is called for each answer.
+    """All replacements of a drain. ``fence`` proves the locks of nodes,
+    ``wake`` is called for each answer.
 
-    Where the server's own fence refuses a write, ``regain`` is called with the pod's node, and it is sent once more.
+    Where the server's own fence refuses a write, ``regain`` is called with the pod's node,
+    and it is sent once more.
     """
 
     ctx: run_context.Context
@@ -90,23 +102,40 @@ class Replacing:
             run_reconcile.reconcile(self.ctx, move.pod.ref, decide)
         if out := self._unserving.out(move, move.pod, self.routing.live.snapshot()):
             labels = {key: value for key, value in move.pod.labels.items() if key != names.HASH}
-            run_requests.submit(self.ctx, released.left(dataclasses.replace(move.pod, labels=labels), out))
+            run_requests.submit(
+                self.ctx, released.left(dataclasses.replace(move.pod, labels=labels), out)
+            )
 
     def step(self, moves: t.Iterable[run_pod_drain.PodDrain], snapshot: snapshots.Snapshot) -> None:
         """Let go what may be let go now, and leave to the evictor what may end."""
-        mine = [move for move in moves if move.plan.route == "replace" or move.plan.code == released.CODE]
+        mine = [
+            move
+            for move in moves
+            if move.plan.route == "replace" or move.plan.code == released.CODE
+        ]
         if not mine:
             return
-        every = [move for node_drain in self.routing.node_drains.values() for move in node_drain.moves.values()]
+        every = [
+            move
+            for node_drain in self.routing.node_drains.values()
+            for move in node_drain.moves.values()
+        ]
         leaving = frozenset(move.pod.uid for move in every if move.state in ("asked", "leaving"))
         going = collections.Counter(
             move.plan.workload.uid
             for move in every
-            if move.plan.workload and move.state in ("waiting", "asked") and self._let_go(move, snapshot)
+            if move.plan.workload
+            and move.state in ("waiting", "asked")
+            and self._let_go(move, snapshot)
         )
         for move in (move for move in mine if move.state == "waiting"):
             pod = snapshot.pod(move.pod.uid)
-            if pod is None or pod.deleting or self._writing(move, pod) or self.ctx.clock.now() < move.not_before:
+            if (
+                pod is None
+                or pod.deleting
+                or self._writing(move, pod)
+                or self.ctx.clock.now() < move.not_before
+            ):
                 continue
             if (mark := released.mark_of(pod)) is None:
                 self._begin(move, pod, snapshot, going)
@@ -116,7 +145,9 @@ class Replacing:
                 self._follow(move, pod, mark, snapshot, leaving)
 
     def _let_go(self, move: run_pod_drain.PodDrain, snapshot: snapshots.Snapshot) -> bool:
-        """Whether its ReplicaSet may do without it, as far as is known: also where the watch does not show that yet."""
+        """Whether its ReplicaSet may do without it, as far as is known:
+        also where the watch does not show that yet.
+        """
         pod, state = snapshot.pod(move.pod.uid), self._known.get(move.pod.uid, _Replacement())
         written = self._writes.going(move.pod.uid) or (pod is not None and state.behind(pod))
         return written or (pod is not None and names.RELEASED in pod.labels)
@@ -133,12 +164,16 @@ class Replacing:
         except run_evictor.StaleDecision:
             return True
         except errors.ClusterError as error:
-            if not isinstance(error, run_reconcile.PASSING) and not run_lock_policy.by_the_fence(error):
+            if not isinstance(error, run_reconcile.PASSING) and not run_lock_policy.by_the_fence(
+                error
+            ):
                 # Whoever may not let it go may not give it back either.
                 self._give_up(move, str(error))
                 return True
             move.tries += 1
-            move.not_before = self.ctx.clock.now() + (run_evictor.again_after(error, move.tries) or 1.0)
+            move.not_before = self.ctx.clock.now() + (
+                run_evictor.again_after(error, move.tries) or 1.0
+            )
             move.block("Pod", pod.namespace, pod.name, str(error))
         return True
 
@@ -155,13 +190,20 @@ class Replacing:
             # It is planned anew.
             return
         if going[workload.uid] >= released.most_at_once(workload):
-            move.block("Deployment", pod.namespace, workload.name, f"others of {workload.ref} are replaced before it")
+            move.block(
+                "Deployment",
+                pod.namespace,
+                workload.name,
+                f"others of {workload.ref} are replaced before it",
+            )
             return
         going[workload.uid] += 1
         self._write(move, functools.partial(released.releasing, uid=pod.uid, mark=mark))
 
     def _mark(self, move: run_pod_drain.PodDrain) -> released.Mark | None:
-        """What the pod will carry; ``None`` where it is not its ReplicaSet's, or nobody has its node."""
+        """What the pod will carry; ``None`` where it is not its ReplicaSet's,
+        or nobody has its node.
+        """
         pod, workload = move.pod, move.plan.workload
         record = self.routing.node_drains[pod.node].record
         if workload is None or pod.owner is None or names.HASH not in pod.labels:
@@ -179,7 +221,9 @@ class Replacing:
         )
 
     def _write(
-        self, move: run_pod_drain.PodDrain, decide: t.Callable[[objects.Raw | None], api_changes.Change | None]
+        self,
+        move: run_pod_drain.PodDrain,
+        decide: t.Callable[[objects.Raw | None], api_changes.Change | None],
     ) -> None:
         pod, node_drain = move.pod, self.routing.node_drains[move.pod.node]
         fenced = run_lock_policy.named(decide, node_drain.record.fence if node_drain.record else "")
@@ -196,7 +240,9 @@ class Replacing:
             ).object
             return str(((written or {}).get("metadata") or {}).get("resourceVersion") or "")
 
-        self._writes.start(pod.uid, lambda: run_lock_policy.sent(work, lambda: self.regain(pod.node)))
+        self._writes.start(
+            pod.uid, lambda: run_lock_policy.sent(work, lambda: self.regain(pod.node))
+        )
 
     def _follow(
         self,
@@ -210,16 +256,27 @@ class Replacing:
         now, state = self.ctx.clock.now(), self._known[pod.uid]
         if state.since is None:
             state.since, move.let_go = now, True
-            text = f"let go by its ReplicaSet, so that {mark.owner(pod.namespace)} starts another pod"
-            self.ctx.note(phases.What.RELEASED, text, node=pod.node, namespace=pod.namespace, name=pod.name)
+            text = (
+                f"let go by its ReplicaSet, so that {mark.owner(pod.namespace)} starts another pod"
+            )
+            self.ctx.note(
+                phases.What.RELEASED, text, node=pod.node, namespace=pod.namespace, name=pod.name
+            )
         why = released.lacks(snapshot, pod, mark, leaving)
         deployment = snapshot.workload(mark.deployment)
-        least = max(queues.SERVING, (deployment.spec.get("minReadySeconds") or 0) if deployment else 0)
+        least = max(
+            queues.SERVING, (deployment.spec.get("minReadySeconds") or 0) if deployment else 0
+        )
         state.serving = None if why else state.serving if state.serving is not None else now
-        owner, enough = mark.owner(pod.namespace), state.serving is not None and now - state.serving >= least
+        owner, enough = (
+            mark.owner(pod.namespace),
+            state.serving is not None and now - state.serving >= least,
+        )
         settles = "" if enough else f"other pods of {owner} to serve for {least:g} s"
         waits = why or settles or self._leave(move, pod, snapshot)
-        move.plan = dataclasses.replace(move.plan, route="replace" if waits else "evict", code=released.CODE)
+        move.plan = dataclasses.replace(
+            move.plan, route="replace" if waits else "evict", code=released.CODE
+        )
         if not waits:
             return
         if why and names.UNSERVED in pod.annotations and deployment and not deployment.deleting:
@@ -230,23 +287,33 @@ class Replacing:
         if self._hopeless(state, found) and released.may_return(snapshot, mark):
             self._give_up(move, found.message if found else f"{why} for {WITHIN:g} s.")
 
-    def _leave(self, move: run_pod_drain.PodDrain, pod: objects.Pod, snapshot: snapshots.Snapshot) -> str:
-        """Take it out of its Services, where that is wanted; what it still waits for before it may end."""
+    def _leave(
+        self, move: run_pod_drain.PodDrain, pod: objects.Pod, snapshot: snapshots.Snapshot
+    ) -> str:
+        """Take it out of its Services, where that is wanted;
+        what it still waits for before it may end.
+        """
         out = self._unserving.out(move, pod, snapshot)
         if out is None:
             return self._unserving.waits_for(move, pod, snapshot)
         self._write(move, functools.partial(released.leaving, uid=pod.uid, out=out))
         why = "taken out of its Services, before it is told to end"
-        self.ctx.note(phases.What.UNSERVED, why, node=pod.node, namespace=pod.namespace, name=pod.name)
+        self.ctx.note(
+            phases.What.UNSERVED, why, node=pod.node, namespace=pod.namespace, name=pod.name
+        )
         return f"{pod.ref} to leave its Services"
 
     def _hopeless(self, state: _Replacement, found: reasons.Reason | None) -> bool:
-        """Whether a replacement will not come, or not soon enough; what may be a moment's is waited for."""
+        """Whether a replacement will not come, or not soon enough;
+        what may be a moment's is waited for.
+        """
         now, code = self.ctx.clock.now(), found.code if found else ""
         if code != state.why:
             state.why, state.blocked = code, now
         grows = self.routing.choices.node_autoscaler and code == "surge_unschedulable"
-        lasts = state.blocked is not None and now - state.blocked >= run_raise.PATIENCE_WITH.get(code, 0.0)
+        lasts = state.blocked is not None and now - state.blocked >= run_raise.PATIENCE_WITH.get(
+            code, 0.0
+        )
         if found and lasts and not grows:
             return True
         return state.serving is None and state.since is not None and now - state.since >= WITHIN
@@ -257,4 +324,6 @@ class Replacing:
         if workload is not None and workload.uid not in self.routing.unreplaced:
             self.routing.unreplaced[workload.uid] = why
             text = f"no replacement comes to serve: {why}"
-            self.ctx.tell(phases.What.KEPT, text, node=pod.node, namespace=pod.namespace, name=pod.name)
+            self.ctx.tell(
+                phases.What.KEPT, text, node=pod.node, namespace=pod.namespace, name=pod.name
+            )

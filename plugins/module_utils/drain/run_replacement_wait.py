@@ -27,12 +27,17 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain imp
     run_node_drain,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import ownership
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy, run_pod_drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import (
+    drain_policy,
+    run_pod_drain,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import node_records
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_surge_lease
 
 SLICES_BEHIND = 5.0
-"""Seconds for which EndpointSlices may lack pods that are ready; a Service may also have another selector by now."""
+"""Seconds for which EndpointSlices may lack pods that are ready;
+a Service may also have another selector by now.
+"""
 
 JUDGE_EVERY = 0.25
 """Seconds for which "something is missing" stands without another look."""
@@ -42,16 +47,20 @@ LOOK_EVERY = 1.0
 """Seconds between two looks at what workloads lack while their pods still leave."""
 
 PLACELESS = 15.0
-"""Seconds for which the scheduler has to find no node for a successor until that is what its node is needed for."""
+"""Seconds for which the scheduler has to find no node for a successor until that is what
+its node is needed for.
+"""
 HOPELESS = 60.0
 """The same until pods that could only leave after it are given up."""
 
 
 class ReplacementWait:
-    """What has to be there before a node counts as drained; ``waited_for`` is what was missing at the last look.
+    """What has to be there before a node counts as drained;
+    ``waited_for`` is what was missing at the last look.
 
-    ``owed`` are the workloads of which pods leave, by their UIDs, and ``pending`` those of them that are not waited
-    for, because their successors fit nowhere until their own node is back, or are behind a pod that is not Ready.
+    ``owed`` are the workloads of which pods leave, by their UIDs, and ``pending`` those of them
+    that are not waited for, because their successors fit nowhere until their own node is back, or
+    are behind a pod that is not Ready.
     """
 
     def __init__(
@@ -61,7 +70,11 @@ class ReplacementWait:
         wake: t.Callable[[], None] = lambda: None,
         choices: drain_policy.DrainPolicy | None = None,
     ) -> None:
-        self._ctx, self._wait_for, self._choices = ctx, wait_for, choices or drain_policy.DrainPolicy()
+        self._ctx, self._wait_for, self._choices = (
+            ctx,
+            wait_for,
+            choices or drain_policy.DrainPolicy(),
+        )
         self.volumes = run_detach_wait.Detachments(ctx, wake)
         self.owed: dict[str, node_records.Awaited] = {}
         self.pending: dict[str, pending.Lack] = {}
@@ -94,8 +107,9 @@ class ReplacementWait:
         self._of_node.setdefault(plan.pod.node, {})[workload.uid] = None
         if workload.uid in self.owed:
             return
-        # With what the node alone has, none can be ready before it is back. A pod of its operator may belong to its
-        # node, too, as Rook's OSDs do; the operator's budget keeps the others meanwhile.
+        # With what the node alone has, none can be ready before it is back. A pod of its operator
+        # may belong to its node, too, as Rook's OSDs do; the operator's budget keeps
+        # the others meanwhile.
         here = plan.code in ("local_volume", "no_free_device")
         here = here or (workload.replicas == 1 and plan.code == "operator_budget")
         self.owed[workload.uid] = node_records.Awaited(
@@ -119,13 +133,17 @@ class ReplacementWait:
         self.volumes.resume(node, record.volumes)
 
     def of(self, node: str) -> tuple[dict[str, node_records.Awaited], tuple[str, ...]]:
-        """The workloads, by their UIDs, and the volumes that have to follow the pods of this node."""
+        """The workloads, by their UIDs, and the volumes that have to follow
+        the pods of this node.
+        """
         return {uid: self.owed[uid] for uid in self._of_node.get(node, ())}, self.volumes.of(node)
 
     def silent(
         self, node_drain: run_node_drain.NodeDrain, snapshot: snapshots.Snapshot
     ) -> t.Iterator[objects.Ref | None]:
-        """The objects of which Events alone may say why the pods of the node stay, or what has to follow them lacks."""
+        """The objects of which Events alone may say why the pods of the node stay,
+        or what has to follow them lacks.
+        """
         for move in node_drain.left():
             if move.state == "waiting":
                 yield unready.silent(snapshot, *unready.others(snapshot, move.pod))
@@ -134,7 +152,11 @@ class ReplacementWait:
 
     def pending_of(self, node: str) -> dict[node_records.Awaited, pending.Lack]:
         """The workloads for whose pods this node has to come back, with what they lack."""
-        return {self.owed[uid]: self.pending[uid] for uid in self._of_node.get(node, ()) if uid in self.pending}
+        return {
+            self.owed[uid]: self.pending[uid]
+            for uid in self._of_node.get(node, ())
+            if uid in self.pending
+        }
 
     def missing(self, snapshot: snapshots.Snapshot) -> list[str]:
         now = self._ctx.clock.now()
@@ -147,32 +169,47 @@ class ReplacementWait:
         return self.waited_for
 
     def hopeless(self, snapshot: snapshots.Snapshot) -> dict[str, pending.Lack]:
-        """The workloads of which the scheduler has placed no successor for a long time, by their UIDs."""
+        """The workloads of which the scheduler has placed no successor for a long
+        time, by their UIDs.
+        """
         if self._choices.node_autoscaler:
             return {}
         now = self._ctx.clock.now()
         if now - self._looked >= LOOK_EVERY:
             self._look(snapshot)
-        return {uid: found for uid, (since, found) in self._nowhere.items() if now - since >= HOPELESS}
+        return {
+            uid: found for uid, (since, found) in self._nowhere.items() if now - since >= HOPELESS
+        }
 
     def _look(self, snapshot: snapshots.Snapshot) -> dict[str, pending.Lack]:
         """What the workloads lack, and since when that has no node."""
         now = self._looked = self._ctx.clock.now()
-        short = {uid: found for uid, one in self.owed.items() if (found := pending.lack(snapshot, one, self._began))}
+        short = {
+            uid: found
+            for uid, one in self.owed.items()
+            if (found := pending.lack(snapshot, one, self._began))
+        }
         nowhere = {uid: found for uid, found in short.items() if found.nowhere}
-        self._nowhere = {uid: (self._nowhere.get(uid, (now,))[0], found) for uid, found in nowhere.items()}
+        self._nowhere = {
+            uid: (self._nowhere.get(uid, (now,))[0], found) for uid, found in nowhere.items()
+        }
         return short
 
     def _lacking(self, snapshot: snapshots.Snapshot) -> list[str]:
-        """The workloads that lack ready pods; then, for a while, the Services that do not list these yet."""
+        """The workloads that lack ready pods; then, for a while,
+        the Services that do not list these yet.
+        """
         short = self._look(snapshot)
-        self.pending = {uid: found for uid, found in short.items() if self._is_pending(uid, found, snapshot)}
+        self.pending = {
+            uid: found for uid, found in short.items() if self._is_pending(uid, found, snapshot)
+        }
         if waited := [found.text for uid, found in short.items() if uid not in self.pending]:
             self._complete_at = None
             return waited
         now = self._ctx.clock.now()
         self._complete_at = now if self._complete_at is None else self._complete_at
-        # Where something is pending, its Services lack it, and the slices have had the time for that.
+        # Where something is pending, its Services lack it, and the slices have
+        # had the time for that.
         return [] if short or now - self._complete_at >= SLICES_BEHIND else self._unlisted(snapshot)
 
     def _is_pending(self, uid: str, found: pending.Lack, snapshot: snapshots.Snapshot) -> bool:
@@ -181,10 +218,14 @@ class ReplacementWait:
         if found.overlooked:
             return False
         since = self._nowhere.get(uid, (float("inf"),))[0]
-        return self._ctx.clock.now() - since >= PLACELESS and pending.bearable(snapshot, found, self._choices)
+        return self._ctx.clock.now() - since >= PLACELESS and pending.bearable(
+            snapshot, found, self._choices
+        )
 
     def _unlisted(self, snapshot: snapshots.Snapshot) -> list[str]:
-        """The Services that lack endpoints although the pods are ready: traffic follows the EndpointSlices."""
+        """The Services that lack endpoints although the pods are ready:
+        traffic follows the EndpointSlices.
+        """
         counts = {place: len(snapshot.endpoints(place)) for place in self._served}
         return [
             f"Service {'/'.join(place)} has {counts[place]} of {before} ready endpoints"
@@ -197,7 +238,8 @@ class ReplacementWait:
         self.volumes.close()
 
 
-# What has to follow the pods that leave, in the records of their nodes, and pods that this lets never leave.
+# What has to follow the pods that leave, in the records of their nodes,
+# and pods that this lets never leave.
 
 
 def known(
@@ -225,7 +267,9 @@ class Debts:
     _written: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def write(self) -> list[tuple[run_node_drain.NodeDrain, ownership.NodeLost]]:
-        """Write what is new to the records, before any pod leaves; gives the nodes that are not ours any more."""
+        """Write what is new to the records, before any pod leaves;
+        gives the nodes that are not ours any more.
+        """
         todo = [
             node_drain
             for node_drain in self.node_drains.values()
@@ -234,7 +278,11 @@ class Debts:
         if not todo:
             return []
         with self.ctx.clock.pool(run_requests.AT_ONCE, "owe") as pool:
-            return [(node_drain, why) for node_drain, why in zip(todo, pool.map(self._write, todo), strict=True) if why]
+            return [
+                (node_drain, why)
+                for node_drain, why in zip(todo, pool.map(self._write, todo), strict=True)
+                if why
+            ]
 
     def predicted(self, node_drain: run_node_drain.NodeDrain) -> api_changes.Change | None:
         """What would be written to the record of the node."""
@@ -254,25 +302,42 @@ class Debts:
 
     def _write(self, node_drain: run_node_drain.NodeDrain) -> ownership.NodeLost | None:
         self._written[node_drain.name] = self._size(node_drain)
-        return node_drain.write(self.ctx, self._owing(node_drain), self.fence, known=node_drain.raw)[0]
+        return node_drain.write(
+            self.ctx, self._owing(node_drain), self.fence, known=node_drain.raw
+        )[0]
 
     def _owing(self, node_drain: run_node_drain.NodeDrain) -> run_node_drain.Wanted:
         awaits, volumes = self.replacements.of(node_drain.name)
         return functools.partial(
-            run_node_drain.owing, awaits=tuple(awaits.values()), volumes=volumes, leaving=node_drain.leaving
+            run_node_drain.owing,
+            awaits=tuple(awaits.values()),
+            volumes=volumes,
+            leaving=node_drain.leaving,
         )
 
-    def hopeless(self, left: t.Iterable[run_pod_drain.PodDrain], snapshot: snapshots.Snapshot) -> str:
-        """Why pods would wait for ever for successors of others, which fit nowhere; empty where they need not."""
+    def hopeless(
+        self, left: t.Iterable[run_pod_drain.PodDrain], snapshot: snapshots.Snapshot
+    ) -> str:
+        """Why pods would wait for ever for successors of others, which fit nowhere;
+        empty where they need not.
+        """
         for move in left:
             pod = snapshot.pod(move.pod.uid)
             if move.state != "waiting" or not move.blocked_by or pod is None:
                 continue
             if found := pending.holding(snapshot, pod, self.replacements.hopeless(snapshot)):
-                why = f"{move.pod.ref} stays: {move.blocked_by['message'].rstrip('.')}. {found.text}"
+                why = (
+                    f"{move.pod.ref} stays: {move.blocked_by['message'].rstrip('.')}. {found.text}"
+                )
                 if found.overlooked:
-                    return f"{why}. Start that scheduler, or correct the schedulerName, then run again."
+                    return (
+                        f"{why}. Start that scheduler, or correct the "
+                        "schedulerName, then run again."
+                    )
                 if found.behind:
                     return f"{why}. Repair {found.behind}, then run again."
-                return f"{why}, and no node has had room for long. Add a node or free room, then run again."
+                return (
+                    f"{why}, and no node has had room for long. "
+                    "Add a node or free room, then run again."
+                )
         return ""

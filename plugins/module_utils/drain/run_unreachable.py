@@ -1,11 +1,13 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Nodes without a kubelet in a drain: pods that are terminating there never end, so nobody waits for them.
+"""Nodes without a kubelet in a drain: pods that are terminating there never end,
+so nobody waits for them.
 
-Without a proof that the machine is off the drain gives such a node up and says what became of its pods. With one
-(``fenced``), and if the cluster has lost the kubelet, too, the taint ``out-of-service`` releases the pods and
-volumes; it is part of the node's record, so giving the node back removes it.
+Without a proof that the machine is off the drain gives such a node up and says what became of its
+pods. With one (``fenced``), and if the cluster has lost the kubelet, too, the taint
+``out-of-service`` releases the pods and volumes; it is part of the node's record, so giving the
+node back removes it.
 """
 
 from __future__ import annotations
@@ -25,26 +27,46 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     run_targeted_reads,
     run_watch_cache,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import run_node_drain, unreachable
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes, phases, reasons
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import cordon, ownership
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import (
+    run_node_drain,
+    unreachable,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
+    errors,
+    kinds,
+    verbs,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    outcomes,
+    phases,
+    reasons,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import (
+    cordon,
+    ownership,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import run_pod_drain
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import node_records
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_surge_lease
 
 LISTEN = 12.0
-"""Seconds for which a lease has to stay as it is, by our own clock: a kubelet renews it every 10 s."""
+"""Seconds for which a lease has to stay as it is, by our own clock:
+a kubelet renews it every 10 s.
+"""
 LIST, LIST_EVERY = "nodes", 15.0
 """Seconds between two lists of nodes with overdue pods."""
 LOOK_EVERY = 2.0
-"""Seconds between two looks at a fenced node or at attachments, and between two lists that are to confirm a loss."""
+"""Seconds between two looks at a fenced node or at attachments,
+and between two lists that are to confirm a loss.
+"""
 TICK = 0.5
 OVERDUE = 5.0
 """Seconds after its grace period from which a pod that has not ended makes us look at its node."""
 SETTLED = 2.0
 STALLED = 15.0
-"""Seconds without progress after which a lost node is given up: where all of its pods are terminating, and else."""
+"""Seconds without progress after which a lost node is given up: where all of its pods are
+terminating, and else.
+"""
 HOPELESS = 300.0
 """Seconds without any progress on a fenced node; the pod garbage collector comes by every 20 s."""
 
@@ -66,7 +88,9 @@ class _UnchangedTimer:
 
 @dataclasses.dataclass(frozen=True)
 class _List:
-    """Nodes as a list found them, which began at ``began``, when the watch had them as they were ``before``."""
+    """Nodes as a list found them, which began at ``began``, when the watch had them as
+    they were ``before``.
+    """
 
     began: float = float("-inf")
     before: t.Mapping[str, objects.Node | None] = dataclasses.field(default_factory=dict)
@@ -80,8 +104,9 @@ class _List:
 class KubeletWatch:
     """Notices nodes whose kubelet is gone, before the drain or in the middle of it.
 
-    The watch knows that. As it may hang, a list says how nodes with overdue pods are, too: every ``LIST_EVERY``, and
-    before one of them is given up. It is sent beside the loop; ``wake`` is called when it is there.
+    The watch knows that. As it may hang, a list says how nodes with overdue pods are, too: every
+    ``LIST_EVERY``, and before one of them is given up. It is sent beside the loop; ``wake`` is
+    called when it is there.
     """
 
     def __init__(
@@ -139,37 +164,50 @@ class KubeletWatch:
 
     def _listed(self, now: float, before: t.Mapping[str, objects.Node | None]) -> _List:
         found, _whole = run_targeted_reads.nodes_of(self.ctx.cluster, before)
-        return _List(now, before, {name: objects.Node.of(found[name]) for name in before if name in found})
+        return _List(
+            now, before, {name: objects.Node.of(found[name]) for name in before if name in found}
+        )
 
 
 def _suspect(node_drain: run_node_drain.NodeDrain, now: float) -> bool:
     """Whether its kubelet may be gone: it is not known to be ready, or a pod should have ended."""
     if node_drain.node is None or not node_drain.node.ready:
         return True
-    return any(m.left_at is not None and now - m.left_at > m.pod.grace_seconds + OVERDUE for m in node_drain.left())
+    return any(
+        m.left_at is not None and now - m.left_at > m.pod.grace_seconds + OVERDUE
+        for m in node_drain.left()
+    )
 
 
 def _given_up(
-    node: objects.Node, left: t.Sequence[run_pod_drain.PodDrain], ending: t.Sequence[run_pod_drain.PodDrain]
+    node: objects.Node,
+    left: t.Sequence[run_pod_drain.PodDrain],
+    ending: t.Sequence[run_pod_drain.PodDrain],
 ) -> str:
     """What became of its pods, and what helps."""
     names = reasons.listed([str(move.pod.ref) for move in ending])
-    words = [f"its kubelet has not responded{unreachable.since(node)}, so terminating pods never end"]
+    words = [
+        f"its kubelet has not responded{unreachable.since(node)}, so terminating pods never end"
+    ]
     if ending:
         words.append(f"{names} {'is' if len(ending) == 1 else 'are'} terminating")
     words += [
-        f"{move.pod.ref} was not evicted ({(move.blocked_by or {}).get('message') or move.plan.reason})"
+        (
+            f"{move.pod.ref} was not evicted "
+            f"({(move.blocked_by or {}).get('message') or move.plan.reason})"
+        )
         for move in left
         if move.state != "leaving"
     ][:5]
     return (
-        f"{'. '.join(words)}. They end when the kubelet is back. If the machine is certainly off, set "
-        f"{reasons.options(fenced=(node.name,))}."
+        f"{'. '.join(words)}. They end when the kubelet is back. If the machine is certainly off, "
+        f"set {reasons.options(fenced=(node.name,))}."
     )
 
 
 class Evacuation:
-    """Releases the pods and volumes of fenced nodes. The nodes are locked; ``fence`` is asked before each write.
+    """Releases the pods and volumes of fenced nodes. The nodes are locked;
+    ``fence`` is asked before each write.
 
     ``deadline`` is when the call ends at the latest, on the context's monotonic clock.
     """
@@ -192,13 +230,19 @@ class Evacuation:
         for node_drain in _unproven(self.ctx, node_drains):
             if node_drain.record:
                 change = cordon.hold_with(
-                    t.cast(objects.Node, node_drain.node), node_drain.record, unreachable.OUT_OF_SERVICE
+                    t.cast(objects.Node, node_drain.node),
+                    node_drain.record,
+                    unreachable.OUT_OF_SERVICE,
                 )[1]
                 if change:
                     run_requests.submit(self.ctx, change)
 
-    def work(self, node_drains: t.Collection[run_node_drain.NodeDrain]) -> list[run_node_drain.NodeDrain]:
-        """Evacuate the nodes; returns those that are empty. The others are closed with the reason."""
+    def work(
+        self, node_drains: t.Collection[run_node_drain.NodeDrain]
+    ) -> list[run_node_drain.NodeDrain]:
+        """Evacuate the nodes; returns those that are empty.
+        The others are closed with the reason.
+        """
         leases = _leases(self.ctx)
         going = [
             node_drain
@@ -214,18 +258,27 @@ class Evacuation:
             self._look(going, now)
             for node_drain in list(going):
                 state = (len(node_drain.left()), frozenset(self._attached[node_drain.name]))
-                late = standstill.seconds(node_drain.name, state, now) > HOPELESS or now > self.deadline
+                late = (
+                    standstill.seconds(node_drain.name, state, now) > HOPELESS
+                    or now > self.deadline
+                )
                 if node_drain.open and state == (0, frozenset()):
                     done.append(node_drain)
                 elif node_drain.open and late:
-                    node_drain.close(self.ctx, outcomes.DrainOutcome.TIMED_OUT, f"timed out; {self._words(node_drain)}")
+                    node_drain.close(
+                        self.ctx,
+                        outcomes.DrainOutcome.TIMED_OUT,
+                        f"timed out; {self._words(node_drain)}",
+                    )
                 if not node_drain.open or node_drain in done:
                     going.remove(node_drain)
             self.live.wait(TICK)
         return done
 
     def _set(self, node_drain: run_node_drain.NodeDrain) -> bool:
-        """Set the taint on the condition that the node is still lost; the record holds it from then on."""
+        """Set the taint on the condition that the node is still lost;
+        the record holds it from then on.
+        """
 
         def tainted(node: objects.Node, record: node_records.Record) -> api_changes.Change | None:
             if not unreachable.lost(node):
@@ -245,30 +298,46 @@ class Evacuation:
             node_drain.close(
                 self.ctx,
                 outcomes.DrainOutcome.CAME_BACK,
-                "its kubelet came back during the evacuation, although the machine was declared fenced; "
-                f"{self._words(node_drain)}. The taint out-of-service was removed, "
-                "so the kubelet ends its terminating pods. "
-                "Make sure that nothing ran twice, then drain the node as a living one, without "
-                f"{reasons.options(fenced=(node_drain.name,))}",
+                (
+                    "its kubelet came back during the evacuation, although the machine was "
+                    f"declared fenced; {self._words(node_drain)}. The taint out-of-service was "
+                    "removed, so the kubelet ends its terminating pods. Make sure that nothing ran "
+                    "twice, then drain the node as a living one, without "
+                    f"{reasons.options(fenced=(node_drain.name,))}"
+                ),
             )
 
-    def _write(self, node_drain: run_node_drain.NodeDrain, wanted: run_node_drain.Wanted, done: str) -> bool:
-        """Whether the change was made, or none was needed; else the site is closed with the reason."""
+    def _write(
+        self, node_drain: run_node_drain.NodeDrain, wanted: run_node_drain.Wanted, done: str
+    ) -> bool:
+        """Whether the change was made, or none was needed;
+        else the site is closed with the reason.
+        """
         why, made = node_drain.write(self.ctx, wanted, self.fence)
         if why:
             node_drain.close(self.ctx, why.outcome, why.message)
         elif made:
-            self.ctx.tell(phases.What.TAINTED, f"{done} {unreachable.OUT_OF_SERVICE['key']}", node=node_drain.name)
+            self.ctx.tell(
+                phases.What.TAINTED,
+                f"{done} {unreachable.OUT_OF_SERVICE['key']}",
+                node=node_drain.name,
+            )
         return why is None
 
-    def _attached_to(self, node_drains: t.Iterable[run_node_drain.NodeDrain]) -> dict[str, set[str]]:
-        """The volumes attached to each node for pods that have to go; those of pods that stay do not count."""
+    def _attached_to(
+        self, node_drains: t.Iterable[run_node_drain.NodeDrain]
+    ) -> dict[str, set[str]]:
+        """The volumes attached to each node for pods that have to go;
+        those of pods that stay do not count.
+        """
         attachments = run_listing.lists(self.ctx.cluster, ("attachments",))["attachments"]
         view = dataclasses.replace(self.live.snapshot(), attachments=tuple(attachments))
         found: dict[str, set[str]] = {}
         for node_drain in node_drains:
             going = [move.pod for move in node_drain.moves.values() if move.state != "skipped"]
-            found[node_drain.name] = {volume for pod in going for volume in unreachable.attached(view, pod)}
+            found[node_drain.name] = {
+                volume for pod in going for volume in unreachable.attached(view, pod)
+            }
         return found
 
     def _follow(self, node_drains: t.Iterable[run_node_drain.NodeDrain], now: float) -> None:
@@ -278,7 +347,10 @@ class Evacuation:
             for move in node_drain.left():
                 found = present.get(move.pod.uid)
                 if found is None:
-                    let_go, where = outcomes.PodOutcome.LET_GO, {"namespace": move.pod.namespace, "name": move.pod.name}
+                    let_go, where = (
+                        outcomes.PodOutcome.LET_GO,
+                        {"namespace": move.pod.namespace, "name": move.pod.name},
+                    )
                     move.end("gone", let_go, now)
                     self.ctx.note(phases.What.GONE, let_go.value, node=node_drain.name, **where)
                 elif found.deleting and move.state == "waiting":
@@ -290,11 +362,13 @@ class Evacuation:
             return
         self._looked = now
         waits = any(self._volumes.values())
-        attachments = run_listing.lists(self.ctx.cluster, ("attachments",))["attachments"] if waits else []
+        attachments = (
+            run_listing.lists(self.ctx.cluster, ("attachments",))["attachments"] if waits else []
+        )
         for node_drain in node_drains:
-            self._attached[node_drain.name] = self._volumes[node_drain.name] & unreachable.attached_to(
-                attachments, node_drain.name
-            )
+            self._attached[node_drain.name] = self._volumes[
+                node_drain.name
+            ] & unreachable.attached_to(attachments, node_drain.name)
             node_drain.node = _node(self.ctx, node_drain.name)
             if why := ownership.node_lost(node_drain.node, node_drain.taken):
                 node_drain.close(self.ctx, why.outcome, why.message)
@@ -308,7 +382,10 @@ class Evacuation:
 
     def _words(self, node_drain: run_node_drain.NodeDrain) -> str:
         volumes = sorted(self._attached.get(node_drain.name, ()))
-        return f"{len(node_drain.left())} pods left, volumes attached: {reasons.listed(volumes) or 'none'}"
+        return (
+            f"{len(node_drain.left())} pods left, volumes attached: "
+            f"{reasons.listed(volumes) or 'none'}"
+        )
 
 
 def _unproven(
@@ -322,14 +399,20 @@ def _unproven(
 
 
 def _listen(
-    ctx: run_context.Context, node_drains: list[run_node_drain.NodeDrain], leases: t.Mapping[str, objects.Raw]
+    ctx: run_context.Context,
+    node_drains: list[run_node_drain.NodeDrain],
+    leases: t.Mapping[str, objects.Raw],
 ) -> list[run_node_drain.NodeDrain]:
-    """The sites whose kubelet does not renew its lease while we listen; its clock and ours are not compared."""
+    """The sites whose kubelet does not renew its lease while we listen;
+    its clock and ours are not compared.
+    """
     if not node_drains:
         return []
     until = ctx.clock.now() + LISTEN
     names = ", ".join(node_drain.name for node_drain in node_drains)
-    ctx.tell(phases.What.WAITING, f"waiting {LISTEN:.0f} s for a kubelet of {names} to renew its lease")
+    ctx.tell(
+        phases.What.WAITING, f"waiting {LISTEN:.0f} s for a kubelet of {names} to renew its lease"
+    )
     while node_drains and ctx.clock.now() < until:
         ctx.clock.sleep(LOOK_EVERY)
         now = _leases(ctx)
@@ -339,7 +422,9 @@ def _listen(
                 node_drain.close(ctx, outcomes.DrainOutcome.GONE, "it was deleted meanwhile")
             elif not unreachable.lost(node):
                 _refuse(ctx, node_drain, unreachable.alive(node))
-            elif unreachable.beat(now.get(node_drain.name)) != unreachable.beat(leases.get(node_drain.name)):
+            elif unreachable.beat(now.get(node_drain.name)) != unreachable.beat(
+                leases.get(node_drain.name)
+            ):
                 _refuse(ctx, node_drain, "its kubelet renewed its lease just now")
         node_drains = [node_drain for node_drain in node_drains if node_drain.open]
     return node_drains
@@ -354,19 +439,26 @@ def _refuse(ctx: run_context.Context, node_drain: run_node_drain.NodeDrain, why:
 
 def _node(ctx: run_context.Context, name: str) -> objects.Node | None:
     try:
-        return objects.Node.of(ctx.cluster.send(verbs.get(kinds.NODES, name), patience=run_requests.PATIENCE))
+        return objects.Node.of(
+            ctx.cluster.send(verbs.get(kinds.NODES, name), patience=run_requests.PATIENCE)
+        )
     except errors.NotFound:
         return None
 
 
-def vital_signs(ctx: run_context.Context, nodes: t.Iterable[str]) -> tuple[list[objects.Raw], list[objects.Raw]]:
+def vital_signs(
+    ctx: run_context.Context, nodes: t.Iterable[str]
+) -> tuple[list[objects.Raw], list[objects.Raw]]:
     """The leases of these nodes' kubelets, and all VolumeAttachments, where they may be read."""
     leases: list[objects.Raw] = []
     try:
         for name in nodes:
             with contextlib.suppress(errors.NotFound):
                 leases.append(
-                    ctx.cluster.send(verbs.get(kinds.LEASES, name, unreachable.LEASES), patience=run_requests.PATIENCE)
+                    ctx.cluster.send(
+                        verbs.get(kinds.LEASES, name, unreachable.LEASES),
+                        patience=run_requests.PATIENCE,
+                    )
                 )
         return leases, run_listing.lists(ctx.cluster, ("attachments",))["attachments"]
     except errors.Forbidden:
@@ -374,9 +466,13 @@ def vital_signs(ctx: run_context.Context, nodes: t.Iterable[str]) -> tuple[list[
 
 
 def _leases(ctx: run_context.Context) -> dict[str, objects.Raw]:
-    """The kubelets' leases by node; StopRun if they may not be read: then nobody knows whether a kubelet lives."""
+    """The kubelets' leases by node; StopRun if they may not be read:
+    then nobody knows whether a kubelet lives.
+    """
     try:
-        found = ctx.cluster.items(kinds.LEASES, namespace=unreachable.LEASES, patience=run_requests.PATIENCE).items
+        found = ctx.cluster.items(
+            kinds.LEASES, namespace=unreachable.LEASES, patience=run_requests.PATIENCE
+        ).items
     except errors.Forbidden as error:
         raise run_context.CallAborted(
             "missing_permission",

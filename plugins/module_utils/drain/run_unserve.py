@@ -1,7 +1,8 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""When a pod that was replaced has to leave its Services, and for how long that lasts before it may end.
+"""When a pod that was replaced has to leave its Services, and for how long that
+lasts before it may end.
 
 What was taken off and when is on the pod, so whoever goes on waits for the rest.
 """
@@ -26,7 +27,9 @@ WITHIN = 600.0
 
 @dataclass
 class Unserving:
-    """``wait`` is the ``load_balancer_wait`` of the call. When a Service was last seen to have a pod is by its UID."""
+    """``wait`` is the ``load_balancer_wait`` of the call. When a Service was last seen to have
+    a pod is by its UID.
+    """
 
     ctx: run_context.Context
     wait: float
@@ -35,16 +38,24 @@ class Unserving:
     def out(
         self, move: run_pod_drain.PodDrain, pod: objects.Pod, snapshot: snapshots.Snapshot
     ) -> unserved.Unserved | None:
-        """What takes the pod out of its Services; ``None`` where nobody wants that, it is done, or not possible."""
+        """What takes the pod out of its Services; ``None`` where nobody wants that,
+        it is done, or not possible.
+        """
         deployment = snapshot.workload(move.plan.workload.uid) if move.plan.workload else None
-        if not move.plan.manner.balanced(self.wait) or deployment is None or names.UNSERVED in pod.annotations:
+        if (
+            not move.plan.manner.balanced(self.wait)
+            or deployment is None
+            or names.UNSERVED in pod.annotations
+        ):
             return None
         labels = unserved.chosen(snapshot, pod, deployment)
         if isinstance(labels, reasons.Reason) or not labels:
             return None
         return unserved.Unserved(self.ctx.clock.server(), labels)
 
-    def waits_for(self, move: run_pod_drain.PodDrain, pod: objects.Pod, snapshot: snapshots.Snapshot) -> str:
+    def waits_for(
+        self, move: run_pod_drain.PodDrain, pod: objects.Pod, snapshot: snapshots.Snapshot
+    ) -> str:
         """What a pod waits for that has left its Services; empty if it may end, or was in none."""
         out = unserved.of(pod)
         if out is None:

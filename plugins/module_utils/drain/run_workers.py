@@ -16,16 +16,20 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods impo
 
 # How many requests of one kind may be in flight, by how the API server answers them.
 #
-# As TCP does it: one more for each round of quick answers, half as many when the server is overloaded. What is slow
-# is told by the quickest answer so far, since servers differ.
+# As TCP does it: one more for each round of quick answers, half as many when the server is
+# overloaded. What is slow is told by the quickest answer so far, since servers differ.
 
 
 FIRST = 8
 """How many are in flight at first, if so many may be."""
 LEAST, LEAST_FOR_SLOW = 1, 4
-"""How many are in flight at least when the server is overloaded, and when it is slow, maybe for others' sake."""
+"""How many are in flight at least when the server is overloaded, and when it is slow,
+maybe for others' sake.
+"""
 SLOW, NOTICED = 4.0, 0.25
-"""An answer is slow that takes so many times as long as the quickest one, and at least so many seconds."""
+"""An answer is slow that takes so many times as long as the quickest one,
+and at least so many seconds.
+"""
 PAUSE = 1.0
 """Seconds after a cut in which answers to what was sent before cut no more."""
 
@@ -64,7 +68,9 @@ class Pace:
 
 
 AHEAD = 0.5
-"""Requests decided for each worker beside the one under way, so that none is idle until the loop has looked again."""
+"""Requests decided for each worker beside the one under way, so that none is idle until the
+loop has looked again.
+"""
 OVERLOAD = (errors.Overloaded, errors.Unreachable, errors.ServerError, errors.UnknownOutcome)
 """Refusals that tell that the API server has too much to do, whatever was asked."""
 
@@ -72,7 +78,9 @@ OVERLOAD = (errors.Overloaded, errors.Unreachable, errors.ServerError, errors.Un
 class Workers:
     """Do the ``work`` of moves in the order in which they are given, ``most`` at a time."""
 
-    def __init__(self, ctx: run_context.Context, most: int, work: t.Callable[[run_pod_drain.PodDrain], None]) -> None:
+    def __init__(
+        self, ctx: run_context.Context, most: int, work: t.Callable[[run_pod_drain.PodDrain], None]
+    ) -> None:
         self._ctx, self._work = ctx, work
         self._pool, self._lock = ctx.clock.pool(most, "evict"), ctx.clock.lock()
         self._pace = Pace(most)

@@ -3,13 +3,14 @@
 
 """Lost nodes: what becomes of their pods and when, and which proof an evacuation needs.
 
-Once the kubelet has been silent for ``node-monitor-grace-period`` (50 s, 40 s before Kubernetes 1.32), the node
-controller sets the node's Ready condition to Unknown and the taint ``unreachable``; the taint manager deletes each pod
-after its toleration, 300 s by default. No kubelet stops it: its object stays terminating, and with it the name of a
-StatefulSet's pod and the attachment of its volume. With the taint ``out-of-service`` the pod garbage collector removes
-such objects (every 20 s), and volumes are detached without waiting for an unmount (else 6 minutes after the object is
-gone). Read at v1.36.3: ``pkg/controller/{nodelifecycle,tainteviction,podgc,volume/attachdetach}``; all of it tried on
-the lab.
+Once the kubelet has been silent for ``node-monitor-grace-period`` (50 s, 40 s before Kubernetes
+1.32), the node controller sets the node's Ready condition to Unknown and the taint ``unreachable``;
+the taint manager deletes each pod after its toleration, 300 s by default. No kubelet stops it: its
+object stays terminating, and with it the name of a StatefulSet's pod and the attachment of its
+volume. With the taint ``out-of-service`` the pod garbage collector removes such objects (every 20
+s), and volumes are detached without waiting for an unmount (else 6 minutes after the object is
+gone). Read at v1.36.3: ``pkg/controller/{nodelifecycle,tainteviction,podgc,volume/attachdetach}``;
+all of it tried on the lab.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ LEASES = "kube-node-lease"
 
 FENCED = "out_of_service"
 DATA = frozenset({"emptydir", "bare_pod", "daemonset_gone", "self_on_node"})
-"""Refusals that apply to a dead node as well, because data that the node still has would be lost."""
+"""Refusals that apply to a dead node as well, because data that the node
+still has would be lost.
+"""
 
 Successor = t.Literal["at_once", "after_its_volume", "after_its_object", "none"]
 
@@ -54,8 +57,9 @@ Successor = t.Literal["at_once", "after_its_volume", "after_its_object", "none"]
 class Fate:
     """What becomes of one pod of a lost node if nobody intervenes.
 
-    ``told_at`` (RFC 3339) is when the pod is deleted and starts terminating; empty if it never is, or if that is not
-    known yet. ``successor``: when its controller starts another one. ``volumes`` stay attached to the node.
+    ``told_at`` (RFC 3339) is when the pod is deleted and starts terminating; empty if it never is,
+    or if that is not known yet. ``successor``: when its controller starts another one. ``volumes``
+    stay attached to the node.
     """
 
     told_at: str
@@ -91,14 +95,23 @@ def fate(snapshot: snapshots.Snapshot, pod: objects.Pod, now: str) -> Fate | Non
 def _deletion(node: objects.Node, pod: objects.Pod, now: str) -> tuple[str, int | None, str]:
     """When the pod is deleted: the time, seconds from now, and the first sentence of the reason."""
     if pod.deleting:
-        return pod.deadline, 0, f"It is terminating with grace until {pod.deadline}; no kubelet stops it. "
-    set_at = next((x.get("timeAdded") for x in node.taints if node_taints.same_taint(x, UNREACHABLE)), None)
+        return (
+            pod.deadline,
+            0,
+            f"It is terminating with grace until {pod.deadline}; no kubelet stops it. ",
+        )
+    set_at = next(
+        (x.get("timeAdded") for x in node.taints if node_taints.same_taint(x, UNREACHABLE)), None
+    )
     kept = no_execute.stay(pod.tolerations, [UNREACHABLE])
     if kept.seconds is None or pod.mirror:
         return "", None, ""
     start = decoding.moment(set_at or "")
     if start is None:
-        why = f"It is deleted {kept.seconds} s after the taint unreachable:NoExecute is set, which it is not yet"
+        why = (
+            f"It is deleted {kept.seconds} s after the taint unreachable:NoExecute is set, "
+            "which it is not yet"
+        )
         return "", None, f"{why} (one node in 10 s, fewer while many are lost). "
     at = decoding.later(start, kept.seconds)
     if at is None:
@@ -106,7 +119,11 @@ def _deletion(node: objects.Node, pod: objects.Pod, now: str) -> tuple[str, int 
     today = decoding.moment(now)
     left = max(0, round((at - today).total_seconds())) if today else kept.seconds
     text = at.isoformat(timespec="seconds").replace("+00:00", "Z")
-    return text, left, f"It tolerates {UNREACHABLE['key']} for {kept.seconds} s and is deleted at {text}. "
+    return (
+        text,
+        left,
+        f"It tolerates {UNREACHABLE['key']} for {kept.seconds} s and is deleted at {text}. ",
+    )
 
 
 def _successor(snapshot: snapshots.Snapshot, pod: objects.Pod) -> tuple[Successor, str]:
@@ -118,7 +135,14 @@ def _successor(snapshot: snapshots.Snapshot, pod: objects.Pod) -> tuple[Successo
     workload = snapshot.workload_of(pod)
     if workload is not None and workload.replicas == 0:
         return "none", f"{workload.ref} is scaled to 0"
-    tied = next((found for found in (eligibility.tied(snapshot, v, pod.namespace) for v in pod.volumes) if found), "")
+    tied = next(
+        (
+            found
+            for found in (eligibility.tied(snapshot, v, pod.namespace) for v in pod.volumes)
+            if found
+        ),
+        "",
+    )
     if tied:
         return "after_its_volume", f"Its successor is created at once, and waits for {tied}"
     return "at_once", f"{workload.ref if workload else owner} creates a successor at once"
@@ -142,26 +166,38 @@ def beat(lease: objects.Raw | None) -> tuple[str, str, str]:
     """What changes whenever a kubelet renews its lease."""
     found = lease or {}
     spec: objects.Raw = found.get("spec") or {}
-    return found.get("metadata", {}).get("uid", ""), spec.get("holderIdentity", ""), spec.get("renewTime", "")
+    return (
+        found.get("metadata", {}).get("uid", ""),
+        spec.get("holderIdentity", ""),
+        spec.get("renewTime", ""),
+    )
 
 
 def alive(node: objects.Node) -> str:
     """Why the kubelet is taken to be alive; empty if the cluster has lost contact with it.
 
-    The lease's renewTime is no proof, since the kubelet writes it by its own clock: the drain watches it for renewals.
+    The lease's renewTime is no proof, since the kubelet writes it by its own clock: the drain
+    watches it for renewals.
     """
     if lost(node):
         return ""
-    return f"its condition Ready is {node.conditions.get('Ready', 'not reported')}, so its kubelet still reports"
+    return (
+        f"its condition Ready is {node.conditions.get('Ready', 'not reported')}, "
+        "so its kubelet still reports"
+    )
 
 
 def not_dead(name: str, why: str) -> reasons.Finding:
     """The node is declared as fenced, and it is alive."""
     message = (
-        f"Node {name} was declared as fenced, but {why}. With the taint out-of-service its pods would be started on "
-        "other nodes and its volumes attached there while they may still be in use."
+        f"Node {name} was declared as fenced, but {why}. With the taint out-of-service its pods "
+        "would be started on other nodes and its volumes attached there while they "
+        "may still be in use."
     )
-    remedy = f"Drop {reasons.options(fenced=(name,))} to drain it as a living node, or name the node that is fenced."
+    remedy = (
+        f"Drop {reasons.options(fenced=(name,))} to drain it as a living node, "
+        "or name the node that is fenced."
+    )
     return reasons.Finding("not_dead", message, remedy, "blocker", f"Node {name}", (name,))
 
 
@@ -171,13 +207,14 @@ def stays_out(node: objects.Node, record: node_records.Record) -> str:
     Removing the taint by hand allows it to return.
     """
     if node.ready or not all(
-        any(node_taints.same_taint(OUT_OF_SERVICE, one) for one in some) for some in (record.added, node.taints)
+        any(node_taints.same_taint(OUT_OF_SERVICE, one) for one in some)
+        for some in (record.added, node.taints)
     ):
         return ""
     return (
         f"Node {node.name} was evacuated as dead, and its kubelet does not respond yet (Ready is "
-        f"{node.conditions.get('Ready', 'not reported')}). The taint out-of-service stays until it does; release the "
-        "node then. If it will not return, delete the node."
+        f"{node.conditions.get('Ready', 'not reported')}). The taint out-of-service stays until "
+        "it does; release the node then. If it will not return, delete the node."
     )
 
 
@@ -186,18 +223,30 @@ def fenced(plan: drain_policy.PodPlan) -> drain_policy.PodPlan:
     if plan.code in ("not_selected", "left_by_rule"):
         what, remedy = "pod_selector and namespaces", "Drop these options."
         if plan.code == "left_by_rule":
-            what, remedy = plan.manner.rule or "a rule", "Leave this node to another run, without it."
+            what, remedy = (
+                plan.manner.rule or "a rule",
+                "Leave this node to another run, without it.",
+            )
         why = f"The taint out-of-service deletes every pod of the node, whatever {what} may say."
         return replace(plan, route="refuse", reason=why, remedy=remedy)
     if plan.route == "refuse" and plan.code in DATA:
         return plan
     if node_taints.tolerates(plan.pod.tolerations, OUT_OF_SERVICE) or plan.pod.mirror:
-        return replace(plan, route="skip", code=FENCED, reason="It tolerates the taint out-of-service and stays.")
+        return replace(
+            plan,
+            route="skip",
+            code=FENCED,
+            reason="It tolerates the taint out-of-service and stays.",
+        )
     if plan.code == "daemonset":
         why = "Its object is deleted; its DaemonSet recreates it when the node is back."
         return replace(plan, route="skip", reason=why)
-    why = "Its node is fenced: the taint out-of-service deletes it, without waiting for the kubelet."
-    return replace(plan, route="wait", code=FENCED, reason=why, remedy="", budgets=(), guarded=False)
+    why = (
+        "Its node is fenced: the taint out-of-service deletes it, without waiting for the kubelet."
+    )
+    return replace(
+        plan, route="wait", code=FENCED, reason=why, remedy="", budgets=(), guarded=False
+    )
 
 
 def findings(
@@ -207,7 +256,9 @@ def findings(
     vouched: t.Collection[str],
     now: str,
 ) -> list[reasons.Finding]:
-    """A warning for each lost node that tells what becomes of its pods; a blocker for one of ``vouched`` that lives."""
+    """A warning for each lost node that tells what becomes of its pods; a blocker for one of
+    ``vouched`` that lives.
+    """
     found = []
     for name in wanted:
         node = snapshot.nodes.get(name)
@@ -218,14 +269,19 @@ def findings(
             found.append(not_dead(name, why))
         elif lost(node):
             pods = [plan.pod for plan in plans if plan.pod.node == name]
-            message = f"Node {name} has not responded{since(node, lease)}. {_sum(snapshot, pods, now)}"
+            message = (
+                f"Node {name} has not responded{since(node, lease)}. {_sum(snapshot, pods, now)}"
+            )
             remedy = (
                 "Check whether the machine is off. If it certainly is, evacuate the node with "
-                f"{reasons.options(fenced=(name,))}. If it is not, repair its kubelet, or fence it first."
+                f"{reasons.options(fenced=(name,))}. If it is not, repair its kubelet, "
+                "or fence it first."
             )
             if name in vouched:
                 remedy = "You vouch that it is fenced: its pods and volumes are released at once."
-            found.append(reasons.Finding("node_lost", message, remedy, "warning", f"Node {name}", (name,)))
+            found.append(
+                reasons.Finding("node_lost", message, remedy, "warning", f"Node {name}", (name,))
+            )
     return found
 
 
@@ -237,7 +293,9 @@ def since(node: objects.Node, lease: objects.Raw | None = None) -> str:
 
 
 def _sum(snapshot: snapshots.Snapshot, pods: t.Sequence[objects.Pod], now: str) -> str:
-    fates = [found for found in (fate(snapshot, pod, now) for pod in pods if not pod.finished) if found]
+    fates = [
+        found for found in (fate(snapshot, pod, now) for pod in pods if not pod.finished) if found
+    ]
     if not fates:
         return "It has no pods."
     terminating = sum(1 for found in fates if found.in_seconds == 0)
@@ -251,5 +309,8 @@ def _sum(snapshot: snapshots.Snapshot, pods: t.Sequence[objects.Pod], now: str) 
     waiting = Counter(found.successor for found in fates)
     text = f"{len(fates)} pod{'s' if len(fates) > 1 else ''} on it: {', '.join(parts)}."
     if tied := waiting["after_its_object"] + waiting["after_its_volume"]:
-        text += f" Not replaced until the node is back or fenced, because it keeps the object or the volume: {tied}."
+        text += (
+            " Not replaced until the node is back or fenced, "
+            f"because it keeps the object or the volume: {tied}."
+        )
     return text

@@ -3,8 +3,8 @@
 
 """How a pod that was let go leaves its Services before it is told to end.
 
-The labels by which they select it come off, and its annotation says which these were and when. What serves until it is
-told to end then loses no request: those that forward hear of it before.
+The labels by which they select it come off, and its annotation says which these were and when. What
+serves until it is told to end then loses no request: those that forward hear of it before.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     selectors,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import replacement_conditions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import (
+    replacement_conditions,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
 
 Labels = t.Mapping[str, str]
@@ -37,7 +39,9 @@ class Unserved:
     @property
     def text(self) -> str:
         """The annotation. No label has a comma or an equals sign in it."""
-        return ",".join([self.since, *(f"{key}={value}" for key, value in sorted(self.labels.items()))])
+        return ",".join(
+            [self.since, *(f"{key}={value}" for key, value in sorted(self.labels.items()))]
+        )
 
     def passed(self, now: str) -> float:
         """For how many seconds that is so."""
@@ -57,14 +61,21 @@ def services(snapshot: snapshots.Snapshot, pod: objects.Pod) -> dict[index_keys.
     out = of(pod)
     labels = {**pod.labels, **(out.labels if out else {})}
     known = snapshot.selectors_by_namespace.get(pod.namespace, {})
-    return {place: chosen for place, chosen in known.items() if chosen and chosen.items() <= labels.items()}
+    return {
+        place: chosen
+        for place, chosen in known.items()
+        if chosen and chosen.items() <= labels.items()
+    }
 
 
-def chosen(snapshot: snapshots.Snapshot, pod: objects.Pod, deployment: objects.Workload) -> Labels | reasons.Reason:
-    """The labels without which no Service selects the pod; empty if none does. Or why it has to keep them.
+def chosen(
+    snapshot: snapshots.Snapshot, pod: objects.Pod, deployment: objects.Workload
+) -> Labels | reasons.Reason:
+    """The labels without which no Service selects the pod; empty if none does.
+    Or why it has to keep them.
 
-    They are as few as possible, and one of them is of the Deployment's selector, if that is possible: an autoscaler
-    counts the pods that this selects.
+    They are as few as possible, and one of them is of the Deployment's selector, if that is
+    possible: an autoscaler counts the pods that this selects.
     """
     selecting = {place: frozenset(keys) for place, keys in services(snapshot, pod).items()}
     counted = frozenset((deployment.selector or {}).get("matchLabels") or {})
@@ -74,20 +85,31 @@ def chosen(snapshot: snapshots.Snapshot, pod: objects.Pod, deployment: objects.W
             continue
         held = {key: next(_needing(snapshot, pod, {*taken, key}), "") for key in sorted(keys)}
         if free := [key for key in held if not held[key]]:
-            taken.add(max(free, key=lambda key: (key in counted, sum(key in one for one in selecting.values()))))
+            taken.add(
+                max(
+                    free,
+                    key=lambda key: (key in counted, sum(key in one for one in selecting.values())),
+                )
+            )
         elif keys is not counted:
             key, needed = next(iter(held.items()))
-            return reasons.Reason(CODE, f"{needed} would change what it does about it without its label {key}.")
+            return reasons.Reason(
+                CODE, f"{needed} would change what it does about it without its label {key}."
+            )
     return {key: pod.labels[key] for key in taken}
 
 
 def listed(snapshot: snapshots.Snapshot, pod: objects.Pod) -> str:
-    """The first of its Services that has it among its endpoints still, as text; empty if none has."""
+    """The first of its Services that has it among its endpoints still,
+    as text; empty if none has.
+    """
     places = (place for place in services(snapshot, pod) if pod.uid in snapshot.listed(place))
     return next((f"Service {namespace}/{name}" for namespace, name in places), "")
 
 
-def _needing(snapshot: snapshots.Snapshot, pod: objects.Pod, keys: t.Collection[str]) -> t.Iterator[str]:
+def _needing(
+    snapshot: snapshots.Snapshot, pod: objects.Pod, keys: t.Collection[str]
+) -> t.Iterator[str]:
     """What would select the pod without these labels and does not now, or the other way round."""
     kept = {key: value for key, value in pod.labels.items() if key not in keys}
     for raw in snapshot.policies_reaching(pod.namespace):

@@ -18,14 +18,24 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import option_values, specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import (
+    option_values,
+    specs,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import pod_selectors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions, run_hook_calls
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import (
+    hook_definitions,
+    run_hook_calls,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import durations
 
 HTTP: dict[str, t.Any] = {
     "url": {"type": "str", "required": True},
-    "method": {"type": "str", "default": "POST", "choices": ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]},
+    "method": {
+        "type": "str",
+        "default": "POST",
+        "choices": ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],
+    },
     "headers": {"type": "dict", "no_log": True},
     "status": {"type": "list", "elements": "int", "default": [200, 201, 204]},
     "validate_certs": {"type": "bool", "default": True},
@@ -42,14 +52,21 @@ RULE: dict[str, t.Any] = {
 }
 NODE_RULE: dict[str, t.Any] = {
     "nodes": {"type": "str"},
-    **{key: option for key, option in RULE.items() if key not in (*pod_selectors.KEYS, "annotation")},
+    **{
+        key: option
+        for key, option in RULE.items()
+        if key not in (*pod_selectors.KEYS, "annotation")
+    },
 }
 POD_RULES: dict[str, t.Any] = {
-    name: {"type": "list", "elements": "dict", "options": RULE} for name in ("before_pod", "after_pod")
+    name: {"type": "list", "elements": "dict", "options": RULE}
+    for name in ("before_pod", "after_pod")
 }
 """The options of a drain."""
 
-EXAMPLE = "a list of rules such as [{pods: app=web, http: {url: 'http://{ip}:8080/drain'}, deadline: 5m}]"
+EXAMPLE = (
+    "a list of rules such as [{pods: app=web, http: {url: 'http://{ip}:8080/drain'}, deadline: 5m}]"
+)
 HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 HEADERS = "names of headers with their values, each of one line"
 AGAIN = "X-Maintenance-Again"
@@ -57,7 +74,9 @@ AGAIN = "X-Maintenance-Again"
 Faults = list[tuple[str, t.Any, str]]
 
 
-def read(option: str, value: t.Any, hook: hook_definitions.Hook) -> tuple[hook_definitions.Rule, ...]:
+def read(
+    option: str, value: t.Any, hook: hook_definitions.Hook
+) -> tuple[hook_definitions.Rule, ...]:
     """The rules of one hook; ``None`` and an empty list are none.
 
     Raises:
@@ -69,14 +88,18 @@ def read(option: str, value: t.Any, hook: hook_definitions.Hook) -> tuple[hook_d
     if not isinstance(given, (list, tuple)) or not all(isinstance(one, t.Mapping) for one in given):
         raise option_values.BadOption(option, value, EXAMPLE)
     faults: Faults = []
-    rules = [_rule(f"{option}[{index}]", specs.plain(one), hook, faults) for index, one in enumerate(given)]
+    rules = [
+        _rule(f"{option}[{index}]", specs.plain(one), hook, faults)
+        for index, one in enumerate(given)
+    ]
     if faults:
         raise option_values.BadOptions(faults)
     return tuple(rules)
 
 
 def variable(name: str, value: t.Any, hook: hook_definitions.Hook) -> list[dict[str, t.Any]]:
-    """The rules of a playbook's variable, which may be JSON from a survey, with absolute paths of existing task files.
+    """The rules of a playbook's variable, which may be JSON from a survey, with absolute paths of
+    existing task files.
 
     Raises:
         BadOption: names every fault of every rule.
@@ -94,7 +117,11 @@ def variable(name: str, value: t.Any, hook: hook_definitions.Hook) -> list[dict[
         if rule.tasks:
             path = Path(rule.tasks).expanduser().absolute()
             plain["tasks"] = str(path.resolve())
-            faults += [] if path.is_file() else [(f"{name}[{index}].tasks", rule.tasks, f"a file; there is no {path}")]
+            faults += (
+                []
+                if path.is_file()
+                else [(f"{name}[{index}].tasks", rule.tasks, f"a file; there is no {path}")]
+            )
         found.append(plain)
     if faults:
         raise option_values.BadOptions(faults)
@@ -106,23 +133,44 @@ def from_params(params: specs.Params) -> specs.Params:
     rules = hook_definitions.Rules(
         *(read(name, params.get(name), t.cast("hook_definitions.Hook", name)) for name in POD_RULES)
     )
-    return {**{key: value for key, value in params.items() if key not in POD_RULES}, "hooks": rules, "send": send}
+    return {
+        **{key: value for key, value in params.items() if key not in POD_RULES},
+        "hooks": rules,
+        "send": send,
+    }
 
 
-def _rule(where: str, given: dict[str, t.Any], hook: hook_definitions.Hook, faults: Faults) -> hook_definitions.Rule:
+def _rule(
+    where: str, given: dict[str, t.Any], hook: hook_definitions.Hook, faults: Faults
+) -> hook_definitions.Rule:
     of_pods = hook.endswith("_pod")
-    keys = [key for key in (RULE if of_pods else NODE_RULE) if key != "annotation" or hook == "before_pod"]
-    rule = {key: value for key, value in given.items() if value not in (None, "", [], {}) or key not in RULE}
-    faults += [(f"{where}.{key}", _hidden(key, rule[key]), f"one of {', '.join(keys)}") for key in rule.keys() - keys]
+    keys = [
+        key
+        for key in (RULE if of_pods else NODE_RULE)
+        if key != "annotation" or hook == "before_pod"
+    ]
+    rule = {
+        key: value
+        for key, value in given.items()
+        if value not in (None, "", [], {}) or key not in RULE
+    }
+    faults += [
+        (f"{where}.{key}", _hidden(key, rule[key]), f"one of {', '.join(keys)}")
+        for key in rule.keys() - keys
+    ]
     actions = [action for action in hook_definitions.ACTIONS if rule.get(action)]
     if len(actions) != 1:
         one_of = ", ".join(action for action in hook_definitions.ACTIONS if action in keys)
         faults.append((where, actions, f"exactly one of {one_of}"))
     which = pod_selectors.KEYS if of_pods else ("nodes",)
     if not any(rule.get(key) for key in which):
-        faults.append((where, sorted(rule), f"{' or '.join(which)}, which says what the rule is for"))
+        faults.append(
+            (where, sorted(rule), f"{' or '.join(which)}, which says what the rule is for")
+        )
     selects, wrong = pod_selectors.read(where, rule if of_pods else {"pods": rule.get("nodes")})
-    faults += [(place if of_pods else place.replace(".pods", ".nodes"), *rest) for place, *rest in wrong]
+    faults += [
+        (place if of_pods else place.replace(".pods", ".nodes"), *rest) for place, *rest in wrong
+    ]
     if not isinstance(rule.get("annotation", True), bool):
         faults.append((f"{where}.annotation", rule["annotation"], "true"))
     return hook_definitions.Rule(
@@ -147,16 +195,30 @@ def _deadline(where: str, value: t.Any, faults: Faults) -> float:
     return hook_definitions.DEADLINE if seconds is None else seconds
 
 
-def _http(where: str, given: t.Any, hook: hook_definitions.Hook, faults: Faults) -> hook_definitions.Http:
+def _http(
+    where: str, given: t.Any, hook: hook_definitions.Hook, faults: Faults
+) -> hook_definitions.Http:
     if not isinstance(given, t.Mapping):
-        faults.append((where, type(given).__name__, "a mapping such as {url: 'http://{ip}:8080/drain'}"))
+        faults.append(
+            (where, type(given).__name__, "a mapping such as {url: 'http://{ip}:8080/drain'}")
+        )
         return hook_definitions.Http("")
-    found = {key: value for key, value in given.items() if value not in (None, "", [], {}) or key not in HTTP}
+    found = {
+        key: value
+        for key, value in given.items()
+        if value not in (None, "", [], {}) or key not in HTTP
+    }
     unknown = found.keys() - HTTP.keys()
-    faults += [(f"{where}.{key}", _hidden(key, found[key]), f"one of {', '.join(HTTP)}") for key in unknown]
-    call = hook_definitions.Http(str(found.get("url", "")), str(found.get("method", "POST")).upper())
+    faults += [
+        (f"{where}.{key}", _hidden(key, found[key]), f"one of {', '.join(HTTP)}") for key in unknown
+    ]
+    call = hook_definitions.Http(
+        str(found.get("url", "")), str(found.get("method", "POST")).upper()
+    )
     if call.method not in HTTP["method"]["choices"]:
-        faults.append((f"{where}.method", call.method, f"one of {', '.join(HTTP['method']['choices'])}"))
+        faults.append(
+            (f"{where}.method", call.method, f"one of {', '.join(HTTP['method']['choices'])}")
+        )
     faults += _url_faults(f"{where}.url", call, hook)
     status = found.get("status", list(call.status))
     numbers = [str(one) for one in (status if isinstance(status, (list, tuple)) else [status])]
@@ -168,12 +230,18 @@ def _http(where: str, given: t.Any, hook: hook_definitions.Hook, faults: Faults)
         faults.append((f"{where}.headers", "it", HEADERS))
         headers = {}
     else:
-        faults += [fault for value in headers.values() if (fault := _unknown(f"{where}.headers", str(value), hook))]
+        faults += [
+            fault
+            for value in headers.values()
+            if (fault := _unknown(f"{where}.headers", str(value), hook))
+        ]
     valid = found.get("validate_certs", True)
     if not isinstance(valid, bool):
         faults.append((f"{where}.validate_certs", valid, "true or false"))
     pairs = tuple((str(key), str(value)) for key, value in headers.items())
-    return hook_definitions.Http(call.url, call.method, pairs, tuple(map(int, numbers)), valid is not False)
+    return hook_definitions.Http(
+        call.url, call.method, pairs, tuple(map(int, numbers)), valid is not False
+    )
 
 
 def _url_faults(where: str, call: hook_definitions.Http, hook: hook_definitions.Hook) -> Faults:
@@ -195,14 +263,18 @@ def is_url(text: str) -> bool:
 def are_headers(value: t.Any) -> bool:
     """Whether these are names of headers with values that can be sent."""
     return isinstance(value, t.Mapping) and all(
-        HEADER.fullmatch(str(key)) and not re.search(r"[\r\n\0]", str(each)) for key, each in value.items()
+        HEADER.fullmatch(str(key)) and not re.search(r"[\r\n\0]", str(each))
+        for key, each in value.items()
     )
 
 
 def _unknown(where: str, text: str, hook: hook_definitions.Hook) -> tuple[str, t.Any, str] | None:
     """The first ``{...}`` that names no variable of the hook."""
     known = hook_definitions.PLACEHOLDERS[hook]
-    wrong = next((found[0] for found in hook_definitions.BRACES.finditer(text) if found[1] not in known), None)
+    wrong = next(
+        (found[0] for found in hook_definitions.BRACES.finditer(text) if found[1] not in known),
+        None,
+    )
     return (where, wrong, f"one of {', '.join(f'{{{name}}}' for name in known)}") if wrong else None
 
 
@@ -229,8 +301,8 @@ def _tls(validate: bool) -> ssl.SSLContext:
 def send(call: hook_definitions.Http, variables: run_hook_calls.Variables, timeout: float) -> int:
     """Send one call and return its HTTP status; see ``hook_calls.Send``.
 
-    The timeout of a socket holds for each read, and none for the search of an address; so a thread of its own makes the
-    call, and is left alone when the time is over.
+    The timeout of a socket holds for each read, and none for the search of an address; so a thread
+    of its own makes the call, and is left alone when the time is over.
     """
     answers: queue.SimpleQueue[int | Exception] = queue.SimpleQueue()
 
@@ -244,7 +316,9 @@ def send(call: hook_definitions.Http, variables: run_hook_calls.Variables, timeo
     try:
         answer = answers.get(timeout=timeout)
     except queue.Empty:
-        raise run_hook_calls.NoAnswerError(f"{call.shown()} gave no answer within {timeout:.0f} s") from None
+        raise run_hook_calls.NoAnswerError(
+            f"{call.shown()} gave no answer within {timeout:.0f} s"
+        ) from None
     if isinstance(answer, Exception):
         raise answer
     return answer
@@ -253,22 +327,31 @@ def send(call: hook_definitions.Http, variables: run_hook_calls.Variables, timeo
 def _send(call: hook_definitions.Http, variables: run_hook_calls.Variables, timeout: float) -> int:
     """Send one call.
 
-    The variables are the JSON body of POST, PUT and PATCH. Proxies are those of the environment, as with Ansible's
-    ``open_url``. That function itself is not for threads: it replaces the opener of the whole process for each call.
+    The variables are the JSON body of POST, PUT and PATCH. Proxies are those of the environment, as
+    with Ansible's ``open_url``. That function itself is not for threads: it replaces the opener of
+    the whole process for each call.
     """
     own = {"Content-Type": "application/json"}
     if "again" in variables:
         own[AGAIN] = str(variables["again"]).lower()
     body = json.dumps(dict(variables)).encode() if call.method in ("POST", "PUT", "PATCH") else None
     try:
-        request = urllib.request.Request(call.url, body, {**own, **dict(call.headers)}, method=call.method)
+        request = urllib.request.Request(
+            call.url, body, {**own, **dict(call.headers)}, method=call.method
+        )
         tls = urllib.request.HTTPSHandler(context=_tls(call.validate_certs))
-        with urllib.request.build_opener(tls, _NoRedirect()).open(request, timeout=timeout) as answer:
+        with urllib.request.build_opener(tls, _NoRedirect()).open(
+            request, timeout=timeout
+        ) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         with error:
             return int(error.code)
     except urllib.error.URLError as error:
-        raise run_hook_calls.NoAnswerError(f"{call.shown()} could not be reached: {error.reason}") from error
+        raise run_hook_calls.NoAnswerError(
+            f"{call.shown()} could not be reached: {error.reason}"
+        ) from error
     except (OSError, ValueError, http.client.HTTPException) as error:
-        raise run_hook_calls.NoAnswerError(f"{call.shown()} gave no answer: {type(error).__name__}") from error
+        raise run_hook_calls.NoAnswerError(
+            f"{call.shown()} gave no answer: {type(error).__name__}"
+        ) from error

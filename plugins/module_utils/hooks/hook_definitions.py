@@ -1,11 +1,12 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Hooks: what an application or its owner does before and after a pod is moved, or a node taken out.
+"""Hooks: what an application or its owner does before and after a pod is moved,
+or a node taken out.
 
-A rule selects pods or nodes and names one action. What ran for which pod (by UID) or node is in the node's record, so
-that another run knows it: ``due`` is written before the pod leaves, ``begun`` before the action, ``done`` or ``failed``
-after it.
+A rule selects pods or nodes and names one action. What ran for which pod (by UID) or node is in the
+node's record, so that another run knows it: ``due`` is written before the pod leaves, ``begun``
+before the action, ``done`` or ``failed`` after it.
 """
 
 from __future__ import annotations
@@ -46,16 +47,21 @@ PLACEHOLDERS: t.Mapping[Hook, tuple[str, ...]] = {
 }
 """What ``{...}`` in a URL or a header may name; a pod that is gone has no address."""
 BRACES = re.compile(r"\{(\w*)\}")
-_NOT_SEGMENT, _NOT_IP, _NOT_HEADER = map(re.compile, (rb"[^A-Za-z0-9_.~-]", rb"[^0-9A-Fa-f:.]", rb"[^ -~]"))
+_NOT_SEGMENT, _NOT_IP, _NOT_HEADER = map(
+    re.compile, (rb"[^A-Za-z0-9_.~-]", rb"[^0-9A-Fa-f:.]", rb"[^ -~]")
+)
 DONE = (200, 201, 204)
 """HTTP statuses that are expected unless a rule says otherwise."""
 REPEATED = frozenset({202, 408, 409, 425, 429, 500, 502, 503, 504})
-"""HTTP statuses that mean "not yet": the call is repeated until the deadline, unless its rule expects them."""
+"""HTTP statuses that mean "not yet": the call is repeated until the deadline,
+unless its rule expects them.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Http:
-    """An HTTP call; ``status`` are the expected statuses. ``headers`` may be secret and appear nowhere else.
+    """An HTTP call; ``status`` are the expected statuses.
+    ``headers`` may be secret and appear nowhere else.
 
     ``secret_path``: whoever knows the URL's path may make the call, as with webhooks of chats.
     """
@@ -68,7 +74,9 @@ class Http:
     secret_path: bool = False
 
     def shown(self) -> str:
-        """The URL without what may be secret in it: user, password and query, or all but scheme and host."""
+        """The URL without what may be secret in it: user, password and query,
+        or all but scheme and host.
+        """
         scheme, slashes, rest = self.url.partition("?")[0].partition("#")[0].rpartition("://")
         host, slash, path = rest.partition("/")
         if self.secret_path:
@@ -80,8 +88,8 @@ class Http:
 class Rule:
     """Which pods or nodes it is for (all that is given has to match), and what is done.
 
-    ``selects`` are pods; for hooks of nodes only its labels count, as those of nodes. ``deadline`` is in seconds,
-    ``tasks`` the path of a task file.
+    ``selects`` are pods; for hooks of nodes only its labels count, as those of nodes. ``deadline``
+    is in seconds, ``tasks`` the path of a task file.
     """
 
     hook: Hook
@@ -100,7 +108,10 @@ class Rule:
         """
         call = [self.http.method, self.http.url] if self.http else []
         parts = [dataclasses.asdict(self.selects), self.action, self.tasks, call]
-        return f"{self.hook}/{hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:8]}"
+        return (
+            f"{self.hook}/"
+            f"{hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:8]}"
+        )
 
     def for_pod(self, plan: drain_policy.PodPlan) -> bool:
         """Whether it is for the pod of this plan."""
@@ -173,9 +184,19 @@ class Call:
 
         ``moved``, of a hook after the move: whether the pod has gone.
         """
-        told: dict[str, t.Any] = {"hook": self.rule.hook, "rule": self.rule.name, "node": self.node, "again": again}
+        told: dict[str, t.Any] = {
+            "hook": self.rule.hook,
+            "rule": self.rule.name,
+            "node": self.node,
+            "again": again,
+        }
         if self.uid:
-            told |= {"namespace": self.namespace, "name": self.name, "uid": self.uid, "owner": self.owner}
+            told |= {
+                "namespace": self.namespace,
+                "name": self.name,
+                "uid": self.uid,
+                "owner": self.owner,
+            }
         if self.rule.hook == "before_pod":
             told["ip"] = self.ip
         if self.rule.hook == "after_pod":
@@ -185,21 +206,29 @@ class Call:
     def to_dict(self, state: str, *, moved: bool | None = None) -> dict[str, t.Any]:
         """As modules return it and take it; for ``tasks`` with the file and the variables."""
         again = state in ("begun", "failed")
-        found = {"key": self.key, "state": state, "action": self.rule.action, "deadline": int(self.rule.deadline)}
+        found = {
+            "key": self.key,
+            "state": state,
+            "action": self.rule.action,
+            "deadline": int(self.rule.deadline),
+        }
         return {**self.variables(again=again, moved=moved), **found, "tasks": self.rule.tasks}
 
 
 def entry_of(told: t.Mapping[str, t.Any], state: State) -> dict[str, str]:
     """What the record says of a call with these variables."""
-    about = {key: str(told.get(key) or "") for key in ("rule", "action", "namespace", "name", "owner")}
+    about = {
+        key: str(told.get(key) or "") for key in ("rule", "action", "namespace", "name", "owner")
+    }
     return {"state": state, **{key: value for key, value in about.items() if value}}
 
 
 def filled(http: Http, variables: t.Mapping[str, t.Any]) -> Http:
     """The call with the variables in its URL and headers.
 
-    What others have named cannot lead to another URL or header: in a URL each variable is percent-encoded, in a header
-    what is not printable ASCII. An IPv6 address gets the brackets of a URL.
+    What others have named cannot lead to another URL or header: in a URL each variable is
+    percent-encoded, in a header what is not printable ASCII. An IPv6 address gets
+    the brackets of a URL.
     """
 
     def text(found: re.Match[str], *, url: bool) -> str:
@@ -209,7 +238,9 @@ def filled(http: Http, variables: t.Mapping[str, t.Any]) -> Http:
             return f"[{_encoded(shown, _NOT_IP)}]"
         return _encoded(shown, _NOT_SEGMENT if url else _NOT_HEADER)
 
-    headers = tuple((key, BRACES.sub(lambda m: text(m, url=False), value)) for key, value in http.headers)
+    headers = tuple(
+        (key, BRACES.sub(lambda m: text(m, url=False), value)) for key, value in http.headers
+    )
     return replace(http, url=BRACES.sub(lambda m: text(m, url=True), http.url), headers=headers)
 
 
@@ -225,20 +256,29 @@ def state_of(record: node_records.Record, key: str) -> str:
 
 
 def before(rules: t.Iterable[Rule], plan: drain_policy.PodPlan) -> tuple[Call, ...]:
-    """The calls for a pod that is to be moved; none for a pod that does not run, which has nobody to ask."""
+    """The calls for a pod that is to be moved; none for a pod that does not run,
+    which has nobody to ask.
+    """
     if plan.route not in MOVING or plan.pod.deleting or plan.pod.phase != "Running":
         return ()
     return tuple(Call.of_pod(rule, plan) for rule in rules if rule.for_pod(plan))
 
 
 def left(rules: t.Iterable[Rule], node: str, record: node_records.Record) -> tuple[Call, ...]:
-    """The calls for pods that have left the node, or were to, which the record says are not over."""
+    """The calls for pods that have left the node, or were to,
+    which the record says are not over.
+    """
     found = []
     for rule in rules:
         for key, entry in record.hooks.items():
             prefix, _slash, uid = key.rpartition("/")
             if prefix == rule.key and uid and entry["state"] != "done":
-                about = (entry.get("namespace", ""), entry.get("name", ""), uid, entry.get("owner", ""))
+                about = (
+                    entry.get("namespace", ""),
+                    entry.get("name", ""),
+                    uid,
+                    entry.get("owner", ""),
+                )
                 found.append(Call(rule, node, *about))
     return tuple(found)
 
@@ -252,27 +292,40 @@ def planned(record: node_records.Record) -> dict[str, tuple[str, str]]:
     }
 
 
-# The handshake of a pod's hook: we announce the maintenance on the pod, and its application agrees to it there.
+# The handshake of a pod's hook: we announce the maintenance on the pod,
+# and its application agrees to it there.
 #
-# Both write the same value, the time at which the node's maintenance began, so an agreement to an earlier one does
-# not count.
+# Both write the same value, the time at which the node's maintenance began, so an agreement to an
+# earlier one does not count.
 
 
-def announcing(raw: objects.Raw | None, uid: str, record: node_records.Record) -> api_changes.Change | None:
-    """Announce the maintenance on the pod ``raw``; ``None`` if it is announced, or the pod is another one by now."""
+def announcing(
+    raw: objects.Raw | None, uid: str, record: node_records.Record
+) -> api_changes.Change | None:
+    """Announce the maintenance on the pod ``raw``; ``None`` if it is announced,
+    or the pod is another one by now.
+    """
     if raw is None or raw["metadata"].get("uid") != uid:
         return None
     pod = objects.Pod.of(raw)
-    return None if pod.annotations.get(names.PLANNED) == record.since else announcement(pod, record.since)
+    return (
+        None
+        if pod.annotations.get(names.PLANNED) == record.since
+        else announcement(pod, record.since)
+    )
 
 
 def announcement(pod: objects.Pod, since: str) -> api_changes.Change:
     """Announce a maintenance that began ``since`` (RFC 3339)."""
-    return _patch(pod, f"Announce the maintenance on {pod.ref}", pod.annotations.get(names.PLANNED), since)
+    return _patch(
+        pod, f"Announce the maintenance on {pod.ref}", pod.annotations.get(names.PLANNED), since
+    )
 
 
 def taking_back(raw: objects.Raw | None, uid: str, since: str) -> api_changes.Change | None:
-    """Remove our announcement from a pod that stays; one of another maintenance, by its time, is not ours."""
+    """Remove our announcement from a pod that stays; one of another maintenance,
+    by its time, is not ours.
+    """
     if raw is None or raw["metadata"].get("uid") != uid:
         return None
     pod = objects.Pod.of(raw)
@@ -286,7 +339,9 @@ def agreed(pod: objects.Pod, record: node_records.Record) -> bool:
     return pod.annotations.get(names.READY_TO_MOVE) == record.since
 
 
-def _patch(pod: objects.Pod, sentence: str, before: str | None, after: str | None) -> api_changes.Change:
+def _patch(
+    pod: objects.Pod, sentence: str, before: str | None, after: str | None
+) -> api_changes.Change:
     body = {"metadata": {"annotations": {names.PLANNED: after}}}
     old, new = ({names.PLANNED: value} if value is not None else {} for value in (before, after))
     return api_changes.patch(pod, sentence, body, old, new)

@@ -1,7 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Taking back what hooks have announced on pods that stay after all, so that their applications serve on as before."""
+"""Taking back what hooks have announced on pods that stay after all,
+so that their applications serve on as before.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,20 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
 
 
 def take_back(
-    ctx: run_context.Context, record: node_records.Record | None, fence: run_requests.Fence | None = None
+    ctx: run_context.Context,
+    record: node_records.Record | None,
+    fence: run_requests.Fence | None = None,
 ) -> None:
-    """Remove what was announced because of the record; as it names the pods, it has to go after that."""
+    """Remove what was announced because of the record; as it names the pods,
+    it has to go after that.
+    """
     if record is None:
         return
     for uid, (namespace, name) in hook_definitions.planned(record).items():
         decide = functools.partial(hook_definitions.taking_back, uid=uid, since=record.since)
-        run_reconcile.reconcile(ctx, objects.Ref("Pod", name, namespace, uid, "v1"), decide, fence=fence)
+        run_reconcile.reconcile(
+            ctx, objects.Ref("Pod", name, namespace, uid, "v1"), decide, fence=fence
+        )
 
 
 def take_back_on(ctx: run_context.Context, node: str) -> None:
@@ -35,8 +43,12 @@ def take_back_on(ctx: run_context.Context, node: str) -> None:
 
     Its record went with the Node object: a kubelet that registers anew still has its pods.
     """
-    for raw in ctx.cluster.items(kinds.PODS, fields=f"spec.nodeName={node}", patience=run_requests.PATIENCE).items:
+    for raw in ctx.cluster.items(
+        kinds.PODS, fields=f"spec.nodeName={node}", patience=run_requests.PATIENCE
+    ).items:
         pod = objects.Pod.of(raw)
         if since := pod.annotations.get(names.PLANNED):
             decide = functools.partial(hook_definitions.taking_back, uid=pod.uid, since=since)
-            run_reconcile.reconcile(ctx, objects.Ref("Pod", pod.name, pod.namespace, pod.uid, "v1"), decide)
+            run_reconcile.reconcile(
+                ctx, objects.Ref("Pod", pod.name, pod.namespace, pod.uid, "v1"), decide
+            )

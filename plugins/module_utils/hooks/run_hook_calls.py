@@ -1,7 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""HTTP calls of hooks: sent by worker threads and repeated until they have the expected answer, or time is up."""
+"""HTTP calls of hooks: sent by worker threads and repeated until they have the expected
+answer, or time is up.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ class NoAnswerError(Exception):
 
 Variables = t.Mapping[str, t.Any]
 Send = t.Callable[[hook_definitions.Http, Variables, float], int]
-"""Sends a call with these variables, within so many seconds, and returns the HTTP status; raises NoAnswerError."""
+"""Sends a call with these variables, within so many seconds, and returns the HTTP status;
+raises NoAnswerError.
+"""
 
 
 def nobody(http: hook_definitions.Http, variables: Variables, timeout: float) -> int:
@@ -42,8 +46,8 @@ def nobody(http: hook_definitions.Http, variables: Variables, timeout: float) ->
 class HttpCalls:
     """The calls of one engine; ``wake`` is called for each one that has ended.
 
-    Before each attempt, ``fence`` proves the lock of the call's node: who stood still until another run took the node
-    over leaves the call to that run.
+    Before each attempt, ``fence`` proves the lock of the call's node: who stood still until another
+    run took the node over leaves the call to that run.
     """
 
     ctx: run_context.Context
@@ -102,13 +106,20 @@ class HttpCalls:
 
 
 Attempt = t.Callable[[int, float], int]
-"""Makes a call after so many tries, within so many seconds, and returns the HTTP status; raises NoAnswerError."""
+"""Makes a call after so many tries, within so many seconds, and returns the HTTP status;
+raises NoAnswerError.
+"""
 
 
 def repeated(
-    clock: clocks.Clock, attempt: Attempt, status: t.Collection[int], deadline: float, stop: threading.Event
+    clock: clocks.Clock,
+    attempt: Attempt,
+    status: t.Collection[int],
+    deadline: float,
+    stop: threading.Event,
 ) -> str:
-    """Make a call until it is answered as expected, refused, stopped, or ``deadline`` seconds are over.
+    """Make a call until it is answered as expected, refused, stopped,
+    or ``deadline`` seconds are over.
 
     Returns why it failed; empty if it did not.
     """

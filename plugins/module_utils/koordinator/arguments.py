@@ -7,9 +7,17 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import option_values, specs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import objects, selectors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import installation
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import (
+    option_values,
+    specs,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    objects,
+    selectors,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
+    installation,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import arguments_policy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import (
     installations,
@@ -46,7 +54,9 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
         raise option_values.BadOptions(faults)
     return {
         "state": params["state"],
-        "selection": targets.Selection(_pods(params), params["nodes"], selector, params["namespaces"]),
+        "selection": targets.Selection(
+            _pods(params), params["nodes"], selector, params["namespaces"]
+        ),
         "name": params["name"] or "",
         "settings": migration_jobs.JobSettings(
             mode=params["mode"],
@@ -66,7 +76,8 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
 
 def _pods(params: specs.Params) -> tuple[objects.Ref, ...]:
     found = [
-        objects.Ref("Pod", pod["name"], pod["namespace"], pod.get("uid") or "", "v1") for pod in params["pods"] or ()
+        objects.Ref("Pod", pod["name"], pod["namespace"], pod.get("uid") or "", "v1")
+        for pod in params["pods"] or ()
     ]
     return tuple(dict.fromkeys(found))
 
@@ -108,29 +119,48 @@ def _reservation(params: specs.Params) -> t.Iterator[typed.Fault]:
     if params["mode"] == "EvictDirectly" and (params["reservation"] or template is not None):
         yield "mode", params["mode"], "ReservationFirst, because a Reservation is given"
     if params["reservation"] and len(params["pods"] or ()) != 1:
-        yield "reservation", params["reservation"], "exactly one pod in pods, because a Reservation serves one pod"
+        yield (
+            "reservation",
+            params["reservation"],
+            "exactly one pod in pods, because a Reservation serves one pod",
+        )
     if template is None:
         return
     metadata, spec = template.get("metadata"), template.get("spec")
     name = metadata.get("name") if isinstance(metadata, t.Mapping) else None
     if params["reservation"] and name not in (None, "", params["reservation"]):
-        yield "reservation_template.metadata.name", name, f"no name, or {params['reservation']} as in reservation"
+        yield (
+            "reservation_template.metadata.name",
+            name,
+            f"no name, or {params['reservation']} as in reservation",
+        )
     if name and not params["reservation"] and len(params["pods"] or ()) != 1:
-        yield "reservation_template.metadata.name", name, "no name, because each job creates its own Reservation"
+        yield (
+            "reservation_template.metadata.name",
+            name,
+            "no name, because each job creates its own Reservation",
+        )
     inner = (spec.get("template") or {}) if isinstance(spec, t.Mapping) else {}
     pod_spec = inner.get("spec") if isinstance(inner, t.Mapping) else None
     if isinstance(pod_spec, t.Mapping) and pod_spec.get("nodeName") and not params["reservation"]:
         yield (
             "reservation_template.spec.template.spec.nodeName",
             pod_spec["nodeName"],
-            "a nodeSelector or affinity instead, because the controller clears nodeName, or reservation as well",
+            (
+                "a nodeSelector or affinity instead, because the controller clears nodeName, or "
+                "reservation as well"
+            ),
         )
 
 
 SPEC = specs.ClusterModuleSpec(
     name="pod_migration_job",
     options={
-        "state": {"type": "str", "choices": ["present", "approved", "rejected", "absent"], "default": "present"},
+        "state": {
+            "type": "str",
+            "choices": ["present", "approved", "rejected", "absent"],
+            "default": "present",
+        },
         "pods": {
             "type": "list",
             "elements": "dict",
@@ -144,7 +174,11 @@ SPEC = specs.ClusterModuleSpec(
         "pod_selector": {"type": "str"},
         "namespaces": {"type": "list", "elements": "str"},
         "name": {"type": "str"},
-        "mode": {"type": "str", "choices": list(migration_jobs.MODES), "default": "ReservationFirst"},
+        "mode": {
+            "type": "str",
+            "choices": list(migration_jobs.MODES),
+            "default": "ReservationFirst",
+        },
         "paused": {"type": "bool", "default": False},
         "ttl": {"type": "str", "default": "5m"},
         "reservation": {"type": "str"},
@@ -161,5 +195,7 @@ SPEC = specs.ClusterModuleSpec(
     lists=("nodes", "namespaces"),
     steps=("read", "jobs"),
     prepare=_prepared,
-    engine=lambda ctx, params: run_module.jobs(ctx, specs.from_params(run_module.JobOptions, params)),
+    engine=lambda ctx, params: run_module.jobs(
+        ctx, specs.from_params(run_module.JobOptions, params)
+    ),
 )

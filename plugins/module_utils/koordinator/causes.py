@@ -3,8 +3,10 @@
 
 """Why koord-descheduler refuses a PodMigrationJob or lets it wait, which it does not say itself.
 
-The rules and their order are those of ``pkg/descheduler/controllers/migration/arbitrator/filter.go`` and
-``pkg/descheduler/evictions/evictions.go`` of koordinator v1.7.0 (the same in v1.8.0, but for its gates).
+The rules and their order are those of
+``pkg/descheduler/controllers/migration/arbitrator/filter.go`` and
+``pkg/descheduler/evictions/evictions.go`` of koordinator v1.7.0 (the same in
+v1.8.0, but for its gates).
 """
 
 from __future__ import annotations
@@ -13,10 +15,19 @@ import datetime
 import itertools
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import objects, selectors, snapshots
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import migration_jobs, object_limiter
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    objects,
+    selectors,
+    snapshots,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import (
+    migration_jobs,
+    object_limiter,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import migration_controller
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import (
+    migration_controller,
+)
 
 EVICTION_COST = "scheduling.koordinator.sh/eviction-cost"
 NEVER_EVICT = 2**31 - 1
@@ -30,19 +41,25 @@ UNCOUNTED_GATES = ("ExpectedReplicas", "MaxMigratingPerWorkload", "MaxUnavailabl
 def forbidden(
     snapshot: snapshots.Snapshot, pod: objects.Pod, controller: migration_controller.Controller
 ) -> reasons.Reason | None:
-    """Why arbitration would fail a job for the pod at once (``ForbiddenMigratePod``); ``None`` if it would not."""
+    """Why arbitration would fail a job for the pod at once (``ForbiddenMigratePod``);
+    ``None`` if it would not.
+    """
     if migration_jobs.EVICT in pod.annotations:
         return None
     refusals = itertools.chain(_excluded(pod, controller), _protected(pod, controller))
     return next(refusals, None) or _replicas(snapshot, pod, controller)
 
 
-def unserved(pod: objects.Pod, controller: migration_controller.Controller | None) -> reasons.Reason | None:
-    """Why no place can be reserved for the pod: because of its scheduler, or because it requests nothing.
+def unserved(
+    pod: objects.Pod, controller: migration_controller.Controller | None
+) -> reasons.Reason | None:
+    """Why no place can be reserved for the pod: because of its scheduler,
+    or because it requests nothing.
 
-    Nothing in Koordinator checks this for jobs that are created by hand: they end by Timeout. A Reservation of
-    nothing never gets into koord-scheduler's cache (v1.7.0, seen in the lab): the pod is evicted, its successor
-    does not take the Reservation, and the job waits for that until its ttl.
+    Nothing in Koordinator checks this for jobs that are created by hand: they end by Timeout. A
+    Reservation of nothing never gets into koord-scheduler's cache (v1.7.0, seen in the lab): the
+    pod is evicted, its successor does not take the Reservation,
+    and the job waits for that until its ttl.
     """
     if controller is None or pod.scheduler in controller.scheduler_names:
         if any(str(amount).strip("0.") for amount in pod.requests.values()):
@@ -56,8 +73,10 @@ def unserved(pod: objects.Pod, controller: migration_controller.Controller | Non
     return reasons.Reason(
         "scheduler",
         f"Its schedulerName {pod.scheduler or 'default-scheduler'} has no Reservation plugin.",
-        f"Set schedulerName: {known} in its pod template, or add its scheduler to schedulerNames of the "
-        f"MigrationController if it has the plugin.",
+        (
+            f"Set schedulerName: {known} in its pod template, or add its scheduler to "
+            "schedulerNames of the MigrationController if it has the plugin."
+        ),
     )
 
 
@@ -68,9 +87,11 @@ def waiting(
     jobs: t.Collection[migration_jobs.Job],
     now: str = "",
 ) -> reasons.Reason | None:
-    """What holds a job for the pod now: a filter that koord-descheduler retries, or the object limiter.
+    """What holds a job for the pod now: a filter that koord-descheduler retries,
+    or the object limiter.
 
-    ``jobs`` are all PodMigrationJobs of the cluster. The object limiter is checked only if ``now`` (RFC 3339) is given.
+    ``jobs`` are all PodMigrationJobs of the cluster. The object limiter is checked only if ``now``
+    (RFC 3339) is given.
     """
     others = [job for job in jobs if job.migrating and job.pod.uid != pod.uid]
     # Owners of other kinds are not read for a job that somebody else made.
@@ -82,7 +103,9 @@ def waiting(
     )
     if held and migration_jobs.EVICT not in pod.annotations:
         return held
-    if not now or any(migration_jobs.EVICT in job.annotations for job in jobs if job.pod.uid == pod.uid):
+    if not now or any(
+        migration_jobs.EVICT in job.annotations for job in jobs if job.pod.uid == pod.uid
+    ):
         return None
     taken = object_limiter.by_key(object_limiter.evictions(jobs, snapshot.pods))
     return object_limiter.limited(snapshot, pod, controller, taken, seconds_of(now))
@@ -93,12 +116,17 @@ def seconds_of(moment: str) -> float:
     return datetime.datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()
 
 
-def _excluded(pod: objects.Pod, controller: migration_controller.Controller) -> t.Iterator[reasons.Reason]:
+def _excluded(
+    pod: objects.Pod, controller: migration_controller.Controller
+) -> t.Iterator[reasons.Reason]:
     if controller.include and pod.namespace not in controller.include:
         listed = ", ".join(controller.include)
         yield reasons.Reason(
             "namespace_excluded",
-            f"Namespace {pod.namespace} is not among those that the MigrationController includes ({listed}).",
+            (
+                f"Namespace {pod.namespace} is not among those that the MigrationController "
+                f"includes ({listed})."
+            ),
             "Add it to namespaces.include of the MigrationController.",
         )
     if pod.namespace in controller.exclude:
@@ -121,8 +149,12 @@ def _excluded(pod: objects.Pod, controller: migration_controller.Controller) -> 
         yield reasons.Reason("terminating", "It is terminating already.")
 
 
-def _protected(pod: objects.Pod, controller: migration_controller.Controller) -> t.Iterator[reasons.Reason]:
-    allowed = controller.evict_all_bare_pods or (controller.evict_failed_bare_pods and pod.phase == "Failed")
+def _protected(
+    pod: objects.Pod, controller: migration_controller.Controller
+) -> t.Iterator[reasons.Reason]:
+    allowed = controller.evict_all_bare_pods or (
+        controller.evict_failed_bare_pods and pod.phase == "Failed"
+    )
     if not pod.owner and not allowed:
         yield reasons.Reason(
             "bare_pod",
@@ -159,8 +191,10 @@ def _protected(pod: objects.Pod, controller: migration_controller.Controller) ->
     if controller.label_selector and not selectors.matches(controller.label_selector, pod.labels):
         yield reasons.Reason(
             "label_selector",
-            f"The labelSelector {selectors.as_query(controller.label_selector)} of the MigrationController "
-            f"does not match it.",
+            (
+                f"The labelSelector {selectors.as_query(controller.label_selector)} of the "
+                "MigrationController does not match it."
+            ),
             "Change the selector or the pod's labels.",
         )
 
@@ -168,7 +202,9 @@ def _protected(pod: objects.Pod, controller: migration_controller.Controller) ->
 def _replicas(
     snapshot: snapshots.Snapshot, pod: objects.Pod, controller: migration_controller.Controller
 ) -> reasons.Reason | None:
-    """``filterExpectedReplicas``; a workload that cannot be found counts as one of 0 replicas, and 0 is refused."""
+    """``filterExpectedReplicas``; a workload that cannot be found counts as one of 0
+    replicas, and 0 is refused.
+    """
     if pod.owner is None:
         return None
     workload = snapshot.workload_of(pod)
@@ -179,8 +215,10 @@ def _replicas(
     if workload.kind not in SCALABLE:
         return _unknown(
             str(workload.ref),
-            "Grant koord-descheduler the right to get its scale and set skipCheckExpectedReplicas: true, or let "
-            "node_drain evict the pod without a job.",
+            (
+                "Grant koord-descheduler the right to get its scale and set "
+                "skipCheckExpectedReplicas: true, or let node_drain evict the pod without a job."
+            ),
         )
     count = workload.replicas
     if count == 1:
@@ -190,7 +228,10 @@ def _replicas(
             "Run two, or set skipCheckExpectedReplicas: true in the MigrationController.",
         )
     most, unavailable = migration_controller.per_workload(controller, count)
-    for name, limit in (("maxMigratingPerWorkload", most), ("maxUnavailablePerWorkload", unavailable)):
+    for name, limit in (
+        ("maxMigratingPerWorkload", most),
+        ("maxUnavailablePerWorkload", unavailable),
+    ):
         if limit == count:
             return reasons.Reason(
                 "all_replicas",
@@ -203,25 +244,35 @@ def _replicas(
 def _uncounted(
     snapshot: snapshots.Snapshot, pod: objects.Pod, controller: migration_controller.Controller
 ) -> reasons.Reason | None:
-    """A pod whose workload counts 0 replicas, such as a batch Job's: 0 of 0 are already as many as may be unavailable.
+    """A pod whose workload counts 0 replicas, such as a batch Job's:
+    0 of 0 are already as many as may be unavailable.
 
-    ``skipCheckExpectedReplicas`` only turns the refusal into a wait that never ends. v1.8.0 admits the pod if all
-    filters that count replicas are skipped; if it may not read the scale, it needs all three.
+    ``skipCheckExpectedReplicas`` only turns the refusal into a wait that never ends. v1.8.0 admits
+    the pod if all filters that count replicas are skipped; if it may not read the
+    scale, it needs all three.
     """
     workload = snapshot.workload_of(pod)
-    if pod.owner is None or (workload and workload.replicas) or controller.skipped.issuperset(UNCOUNTED_GATES):
+    if (
+        pod.owner is None
+        or (workload and workload.replicas)
+        or controller.skipped.issuperset(UNCOUNTED_GATES)
+    ):
         return None
     return _unknown(
         str(workload.ref if workload else pod.owner),
-        "Let node_drain evict the pod without a job. koord-descheduler admits it only with the annotation "
-        f"{migration_jobs.EVICT} on the pod or, since v1.8.0, with skipEvictionGates: [{', '.join(UNCOUNTED_GATES)}]; "
-        "skipCheckExpectedReplicas does not help.",
+        (
+            "Let node_drain evict the pod without a job. koord-descheduler admits it only with the "
+            f"annotation {migration_jobs.EVICT} on the pod or, since v1.8.0, with "
+            f"skipEvictionGates: [{', '.join(UNCOUNTED_GATES)}]; "
+            "skipCheckExpectedReplicas does not help."
+        ),
     )
 
 
 def _unknown(owner: str, remedy: str) -> reasons.Reason:
     message = (
-        f"koord-descheduler reads no replica count of {owner}, or counts 0 replicas, and admits no job for its pods."
+        f"koord-descheduler reads no replica count of {owner}, or counts 0 replicas, "
+        "and admits no job for its pods."
     )
     return reasons.Reason("unknown_workload", message, remedy)
 
@@ -234,22 +285,32 @@ def _crowded(
 ) -> reasons.Reason | None:
     uids = {job.pod.uid for job in others}
     named = {(job.pod.namespace, job.pod.name) for job in others}
-    beside = [found for found in snapshot.pods_on({pod.node}) if found.uid != pod.uid] if pod.node else []
+    beside = (
+        [found for found in snapshot.pods_on({pod.node}) if found.uid != pod.uid]
+        if pod.node
+        else []
+    )
     on_node = sum(found.uid in uids or (found.namespace, found.name) in named for found in beside)
     in_namespace = sum(job.pod.namespace == pod.namespace for job in others)
     return (
         _full("max_migrating_globally", len(others), "in the cluster", controller)
         or _full("max_migrating_per_node", on_node, f"from node {pod.node}", controller)
-        or _full("max_migrating_per_namespace", in_namespace, f"in namespace {pod.namespace}", controller)
+        or _full(
+            "max_migrating_per_namespace", in_namespace, f"in namespace {pod.namespace}", controller
+        )
     )
 
 
-def _full(code: str, count: int, where: str, controller: migration_controller.Controller) -> reasons.Reason | None:
+def _full(
+    code: str, count: int, where: str, controller: migration_controller.Controller
+) -> reasons.Reason | None:
     limit = int(getattr(controller, code))
     if not 0 < limit <= count:
         return None
     name = migration_controller.argument(code)
-    return reasons.Reason(code, f"{count} pods migrate {where} already: {name} is {limit}.", "Wait for them.")
+    return reasons.Reason(
+        code, f"{count} pods migrate {where} already: {name} is {limit}.", "Wait for them."
+    )
 
 
 def _of_workload(
@@ -258,20 +319,35 @@ def _of_workload(
     others: list[migration_jobs.Job],
     controller: migration_controller.Controller,
 ) -> reasons.Reason | None:
-    """``filterMaxMigratingOrUnavailablePerWorkload``: migrating pods are those of the same direct owner."""
+    """``filterMaxMigratingOrUnavailablePerWorkload``: migrating pods are those of
+    the same direct owner.
+    """
     workload = snapshot.workload_of(pod)
     if pod.owner is None or workload is None:
         return None
-    found = snapshot.selected(workload.namespace, workload.selector) if workload.selector else snapshot.pods
+    found = (
+        snapshot.selected(workload.namespace, workload.selector)
+        if workload.selector
+        else snapshot.pods
+    )
     # Pods that have ended are among them: they count as unavailable.
-    pods = [pod for pod in found if (owner := snapshot.workload_of(pod)) and owner.uid == workload.uid]
+    pods = [
+        pod for pod in found if (owner := snapshot.workload_of(pod)) and owner.uid == workload.uid
+    ]
     named = {(job.pod.namespace, job.pod.name) for job in others}
-    moving = {p.uid for p in pods if (p.namespace, p.name) in named and p.owner and p.owner.uid == pod.owner.uid}
+    moving = {
+        p.uid
+        for p in pods
+        if (p.namespace, p.name) in named and p.owner and p.owner.uid == pod.owner.uid
+    }
     most, unavailable = migration_controller.per_workload(controller, workload.replicas)
     if "MaxMigratingPerWorkload" not in controller.skipped and moving and len(moving) >= most:
         return reasons.Reason(
             "max_migrating_per_workload",
-            f"{len(moving)} pods of {workload.ref} migrate already: {most} of {workload.replicas} may.",
+            (
+                f"{len(moving)} pods of {workload.ref} migrate already: {most} of "
+                f"{workload.replicas} may."
+            ),
             "Wait for them.",
         )
     down = moving | {p.uid for p in pods if not p.ready or p.deleting or p.finished}
@@ -279,16 +355,20 @@ def _of_workload(
         return None
     return reasons.Reason(
         "max_unavailable_per_workload",
-        f"{len(down)} pods of {workload.ref} are unavailable or migrate: {unavailable} of {workload.replicas} may.",
+        (
+            f"{len(down)} pods of {workload.ref} are unavailable or migrate: {unavailable} of "
+            f"{workload.replicas} may."
+        ),
         "Wait, or look why they are not Ready.",
     )
 
 
 # PodMigrationJobs that nobody processes any more, although their phase is still Running.
 #
-# From Koordinator v1.7.0 and v1.8.0 (``pkg/descheduler/controllers/migration/controller.go``): a process draws a UID
-# at its start and ignores jobs that bear another one's; it fails a job whose ttl is over, and looks at each job that
-# it processes every three seconds. A paused job is not looked at, and is left to whom paused it.
+# From Koordinator v1.7.0 and v1.8.0 (``pkg/descheduler/controllers/migration/controller.go``): a
+# process draws a UID at its start and ignores jobs that bear another one's; it fails a job whose
+# ttl is over, and looks at each job that it processes every three seconds. A paused job is not
+# looked at, and is left to whom paused it.
 
 
 CREATED_BY = "koordinator.sh/job-created-by"
@@ -307,22 +387,29 @@ def running(job: migration_jobs.Job) -> bool:
 
 
 def forgotten(job: migration_jobs.Job, controllers: t.Collection[str]) -> bool:
-    """Whether the job is older than every process; ``controllers`` are the times at which their pods were created.
+    """Whether the job is older than every process; ``controllers`` are the times at which
+    their pods were created.
 
     A process that starts looks at no job that is Running already.
     """
     return bool(controllers) and job.created < min(controllers)
 
 
-def why(job: migration_jobs.Job, now: float, controllers: t.Collection[str], gone_for: float) -> str:
-    """Why nobody processes a running job, as the end of a sentence that begins with its name; empty if somebody may.
+def why(
+    job: migration_jobs.Job, now: float, controllers: t.Collection[str], gone_for: float
+) -> str:
+    """Why nobody processes a running job, as the end of a sentence that begins with its name;
+    empty if somebody may.
 
-    ``now`` is the API server's time in seconds, ``gone_for`` for how many seconds the pod has not existed.
+    ``now`` is the API server's time in seconds, ``gone_for`` for how many seconds the
+    pod has not existed.
     """
     age = now - seconds_of(job.created)
     if age > (job.ttl or migration_jobs.KEPT_WITHOUT_TTL) + LATE:
         limit = (
-            f"its ttl of {job.ttl:.0f} s" if job.ttl else f"the {migration_jobs.KEPT_WITHOUT_TTL:.0f} s of such jobs"
+            f"its ttl of {job.ttl:.0f} s"
+            if job.ttl
+            else f"the {migration_jobs.KEPT_WITHOUT_TTL:.0f} s of such jobs"
         )
         return f"has outlived {limit}"
     if CREATED_BY in job.annotations and forgotten(job, controllers):

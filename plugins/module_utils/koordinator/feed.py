@@ -3,9 +3,10 @@
 
 """Which PodMigrationJobs may be created now, and how long each may take.
 
-A job's ttl runs from its creation, through arbitration as well, and a running job that waits for the object
-limiter holds one of the few places of its node. So a job is created when arbitration, the limiter and the
-pod's budget would let it through at once, and not before. What is under way counts as if it ran already.
+A job's ttl runs from its creation, through arbitration as well, and a running job that waits for
+the object limiter holds one of the few places of its node. So a job is created when arbitration,
+the limiter and the pod's budget would let it through at once, and not before. What is under way
+counts as if it ran already.
 """
 
 from __future__ import annotations
@@ -28,21 +29,28 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinat
     object_limiter,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy, migration_controller
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import (
+    drain_policy,
+    migration_controller,
+)
 
 STEPS = 30.0
-"""Seconds for what the controller does in steps of 3 s: arbitration, reserving, evicting, binding."""
+"""Seconds for what the controller does in steps of 3 s: arbitration,
+reserving, evicting, binding.
+"""
 
 SLACK = 90.0
-"""Seconds beyond the estimate: a scheduler or controller that restarts, a budget that others use up."""
+"""Seconds beyond the estimate: a scheduler or controller that restarts,
+a budget that others use up.
+"""
 
 
 @dataclass(frozen=True)
 class Traffic:
     """What is under way. ``jobs`` are all PodMigrationJobs of the cluster that have not ended.
 
-    ``evicting`` are the UIDs of pods whose eviction by a job was sent, ``taken`` when evictions by jobs
-    happened, and ``now`` is in seconds since the epoch as they are.
+    ``evicting`` are the UIDs of pods whose eviction by a job was sent, ``taken`` when evictions by
+    jobs happened, and ``now`` is in seconds since the epoch as they are.
     """
 
     jobs: t.Collection[migration_jobs.Job]
@@ -57,7 +65,9 @@ def admit(
     controller: migration_controller.Controller,
     traffic: Traffic,
 ) -> tuple[list[drain_policy.PodPlan], dict[str, reasons.Reason]]:
-    """The pods whose job may be created now, in order, and why the others wait, by UID; these let others pass."""
+    """The pods whose job may be created now, in order, and why the others wait, by UID;
+    these let others pass.
+    """
     start: list[drain_policy.PodPlan] = []
     held: dict[str, reasons.Reason] = {}
     jobs = [replace(job, phase="Running") for job in traffic.jobs]
@@ -78,18 +88,22 @@ def admit(
 
 
 def ttl_of(
-    snapshot: snapshots.Snapshot, plan: drain_policy.PodPlan, controller: migration_controller.Controller
+    snapshot: snapshots.Snapshot,
+    plan: drain_policy.PodPlan,
+    controller: migration_controller.Controller,
 ) -> float:
     """Seconds after which the job gives up: well above the estimate, in whole tens of seconds.
 
-    A pod that comes back under its own name (a StatefulSet's) meets the object limiter that its own eviction
-    has filled, so one interval of it is added.
+    A pod that comes back under its own name (a StatefulSet's) meets the object limiter that its own
+    eviction has filled, so one interval of it is added.
     """
     workload = snapshot.workload_of(plan.pod)
     starts = [start_times.of(snapshot, workload).available]
     starts += [start_times.by_rule(workload).available] if workload else []
     seconds = STEPS + SLACK + plan.pod.grace_seconds + 2 * max(starts)
-    gap, _burst = migration_controller.interval(controller, "workload", workload.replicas if workload else 0)
+    gap, _burst = migration_controller.interval(
+        controller, "workload", workload.replicas if workload else 0
+    )
     if keeps_name(plan.pod):
         seconds += gap
     return math.ceil(seconds / 10) * 10.0
@@ -100,7 +114,9 @@ def keeps_name(pod: objects.Pod) -> bool:
     return pod.owner is None or pod.owner.kind != "ReplicaSet"
 
 
-def _flying(snapshot: snapshots.Snapshot, traffic: Traffic, jobs: t.Iterable[migration_jobs.Job]) -> list[objects.Pod]:
+def _flying(
+    snapshot: snapshots.Snapshot, traffic: Traffic, jobs: t.Iterable[migration_jobs.Job]
+) -> list[objects.Pod]:
     """The pods of jobs that have not sent their eviction yet."""
     uids = {job.pod.uid for job in jobs} - set(traffic.evicting)
     return [pod for pod in snapshot.pods if pod.uid in uids and not pod.deleting]
@@ -118,7 +134,10 @@ def _limited(
 
 
 def _budgeted(
-    snapshot: snapshots.Snapshot, pod: objects.Pod, traffic: Traffic, jobs: t.Collection[migration_jobs.Job]
+    snapshot: snapshots.Snapshot,
+    pod: objects.Pod,
+    traffic: Traffic,
+    jobs: t.Collection[migration_jobs.Job],
 ) -> reasons.Reason | None:
     """After each refused eviction the controller pauses longer, so refusals are avoided."""
     verdict = budgets.diagnose(snapshot, pod)
@@ -128,16 +147,21 @@ def _budgeted(
         flying = sum(1 for one in _flying(snapshot, traffic, jobs) if budget.covers(one))
         if flying and flying >= budget.allowed:
             return reasons.Reason(
-                "budget_spent", f"{budget.ref} allows {budget.allowed}, {flying} are about to be evicted.", "Wait."
+                "budget_spent",
+                f"{budget.ref} allows {budget.allowed}, {flying} are about to be evicted.",
+                "Wait.",
             )
     return None
 
 
-# How long pods take that leave by PodMigrationJobs: as fast as Koordinator's MigrationController lets them.
+# How long pods take that leave by PodMigrationJobs: as fast as Koordinator's
+# MigrationController lets them.
 
 
 JOB_STEPS = 5.0
-"""What a PodMigrationJob takes beside the pods: arbitration, a Reservation, and a controller that looks every 3 s."""
+"""What a PodMigrationJob takes beside the pods: arbitration, a Reservation,
+and a controller that looks every 3 s.
+"""
 
 
 def limiter_seconds(
@@ -146,7 +170,8 @@ def limiter_seconds(
     controller: migration_controller.Controller,
     now: str = "",
 ) -> dict[str, float]:
-    """For how long the object limiter of its workload stretches the departure of these pods, by the workload's UID.
+    """For how long the object limiter of its workload stretches the departure of these pods,
+    by the workload's UID.
 
     With ``now`` (RFC 3339) the evictions that it remembers are counted.
     """
@@ -154,8 +179,12 @@ def limiter_seconds(
     return _limited_seconds(snapshot, plans, controller, taken, start)
 
 
-def _remembered(snapshot: snapshots.Snapshot, now: str) -> tuple[float, dict[object_limiter.Key, list[float]]]:
-    """The moment as seconds since the epoch, and what the object limiter remembers; without it 0 and nothing."""
+def _remembered(
+    snapshot: snapshots.Snapshot, now: str
+) -> tuple[float, dict[object_limiter.Key, list[float]]]:
+    """The moment as seconds since the epoch, and what the object limiter remembers;
+    without it 0 and nothing.
+    """
     moment = decoding.moment(now)
     if moment is None:
         return 0.0, {}
@@ -176,7 +205,9 @@ def _limited_seconds(
         counts.setdefault(object_limiter.keys_of(plan.pod)[0], []).append(plan)
     for key, group in counts.items():
         workload = snapshot.workload_of(group[0].pod)
-        gap, burst = migration_controller.interval(controller, "workload", workload.replicas if workload else 0)
+        gap, burst = migration_controller.interval(
+            controller, "workload", workload.replicas if workload else 0
+        )
         if not workload or not gap:
             continue
         times = object_limiter.departures(taken.get(key, ()), gap, burst, len(group), start)
@@ -187,23 +218,33 @@ def _limited_seconds(
 
 
 class Pace:
-    """How fast pods leave by PodMigrationJobs, wave after wave: each waits for what the object limiter remembers.
+    """How fast pods leave by PodMigrationJobs, wave after wave:
+    each waits for what the object limiter remembers.
 
-    With ``now`` (RFC 3339) it remembers earlier runs, too. Without a ``controller`` there are no jobs.
+    With ``now`` (RFC 3339) it remembers earlier runs, too.
+    Without a ``controller`` there are no jobs.
     """
 
     def __init__(
-        self, snapshot: snapshots.Snapshot, controller: migration_controller.Controller | None, now: str = ""
+        self,
+        snapshot: snapshots.Snapshot,
+        controller: migration_controller.Controller | None,
+        now: str = "",
     ) -> None:
         self._snapshot, self._controller = snapshot, controller
         self._start, self._taken = _remembered(snapshot, now)
 
     def seconds(
-        self, plans: t.Sequence[drain_policy.PodPlan], after: float, takes: t.Callable[[drain_policy.PodPlan], float]
+        self,
+        plans: t.Sequence[drain_policy.PodPlan],
+        after: float,
+        takes: t.Callable[[drain_policy.PodPlan], float],
     ) -> float:
-        """Seconds for these jobs under the limits per node, namespace and workload, and the object limiters.
+        """Seconds for these jobs under the limits per node, namespace and workload,
+        and the object limiters.
 
-        They start ``after`` seconds from now; ``takes`` says how long a pod takes to end, and its successor to start.
+        They start ``after`` seconds from now; ``takes`` says how long a pod takes to end,
+        and its successor to start.
         """
         controller = self._controller
         if controller is None or not plans:
@@ -213,12 +254,16 @@ class Pace:
         by_namespace, burst = migration_controller.interval(controller, "namespace", 0)
         spaces = collections.Counter(plan.pod.namespace for plan in plans)
         waits = [by_namespace * max(0, size - burst) for size in spaces.values()]
-        limited = _limited_seconds(self._snapshot, plans, controller, self._taken, self._start + after)
+        limited = _limited_seconds(
+            self._snapshot, plans, controller, self._taken, self._start + after
+        )
         return each + max((rounds - 1) * each, *limited.values(), *waits)
 
 
 def _rounds(
-    snapshot: snapshots.Snapshot, plans: t.Sequence[drain_policy.PodPlan], controller: migration_controller.Controller
+    snapshot: snapshots.Snapshot,
+    plans: t.Sequence[drain_policy.PodPlan],
+    controller: migration_controller.Controller,
 ) -> t.Iterator[float]:
     """In how many rounds the jobs go by each limit."""
     yield 1.0
@@ -229,7 +274,11 @@ def _rounds(
     ):
         sizes = collections.Counter(key(plan.pod) for plan in plans)
         yield from (math.ceil(size / limit) for size in sizes.values() if limit > 0)
-    for uid, size in collections.Counter(plan.workload.uid for plan in plans if plan.workload).items():
+    for uid, size in collections.Counter(
+        plan.workload.uid for plan in plans if plan.workload
+    ).items():
         workload = snapshot.workload(uid)
-        most = min(migration_controller.per_workload(controller, workload.replicas)) if workload else 1
+        most = (
+            min(migration_controller.per_workload(controller, workload.replicas)) if workload else 1
+        )
         yield math.ceil(size / max(1, most))

@@ -1,10 +1,12 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Koordinator's programs in a cluster, found by what their pods run, and where koord-descheduler's configuration is.
+"""Koordinator's programs in a cluster, found by what their pods run,
+and where koord-descheduler's configuration is.
 
-A release may have any name and namespace, and a mirror any image: a Deployment counts if an image or a command of its
-containers is the program's, or if it is called as in Koordinator's chart or by ACK.
+A release may have any name and namespace, and a mirror any image: a Deployment counts if an image
+or a command of its containers is the program's, or if it is called as in
+Koordinator's chart or by ACK.
 """
 
 from __future__ import annotations
@@ -14,14 +16,25 @@ import posixpath
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import decoding, objects
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import installation, schemas
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    decoding,
+    objects,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
+    installation,
+    schemas,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
 
 DESCHEDULER = "koord-descheduler"
 SCHEDULER = "koord-scheduler"
 CHARTS = (installation.PLACES["koordinator"], installation.PLACES["ack"])
-OPTIONS = ("koordinator_namespace", "koordinator_deployment", "koordinator_config_map", "koordinator_key")
+OPTIONS = (
+    "koordinator_namespace",
+    "koordinator_deployment",
+    "koordinator_config_map",
+    "koordinator_key",
+)
 """The options that name what is not to be searched, in the order of the fields of ``Place``."""
 
 ANYWHERE = installation.Place("", "", "", "")
@@ -55,11 +68,17 @@ def runs(workload: objects.Raw, program: str) -> bool:
 
 def _is(container: objects.Raw, program: str) -> bool:
     image = str(container.get("image") or "").rpartition("/")[2].partition("@")[0].partition(":")[0]
-    words = " ".join(str(word) for word in (*(container.get("command") or ()), *(container.get("args") or ())))
-    return program in image or program in {posixpath.basename(w) for w in words.split() if not w.startswith("-")}
+    words = " ".join(
+        str(word) for word in (*(container.get("command") or ()), *(container.get("args") or ()))
+    )
+    return program in image or program in {
+        posixpath.basename(w) for w in words.split() if not w.startswith("-")
+    }
 
 
-def installations(deployments: t.Iterable[objects.Raw], given: installation.Place) -> tuple[Installation, ...]:
+def installations(
+    deployments: t.Iterable[objects.Raw], given: installation.Place
+) -> tuple[Installation, ...]:
     """Those among the Deployments that run koord-descheduler, and the one that the options name.
 
     One that cannot be read is none of them.
@@ -72,12 +91,18 @@ def installations(deployments: t.Iterable[objects.Raw], given: installation.Plac
             continue
         with contextlib.suppress(*decoding.MISREAD):
             if given.deployment or name in charts or runs(raw, DESCHEDULER):
-                found.append(Installation(completed(replace(given, namespace=namespace, deployment=name), raw), raw))
+                found.append(
+                    Installation(
+                        completed(replace(given, namespace=namespace, deployment=name), raw), raw
+                    )
+                )
     return tuple(found)
 
 
 def completed(place: installation.Place, workload: objects.Raw) -> installation.Place:
-    """The place with the ConfigMap and the key that the containers read, or else those of the charts."""
+    """The place with the ConfigMap and the key that the containers read,
+    or else those of the charts.
+    """
     config_map, key = _mounted(workload) if workload else ("", "")
     chart = CHARTS[0]
     return replace(
@@ -88,17 +113,34 @@ def completed(place: installation.Place, workload: objects.Raw) -> installation.
 
 
 def _mounted(workload: objects.Raw) -> tuple[str, str]:
-    """The ConfigMap and the key behind the file of ``--config``; empty where no volume shows them."""
-    volumes = {volume.get("name"): volume for volume in installation.template_of(workload)["spec"].get("volumes") or ()}
+    """The ConfigMap and the key behind the file of ``--config``;
+    empty where no volume shows them.
+    """
+    volumes = {
+        volume.get("name"): volume
+        for volume in installation.template_of(workload)["spec"].get("volumes") or ()
+    }
     path = installation.flags(workload).get("config") or ""
     for container in _containers(workload):
         for mount in container.get("volumeMounts") or ():
-            folder, sub = str(mount.get("mountPath") or "").rstrip("/"), str(mount.get("subPath") or "")
-            inner = sub if sub and path == folder else path.removeprefix(f"{folder}/") if not sub else path
+            folder, sub = (
+                str(mount.get("mountPath") or "").rstrip("/"),
+                str(mount.get("subPath") or ""),
+            )
+            inner = (
+                sub
+                if sub and path == folder
+                else path.removeprefix(f"{folder}/")
+                if not sub
+                else path
+            )
             if inner == path:
                 continue
             for source in installation.sources(volumes.get(mount.get("name")) or {}):
-                keys = {str(item.get("path")): str(item.get("key")) for item in source.get("items") or ()}
+                keys = {
+                    str(item.get("path")): str(item.get("key"))
+                    for item in source.get("items") or ()
+                }
                 if inner in keys or not keys:
                     return str(source.get("name") or ""), keys.get(inner, inner)
     return "", ""
@@ -109,11 +151,14 @@ def _containers(workload: objects.Raw) -> t.Sequence[objects.Raw]:
 
 
 def silent_scheduler(deployments: t.Iterable[objects.Raw], home: str) -> str:
-    """The Deployment that runs koord-scheduler, if none that does has a ready pod; ``home`` is Koordinator's."""
+    """The Deployment that runs koord-scheduler, if none that does has a ready pod;
+    ``home`` is Koordinator's.
+    """
     found = [
         (f"{raw['metadata']['namespace']}/{raw['metadata']['name']}", raw)
         for raw in deployments
-        if (raw["metadata"]["namespace"], raw["metadata"]["name"]) == (home, SCHEDULER) or runs(raw, SCHEDULER)
+        if (raw["metadata"]["namespace"], raw["metadata"]["name"]) == (home, SCHEDULER)
+        or runs(raw, SCHEDULER)
     ]
     ready = any((raw.get("status") or {}).get("readyReplicas") for _name, raw in found)
     return "" if ready or not found else found[0][0]
@@ -139,8 +184,15 @@ def beside(deployments: t.Iterable[objects.Raw], place: installation.Place) -> l
     others = [one.name for one in found if one.name != mine]
     if not others:
         return []
-    message = f"Beside {mine}, {' and '.join(others)} is at work: each evicts, and each works on PodMigrationJobs."
-    return [schemas.warning("several_deschedulers", message, "Remove all but one, or give each nodes of its own.")]
+    message = (
+        f"Beside {mine}, {' and '.join(others)} is at work: each evicts, "
+        "and each works on PodMigrationJobs."
+    )
+    return [
+        schemas.warning(
+            "several_deschedulers", message, "Remove all but one, or give each nodes of its own."
+        )
+    ]
 
 
 def none(given: installation.Place, found: t.Sequence[Installation]) -> reasons.Finding:
@@ -149,10 +201,16 @@ def none(given: installation.Place, found: t.Sequence[Installation]) -> reasons.
         names = " and of ".join(one.name for one in found)
         message = f"No pod of Deployment {names} is ready: nothing works on PodMigrationJobs."
         remedy = f"Check its pods and their log: kubectl -n {found[0].place.namespace} get pods."
-        return reasons.Finding("no_controller", message, remedy, "blocker", f"Deployment {found[0].name}")
+        return reasons.Finding(
+            "no_controller", message, remedy, "blocker", f"Deployment {found[0].name}"
+        )
     chart = CHARTS[0]
     where = f" in namespace {given.namespace}" if given.namespace else ""
-    what = f"Deployment {given.deployment}" if given.deployment else f"Deployment that runs {DESCHEDULER}"
+    what = (
+        f"Deployment {given.deployment}"
+        if given.deployment
+        else f"Deployment that runs {DESCHEDULER}"
+    )
     message = f"There is no {what}{where}: nothing works on PodMigrationJobs."
     remedy = f"Install koord-descheduler, or set {OPTIONS[0]} and {OPTIONS[1]} to the ones it has."
     name = f"{given.namespace or chart.namespace}/{given.deployment or chart.deployment}"
@@ -170,4 +228,6 @@ def renewed(before: objects.Raw | None, after: objects.Raw | None) -> bool:
     """Whether somebody wrote the Lease in between."""
     if not before or not after:
         return False
-    return bool(before["metadata"].get("resourceVersion") != after["metadata"].get("resourceVersion"))
+    return bool(
+        before["metadata"].get("resourceVersion") != after["metadata"].get("resourceVersion")
+    )

@@ -3,8 +3,8 @@
 
 """Where a job stands, what holds it, and why it failed, in more detail than its own reason.
 
-The controller says little: ``ForbiddenMigratePod`` for a dozen rules, ``Timeout`` for everything that did not
-happen in time, nothing at all while a limit or a budget holds a job.
+The controller says little: ``ForbiddenMigratePod`` for a dozen rules, ``Timeout`` for everything
+that did not happen in time, nothing at all while a limit or a budget holds a job.
 """
 
 from __future__ import annotations
@@ -12,14 +12,20 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import budgets, objects, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    budgets,
+    objects,
+    snapshots,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import (
     causes,
     migration_jobs,
     reservations,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import migration_controller
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import (
+    migration_controller,
+)
 
 REJECTED = "Rejected"
 """The reason that we write; the controller has none for it."""
@@ -27,8 +33,8 @@ REJECTED = "Rejected"
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What is known beside the job: the cluster, the controller's limits (``None``: unreadable), all jobs by
-    name, the time (RFC 3339).
+    """What is known beside the job: the cluster, the controller's limits (``None``: unreadable),
+    all jobs by name, the time (RFC 3339).
     """
 
     snapshot: snapshots.Snapshot
@@ -79,22 +85,30 @@ def stage(job: migration_jobs.Job) -> str:
 
 
 def told(job: migration_jobs.Job, view: View) -> str:
-    """Where a job under way stands and what holds it, as sentences; of a paused one also whose it is."""
+    """Where a job under way stands and what holds it, as sentences;
+    of a paused one also whose it is.
+    """
     if job.paused:
-        return f"PodMigrationJob {job.name} is paused and waits for approval: {job.made_by} created it {job.created}."
+        return (
+            f"PodMigrationJob {job.name} is paused and waits for approval: {job.made_by} created "
+            f"it {job.created}."
+        )
     held = verdict(job, view)
     return f"PodMigrationJob {job.name} {stage(job)}{f': {held.message}' if held else '.'}"
 
 
 def verdict(job: migration_jobs.Job, view: View) -> reasons.Reason | None:
-    """Why the job failed, or what holds it now; ``None`` if it succeeded or nothing is known to hold it."""
+    """Why the job failed, or what holds it now; ``None`` if it succeeded or nothing
+    is known to hold it.
+    """
     if job.succeeded:
         return None
     return _failure(job, view) if job.ended else holding(job, view) or _stalled(job, view)
 
 
 def _rejected(job: migration_jobs.Job) -> bool:
-    # The controller gives a reason; whoever rejects a job as Koordinator documents it writes the phase alone.
+    # The controller gives a reason; whoever rejects a job as Koordinator documents it
+    # writes the phase alone.
     return job.phase == "Failed" and (job.reason == REJECTED or not (job.reason or job.message))
 
 
@@ -103,7 +117,9 @@ def _failure(job: migration_jobs.Job, view: View) -> reasons.Reason:
         case "Timeout":
             held = holding(replace(job, phase="Running", paused=False), view)
             held = held or reasons.Reason("timeout", "", "Set a longer ttl.")
-            return replace(held, message=f"Its ttl of {job.ttl:g} s ran out. {held.message}".strip())
+            return replace(
+                held, message=f"Its ttl of {job.ttl:g} s ran out. {held.message}".strip()
+            )
         case "ForbiddenMigratePod":
             return _forbidden(job, view)
         case "Unschedulable":
@@ -114,7 +130,9 @@ def _failure(job: migration_jobs.Job, view: View) -> reasons.Reason:
     if _rejected(job):
         return reasons.Reason("rejected", "Somebody set its phase to Failed.", "")
     message = job.message or job.reason or f"its phase is {job.phase}"
-    return reasons.Reason("failed", f"The job has ended: {message.rstrip('.')}.", "Check its conditions and events.")
+    return reasons.Reason(
+        "failed", f"The job has ended: {message.rstrip('.')}.", "Check its conditions and events."
+    )
 
 
 def _forbidden(job: migration_jobs.Job, view: View) -> reasons.Reason:
@@ -123,7 +141,9 @@ def _forbidden(job: migration_jobs.Job, view: View) -> reasons.Reason:
     if "already bound" in job.message:
         return reservations.used(job.reservation)
     pod = view.pod(job)
-    found = causes.forbidden(view.snapshot, pod, view.controller) if pod and view.controller else None
+    found = (
+        causes.forbidden(view.snapshot, pod, view.controller) if pod and view.controller else None
+    )
     return found or reasons.Reason(
         "forbidden",
         "koord-descheduler forbids it by a rule that cannot be determined from here.",
@@ -136,11 +156,17 @@ _MAKE_ROOM = "Make room, or change the node selector, affinity or requests that 
 _REASONS: t.Mapping[str, reasons.Reason] = {
     REJECTED: reasons.Reason("rejected", "{job.message}", ""),
     "MissingPod": reasons.Reason(
-        "pod_gone", "Pod {job.pod.namespace}/{job.pod.name} was gone before the job could move it.", ""
+        "pod_gone",
+        "Pod {job.pod.namespace}/{job.pod.name} was gone before the job could move it.",
+        "",
     ),
-    "InvalidPodRef": reasons.Reason("invalid_pod_ref", "The job names no pod.", "Name its namespace and name."),
+    "InvalidPodRef": reasons.Reason(
+        "invalid_pod_ref", "The job names no pod.", "Name its namespace and name."
+    ),
     "MissingReservation": reasons.Reason(
-        "reservation_gone", "Reservation {job.reservation} was deleted.", "Create it again, then a new job."
+        "reservation_gone",
+        "Reservation {job.reservation} was deleted.",
+        "Create it again, then a new job.",
     ),
     "ReservationExpired": reasons.Reason(
         "reservation_expired",
@@ -156,32 +182,50 @@ def holding(job: migration_jobs.Job, view: View) -> reasons.Reason | None:
     if job.waiting:
         return _arbitration(job, pod, view)
     if job.paused:
-        return reasons.Reason("paused", "It is paused.", "Approve it (state: approved) or reject it (state: rejected).")
+        return reasons.Reason(
+            "paused",
+            "It is paused.",
+            "Approve it (state: approved) or reject it (state: rejected).",
+        )
     if job.evicting:
         return _evicted(job, pod)
     if pod is None:
-        return reasons.Reason("pod_gone", f"Pod {job.pod.namespace}/{job.pod.name} is gone, and not by this job.")
+        return reasons.Reason(
+            "pod_gone", f"Pod {job.pod.namespace}/{job.pod.name} is gone, and not by this job."
+        )
     if job.mode != "EvictDirectly" and not job.node:
         return _reserving(job, pod, view)
     return _limited(job, pod, view) or _budget(pod, view.snapshot)
 
 
-def _arbitration(job: migration_jobs.Job, pod: objects.Pod | None, view: View) -> reasons.Reason | None:
-    if pod and view.controller and (found := causes.waiting(view.snapshot, pod, view.controller, view.beside(job))):
+def _arbitration(
+    job: migration_jobs.Job, pod: objects.Pod | None, view: View
+) -> reasons.Reason | None:
+    if (
+        pod
+        and view.controller
+        and (found := causes.waiting(view.snapshot, pod, view.controller, view.beside(job)))
+    ):
         return found
     if not _is_old(job, view):
         return None
     return reasons.Reason(
         "not_arbitrated",
         "koord-descheduler has not admitted it, for a reason that cannot be determined from here.",
-        "Check that koord-descheduler runs and has the lease, and check its log. A job or Reservation with a ttl or "
-        "template that it cannot decode stops it for all jobs.",
+        (
+            "Check that koord-descheduler runs and has the lease, and check its log. A job or "
+            "Reservation with a ttl or template that it cannot decode stops it for all jobs."
+        ),
     )
 
 
 def unanswered(job: migration_jobs.Job, jobs: t.Iterable[migration_jobs.Job]) -> bool:
-    """Whether koord-descheduler may be away: the job gets no answer, and no younger one has left arbitration."""
-    return not job.waiting or not any(one.created >= job.created and not one.waiting for one in jobs)
+    """Whether koord-descheduler may be away: the job gets no answer,
+    and no younger one has left arbitration.
+    """
+    return not job.waiting or not any(
+        one.created >= job.created and not one.waiting for one in jobs
+    )
 
 
 _PATIENCE = 15.0
@@ -189,7 +233,11 @@ _PATIENCE = 15.0
 
 
 def _is_old(job: migration_jobs.Job, view: View) -> bool:
-    return bool(view.now and job.created and causes.seconds_of(view.now) - causes.seconds_of(job.created) >= _PATIENCE)
+    return bool(
+        view.now
+        and job.created
+        and causes.seconds_of(view.now) - causes.seconds_of(job.created) >= _PATIENCE
+    )
 
 
 def _stalled(job: migration_jobs.Job, view: View) -> reasons.Reason | None:
@@ -198,8 +246,10 @@ def _stalled(job: migration_jobs.Job, view: View) -> reasons.Reason | None:
         return None
     return reasons.Reason(
         "object_limiter",
-        "koord-descheduler has started it and does nothing more: its object limiter seems to remember an eviction that "
-        "has left no trace.",
+        (
+            "koord-descheduler has started it and does nothing more: its object limiter seems to "
+            "remember an eviction that has left no trace."
+        ),
         "Wait, or change objectLimiters of the MigrationController.",
     )
 
@@ -221,7 +271,9 @@ def _reserving(job: migration_jobs.Job, pod: objects.Pod, view: View) -> reasons
             "Correct the template, or add owners to it if no controller owns the pod.",
         )
     if scheduled.get("status") == "False":
-        return reasons.Reason("unschedulable", f"No place is found: {scheduled.get('message')}", _MAKE_ROOM)
+        return reasons.Reason(
+            "unschedulable", f"No place is found: {scheduled.get('message')}", _MAKE_ROOM
+        )
     if not created:
         return _limited(job, pod, view)
     found = causes.unserved(pod, view.controller) if view.controller else None
@@ -244,14 +296,18 @@ def _evicted(job: migration_jobs.Job, pod: objects.Pod | None) -> reasons.Reason
         )
     if job.condition("BoundPodReady").get("status") == "False":
         return reasons.Reason(
-            "new_pod_not_ready", f"The new pod {_new(job)} is not Ready.", "Check its events and its log."
+            "new_pod_not_ready",
+            f"The new pod {_new(job)} is not Ready.",
+            "Check its events and its log.",
         )
     if job.condition("PodBoundReservation").get("status") == "False":
         return reasons.Reason(
             "not_bound",
             f"The pod is evicted, and no new pod has taken Reservation {job.reservation}.",
-            "Look at the workload's new pod: is there one, does it have the same schedulerName and requests, did it "
-            "take another Reservation?",
+            (
+                "Look at the workload's new pod: is there one, does it have the same schedulerName "
+                "and requests, did it take another Reservation?"
+            ),
         )
     return None
 

@@ -3,7 +3,8 @@
 
 """The pods that a configuration of koord-descheduler never moves, whatever its plugins find.
 
-The MigrationController refuses the jobs of such pods one by one, and says so in the descheduler's log alone.
+The MigrationController refuses the jobs of such pods one by one,
+and says so in the descheduler's log alone.
 """
 
 from __future__ import annotations
@@ -11,16 +12,32 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import objects, snapshots
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import koordinator, profiles, schemas
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import causes, limits, migration_jobs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    objects,
+    snapshots,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
+    koordinator,
+    profiles,
+    schemas,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import (
+    causes,
+    limits,
+    migration_jobs,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import migration_controller
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import (
+    migration_controller,
+)
 
 RESERVES = "ReservationFirst"
 DIRECTLY: t.Mapping[str, str] = dict.fromkeys(
     ("scheduler", "no_requests"),
-    "Set defaultJobMode: EvictDirectly in the MigrationController, which reserves nothing, if these pods are to move.",
+    (
+        "Set defaultJobMode: EvictDirectly in the MigrationController, which reserves nothing, if "
+        "these pods are to move."
+    ),
 )
 """What helps where no place can be reserved, by the code of the cause."""
 
@@ -35,16 +52,26 @@ class Stay:
     def to_dict(self) -> dict[str, str]:
         """As the module returns it."""
         named = {"namespace": self.pod.namespace, "pod": self.pod.name, "node": self.pod.node}
-        return {**named, "code": self.why.code, "reason": self.why.message, "remedy": self.why.remedy}
+        return {
+            **named,
+            "code": self.why.code,
+            "reason": self.why.message,
+            "remedy": self.why.remedy,
+        }
 
 
-def staying(snapshot: snapshots.Snapshot, config: t.Any, jobs: t.Collection[migration_jobs.Job]) -> list[Stay]:
-    """The pods that would stay now: those that are never moved, and those that limits hold. ``jobs`` are all jobs."""
+def staying(
+    snapshot: snapshots.Snapshot, config: t.Any, jobs: t.Collection[migration_jobs.Job]
+) -> list[Stay]:
+    """The pods that would stay now: those that are never moved, and those that limits hold.
+    ``jobs`` are all jobs.
+    """
     found = _moving(config)
     if found is None:
         return []
     _profile, controller = found
-    # For a plugin a job counts even before arbitration (forEachAvailableMigrationJobs of the arbitrator's filter.go).
+    # For a plugin a job counts even before arbitration (forEachAvailableMigrationJobs of the
+    # arbitrator's filter.go).
     jobs = [replace(job, phase="Running") for job in jobs if not job.ended]
     judged = (
         (pod, _never(snapshot, pod, controller) or causes.waiting(snapshot, pod, controller, jobs))
@@ -55,7 +82,9 @@ def staying(snapshot: snapshots.Snapshot, config: t.Any, jobs: t.Collection[migr
 
 
 def left_out(snapshot: snapshots.Snapshot, config: t.Any) -> list[schemas.Fault]:
-    """A warning with their number, by cause; none where the configuration moves nothing, or every pod."""
+    """A warning with their number, by cause; none where the configuration moves
+    nothing, or every pod.
+    """
     moving = _moving(config)
     if moving is None:
         return []
@@ -70,9 +99,18 @@ def left_out(snapshot: snapshots.Snapshot, config: t.Any) -> list[schemas.Fault]
     groups = sorted(found.items(), key=lambda group: -len(group[1]))
     parts = [f"{len(group)} {code} ({group[0].message.rstrip('.')})" for code, group in groups]
     number = sum(len(group) for _code, group in groups)
-    message = f"Of {len(pods)} pods that controllers own, {number} are never moved: {'; '.join(parts)}."
+    message = (
+        f"Of {len(pods)} pods that controllers own, {number} are never moved: {'; '.join(parts)}."
+    )
     code, first = groups[0]
-    return [schemas.warning("left_out", message, DIRECTLY.get(code, first[0].remedy), profile.args_path(limits.PLUGIN))]
+    return [
+        schemas.warning(
+            "left_out",
+            message,
+            DIRECTLY.get(code, first[0].remedy),
+            profile.args_path(limits.PLUGIN),
+        )
+    ]
 
 
 def _moving(config: t.Any) -> tuple[profiles.Profile, migration_controller.Controller] | None:
@@ -95,7 +133,9 @@ def _never(
 ) -> reasons.Reason | None:
     """Why it is never moved."""
     why = causes.forbidden(snapshot, pod, controller)
-    return why or (causes.unserved(pod, controller) if controller.default_job_mode == RESERVES else None)
+    return why or (
+        causes.unserved(pod, controller) if controller.default_job_mode == RESERVES else None
+    )
 
 
 def _movable(pod: objects.Pod) -> bool:

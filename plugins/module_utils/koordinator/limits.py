@@ -3,9 +3,10 @@
 
 """The live MigrationController, read from koord-descheduler's configuration.
 
-Read in the sources of koordinator v1.7.0 and v1.8.0: defaults in ``apis/config/v1alpha2/defaults.go``,
-limits in ``controllers/migration/util/util.go``, the object limiter in ``controllers/migration/controller.go``,
-``skipEvictionGates`` in ``controllers/migration/arbitrator/filter.go`` of v1.8.0.
+Read in the sources of koordinator v1.7.0 and v1.8.0: defaults in
+``apis/config/v1alpha2/defaults.go``, limits in ``controllers/migration/util/util.go``, the object
+limiter in ``controllers/migration/controller.go``, ``skipEvictionGates`` in
+``controllers/migration/arbitrator/filter.go`` of v1.8.0.
 """
 
 from __future__ import annotations
@@ -14,8 +15,14 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import objects
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import koordinator, profiles, values
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import migration_controller
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
+    koordinator,
+    profiles,
+    values,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import (
+    migration_controller,
+)
 
 PLUGIN = "MigrationController"
 KIND = "DeschedulerConfiguration"
@@ -41,21 +48,29 @@ class IdleError(UnreadableError):
 
 
 def controller(config: t.Any) -> migration_controller.Controller:
-    """The MigrationController of a ``DeschedulerConfiguration``, completed with the defaults of v1.7.0.
+    """The MigrationController of a ``DeschedulerConfiguration``,
+    completed with the defaults of v1.7.0.
 
     Of several profiles the first with a MigrationController is read.
 
     Raises:
-        UnreadableError: it is another document, has no MigrationController, or a value has the wrong type.
+        UnreadableError: it is another document, has no MigrationController,
+            or a value has the wrong type.
     """
     if not isinstance(config, dict) or config.get("kind") != KIND:
         given = config.get("kind") if isinstance(config, dict) else type(config).__name__
         raise UnreadableError(f"it is no {KIND} (its kind is {given})")
     found = profiles.profiles_of(config, koordinator.schema(koordinator.VERSIONS[-1]))
     raws = config.get("profiles") or [{}]
-    active = [(raw, profile) for raw, profile in zip(raws, found, strict=False) if PLUGIN in profile.plugins]
+    active = [
+        (raw, profile)
+        for raw, profile in zip(raws, found, strict=False)
+        if PLUGIN in profile.plugins
+    ]
     if not active:
-        raise IdleError(f"no profile has the plugin {PLUGIN}, so nothing carries out PodMigrationJobs")
+        raise IdleError(
+            f"no profile has the plugin {PLUGIN}, so nothing carries out PodMigrationJobs"
+        )
     names = tuple(str(raw.get("name") or "koord-descheduler") for raw, _profile in active)
     profile = active[0][1]
     return _controller(_Args(profile.args.get(PLUGIN, {}), profile.args_path(PLUGIN)), names)
@@ -74,16 +89,26 @@ def _controller(args: _Args, names: tuple[str, ...]) -> migration_controller.Con
         include=unless("Namespaces", namespaces.texts("include"), ()),
         exclude=unless("Namespaces", namespaces.texts("exclude"), ()),
         label_selector=unless("LabelSelector", args.get("labelSelector", None, dict), None),
-        evict_local_storage_pods=unless("LocalStorage", args.get("evictLocalStoragePods", False), True),
+        evict_local_storage_pods=unless(
+            "LocalStorage", args.get("evictLocalStoragePods", False), True
+        ),
         evict_failed_bare_pods=unless("BarePods", args.get("evictFailedBarePods", False), True),
         evict_all_bare_pods=unless("BarePods", args.get("evictAllBarePods", False), True),
-        evict_system_critical_pods=unless("SystemCritical", args.get("evictSystemCriticalPods", False), True),
+        evict_system_critical_pods=unless(
+            "SystemCritical", args.get("evictSystemCriticalPods", False), True
+        ),
         ignore_pvc_pods=unless("PVC", args.get("ignorePvcPods", False), False),
         priority_threshold=unless("PriorityThreshold", threshold.get("value", None, int), None),
-        skip_check_expected_replicas=unless("ExpectedReplicas", args.get("skipCheckExpectedReplicas", False), True),
-        max_migrating_globally=unless("MaxMigratingGlobally", args.get("maxMigratingGlobally", 0), 0),
+        skip_check_expected_replicas=unless(
+            "ExpectedReplicas", args.get("skipCheckExpectedReplicas", False), True
+        ),
+        max_migrating_globally=unless(
+            "MaxMigratingGlobally", args.get("maxMigratingGlobally", 0), 0
+        ),
         max_migrating_per_node=unless("MaxMigratingPerNode", args.get("maxMigratingPerNode", 2), 0),
-        max_migrating_per_namespace=unless("MaxMigratingPerNamespace", args.get("maxMigratingPerNamespace", 0), 0),
+        max_migrating_per_namespace=unless(
+            "MaxMigratingPerNamespace", args.get("maxMigratingPerNamespace", 0), 0
+        ),
         max_migrating_per_workload=args.amount("maxMigratingPerWorkload"),
         max_unavailable_per_workload=args.amount("maxUnavailablePerWorkload"),
         object_limiters=_limiters(args),
@@ -104,7 +129,9 @@ def _limiters(args: _Args) -> t.Mapping[str, migration_controller.Limiter]:
             inner = args.inner("objectLimiters").inner(scope)
             # GetLimiterBurst: 0 means 1.
             found[scope] = migration_controller.Limiter(
-                inner.duration("duration", 0.0), inner.amount("maxMigrating"), inner.get("burst", 1) or 1
+                inner.duration("duration", 0.0),
+                inner.amount("maxMigrating"),
+                inner.get("burst", 1) or 1,
             )
     return found
 
@@ -120,7 +147,9 @@ class _Args:
         return _Args(self.get(name, {}), f"{self.path}.{name}")
 
     def get(self, name: str, default: t.Any, *kinds: type) -> t.Any:
-        """The value, of the default's type unless ``kinds`` are given; the default if it is not set."""
+        """The value, of the default's type unless ``kinds`` are given;
+        the default if it is not set.
+        """
         kinds, value = kinds or (type(default),), self.raw.get(name)
         if value is None:
             return default

@@ -3,9 +3,10 @@
 
 """A PodMigrationJob as it is read, and as it is written.
 
-Facts are those of Koordinator v1.7.0 (``apis/scheduling/v1alpha1``, ``pkg/descheduler/controllers/migration``).
-A job that waits for arbitration has an empty phase. Any update of such a job starts it without arbitration, so
-a job is created once and not written again before it has passed.
+Facts are those of Koordinator v1.7.0 (``apis/scheduling/v1alpha1``,
+``pkg/descheduler/controllers/migration``). A job that waits for arbitration has an empty phase. Any
+update of such a job starts it without arbitration, so a job is created once and not written again
+before it has passed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,12 @@ import json
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import decoding, names, objects, shapes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    decoding,
+    names,
+    objects,
+    shapes,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import values
 
 API_VERSION = "scheduling.koordinator.sh/v1alpha1"
@@ -37,19 +43,22 @@ ENDED = ("Succeeded", "Succeed", "Failed", "Aborted")
 """Final phases; ``Succeed`` is how documents and early versions say ``Succeeded``."""
 
 KEPT_WITHOUT_TTL = 1800.0
-"""Seconds after its creation at which the controller deletes a job without ttl, whatever its phase."""
+"""Seconds after its creation at which the controller deletes a job without
+ttl, whatever its phase.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Job(objects.Object):
     """A PodMigrationJob.
 
-    ``pod`` is what it moves; its UID is what the job's own delete options demand, else what the controller
-    filled in when it started the job (until then the pod of that name may be another one). ``ttl`` is in
-    seconds, 0 without one. ``node``, ``new_pod`` and ``reservation`` are empty until the controller knows them;
-    ``new_pod`` stays so in mode EvictDirectly. ``workloads`` are the UIDs of the pod's controllers, which
-    koord-descheduler writes into the Reservation's template in the job's spec. ``made_by`` says who created it, as far
-    as it tells. ``delete_options`` are without preconditions.
+    ``pod`` is what it moves; its UID is what the job's own delete options demand, else what the
+    controller filled in when it started the job (until then the pod of that name may be another
+    one). ``ttl`` is in seconds, 0 without one. ``node``, ``new_pod`` and ``reservation`` are empty
+    until the controller knows them; ``new_pod`` stays so in mode EvictDirectly. ``workloads`` are
+    the UIDs of the pod's controllers, which koord-descheduler writes into the Reservation's
+    template in the job's spec. ``made_by`` says who created it, as far as it tells.
+    ``delete_options`` are without preconditions.
     """
 
     KIND, API_VERSION = KIND, API_VERSION
@@ -94,7 +103,9 @@ class Job(objects.Object):
     @property
     def migrating(self) -> bool:
         """Whether limits count it: it is Running, or has passed arbitration and is about to run."""
-        return self.phase == "Running" or (self.phase in ("", "Pending") and PASSED in self.annotations)
+        return self.phase == "Running" or (
+            self.phase in ("", "Pending") and PASSED in self.annotations
+        )
 
     @property
     def evicting(self) -> bool:
@@ -135,27 +146,43 @@ class Job(objects.Object):
             node=status.get("nodeName") or "",
             new_pod=_pod(arrived) if arrived.get("name") else None,
             conditions=tuple(status.get("conditions") or ()),
-            workloads=tuple(uid for owner in owners if (uid := (owner.get("controller") or {}).get("uid"))),
+            workloads=tuple(
+                uid for owner in owners if (uid := (owner.get("controller") or {}).get("uid"))
+            ),
             made_by=_maker(raw["metadata"]),
-            delete_options={k: v for k, v in (spec.get("deleteOptions") or {}).items() if k != "preconditions"},
+            delete_options={
+                k: v for k, v in (spec.get("deleteOptions") or {}).items() if k != "preconditions"
+            },
         )
 
 
 def _maker(meta: objects.Raw) -> str:
-    """The owner, the run, what asked for it, or the first client that wrote it: nothing else tells of a person."""
+    """The owner, the run, what asked for it, or the first client that wrote it:
+    nothing else tells of a person.
+    """
     labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
     for owner in meta.get("ownerReferences") or ():
         return f"{owner.get('kind')} {owner.get('name')}"
     if run := labels.get(RUN_LABEL):
         return f"run {run}"
-    named = annotations.get(TRIGGER) or labels.get("app.kubernetes.io/created-by") or labels.get(names.MANAGED_BY_LABEL)
-    first: objects.Raw = min(meta.get("managedFields") or (), key=lambda entry: entry.get("time") or "", default={})
+    named = (
+        annotations.get(TRIGGER)
+        or labels.get("app.kubernetes.io/created-by")
+        or labels.get(names.MANAGED_BY_LABEL)
+    )
+    first: objects.Raw = min(
+        meta.get("managedFields") or (), key=lambda entry: entry.get("time") or "", default={}
+    )
     return named or first.get("manager") or "an unknown client"
 
 
 def _pod(reference: objects.Raw, uid: str = "") -> objects.Ref:
     return objects.Ref(
-        "Pod", reference.get("name", ""), reference.get("namespace", ""), uid or reference.get("uid", ""), "v1"
+        "Pod",
+        reference.get("name", ""),
+        reference.get("namespace", ""),
+        uid or reference.get("uid", ""),
+        "v1",
     )
 
 
@@ -163,9 +190,9 @@ def _pod(reference: objects.Raw, uid: str = "") -> objects.Ref:
 class JobSettings:
     """The specification of a job without its pod. ``ttl`` is in seconds, ``None`` for no ttl.
 
-    ``template`` is the Reservation's ``metadata`` and ``spec`` that the controller is to use; ``reservation`` the
-    name of an existing one. ``delete_options`` are those of the API; the pod's UID is added to them.
-    ``run`` is the run's id.
+    ``template`` is the Reservation's ``metadata`` and ``spec`` that the controller is to use;
+    ``reservation`` the name of an existing one. ``delete_options`` are those of the API; the pod's
+    UID is added to them. ``run`` is the run's id.
     """
 
     mode: Mode = "ReservationFirst"
@@ -187,8 +214,8 @@ def ref_of(name: str, uid: str = "") -> objects.Ref:
 def name_of(pod: objects.Ref, settings: JobSettings, attempt: int = 0) -> str:
     """The job's name: the same for the same pod (by UID) and the same way to move it.
 
-    How patiently, why, for which run and whether paused does not make it another job; a further ``attempt``
-    after one that failed does.
+    How patiently, why, for which run and whether paused does not make it another job; a further
+    ``attempt`` after one that failed does.
     """
     way = [
         pod.namespace,
@@ -217,7 +244,11 @@ def manifest(name: str, pod: objects.Ref, settings: JobSettings) -> dict[str, t.
     """
     if not pod.uid:
         raise ValueError(f"{pod} needs its UID")
-    labels = {names.MANAGED_BY_LABEL: names.MANAGED_BY, POD_UID_LABEL: pod.uid, RUN_LABEL: settings.run}
+    labels = {
+        names.MANAGED_BY_LABEL: names.MANAGED_BY,
+        POD_UID_LABEL: pod.uid,
+        RUN_LABEL: settings.run,
+    }
     annotations = {REASON: settings.reason, TRIGGER: settings.trigger or names.MANAGED_BY}
     guard = {**(settings.delete_options.get("preconditions") or {}), "uid": pod.uid}
     spec: dict[str, t.Any] = {
@@ -228,7 +259,9 @@ def manifest(name: str, pod: objects.Ref, settings: JobSettings) -> dict[str, t.
     }
     if settings.ttl:
         spec["ttl"] = go_duration(settings.ttl)
-    options: dict[str, t.Any] = {"reservationRef": {"name": settings.reservation}} if settings.reservation else {}
+    options: dict[str, t.Any] = (
+        {"reservationRef": {"name": settings.reservation}} if settings.reservation else {}
+    )
     if settings.template is not None:
         options["template"] = settings.template
     if options:

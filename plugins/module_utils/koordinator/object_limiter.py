@@ -3,14 +3,14 @@
 
 """The object limiter: which evictions it remembers, and when it lets the next pod go.
 
-It is in ``controllers/migration/controller.go`` of koordinator v1.7.0 (the same in v1.8.0): token buckets in the memory
-of koord-descheduler, for evictions of that process, and nothing tells what is in them. So they are computed from what
-evictions leave in the cluster, whoever caused them:
+It is in ``controllers/migration/controller.go`` of koordinator v1.7.0 (the same in v1.8.0): token
+buckets in the memory of koord-descheduler, for evictions of that process, and nothing tells what is
+in them. So they are computed from what evictions leave in the cluster, whoever caused them:
 
 * a job tells of its own as long as it exists; those of a drain are deleted with their Reservations;
-* a pod that has taken a Reservation has its name in an annotation of koord-scheduler (``PreBind`` of its plugin), which
-  outlives job and Reservation, runs and their kills. The pod was created when its predecessor was evicted, or, in a
-  StatefulSet, when that was gone.
+* a pod that has taken a Reservation has its name in an annotation of koord-scheduler (``PreBind``
+  of its plugin), which outlives job and Reservation, runs and their kills. The pod was created when
+  its predecessor was evicted, or, in a StatefulSet, when that was gone.
 
 An eviction in mode EvictDirectly leaves nothing once its job is deleted.
 """
@@ -22,13 +22,23 @@ import datetime
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import decoding, objects, snapshots
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import migration_jobs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    decoding,
+    objects,
+    snapshots,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import (
+    migration_jobs,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import migration_controller
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import (
+    migration_controller,
+)
 
 Key = tuple[str, str]
-"""What an object limiter counts by: (``workload``, UID of a pod's controller) or (``namespace``, its name)."""
+"""What an object limiter counts by: (``workload``, UID of a pod's controller) or
+(``namespace``, its name).
+"""
 Taken = t.Mapping[Key, t.Sequence[float]]
 """When evictions took tokens, as seconds since the epoch."""
 
@@ -44,9 +54,12 @@ class Eviction:
 
 
 def evictions(
-    jobs: t.Iterable[migration_jobs.Job], pods: t.Iterable[objects.Pod], known: t.Mapping[str, Eviction] | None = None
+    jobs: t.Iterable[migration_jobs.Job],
+    pods: t.Iterable[objects.Pod],
+    known: t.Mapping[str, Eviction] | None = None,
 ) -> dict[str, Eviction]:
-    """The evictions that jobs and pods tell of, and those ``known`` before, by Reservation, or by job without one.
+    """The evictions that jobs and pods tell of, and those ``known`` before, by Reservation,
+    or by job without one.
 
     The earliest time counts: a job's condition changes once more when its pod is gone.
     """
@@ -56,7 +69,9 @@ def evictions(
         if at := job.condition("Eviction").get("lastTransitionTime"):
             owners = {("workload", uid) for uid in job.workloads}
             target = here.get(job.pod.uid)
-            keys = owners | {("namespace", job.pod.namespace)} | set(keys_of(target) if target else ())
+            keys = (
+                owners | {("namespace", job.pod.namespace)} | set(keys_of(target) if target else ())
+            )
             _note(found, job.reservation or job.name, keys, at)
     for pod in here.values():
         if reservation := _reservation(pod):
@@ -69,7 +84,8 @@ def _note(found: dict[str, Eviction], name: str, keys: set[Key], at: str) -> Non
     if moment is not None:
         seconds = moment.timestamp()
         found[name] = Eviction(
-            frozenset(keys | (before.keys if before else set())), min(seconds, before.at if before else seconds)
+            frozenset(keys | (before.keys if before else set())),
+            min(seconds, before.at if before else seconds),
         )
 
 
@@ -108,11 +124,14 @@ def limited(
 ) -> reasons.Reason | None:
     """The object limiter that holds the pod at ``now``, and until when.
 
-    ``soon`` are the keys of evictions that are about to be sent: nobody knows yet until when they hold the next one.
+    ``soon`` are the keys of evictions that are about to be sent:
+    nobody knows yet until when they hold the next one.
     """
     workload = snapshot.workload_of(pod)
     for scope, key in keys_of(pod):
-        gap, burst = migration_controller.interval(controller, scope, workload.replicas if workload else 0)
+        gap, burst = migration_controller.interval(
+            controller, scope, workload.replicas if workload else 0
+        )
         if not gap:
             continue
         times = taken.get((scope, key), ())
@@ -120,7 +139,11 @@ def limited(
         free, then = next_token(times, gap, burst), next_token([*times, *upcoming], gap, burst)
         if then <= now:
             continue
-        what = str(workload.ref if workload else pod.owner) if scope == "workload" else f"namespace {key}"
+        what = (
+            str(workload.ref if workload else pod.owner)
+            if scope == "workload"
+            else f"namespace {key}"
+        )
         until = f"the next one goes at {_clock(free)} UTC" if free > now else "one is about to go"
         return reasons.Reason(
             "object_limiter",
@@ -135,7 +158,9 @@ def _clock(seconds: float) -> str:
 
 
 def next_token(times: t.Iterable[float], gap: float, burst: int) -> float:
-    """From when on a token bucket of ``burst`` lets one more through, after takings at ``times``; 0 for always."""
+    """From when on a token bucket of ``burst`` lets one more through,
+    after takings at ``times``; 0 for always.
+    """
     tokens, last = float(burst), 0.0
     for at in sorted(times):
         tokens = min(float(burst), tokens + (at - last) / gap) - 1.0
@@ -143,8 +168,12 @@ def next_token(times: t.Iterable[float], gap: float, burst: int) -> float:
     return last + (1.0 - tokens) * gap if tokens < 1.0 else 0.0
 
 
-def departures(times: t.Iterable[float], gap: float, burst: int, count: int, now: float) -> list[float]:
-    """When so many more go after takings at ``times``, each as soon as it may, and none before ``now``."""
+def departures(
+    times: t.Iterable[float], gap: float, burst: int, count: int, now: float
+) -> list[float]:
+    """When so many more go after takings at ``times``, each as soon as it may,
+    and none before ``now``.
+    """
     taken, found = list(times), [now]
     for _one in range(count):
         found.append(max(found[-1], next_token(taken, gap, burst)))

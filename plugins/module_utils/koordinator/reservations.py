@@ -8,8 +8,14 @@ from __future__ import annotations
 import copy
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, objects, selectors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import migration_jobs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    names,
+    objects,
+    selectors,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import (
+    migration_jobs,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
 
 KIND = "Reservation"
@@ -51,38 +57,58 @@ def same_node(name: str) -> reasons.Reason:
 
 
 def unusable(raw: objects.Raw, pod: objects.Pod) -> reasons.Reason | None:
-    """Why a job could not move the pod with this Reservation; ``None`` when it could, now or once it is scheduled."""
+    """Why a job could not move the pod with this Reservation; ``None`` when it could,
+    now or once it is scheduled.
+    """
     name, spec, status = raw["metadata"]["name"], raw.get("spec") or {}, raw.get("status") or {}
     owners = spec.get("owners") or ()
     if phase(raw) == "Succeeded" or status.get("currentOwners"):
         return used(name)
     if phase(raw) == "Failed":
-        return reasons.Reason("reservation_expired", f"Reservation {name} has failed or expired.", "Create a new one.")
+        return reasons.Reason(
+            "reservation_expired", f"Reservation {name} has failed or expired.", "Create a new one."
+        )
     if node(raw) and node(raw) == pod.node:
         return same_node(name)
     if spec.get("allocateOnce") is False:
         return reasons.Reason(
             "reservation_shared",
-            f"Reservation {name} has allocateOnce: false: the job would take an earlier owner for its pod.",
+            (
+                f"Reservation {name} has allocateOnce: false: "
+                "the job would take an earlier owner for its pod."
+            ),
             "Make one with allocateOnce: true.",
         )
     if owners and all(set(owner) == {"object"} for owner in owners):
         return reasons.Reason(
             "object_owner",
-            f"The owners of Reservation {name} are objects alone: the job would end without moving anything.",
+            (
+                f"The owners of Reservation {name} are objects alone: "
+                "the job would end without moving anything."
+            ),
             "Name the pod's controller or a labelSelector as owner.",
         )
     if not any(_serves(owner, pod) for owner in owners):
         return reasons.Reason(
             "not_for_pod",
-            f"None of the owners of Reservation {name} matches {pod.ref}: its successor would not take it.",
-            f"Name its controller ({pod.owner}) or its labels as owner." if pod.owner else "Name its labels as owner.",
+            (
+                f"None of the owners of Reservation {name} matches {pod.ref}: "
+                "its successor would not take it."
+            ),
+            f"Name its controller ({pod.owner}) or its labels as owner."
+            if pod.owner
+            else "Name its labels as owner.",
         )
-    wanted = ((spec.get("template") or {}).get("spec") or {}).get("schedulerName") or "default-scheduler"
+    wanted = ((spec.get("template") or {}).get("spec") or {}).get(
+        "schedulerName"
+    ) or "default-scheduler"
     if wanted != (pod.scheduler or "default-scheduler"):
         return reasons.Reason(
             "other_scheduler",
-            f"Reservation {name} is for scheduler {wanted}, the pod's is {pod.scheduler or 'default-scheduler'}.",
+            (
+                f"Reservation {name} is for scheduler {wanted}, the pod's is "
+                f"{pod.scheduler or 'default-scheduler'}."
+            ),
             "Give both the same schedulerName.",
         )
     return None
@@ -90,7 +116,11 @@ def unusable(raw: objects.Raw, pod: objects.Pod) -> reasons.Reason | None:
 
 def _serves(owner: objects.Raw, pod: objects.Pod) -> bool:
     """Whether all that the owner says is true of the pod."""
-    controller, labels, thing = owner.get("controller"), owner.get("labelSelector"), owner.get("object")
+    controller, labels, thing = (
+        owner.get("controller"),
+        owner.get("labelSelector"),
+        owner.get("object"),
+    )
     if controller:
         if not pod.owner or controller.get("uid") != pod.owner.uid:
             return False
@@ -99,7 +129,11 @@ def _serves(owner: objects.Raw, pod: objects.Pod) -> bool:
     if labels is not None and not selectors.matches(labels, pod.labels):
         return False
     if thing:
-        wanted = (thing.get("namespace") or pod.namespace, thing.get("name") or pod.name, thing.get("uid") or pod.uid)
+        wanted = (
+            thing.get("namespace") or pod.namespace,
+            thing.get("name") or pod.name,
+            thing.get("uid") or pod.uid,
+        )
         if wanted != (pod.namespace, pod.name, pod.uid):
             return False
     return bool(controller or thing or labels is not None)
@@ -110,8 +144,8 @@ def manifest(
 ) -> dict[str, t.Any]:
     """A Reservation for the pod's successor, completed as the controller completes its own.
 
-    What ``template`` (``metadata`` and ``spec``) leaves out comes from the pod: the pod template, its controller
-    as owner, the scheduler. It never lands on the pod's own node.
+    What ``template`` (``metadata`` and ``spec``) leaves out comes from the pod: the pod template,
+    its controller as owner, the scheduler. It never lands on the pod's own node.
     """
     pod = objects.Pod.of(pod_raw)
     found = copy.deepcopy(dict(template))
@@ -123,24 +157,41 @@ def manifest(
         inner["affinity"] = _elsewhere(inner.get("affinity") or {}, pod.node)
     inner.setdefault("schedulerName", pod.scheduler)
     labels = {"metadata": {"labels": dict(pod.labels)}}
-    spec["template"] = {**labels, **{key: item for key, item in given.items() if item}, "spec": inner}
+    spec["template"] = {
+        **labels,
+        **{key: item for key, item in given.items() if item},
+        "spec": inner,
+    }
     spec["allocateOnce"] = True
     if not spec.get("owners"):
         spec["owners"] = [_owner(pod)]
     if spec.get("ttl") is None and spec.get("expires") is None and ttl:
         spec["ttl"] = migration_jobs.go_duration(ttl)
     metadata["name"] = name
-    metadata["labels"] = {**(metadata.get("labels") or {}), names.MANAGED_BY_LABEL: names.MANAGED_BY}
+    metadata["labels"] = {
+        **(metadata.get("labels") or {}),
+        names.MANAGED_BY_LABEL: names.MANAGED_BY,
+    }
     if run:
         metadata["labels"][migration_jobs.RUN_LABEL] = run
-    return {"apiVersion": migration_jobs.API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
+    return {
+        "apiVersion": migration_jobs.API_VERSION,
+        "kind": KIND,
+        "metadata": metadata,
+        "spec": spec,
+    }
 
 
 def _owner(pod: objects.Pod) -> dict[str, t.Any]:
     if pod.owner is None:
         return {"labelSelector": {"matchLabels": dict(pod.labels)}}
     owner = pod.owner
-    known = {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid}
+    known = {
+        "apiVersion": owner.api_version,
+        "kind": owner.kind,
+        "name": owner.name,
+        "uid": owner.uid,
+    }
     return {"controller": {**known, "controller": True, "namespace": pod.namespace}}
 
 
@@ -153,6 +204,8 @@ def _elsewhere(affinity: objects.Raw, node_name: str) -> dict[str, t.Any]:
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     terms = (nodes.get(required) or {}).get("nodeSelectorTerms") or [{}]
     nodes[required] = {
-        "nodeSelectorTerms": [{**term, "matchFields": [*(term.get("matchFields") or ()), other]} for term in terms]
+        "nodeSelectorTerms": [
+            {**term, "matchFields": [*(term.get("matchFields") or ()), other]} for term in terms
+        ]
     }
     return {**affinity, "nodeAffinity": nodes}

@@ -1,7 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The configuration with which a pod of a descheduler runs, read from the pod itself or from its log."""
+"""The configuration with which a pod of a descheduler runs, read from the pod
+itself or from its log.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,11 @@ from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import objects
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import running
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import client, errors, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
+    client,
+    errors,
+    verbs,
+)
 
 Parse = t.Callable[[str], t.Any]
 """Parses a configuration's text; ``None`` if it is not YAML."""
@@ -18,7 +24,9 @@ Parse = t.Callable[[str], t.Any]
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a pod says of itself: ``config`` is ``None`` if it says nothing, ``why`` tells why /configz does not."""
+    """What a pod says of itself: ``config`` is ``None`` if it says nothing,
+    ``why`` tells why /configz does not.
+    """
 
     kind: t.Literal["configz", "log", ""]
     config: objects.Raw | None = None

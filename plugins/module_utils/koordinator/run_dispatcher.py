@@ -1,10 +1,11 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""PodMigrationJobs as a part of the drain's loop: created at the rate of their admission, followed, cleaned up.
+"""PodMigrationJobs as a part of the drain's loop: created at the rate of their admission,
+followed, cleaned up.
 
-A job is its own record: its name is derived from its pod's UID, and it carries the run, node and pod. A run that
-takes over finds it by these, so that no pod is moved twice.
+A job is its own record: its name is derived from its pod's UID, and it carries the run, node and
+pod. A run that takes over finds it by these, so that no pod is moved twice.
 """
 
 from __future__ import annotations
@@ -27,8 +28,14 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinat
     run_starter,
     run_tracker,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import phases, reasons
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy, run_pod_drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    phases,
+    reasons,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import (
+    drain_policy,
+    run_pod_drain,
+)
 
 # Jobs of nodes that are not drained after all: each is ended as soon as it has passed arbitration.
 
@@ -42,7 +49,9 @@ class AbandonedJobs:
     flights: t.Mapping[str, run_starter.InFlightJob]
 
     def end(self, jobs: t.Mapping[str, migration_jobs.Job]) -> list[run_starter.InFlightJob]:
-        """End those that have passed; returns the others. A job that has evicted its pod is left to end."""
+        """End those that have passed; returns the others. A job that has evicted
+        its pod is left to end.
+        """
         left = [flight for flight in self.flights.values() if flight.abandoned and not flight.over]
         for flight in left:
             if job := jobs.get(flight.name):
@@ -55,13 +64,17 @@ class AbandonedJobs:
         return [flight for flight in left if not flight.over]
 
     def let_pass(self, view: run_job_cache.JobView) -> None:
-        """Wait until all have passed and ended, for ``PASSES`` seconds; the rest is given up as it is."""
+        """Wait until all have passed and ended, for ``PASSES`` seconds;
+        the rest is given up as it is.
+        """
         deadline = self.ctx.clock.now() + run_tracker.PASSES
         with contextlib.suppress(run_context.CallAborted):
             while left := self.end(view.jobs()):
                 if self.ctx.clock.now() >= deadline:
                     for flight in left:
-                        self.tracker.give_up(t.cast("migration_jobs.Job", flight.job), flight.abandoned)
+                        self.tracker.give_up(
+                            t.cast("migration_jobs.Job", flight.job), flight.abandoned
+                        )
                     return
                 self.ctx.clock.sleep(run_starter.LOOK_EVERY)
 
@@ -75,11 +88,12 @@ EXPLAIN = 5.0
 
 
 class JobDispatcher:
-    """All jobs of a drain. ``fence`` is called right before each request, ``wake`` on news of a job.
+    """All jobs of a drain. ``fence`` is called right before each request,
+    ``wake`` on news of a job.
 
-    ``runs`` are the ids of the runs that hold the nodes, by node. ``deadline`` is when the drain ends at the latest.
-    ``prior`` is what workloads with a surge want without it, by their UID. ``waited_for`` says for which jobs the drain
-    waits after their pods have gone.
+    ``runs`` are the ids of the runs that hold the nodes, by node. ``deadline`` is when the drain
+    ends at the latest. ``prior`` is what workloads with a surge want without it, by their UID.
+    ``waited_for`` says for which jobs the drain waits after their pods have gone.
     """
 
     def __init__(
@@ -97,7 +111,9 @@ class JobDispatcher:
         self._view = run_job_cache.JobView(ctx, wake) if choices.controller else None
         self._tracker = run_tracker.JobTracker(ctx, fence)
         self._cleanup = run_leftovers.JobCleanup(ctx, fence)
-        self._starter = run_starter.JobStarter(ctx, choices, self._tracker, runs, grace_seconds, deadline, prior)
+        self._starter = run_starter.JobStarter(
+            ctx, choices, self._tracker, runs, grace_seconds, deadline, prior
+        )
         self._flights = self._starter.flights
         self._abandoned = AbandonedJobs(ctx, self._tracker, self._flights)
         self.waited_for: list[str] = []
@@ -110,7 +126,9 @@ class JobDispatcher:
             self._view.start()
 
     def stop(self) -> None:
-        """Stop watching, once abandoned jobs have passed arbitration or had time for it; jobs under way continue."""
+        """Stop watching, once abandoned jobs have passed arbitration or had time for it;
+        jobs under way continue.
+        """
         if self._view:
             try:
                 self._abandoned.let_pass(self._view)
@@ -118,7 +136,8 @@ class JobDispatcher:
                 self._view.stop()
 
     def step(self, snapshot: snapshots.Snapshot, moves: t.Sequence[run_pod_drain.PodDrain]) -> None:
-        """Do what can be done now, without waiting; ``moves`` are those of nodes that still have to be drained.
+        """Do what can be done now, without waiting; ``moves`` are those of nodes that
+        still have to be drained.
 
         Raises:
             StopRun: jobs cannot be watched any more, or the lock was lost.
@@ -141,12 +160,15 @@ class JobDispatcher:
         return any(not flight.over for flight in self._flights.values() if flight.node == node)
 
     def done_with(self, node: str) -> bool:
-        """Whether nothing is left of the node's jobs; deletes those that have ended, and their Reservations."""
+        """Whether nothing is left of the node's jobs; deletes those that have ended,
+        and their Reservations.
+        """
         if self._view is None:
             return True
         jobs = self._view.jobs()
         for job in jobs.values():
-            # Its pod left before this call began: the job is of a run that was killed, as its controller may be.
+            # Its pod left before this call began: the job is of a run that was killed,
+            # as its controller may be.
             if job.name not in self._flights and not job.ended and run_leftovers.serves(job, node):
                 flight = run_starter.InFlightJob(
                     job.pod, None, job.name, node=node, until=self.ctx.clock.now() + job.ttl
@@ -158,7 +180,8 @@ class JobDispatcher:
     def abandon(self, node: str, why: str) -> None:
         """Give up the jobs of a node that is not drained after all: they would move its pods later.
 
-        Jobs that have evicted their pod already are left to end, paused ones to the person who paused them.
+        Jobs that have evicted their pod already are left to end,
+        paused ones to the person who paused them.
         """
         if self._view is None:
             return
@@ -168,10 +191,14 @@ class JobDispatcher:
         for flight in flights:
             flight.over = True
         for job in {**self._view.jobs(), **fresh}.values():
-            if not run_leftovers.serves(job, node) or (not job.ended and (job.evicting or job.paused)):
+            if not run_leftovers.serves(job, node) or (
+                not job.ended and (job.evicting or job.paused)
+            ):
                 continue
             if job.waiting:
-                flight = run_starter.InFlightJob(job.pod, None, job.name, job, node=node, abandoned=why)
+                flight = run_starter.InFlightJob(
+                    job.pod, None, job.name, job, node=node, abandoned=why
+                )
                 self._flights[job.name] = flight
             else:
                 self._tracker.give_up(job, why)
@@ -197,14 +224,20 @@ class JobDispatcher:
         elif state == "under way":
             self._wait(flight, job, view)
 
-    def _wait(self, flight: run_starter.InFlightJob, job: migration_jobs.Job, view: job_status.View) -> None:
+    def _wait(
+        self, flight: run_starter.InFlightJob, job: migration_jobs.Job, view: job_status.View
+    ) -> None:
         """Say what holds the job, and go on without it when it has had its time."""
         now, move = self.ctx.clock.now(), flight.move
         overdue = now > flight.until + OVERDUE and not job.paused
         if move is None or not flight.waited_for or flight.evicted:
-            # A job that has evicted its pod ends without us; the drain's own deadline holds for the pod.
+            # A job that has evicted its pod ends without us; the drain's own
+            # deadline holds for the pod.
             if overdue and (move is None or move.done):
-                flight.over, why = True, f"koord-descheduler does not end PodMigrationJob {job.name}, after its ttl."
+                flight.over, why = (
+                    True,
+                    f"koord-descheduler does not end PodMigrationJob {job.name}, after its ttl.",
+                )
                 self.ctx.tell(phases.What.JOB_FAILED, why, node=flight.node)
                 self._tracker.give_up(job, why)
             elif now - flight.news >= EXPLAIN:
@@ -233,18 +266,29 @@ class JobDispatcher:
         flight.move.blocked_by = None
         place = f" for node {job.node}" if job.node else ""
         message = f"PodMigrationJob {job.name} evicts {pod.ref}{place}"
-        self.ctx.note(phases.What.EVICTED, message, node=pod.node, namespace=pod.namespace, name=pod.name)
+        self.ctx.note(
+            phases.What.EVICTED, message, node=pod.node, namespace=pod.namespace, name=pod.name
+        )
 
-    def _failed(self, flight: run_starter.InFlightJob, job: migration_jobs.Job, view: job_status.View) -> None:
+    def _failed(
+        self, flight: run_starter.InFlightJob, job: migration_jobs.Job, view: job_status.View
+    ) -> None:
         why = t.cast(reasons.Reason, job_status.verdict(job, view)).message
-        created, answered = job.condition("ReservationCreated"), job.condition("ReservationScheduled")
+        created, answered = (
+            job.condition("ReservationCreated"),
+            job.condition("ReservationScheduled"),
+        )
         if job.reason == "Timeout" and created.get("status") == "True" and not answered:
             self._hopeless += 1
             if self._hopeless >= HOPELESS:
-                self._starter.broken = f"{self._hopeless} jobs in a row got no answer from their scheduler."
+                self._starter.broken = (
+                    f"{self._hopeless} jobs in a row got no answer from their scheduler."
+                )
         self._fall_back(flight, why)
 
-    def _overdue(self, flight: run_starter.InFlightJob, job: migration_jobs.Job, view: job_status.View) -> None:
+    def _overdue(
+        self, flight: run_starter.InFlightJob, job: migration_jobs.Job, view: job_status.View
+    ) -> None:
         silent = f"koord-descheduler does not end PodMigrationJob {job.name}, after its ttl."
         found = job_status.verdict(job, view)
         if job_status.unanswered(job, view.jobs.values()):
@@ -259,6 +303,10 @@ class JobDispatcher:
         move = t.cast("run_pod_drain.PodDrain", flight.move)
         message = f"PodMigrationJob {flight.name} did not move it: {why}"
         self.ctx.tell(
-            phases.What.JOB_FAILED, message, node=flight.node, namespace=move.pod.namespace, name=move.pod.name
+            phases.What.JOB_FAILED,
+            message,
+            node=flight.node,
+            namespace=move.pod.namespace,
+            name=move.pod.name,
         )
         self._starter.instead(move, why)

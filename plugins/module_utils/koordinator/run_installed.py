@@ -30,9 +30,19 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinat
     migration_jobs,
     run_configz,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import phases, reasons
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy, migration_controller
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
+    errors,
+    kinds,
+    verbs,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    phases,
+    reasons,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import (
+    drain_policy,
+    migration_controller,
+)
 
 with suppress(ImportError):  # the `kubernetes` package brings it; the connection reports both
     import yaml
@@ -48,8 +58,8 @@ LEASE = 15.0
 class Limits:
     """The live MigrationController, ``None`` if it is unknown.
 
-    ``doubt`` says why it is unknown or incomplete. ``finding`` says that it may not be, or is not, the ConfigMap's;
-    without a controller, that nothing works on jobs.
+    ``doubt`` says why it is unknown or incomplete. ``finding`` says that it may not be, or is not,
+    the ConfigMap's; without a controller, that nothing works on jobs.
     """
 
     controller: migration_controller.Controller | None
@@ -57,11 +67,15 @@ class Limits:
     finding: reasons.Finding | None = None
 
 
-def descheduler_deployments(ctx: run_context.Context, given: installation.Place) -> list[objects.Raw] | None:
+def descheduler_deployments(
+    ctx: run_context.Context, given: installation.Place
+) -> list[objects.Raw] | None:
     """The Deployments that may be Koordinator's; ``None`` if they may not be listed."""
     try:
         return list(
-            ctx.cluster.items(kinds.DEPLOYMENTS, namespace=given.namespace, patience=run_requests.PATIENCE).items
+            ctx.cluster.items(
+                kinds.DEPLOYMENTS, namespace=given.namespace, patience=run_requests.PATIENCE
+            ).items
         )
     except errors.Forbidden:
         return None
@@ -72,8 +86,8 @@ def at_work(
 ) -> tuple[installations.Installation | None, reasons.Finding | None]:
     """The koord-descheduler that works on PodMigrationJobs, and why none or more than one does.
 
-    One with a ready pod is at work. If several have one, those are whose leader renews its Lease; if none has,
-    something that is no Deployment may: then the Lease tells, too.
+    One with a ready pod is at work. If several have one, those are whose leader renews its Lease;
+    if none has, something that is no Deployment may: then the Lease tells, too.
     """
     found = _unlisted(ctx, given) if listed is None else installations.installations(listed, given)
     ready = [one for one in found if one.ready]
@@ -83,7 +97,9 @@ def at_work(
         case [_, _, *_]:
             leading = _leading(ctx, ready) or ready
             return leading[0], installations.several(leading) if len(leading) > 1 else None
-    hidden = _leading(ctx, [] if found else [installations.Installation(place, {}) for place in _charts(given)])
+    hidden = _leading(
+        ctx, [] if found else [installations.Installation(place, {}) for place in _charts(given)]
+    )
     if hidden:
         return hidden[0], None
     return next(iter(found), None), installations.none(given, found)
@@ -93,14 +109,22 @@ def _charts(given: installation.Place) -> list[installation.Place]:
     """The places of the charts, as far as the options name no other ones."""
     charts = [chart for chart in installations.CHARTS if given.namespace in ("", chart.namespace)]
     found = [
-        replace(given, namespace=given.namespace or chart.namespace, deployment=given.deployment or chart.deployment)
+        replace(
+            given,
+            namespace=given.namespace or chart.namespace,
+            deployment=given.deployment or chart.deployment,
+        )
         for chart in charts or installations.CHARTS
     ]
     return [installations.completed(place, {}) for place in found]
 
 
-def _unlisted(ctx: run_context.Context, given: installation.Place) -> tuple[installations.Installation, ...]:
-    """Those of the charts' names, where the Deployments may not be listed. One that may not be read is believed."""
+def _unlisted(
+    ctx: run_context.Context, given: installation.Place
+) -> tuple[installations.Installation, ...]:
+    """Those of the charts' names, where the Deployments may not be listed.
+    One that may not be read is believed.
+    """
     for place in _charts(given):
         try:
             request = verbs.get(kinds.DEPLOYMENTS, place.deployment, place.namespace)
@@ -111,7 +135,10 @@ def _unlisted(ctx: run_context.Context, given: installation.Place) -> tuple[inst
             return (installations.Installation(place, {}),)
         return (
             installations.Installation(
-                installations.completed(replace(place, config_map=given.config_map, key=given.key), raw), raw
+                installations.completed(
+                    replace(place, config_map=given.config_map, key=given.key), raw
+                ),
+                raw,
             ),
         )
     return ()
@@ -127,15 +154,24 @@ def _leading(
     leases = {one.name: _election(ctx, one) for one in found}
     first = {name: _lease(ctx, ref) for name, ref in leases.items() if ref}
     alive = {one.name for one in found if one.workload and leases[one.name] is None}
-    deadline = ctx.clock.now() + max([_duration(lease) for lease in first.values() if lease], default=LEASE)
+    deadline = ctx.clock.now() + max(
+        [_duration(lease) for lease in first.values() if lease], default=LEASE
+    )
     while any(first[name] and name not in alive for name in first) and ctx.clock.now() < deadline:
         ctx.clock.sleep(LOOK_EVERY)
         for name, before in first.items():
-            if name not in alive and installations.renewed(before, _lease(ctx, t.cast("objects.Ref", leases[name]))):
+            if name not in alive and installations.renewed(
+                before, _lease(ctx, t.cast("objects.Ref", leases[name]))
+            ):
                 alive.add(name)
     found = [one for one in found if one.name in alive]
-    # Several may share a Lease: the pods of a Deployment are called after it, and holders after their pod.
-    holding = {one.name for one in found if _holder(first.get(one.name)).rsplit("-", 2)[0] == one.place.deployment}
+    # Several may share a Lease: the pods of a Deployment are called after it,
+    # and holders after their pod.
+    holding = {
+        one.name
+        for one in found
+        if _holder(first.get(one.name)).rsplit("-", 2)[0] == one.place.deployment
+    }
     taken = {leases[one.name] for one in found if one.name in holding}
     return [one for one in found if one.name in holding or leases[one.name] not in taken]
 
@@ -148,7 +184,9 @@ def _holder(lease: objects.Raw | None) -> str:
 def _election(ctx: run_context.Context, one: installations.Installation) -> objects.Ref | None:
     text, _doubt = _text(ctx, one.place)
     config = _parsed(text)
-    return installation.election(config if isinstance(config, dict) else {}, one.workload or _BARE, "koordinator")
+    return installation.election(
+        config if isinstance(config, dict) else {}, one.workload or _BARE, "koordinator"
+    )
 
 
 _BARE: objects.Raw = {"spec": {"template": {}}}
@@ -166,14 +204,18 @@ def _duration(lease: objects.Raw) -> float:
 
 
 def limits_of(ctx: run_context.Context, one: installations.Installation) -> Limits:
-    """The limits with which it runs: what a pod says, else the ConfigMap's, with how far they can be believed."""
+    """The limits with which it runs: what a pod says, else the ConfigMap's,
+    with how far they can be believed.
+    """
     text, doubt = _text(ctx, one.place)
     config = _parsed(text)
     kept = Limits(None, doubt) if text is None else _controller(config, one, one.place.map_name)
     told = _told(ctx, one, config if isinstance(config, dict) else {})
     if told.config is None:
         return replace(kept, finding=_unproven(one, config, told.why)) if kept.controller else kept
-    live = _controller(running.document(told.config, koordinator.schema(koordinator.VERSIONS[-1])), one, one.name)
+    live = _controller(
+        running.document(told.config, koordinator.schema(koordinator.VERSIONS[-1])), one, one.name
+    )
     if kept.controller is None or live.controller in (None, kept.controller):
         return live
     return replace(live, finding=_drifted(one, kept.controller, live.controller))
@@ -184,14 +226,17 @@ def _text(ctx: run_context.Context, place: installation.Place) -> tuple[str | No
     where = place.map_name
     try:
         raw = ctx.cluster.send(
-            verbs.get(kinds.CONFIGMAPS, place.config_map, place.namespace), patience=run_requests.PATIENCE
+            verbs.get(kinds.CONFIGMAPS, place.config_map, place.namespace),
+            patience=run_requests.PATIENCE,
         )
     except errors.NotFound:
         return None, f"There is no {where}."
     except errors.Forbidden as error:
         return None, f"{where} may not be read: {error}"
     data = raw.get("data") or {}
-    return (data[place.key], "") if place.key in data else (None, f"{where} has no key {place.key}.")
+    return (
+        (data[place.key], "") if place.key in data else (None, f"{where} has no key {place.key}.")
+    )
 
 
 def _parsed(text: str | None) -> t.Any:
@@ -214,7 +259,9 @@ def _controller(config: t.Any, one: installations.Installation, where: str) -> L
     return Limits(controller, f"{message} The limits of the first are used." if message else "")
 
 
-def _told(ctx: run_context.Context, one: installations.Installation, config: t.Mapping[str, t.Any]) -> run_configz.Told:
+def _told(
+    ctx: run_context.Context, one: installations.Installation, config: t.Mapping[str, t.Any]
+) -> run_configz.Told:
     """What the leading pod says, or where that is unknown the first that answers."""
     if not one.workload:
         return run_configz.Told("", None, f"Deployment {one.name} may not be read")
@@ -250,41 +297,56 @@ def _unproven(one: installations.Installation, config: t.Any, why: str) -> reaso
     since = f"{one.place.map_name} was changed since its pods started. " if mark else ""
     return reasons.Finding(
         "limits_unproven",
-        f"{since}The limits are those of {one.place.map_name}; whether {one.name} runs with them is unknown: {why}",
-        f"Grant get and create on pods/portforward in namespace {one.place.namespace}, or roll the configuration out "
-        "with descheduler_config, which marks the pods with it.",
+        (
+            f"{since}The limits are those of {one.place.map_name}; whether {one.name} runs with "
+            f"them is unknown: {why}"
+        ),
+        (
+            f"Grant get and create on pods/portforward in namespace {one.place.namespace}, or roll "
+            "the configuration out with descheduler_config, which marks the pods with it."
+        ),
         "warning" if mark else "info",
         f"Deployment {one.name}",
     )
 
 
 def _drifted(
-    one: installations.Installation, kept: migration_controller.Controller, live: migration_controller.Controller
+    one: installations.Installation,
+    kept: migration_controller.Controller,
+    live: migration_controller.Controller,
 ) -> reasons.Finding:
     """The ConfigMap was edited, and its pods were not restarted."""
-    pairs = ((each.name, getattr(kept, each.name), getattr(live, each.name)) for each in dataclasses.fields(kept))
+    pairs = (
+        (each.name, getattr(kept, each.name), getattr(live, each.name))
+        for each in dataclasses.fields(kept)
+    )
     name, wanted, runs = next(pair for pair in pairs if pair[1] != pair[2])
     name = migration_controller.argument(name)
     return reasons.Finding(
         "limits_not_running",
-        f"Deployment {one.name} runs with other limits than {one.place.map_name} has ({name} is {runs!r}, not "
-        f"{wanted!r}): the ConfigMap was changed without a restart. The running limits count.",
+        (
+            f"Deployment {one.name} runs with other limits than {one.place.map_name} has ({name} "
+            f"is {runs!r}, not {wanted!r}): the ConfigMap was changed without a restart. The "
+            "running limits count."
+        ),
         "Restart it with descheduler_config (state: restarted), or put the ConfigMap back.",
         "warning",
         f"Deployment {one.name}",
     )
 
 
-# The parts of Koordinator in the cluster: whether PodMigrationJobs can be carried out, checked before any write.
+# The parts of Koordinator in the cluster: whether PodMigrationJobs can be carried out,
+# checked before any write.
 
 
 @dataclass(frozen=True, slots=True)
 class Koordinator:
     """What was found.
 
-    ``missing`` has a finding for each missing part: ``no_crd``, ``no_controller``, ``no_scheduler``, or
-    ``several_koordinators``. ``controller`` is ``None`` if its configuration cannot be read. ``doubt`` says why, or why
-    it is incomplete. ``unsure`` has findings about limits that may not be those with which koord-descheduler runs.
+    ``missing`` has a finding for each missing part: ``no_crd``, ``no_controller``,
+    ``no_scheduler``, or ``several_koordinators``. ``controller`` is ``None`` if its configuration
+    cannot be read. ``doubt`` says why, or why it is incomplete. ``unsure`` has findings about
+    limits that may not be those with which koord-descheduler runs.
     """
 
     jobs: tuple[migration_jobs.Job, ...] = ()
@@ -298,13 +360,15 @@ class Koordinator:
 def prepared(
     ctx: run_context.Context, choices: drain_policy.DrainPolicy
 ) -> tuple[drain_policy.DrainPolicy, tuple[reasons.Finding, ...]]:
-    """The choices of a drain with the live MigrationController if jobs can be created, and findings.
+    """The choices of a drain with the live MigrationController if jobs can be
+    created, and findings.
 
-    With backend ``koordinator`` every missing part is a blocker; ``auto`` then evicts, and reports it only if a part
-    of Koordinator is installed.
+    With backend ``koordinator`` every missing part is a blocker; ``auto`` then evicts, and reports
+    it only if a part of Koordinator is installed.
 
     Raises:
-        ClusterError: the API server cannot be reached, or with backend ``koordinator`` jobs may not be listed.
+        ClusterError: the API server cannot be reached, or with backend ``koordinator``
+            jobs may not be listed.
     """
     if choices.backend == "eviction" or choices.disable_eviction:
         return choices, ()
@@ -324,7 +388,9 @@ def prepared(
     return choices, (_unused([finding.message for finding in lacking]),)
 
 
-def required(ctx: run_context.Context, choices: drain_policy.DrainPolicy) -> drain_policy.DrainPolicy:
+def required(
+    ctx: run_context.Context, choices: drain_policy.DrainPolicy
+) -> drain_policy.DrainPolicy:
     """The same for a call that is about to write.
 
     Raises:
@@ -334,7 +400,9 @@ def required(ctx: run_context.Context, choices: drain_policy.DrainPolicy) -> dra
     missing = [finding for finding in findings if finding.severity == "blocker"]
     if missing:
         first = missing[0]
-        raise run_context.CallAborted(first.code, " ".join(f.message for f in missing), first.remedy, first.object)
+        raise run_context.CallAborted(
+            first.code, " ".join(f.message for f in missing), first.remedy, first.object
+        )
     for finding in findings:
         ctx.note(phases.What.NOTE, finding.message)
     return choices
@@ -346,10 +414,11 @@ def _given(choices: drain_policy.DrainPolicy) -> installation.Place:
 
 
 def look(ctx: run_context.Context, given: installation.Place, *, reserves: bool) -> Koordinator:
-    """Look for the parts; ``reserves``: whether capacity will be reserved, which needs Koordinator's scheduler.
+    """Look for the parts; ``reserves``: whether capacity will be reserved, which needs
+    Koordinator's scheduler.
 
-    A part is missing only if that is certain: its kind is unknown, or nothing runs it, or it has no ready pod. A
-    scheduler that no Deployment runs is assumed to run.
+    A part is missing only if that is certain: its kind is unknown, or nothing runs it, or it has no
+    ready pod. A scheduler that no Deployment runs is assumed to run.
 
     Raises:
         ClusterError: the API server cannot be reached, or PodMigrationJobs may not be listed.
@@ -357,7 +426,9 @@ def look(ctx: run_context.Context, given: installation.Place, *, reserves: bool)
     try:
         listed = ctx.cluster.items(kinds.PODMIGRATIONJOBS, patience=run_requests.PATIENCE).items
         # EvictDirectly needs this kind, too: without it the controller's caches never fill.
-        ctx.cluster.send(verbs.list_page(kinds.RESERVATIONS, limit=1), patience=run_requests.PATIENCE)
+        ctx.cluster.send(
+            verbs.list_page(kinds.RESERVATIONS, limit=1), patience=run_requests.PATIENCE
+        )
     except errors.NotFound as error:
         return Koordinator(missing=(_no_crd((error.request or kinds.PODMIGRATIONJOBS).resource),))
     jobs = tuple(migration_jobs.Job.of(raw) for raw in listed)
@@ -381,11 +452,17 @@ def look(ctx: run_context.Context, given: installation.Place, *, reserves: bool)
     unsure = (found.finding,) if found.finding and found.controller else ()
     if found.finding and not unsure:
         missing.append(found.finding)
-    return Koordinator(jobs, found.controller, one.place.map_name, found.doubt, tuple(missing), unsure)
+    return Koordinator(
+        jobs, found.controller, one.place.map_name, found.doubt, tuple(missing), unsure
+    )
 
 
-def _silent_scheduler(ctx: run_context.Context, deployments: list[objects.Raw] | None, home: str) -> str:
-    """The Deployment of koord-scheduler if it has no ready pod; empty if it has, or if there is none."""
+def _silent_scheduler(
+    ctx: run_context.Context, deployments: list[objects.Raw] | None, home: str
+) -> str:
+    """The Deployment of koord-scheduler if it has no ready pod; empty if it has,
+    or if there is none.
+    """
     if deployments is None:
         with suppress(errors.NotFound, errors.Forbidden):
             request = verbs.get(kinds.DEPLOYMENTS, installations.SCHEDULER, home)
@@ -396,7 +473,9 @@ def _silent_scheduler(ctx: run_context.Context, deployments: list[objects.Raw] |
 def _installed(ctx: run_context.Context) -> bool:
     """Whether the kind exists: the API server checks the right to list it before it checks that."""
     try:
-        ctx.cluster.send(verbs.api_resources(kinds.PODMIGRATIONJOBS.api_version), patience=run_requests.PATIENCE)
+        ctx.cluster.send(
+            verbs.api_resources(kinds.PODMIGRATIONJOBS.api_version), patience=run_requests.PATIENCE
+        )
     except (errors.NotFound, errors.Forbidden):
         return False
     return True
@@ -406,16 +485,24 @@ def _lacking(found: Koordinator) -> tuple[reasons.Finding, ...]:
     """What a drain by jobs lacks."""
     controller, lacking = found.controller, list(found.missing)
     if controller is None:
-        if not any(finding.code in ("no_crd", "no_controller", "several_koordinators") for finding in lacking):
+        if not any(
+            finding.code in ("no_crd", "no_controller", "several_koordinators")
+            for finding in lacking
+        ):
             message = f"The limits of koord-descheduler cannot be read: {found.doubt}"
-            remedy = "Correct the ConfigMap, or allow these credentials to get it; limits are never guessed."
+            remedy = (
+                "Correct the ConfigMap, or allow these credentials to get it; "
+                "limits are never guessed."
+            )
             lacking.append(reasons.Finding("no_limits", message, remedy, "blocker", found.source))
         return tuple(lacking)
     if controller.default_job_mode != dispositions.RESERVES:
         lacking = [finding for finding in lacking if finding.code != "no_scheduler"]
     if message := migration_controller.several(controller):
         remedy = "Keep it in one profile."
-        lacking.append(reasons.Finding("several_controllers", message, remedy, "blocker", found.source))
+        lacking.append(
+            reasons.Finding("several_controllers", message, remedy, "blocker", found.source)
+        )
     return tuple(lacking)
 
 
@@ -423,7 +510,10 @@ def _unused(messages: list[str]) -> reasons.Finding:
     return reasons.Finding(
         "koordinator_unused",
         f"Pods are evicted without PodMigrationJobs: {' '.join(messages)}",
-        f"Nothing to do if that is intended. {reasons.options(backend='koordinator')} requires jobs.",
+        (
+            "Nothing to do if that is intended. "
+            f"{reasons.options(backend='koordinator')} requires jobs."
+        ),
         "info",
         "backend auto",
     )
@@ -432,9 +522,14 @@ def _unused(messages: list[str]) -> reasons.Finding:
 def _no_crd(resource: str) -> reasons.Finding:
     return reasons.Finding(
         "no_crd",
-        f"The cluster has no {resource}: Koordinator's CustomResourceDefinitions are not installed.",
-        "Install Koordinator 1.7 or later (its chart contains them), or let node_drain evict the pods: "
-        f"{reasons.options(backend='eviction')}.",
+        (
+            f"The cluster has no {resource}: Koordinator's CustomResourceDefinitions "
+            "are not installed."
+        ),
+        (
+            "Install Koordinator 1.7 or later (its chart contains them), or let node_drain evict "
+            f"the pods: {reasons.options(backend='eviction')}."
+        ),
         "blocker",
         f"CustomResourceDefinition {resource}",
     )

@@ -13,9 +13,14 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     run_requests,
     run_watch_cache,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import job_status, migration_jobs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import (
+    job_status,
+    migration_jobs,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds, watch
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import migration_controller
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import (
+    migration_controller,
+)
 
 AROUND = ("pods", "budgets", "deployments", "replica_sets", "stateful_sets")
 """The kinds that decide whether and when a pod may migrate, see ``observe.KINDS``."""
@@ -27,7 +32,10 @@ LOOK_AGAIN = 2.0
 def listed(ctx: run_context.Context) -> tuple[migration_jobs.Job, ...]:
     """All jobs, read once."""
     return tuple(
-        map(migration_jobs.Job.of, ctx.cluster.items(kinds.PODMIGRATIONJOBS, patience=run_requests.PATIENCE).items)
+        map(
+            migration_jobs.Job.of,
+            ctx.cluster.items(kinds.PODMIGRATIONJOBS, patience=run_requests.PATIENCE).items,
+        )
     )
 
 
@@ -40,7 +48,10 @@ class JobView:
         self._seen = -1
         self._jobs: dict[str, migration_jobs.Job] = {}
         self._reflector = watch.Reflector(
-            ctx.cluster, kinds.PODMIGRATIONJOBS, wake=self._condition, on_event=lambda what, raw: wake()
+            ctx.cluster,
+            kinds.PODMIGRATIONJOBS,
+            wake=self._condition,
+            on_event=lambda what, raw: wake(),
         )
         self._watched = {"PodMigrationJobs": self._reflector}
 
@@ -67,16 +78,23 @@ class JobView:
             run_watch_cache.raise_errors(self._watched)
             if self._reflector.version != self._seen:
                 self._seen = self._reflector.version
-                self._jobs = {job.name: job for job in map(migration_jobs.Job.of, self._reflector.objects.values())}
+                self._jobs = {
+                    job.name: job
+                    for job in map(migration_jobs.Job.of, self._reflector.objects.values())
+                }
         return self._jobs
 
 
 Looks = t.Callable[[float], t.Iterator[job_status.View]]
-"""From a deadline (monotonic clock) to views: now, after each change or ``LOOK_AGAIN`` seconds, and at the deadline."""
+"""From a deadline (monotonic clock) to views: now, after each change or ``LOOK_AGAIN`` seconds,
+and at the deadline.
+"""
 
 
 @contextlib.contextmanager
-def watched(ctx: run_context.Context, controller: migration_controller.Controller | None) -> t.Iterator[Looks]:
+def watched(
+    ctx: run_context.Context, controller: migration_controller.Controller | None
+) -> t.Iterator[Looks]:
     """Watch the jobs and what is ``AROUND`` them; for the errors see ``JobView.start``."""
     with run_watch_cache.WatchCache(ctx, AROUND) as live:
         view = JobView(ctx, live.nudge)

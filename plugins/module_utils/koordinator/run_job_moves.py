@@ -1,10 +1,12 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Jobs of ``pod_migration_job``: each is created when the controller would admit it, and followed to its end.
+"""Jobs of ``pod_migration_job``: each is created when the controller would admit it,
+and followed to its end.
 
-A job is created once and not written again. Its ttl runs from its creation, also while a limit holds it, so it is
-not created before it can be admitted, as computed from the controller's own configuration.
+A job is created once and not written again. Its ttl runs from its creation, also while a limit
+holds it, so it is not created before it can be admitted, as computed from the
+controller's own configuration.
 """
 
 from __future__ import annotations
@@ -12,7 +14,11 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import api_changes, objects, run_context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    api_changes,
+    objects,
+    run_context,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import (
     causes,
     job_status,
@@ -21,8 +27,14 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinat
     run_tracker,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes, phases, reasons
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import migration_controller
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    outcomes,
+    phases,
+    reasons,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import (
+    migration_controller,
+)
 
 EXPLAIN = 5.0
 """Seconds in one stage after which the reason is looked for."""
@@ -30,10 +42,11 @@ EXPLAIN = 5.0
 
 @dataclass
 class JobMove(run_tracker.TrackedJob):
-    """One pod and its job. ``state`` is ``queued`` before the job is created, ``done`` once there is an outcome.
+    """One pod and its job. ``state`` is ``queued`` before the job is created,
+    ``done`` once there is an outcome.
 
-    ``siblings`` are the UIDs of the pods that its owner had when the call began, ``mode`` is that of a job to be
-    created. ``note`` ends its message.
+    ``siblings`` are the UIDs of the pods that its owner had when the call began, ``mode`` is that
+    of a job to be created. ``note`` ends its message.
     """
 
     state: t.Literal["queued", "following", "replacing", "done"] = "queued"
@@ -52,16 +65,22 @@ class JobMove(run_tracker.TrackedJob):
 
     @property
     def failed(self) -> bool:
-        """Whether it makes the call fail; also a rejection that was not this call's, which has a cause."""
+        """Whether it makes the call fail; also a rejection that was not this
+        call's, which has a cause.
+        """
         rejected = self.outcome is outcomes.JobOutcome.REJECTED and self.cause is not None
         return rejected or (self.outcome is not None and self.outcome.failed)
 
-    def close(self, outcome: outcomes.JobOutcome, message: str, cause: reasons.Reason | None = None) -> None:
+    def close(
+        self, outcome: outcomes.JobOutcome, message: str, cause: reasons.Reason | None = None
+    ) -> None:
         """There is an outcome; nothing more is done for this pod."""
         self.state, self.outcome, self.cause = "done", outcome, cause
         self.message = " ".join(filter(None, (message, cause.sentence if cause else "", self.note)))
 
-    def announce(self, ctx: run_context.Context, text: str, what: outcomes.Outcome = phases.What.JOB) -> None:
+    def announce(
+        self, ctx: run_context.Context, text: str, what: outcomes.Outcome = phases.What.JOB
+    ) -> None:
         """Report progress."""
         node = self.pod.node if self.pod else ""
         ctx.tell(what, text, node=node, namespace=self.target.namespace, name=self.target.name)
@@ -70,7 +89,9 @@ class JobMove(run_tracker.TrackedJob):
         """Report where the job stands if that has changed."""
         if self.job is None:
             return
-        text = f"job {self.name} {job_status.stage(self.job)}" + (f": {cause.message}" if cause else "")
+        text = f"job {self.name} {job_status.stage(self.job)}" + (
+            f": {cause.message}" if cause else ""
+        )
         if text != self.announced:
             self.announced, self.announced_at = text, ctx.clock.now()
             self.announce(ctx, text)
@@ -81,7 +102,9 @@ class JobMove(run_tracker.TrackedJob):
         new_pod = self.new_pod or (job.new_pod if job else None)
         seconds = None
         if job and job.created and self.ended:
-            seconds = round(max(0.0, causes.seconds_of(self.ended) - causes.seconds_of(job.created)), 1)
+            seconds = round(
+                max(0.0, causes.seconds_of(self.ended) - causes.seconds_of(job.created)), 1
+            )
         known = ("phase", "status", "reason", "node", "reservation")
         return {
             "name": self.name,
@@ -91,7 +114,9 @@ class JobMove(run_tracker.TrackedJob):
             **{key: getattr(job, key, "") for key in known},
             "cause": cause.to_dict() if cause else None,
             "pod": {**_shown(self.target), "node": self.pod.node if self.pod else ""},
-            "new_pod": {**_shown(new_pod), "node": self.new_node or (job.node if job else "")} if new_pod else None,
+            "new_pod": {**_shown(new_pod), "node": self.new_node or (job.node if job else "")}
+            if new_pod
+            else None,
             "mode": job.mode if job else self.mode,
             "paused": job is not None and job.paused,
             "ttl": job.ttl if job else 0.0,
@@ -105,7 +130,9 @@ def ended(job: migration_jobs.Job) -> tuple[outcomes.JobOutcome, str]:
     """Outcome and message for a job that ended before this call."""
     if job.succeeded:
         return outcomes.JobOutcome.ALREADY_MOVED, f"Job {job.name} has already moved {job.pod}."
-    message = f"Job {job.name} {job_status.stage(job)}" + (f": {job.message}" if job.message else ".")
+    message = f"Job {job.name} {job_status.stage(job)}" + (
+        f": {job.message}" if job.message else "."
+    )
     return outcomes.JobOutcome.FAILED, message
 
 
@@ -115,7 +142,9 @@ def _shown(ref: objects.Ref) -> dict[str, str]:
 
 @dataclass
 class JobMoves:
-    """The moves of a call, its settings, and the limits of the controller (``None``: unreadable)."""
+    """The moves of a call, its settings, and the limits of the controller
+    (``None``: unreadable).
+    """
 
     ctx: run_context.Context
     moves: t.Sequence[JobMove]
@@ -136,12 +165,20 @@ class JobMoves:
             if move.state == "queued":
                 self._create(move)
             if move.state == "following":
-                without = outcomes.JobOutcome.PAUSED if self.settings.paused else outcomes.JobOutcome.CREATED
-                outcome = outcomes.JobOutcome.MOVED if wait and not self.settings.paused else without
+                without = (
+                    outcomes.JobOutcome.PAUSED
+                    if self.settings.paused
+                    else outcomes.JobOutcome.CREATED
+                )
+                outcome = (
+                    outcomes.JobOutcome.MOVED if wait and not self.settings.paused else without
+                )
                 move.close(outcome, f"Job {move.name} would move {move.target}.")
 
     def follow(self, looks: run_job_cache.Looks, deadline: float) -> None:
-        """Create the jobs as they can be admitted, and wait until each has ended, at most until ``deadline``."""
+        """Create the jobs as they can be admitted, and wait until each has ended,
+        at most until ``deadline``.
+        """
         for view in looks(deadline):
             for move in self.moves:
                 self._step(move, view)
@@ -169,10 +206,16 @@ class JobMoves:
         pod = view.snapshot.pod(move.target.uid)
         if pod is None or self.controller is None:
             return None
-        ours = {other.name: other.job for other in self.moves if other.job and other.state == "following"}
+        ours = {
+            other.name: other.job
+            for other in self.moves
+            if other.job and other.state == "following"
+        }
         jobs = {**ours, **view.jobs}
         # Those of this call count from their creation, before arbitration has passed them.
-        jobs |= {name: replace(jobs[name], phase="Running") for name in ours if not jobs[name].ended}
+        jobs |= {
+            name: replace(jobs[name], phase="Running") for name in ours if not jobs[name].ended
+        }
         return causes.waiting(view.snapshot, pod, self.controller, jobs.values(), view.now)
 
     def _create(self, move: JobMove) -> None:
@@ -190,9 +233,15 @@ class JobMoves:
         move.state, move.created = "following", True
         move.announced, move.announced_at = "", self.ctx.clock.now()
         if not self.ctx.check:
-            ttl = f", ttl {migration_jobs.go_duration(self.settings.ttl)}" if self.settings.ttl else ""
+            ttl = (
+                f", ttl {migration_jobs.go_duration(self.settings.ttl)}"
+                if self.settings.ttl
+                else ""
+            )
             move.announce(
-                self.ctx, f"job {move.name} created ({self.settings.mode}{how}{ttl})", phases.What.JOB_CREATED
+                self.ctx,
+                f"job {move.name} created ({self.settings.mode}{how}{ttl})",
+                phases.What.JOB_CREATED,
             )
 
     def _follow(self, move: JobMove, view: job_status.View) -> None:
@@ -218,7 +267,10 @@ class JobMoves:
         if view.snapshot.pod(move.target.uid) is None:
             move.close(outcomes.JobOutcome.GONE, f"{message}, and {move.target} is gone.")
         else:
-            move.close(outcomes.JobOutcome.DELETED, f"{message}. {move.target} is still in place. Run the task again.")
+            move.close(
+                outcomes.JobOutcome.DELETED,
+                f"{message}. {move.target} is still in place. Run the task again.",
+            )
 
     def _ended(self, move: JobMove, job: migration_jobs.Job, view: job_status.View) -> None:
         move.ended = self.ctx.clock.server()
@@ -231,7 +283,9 @@ class JobMoves:
                 message = f"Job {job.name} was rejected, and {move.target} stays where it is."
                 move.close(outcomes.JobOutcome.REJECTED, message, why)
             else:
-                move.close(outcomes.JobOutcome.FAILED, f"Job {job.name} has failed; {move.target}:", why)
+                move.close(
+                    outcomes.JobOutcome.FAILED, f"Job {job.name} has failed; {move.target}:", why
+                )
         elif job.new_pod is None and move.pod and move.pod.owner:
             move.state, move.announced_at = "replacing", self.ctx.clock.now()
         else:
@@ -240,20 +294,28 @@ class JobMoves:
             move.close(outcomes.JobOutcome.MOVED, message)
 
     def _replacing(self, move: JobMove, view: job_status.View) -> None:
-        """EvictDirectly ends with the old pod; the move ends when the workload has another one that is Ready."""
+        """EvictDirectly ends with the old pod; the move ends when the workload has
+        another one that is Ready.
+        """
         owner = move.pod.owner if move.pod else None
         for pod in view.snapshot.pods:
             mine = owner and pod.owner and pod.owner.uid == owner.uid
             if mine and pod.uid not in move.siblings and pod.ready and not pod.deleting:
                 move.new_pod, move.new_node = pod.ref, pod.node
-                message = f"Job {move.name} evicted {move.target}; {pod.ref} is ready on node {pod.node}."
+                message = (
+                    f"Job {move.name} evicted {move.target}; {pod.ref} is ready on node {pod.node}."
+                )
                 move.close(outcomes.JobOutcome.MOVED, message)
                 move.announce(self.ctx, f"{pod.namespace}/{pod.name} is ready on node {pod.node}")
                 return
 
     def _give_up(self, move: JobMove, view: job_status.View) -> None:
         if move.state == "queued":
-            move.close(outcomes.JobOutcome.TIMEOUT, f"{move.target} has no job yet:", self._held(move, view))
+            move.close(
+                outcomes.JobOutcome.TIMEOUT,
+                f"{move.target} has no job yet:",
+                self._held(move, view),
+            )
         elif move.state == "replacing":
             owner = move.pod.owner if move.pod else None
             message = f"Job {move.name} evicted {move.target}; no new pod of {owner} is ready."

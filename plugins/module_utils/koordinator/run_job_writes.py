@@ -1,7 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The writes that a PodMigrationJob may get after its creation. ``None`` as a result: the job is gone."""
+"""The writes that a PodMigrationJob may get after its creation.
+``None`` as a result: the job is gone.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ REMINDED = f"{names.PREFIX}/reminded"
 """The annotation with the time at which koord-descheduler was last reminded of a job."""
 
 
-def reread(ctx: run_context.Context, name: str, patience: float = run_requests.PATIENCE) -> migration_jobs.Job | None:
+def reread(
+    ctx: run_context.Context, name: str, patience: float = run_requests.PATIENCE
+) -> migration_jobs.Job | None:
     """The job as the API server has it now."""
     found = run_reconcile.read(ctx, migration_jobs.ref_of(name), patience=patience)
     return migration_jobs.Job.of(found) if found else None
@@ -35,8 +39,8 @@ def reread(ctx: run_context.Context, name: str, patience: float = run_requests.P
 def approve(ctx: run_context.Context, job: migration_jobs.Job) -> migration_jobs.Job | None:
     """Approve a paused job that has passed arbitration, with its whole ttl from now on.
 
-    The ttl counts from the job's creation, also while it is paused; without more of it a job that was approved
-    late would fail at once.
+    The ttl counts from the job's creation, also while it is paused; without more of it a job that
+    was approved late would fail at once.
     """
 
     def change(job: migration_jobs.Job) -> api_changes.Change | None:
@@ -45,16 +49,23 @@ def approve(ctx: run_context.Context, job: migration_jobs.Job) -> migration_jobs
         spec: dict[str, t.Any] = {"paused": False}
         before: dict[str, t.Any] = {"paused": True}
         if job.ttl:
-            elapsed = max(0.0, causes.seconds_of(ctx.clock.server()) - causes.seconds_of(job.created))
+            elapsed = max(
+                0.0, causes.seconds_of(ctx.clock.server()) - causes.seconds_of(job.created)
+            )
             spec["ttl"] = migration_jobs.go_duration(round(job.ttl + elapsed))
             before["ttl"] = migration_jobs.go_duration(job.ttl)
-        return api_changes.patch(job, f"Approve {job.ref}, which moves {job.pod}", {"spec": spec}, before, spec)
+        return api_changes.patch(
+            job, f"Approve {job.ref}, which moves {job.pod}", {"spec": spec}, before, spec
+        )
 
     return _write(ctx, job, change)
 
 
 def reject(
-    ctx: run_context.Context, job: migration_jobs.Job, why: str, fence: run_requests.Fence | None = None
+    ctx: run_context.Context,
+    job: migration_jobs.Job,
+    why: str,
+    fence: run_requests.Fence | None = None,
 ) -> migration_jobs.Job | None:
     """End a job that has not evicted its pod, and delete its Reservation."""
 
@@ -63,11 +74,14 @@ def reject(
             return None
         status = {"phase": "Failed", "reason": job_status.REJECTED, "message": why}
         sentence = f"Reject {job.ref}, which would move {job.pod}"
-        return api_changes.patch(job, sentence, {"status": status}, {"phase": job.phase}, status, verb="status")
+        return api_changes.patch(
+            job, sentence, {"status": status}, {"phase": job.phase}, status, verb="status"
+        )
 
     found = _write(ctx, job, change, fence)
     if found and (found.reservation if ctx.check else found.ended and not found.succeeded):
-        # The controller names it after the job's UID, and writes its name into the job after it has created it.
+        # The controller names it after the job's UID, and writes its name into the job
+        # after it has created it.
         free(ctx, found.reservation or found.uid, fence)
     return found
 
@@ -77,10 +91,17 @@ def remind(
 ) -> migration_jobs.Job | None:
     """Have the controller look at a job that has passed arbitration.
 
-    After a restart it does not look at a job that was Running (seen with v1.7.0), and after refusals by a budget
-    it waits longer and longer. Any update puts the job into its queue again.
+    After a restart it does not look at a job that was Running (seen with v1.7.0), and after
+    refusals by a budget it waits longer and longer. Any update puts the job into its queue again.
     """
-    return _annotate(ctx, job, REMINDED, ctx.clock.wall(), f"Have koord-descheduler look at {job.ref} again", fence)
+    return _annotate(
+        ctx,
+        job,
+        REMINDED,
+        ctx.clock.wall(),
+        f"Have koord-descheduler look at {job.ref} again",
+        fence,
+    )
 
 
 def exempt(
@@ -88,16 +109,19 @@ def exempt(
 ) -> migration_jobs.Job | None:
     """Exempt a job that has evicted its pod from the object limiter, so that it can end.
 
-    The limiter is applied to the pod of the job's name. After the eviction of a StatefulSet's pod that is its
-    successor, and the token it needs is the one that the job itself has taken: without this the job
-    stays Running until the limiter's window or its ttl is over.
+    The limiter is applied to the pod of the job's name. After the eviction of a StatefulSet's pod
+    that is its successor, and the token it needs is the one that the job itself has taken: without
+    this the job stays Running until the limiter's window or its ttl is over.
     """
     sentence = f"Let {job.ref} end without the object limiter: its pod is evicted"
     return _annotate(ctx, job, migration_jobs.EVICT, "true", sentence, fence)
 
 
 def let_go(
-    ctx: run_context.Context, job: migration_jobs.Job, why: str, fence: run_requests.Fence | None = None
+    ctx: run_context.Context,
+    job: migration_jobs.Job,
+    why: str,
+    fence: run_requests.Fence | None = None,
 ) -> None:
     """End a job that has not evicted its pod, then delete it and its Reservation.
 
@@ -113,14 +137,22 @@ def let_go(
         free(ctx, job.reservation, fence)
 
 
-def free(ctx: run_context.Context, reservation: str, fence: run_requests.Fence | None = None) -> None:
-    """Delete a Reservation that no pod has taken, as the controller does when a job's ttl runs out."""
+def free(
+    ctx: run_context.Context, reservation: str, fence: run_requests.Fence | None = None
+) -> None:
+    """Delete a Reservation that no pod has taken, as the controller does when
+    a job's ttl runs out.
+    """
     raw = run_reconcile.read(ctx, reservations.ref_of(reservation))
     if raw is None or (raw.get("status") or {}).get("currentOwners"):
         return
     ref = reservations.ref_of(reservation, raw["metadata"].get("uid", ""))
     before = {"phase": reservations.phase(raw), "node": reservations.node(raw)}
-    run_reconcile.remove(ctx, api_changes.Change("delete", ref, f"Delete {ref}", before=before, after={}), fence=fence)
+    run_reconcile.remove(
+        ctx,
+        api_changes.Change("delete", ref, f"Delete {ref}", before=before, after={}),
+        fence=fence,
+    )
 
 
 def _annotate(

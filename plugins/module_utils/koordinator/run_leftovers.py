@@ -1,7 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What a drain by PodMigrationJobs leaves, and its removal: jobs are ended, then deleted, then their Reservations."""
+"""What a drain by PodMigrationJobs leaves, and its removal: jobs are ended, then deleted,
+then their Reservations.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def serves(job: migration_jobs.Job, node: str) -> bool:
 
 @dataclass
 class JobCleanup:
-    """Deletes what the jobs of a drain leave, and waits until it is gone; ``fence`` is called before each write."""
+    """Deletes what the jobs of a drain leave, and waits until it is gone;
+    ``fence`` is called before each write.
+    """
 
     ctx: run_context.Context
     fence: run_requests.Fence
@@ -69,7 +73,11 @@ class JobCleanup:
         try:
             found = self.ctx.cluster.items(kinds.RESERVATIONS, patience=run_requests.PATIENCE).items
         except errors.Forbidden as error:
-            self.ctx.note(phases.What.KEPT, f"Reservations may be left, they cannot be listed: {error}", node=node)
+            self.ctx.note(
+                phases.What.KEPT,
+                f"Reservations may be left, they cannot be listed: {error}",
+                node=node,
+            )
             return True
         left = [raw["metadata"] for raw in found if raw["metadata"]["name"] in wanted]
         if left and now - since > VANISHING:
@@ -103,12 +111,15 @@ def traces(ctx: run_context.Context) -> tuple[stored_objects.Trace, ...]:
 def give_up(ctx: run_context.Context, run: str | None, recorded: t.Collection[str]) -> None:
     """End and delete those of the run (``None``: of any) whose nodes are no longer in maintenance.
 
-    ``recorded`` are the nodes that are. A job that has evicted its pod is left to end, one that somebody has paused to
-    them, and one that does not pass arbitration within ``PASSES`` seconds stays as well.
+    ``recorded`` are the nodes that are. A job that has evicted its pod is left to end, one that
+    somebody has paused to them, and one that does not pass arbitration within ``PASSES``
+    seconds stays as well.
     """
     jobs, deadline = run_tracker.JobTracker(ctx), ctx.clock.now() + run_tracker.PASSES
     while True:
-        left = [job for job in _left(ctx) if run in (None, job.labels.get(migration_jobs.RUN_LABEL, ""))]
+        left = [
+            job for job in _left(ctx) if run in (None, job.labels.get(migration_jobs.RUN_LABEL, ""))
+        ]
         left = [job for job in left if job.annotations[names.SERVES_NODES] not in recorded]
         left = [job for job in left if job.ended or not (job.evicting or job.paused)]
         late = ctx.clock.now() >= deadline
@@ -123,8 +134,13 @@ def give_up(ctx: run_context.Context, run: str | None, recorded: t.Collection[st
 def _left(ctx: run_context.Context) -> list[migration_jobs.Job]:
     ours = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
     try:
-        found = ctx.cluster.items(kinds.PODMIGRATIONJOBS, labels=ours, patience=run_requests.PATIENCE).items
+        found = ctx.cluster.items(
+            kinds.PODMIGRATIONJOBS, labels=ours, patience=run_requests.PATIENCE
+        ).items
     except (errors.NotFound, errors.Forbidden):
-        # The kind is not installed, or this account uses no jobs: every playbook calls this, most without the right.
+        # The kind is not installed, or this account uses no jobs: every playbook calls this,
+        # most without the right.
         return []
-    return [job for job in map(migration_jobs.Job.of, found) if names.SERVES_NODES in job.annotations]
+    return [
+        job for job in map(migration_jobs.Job.of, found) if names.SERVES_NODES in job.annotations
+    ]

@@ -19,7 +19,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     selectors,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import installation
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
+    installation,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import (
     causes,
     installations,
@@ -32,16 +34,25 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinat
     run_job_writes,
     targets,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes, phases, reasons
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
+    errors,
+    kinds,
+    verbs,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    outcomes,
+    phases,
+    reasons,
+)
 
 # Decisions on jobs that exist: approve, reject, delete.
 #
-# No job is written before it has passed arbitration: an earlier update starts the job without arbitration, and after
-# an earlier rejection or deletion the arbitrator tries to update it twice a second until koord-descheduler restarts.
-# So a rejection waits until the job has passed. One that is not paused may be faster then: with room at hand it
-# evicts its pod within a tenth of a second (seen in the lab), and koord-descheduler may lose its note of that to our
-# write. So the pods are looked at afterwards.
+# No job is written before it has passed arbitration: an earlier update starts the job without
+# arbitration, and after an earlier rejection or deletion the arbitrator tries to update it twice a
+# second until koord-descheduler restarts. So a rejection waits until the job has passed. One that
+# is not paused may be faster then: with room at hand it evicts its pod within a tenth of a second
+# (seen in the lab), and koord-descheduler may lose its note of that to our write. So the pods are
+# looked at afterwards.
 
 
 SETTLED = 1.0
@@ -54,12 +65,18 @@ class JobDecision:
     """One decision on several jobs; ``why`` is the message of a rejected job."""
 
     def __init__(
-        self, ctx: run_context.Context, decision: Decision, moves: t.Sequence[run_job_moves.JobMove], why: str
+        self,
+        ctx: run_context.Context,
+        decision: Decision,
+        moves: t.Sequence[run_job_moves.JobMove],
+        why: str,
     ) -> None:
         self.ctx, self.decision, self.moves, self.why = ctx, decision, moves, why
 
     def carry_out(self, looks: run_job_cache.Looks, deadline: float, wait: bool) -> None:
-        """Apply the decision to each job as soon as it may be written; fail those left at ``deadline``."""
+        """Apply the decision to each job as soon as it may be written;
+        fail those left at ``deadline``.
+        """
         for view in looks(deadline):
             for move in self.moves:
                 if move.state != "following":
@@ -78,27 +95,42 @@ class JobDecision:
             if self.ctx.check:
                 self._apply(move, job)
                 continue
-            left = f"is moving {job.pod} and was not deleted" if job.evicting else "waits for arbitration: not written"
+            left = (
+                f"is moving {job.pod} and was not deleted"
+                if job.evicting
+                else "waits for arbitration: not written"
+            )
             message = f"Job {job.name} {left}."
             move.close(outcomes.JobOutcome.STILL_WAITING, message, job_status.verdict(job, view))
 
     def _look_back(self) -> None:
-        """Correct the outcome of rejected jobs whose pods leave nevertheless, and free what is reserved for them.
+        """Correct the outcome of rejected jobs whose pods leave nevertheless,
+        and free what is reserved for them.
 
-        koord-descheduler may create a Reservation for a job that it read before the rejection, and forgets it then.
+        koord-descheduler may create a Reservation for a job that it read before the rejection,
+        and forgets it then.
         """
         decided = [move for move in self.moves if move.outcome == outcomes.JobOutcome.REJECTED]
-        racing = [move for move in decided if move.job and not move.job.paused and not self.ctx.check]
+        racing = [
+            move for move in decided if move.job and not move.job.paused and not self.ctx.check
+        ]
         if racing:
             self.ctx.clock.sleep(SETTLED)
         for move in racing:
             job = t.cast("migration_jobs.Job", move.job)
             run_job_writes.free(self.ctx, job.reservation or job.uid)
             raw = run_reconcile.read(self.ctx, move.target)
-            if raw is None or objects.Pod.of(raw).deleting or move.target.uid not in ("", raw["metadata"]["uid"]):
+            if (
+                raw is None
+                or objects.Pod.of(raw).deleting
+                or move.target.uid not in ("", raw["metadata"]["uid"])
+            ):
                 move.close(
                     outcomes.JobOutcome.TOO_LATE,
-                    f"Job {move.name} is rejected, but {move.target} was evicted just before: that cannot be undone.",
+                    (
+                        f"Job {move.name} is rejected, but {move.target} was evicted just before: "
+                        "that cannot be undone."
+                    ),
                 )
 
     def _must_wait(self, job: migration_jobs.Job) -> bool:
@@ -108,13 +140,17 @@ class JobDecision:
         return job.waiting or (self.decision == "absent" and job.evicting)
 
     def _apply(self, move: run_job_moves.JobMove, job: migration_jobs.Job) -> None:
-        decide = {"approved": self._approve, "rejected": self._reject, "absent": self._remove}[self.decision]
+        decide = {"approved": self._approve, "rejected": self._reject, "absent": self._remove}[
+            self.decision
+        ]
         outcome, message = decide(move, job)
         move.close(outcome, message)
         if outcome.value == self.decision and not self.ctx.check:
             self.ctx.tell(outcome, message, namespace=move.target.namespace, name=move.target.name)
 
-    def _approve(self, move: run_job_moves.JobMove, job: migration_jobs.Job) -> tuple[outcomes.JobOutcome, str]:
+    def _approve(
+        self, move: run_job_moves.JobMove, job: migration_jobs.Job
+    ) -> tuple[outcomes.JobOutcome, str]:
         if job.ended:
             return run_job_moves.ended(job)
         if not job.paused:
@@ -122,17 +158,27 @@ class JobDecision:
         move.job = run_job_writes.approve(self.ctx, job) or job
         return outcomes.JobOutcome.APPROVED, f"Job {job.name} is approved and moves {job.pod}."
 
-    def _reject(self, move: run_job_moves.JobMove, job: migration_jobs.Job) -> tuple[outcomes.JobOutcome, str]:
+    def _reject(
+        self, move: run_job_moves.JobMove, job: migration_jobs.Job
+    ) -> tuple[outcomes.JobOutcome, str]:
         if job.ended and not (job.succeeded or job.evicting):
             message = f"Job {job.name} {job_status.stage(job)}; {job.pod} was not moved."
             return outcomes.JobOutcome.ALREADY_REJECTED, message
         if not job.ended:
             move.job = job = run_job_writes.reject(self.ctx, job, self.why) or job
         if job.succeeded or job.evicting:
-            return outcomes.JobOutcome.TOO_LATE, f"Job {job.name} has evicted {job.pod}: that cannot be undone."
-        return outcomes.JobOutcome.REJECTED, f"Job {job.name} is rejected; {job.pod} stays where it is."
+            return (
+                outcomes.JobOutcome.TOO_LATE,
+                f"Job {job.name} has evicted {job.pod}: that cannot be undone.",
+            )
+        return (
+            outcomes.JobOutcome.REJECTED,
+            f"Job {job.name} is rejected; {job.pod} stays where it is.",
+        )
 
-    def _remove(self, move: run_job_moves.JobMove, job: migration_jobs.Job) -> tuple[outcomes.JobOutcome, str]:
+    def _remove(
+        self, move: run_job_moves.JobMove, job: migration_jobs.Job
+    ) -> tuple[outcomes.JobOutcome, str]:
         found = run_job_writes.reread(self.ctx, job.name)
         if found is None or found.uid != job.uid:
             return outcomes.JobOutcome.ALREADY_ABSENT, f"Job {job.name} no longer exists."
@@ -145,14 +191,18 @@ State = t.Literal["present", "approved", "rejected", "absent"]
 LOOK_EVERY = 1.0
 """Seconds between two looks at a Reservation that has no place yet."""
 SLACK = 30.0
-"""Seconds beyond a job's ttl after which we stop waiting for it: the controller looks at it every three."""
+"""Seconds beyond a job's ttl after which we stop waiting for it:
+the controller looks at it every three.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
-    """Options of the module; all of them are valid. ``timeout`` is in seconds, ``None`` for one of the ttl.
+    """Options of the module; all of them are valid. ``timeout`` is in seconds,
+    ``None`` for one of the ttl.
 
-    ``template`` is the Reservation's: for the job, or with ``settings.reservation`` for one that is created beforehand.
+    ``template`` is the Reservation's: for the job, or with ``settings.reservation`` for one that
+    is created beforehand.
     """
 
     state: State = "present"
@@ -166,8 +216,14 @@ class JobOptions:
 
     @property
     def of_job(self) -> migration_jobs.JobSettings:
-        """With the template, of which a job's name is derived, too; a Reservation created beforehand has it instead."""
-        return self.settings if self.settings.reservation else replace(self.settings, template=self.template)
+        """With the template, of which a job's name is derived, too; a Reservation created
+        beforehand has it instead.
+        """
+        return (
+            self.settings
+            if self.settings.reservation
+            else replace(self.settings, template=self.template)
+        )
 
 
 def jobs(ctx: run_context.Context, options: JobOptions) -> run_context.Result:
@@ -179,22 +235,30 @@ def jobs(ctx: run_context.Context, options: JobOptions) -> run_context.Result:
     """
     reserves = options.state == "present" and options.settings.mode == "ReservationFirst"
     found = run_installed.look(ctx, options.koordinator, reserves=reserves)
-    # Without its controller a job can be rejected or deleted, but creating or approving one has no effect.
+    # Without its controller a job can be rejected or deleted,
+    # but creating or approving one has no effect.
     if found.missing and (
-        options.state in ("present", "approved") or any(one.code == "no_crd" for one in found.missing)
+        options.state in ("present", "approved")
+        or any(one.code == "no_crd" for one in found.missing)
     ):
         return run_context.Result(
             {"findings": [finding.to_dict() for finding in found.missing]},
             failed=True,
             message=" ".join(finding.sentence for finding in found.missing),
         )
-    options = replace(options, settings=replace(options.settings, run=ctx.run.id if ctx.run else ""))
+    options = replace(
+        options, settings=replace(options.settings, run=ctx.run.id if ctx.run else "")
+    )
     if options.state == "present" and (options.selection != targets.Selection()):
         moves = _present(ctx, options, found)
     else:
         moves = _decided(ctx, options, found)
     events = {} if ctx.check else _events(ctx)
-    doubt = " ".join(filter(None, (found.doubt, *(one.message for one in found.unsure if one.severity == "warning"))))
+    doubt = " ".join(
+        filter(
+            None, (found.doubt, *(one.message for one in found.unsure if one.severity == "warning"))
+        )
+    )
     shown = [move.to_dict(events.get(move.job.uid if move.job else "", ())) for move in moves]
     failed = [move for move in moves if move.failed]
     nothing = not moves and (options.selection.nodes or options.selection.selector is not None)
@@ -211,12 +275,16 @@ def _nothing(ctx: run_context.Context, options: JobOptions) -> reasons.Finding:
     selection = options.selection
     parts = {
         "nodes": ", ".join(selection.nodes),
-        "pod_selector": selectors.as_query(selection.selector) if selection.selector is not None else "",
+        "pod_selector": selectors.as_query(selection.selector)
+        if selection.selector is not None
+        else "",
         "namespaces": ", ".join(selection.namespaces),
     }
     subject = " and ".join(f"{name} {value}" for name, value in parts.items() if value)
     what = "pod that a job could move" if options.state == "present" else "job of a pod"
-    finding = reasons.Finding("selector_matches_nothing", f"No {what} is selected by {subject}.", "", "info", subject)
+    finding = reasons.Finding(
+        "selector_matches_nothing", f"No {what} is selected by {subject}.", "", "info", subject
+    )
     ctx.tell(phases.What.NOTE, finding.message)
     return finding
 
@@ -231,7 +299,9 @@ def _present(
 ) -> list[run_job_moves.JobMove]:
     lists = run_listing.lists(ctx.cluster, ("nodes", *run_job_cache.AROUND))
     wanted = _targets(snapshots.Snapshot.of(lists), options, found)
-    lists["scales"] = run_owners.scales(ctx, snapshots.Snapshot.of(lists), [one.pod for one in wanted if one.pod])
+    lists["scales"] = run_owners.scales(
+        ctx, snapshots.Snapshot.of(lists), [one.pod for one in wanted if one.pod]
+    )
     snapshot = snapshots.Snapshot.of(lists)
     moves = [_move(target, options, found, snapshot) for target in wanted]
     deadline = _deadline(ctx, options, options.settings.ttl)
@@ -268,14 +338,20 @@ def _targets(
         raise run_context.CallAborted(
             "unknown_pod",
             f"There is no pod {', '.join(f'{ref.namespace}/{ref.name}' for ref in unknown)}.",
-            "Check `kubectl get pods`. If the pod's uid is given as well, a pod that is gone counts as moved.",
+            (
+                "Check `kubectl get pods`. If the pod's uid is given as well, "
+                "a pod that is gone counts as moved."
+            ),
             str(unknown[0]),
         )
     return wanted
 
 
 def _move(
-    target: targets.Target, options: JobOptions, found: run_installed.Koordinator, snapshot: snapshots.Snapshot
+    target: targets.Target,
+    options: JobOptions,
+    found: run_installed.Koordinator,
+    snapshot: snapshots.Snapshot,
 ) -> run_job_moves.JobMove:
     """What a pod needs, decided before the first write."""
     settings = options.of_job
@@ -286,7 +362,9 @@ def _move(
     pod, controller, move.note, move.mode = target.pod, found.controller, choice.note, settings.mode
     if pod and pod.owner:
         owner = pod.owner.uid
-        move.siblings = frozenset(one.uid for one in snapshot.pods if one.owner and one.owner.uid == owner)
+        move.siblings = frozenset(
+            one.uid for one in snapshot.pods if one.owner and one.owner.uid == owner
+        )
     match choice.do:
         case "done":
             by = f" by job {choice.job.name}" if choice.job else ""
@@ -305,7 +383,9 @@ def _move(
     return move
 
 
-def _reserve(ctx: run_context.Context, options: JobOptions, move: run_job_moves.JobMove, deadline: float) -> None:
+def _reserve(
+    ctx: run_context.Context, options: JobOptions, move: run_job_moves.JobMove, deadline: float
+) -> None:
     """Check the existing Reservation, or create one and wait until it is scheduled."""
     name, pod = options.settings.reservation, move.pod
     if pod is None:
@@ -324,16 +404,27 @@ def _reserve(ctx: run_context.Context, options: JobOptions, move: run_job_moves.
         return
     made = raw is None
     if raw is None:
-        pod_raw = ctx.cluster.send(verbs.get(kinds.PODS, pod.name, pod.namespace), patience=run_requests.PATIENCE)
+        pod_raw = ctx.cluster.send(
+            verbs.get(kinds.PODS, pod.name, pod.namespace), patience=run_requests.PATIENCE
+        )
         template = t.cast("objects.Raw", options.template)
-        body = reservations.manifest(name, pod_raw, template, options.settings.ttl, options.settings.run)
+        body = reservations.manifest(
+            name, pod_raw, template, options.settings.ttl, options.settings.run
+        )
         ref = reservations.ref_of(name)
         change = api_changes.Change(
-            "create", ref, f"Create {ref} for {move.target}", body=body, before={}, after={"spec": body["spec"]}
+            "create",
+            ref,
+            f"Create {ref} for {move.target}",
+            body=body,
+            before={},
+            after={"spec": body["spec"]},
         )
         try:
             made = (
-                run_reconcile.reconcile(ctx, ref, lambda found: None if found else change, known=None).change
+                run_reconcile.reconcile(
+                    ctx, ref, lambda found: None if found else change, known=None
+                ).change
                 is not None
             )
         except errors.ClusterError as error:
@@ -346,17 +437,27 @@ def _reserve(ctx: run_context.Context, options: JobOptions, move: run_job_moves.
 def _wait_for_place(
     ctx: run_context.Context, move: run_job_moves.JobMove, name: str, deadline: float, *, made: bool
 ) -> None:
-    """Wait until the Reservation is available; one that was created here and is not scheduled is deleted again."""
+    """Wait until the Reservation is available; one that was created here and is not
+    scheduled is deleted again.
+    """
     where = {"namespace": move.target.namespace, "name": move.target.name}
     announced = ""
     while True:
         raw = run_reconcile.read(ctx, reservations.ref_of(name))
         if raw and reservations.phase(raw) == "Available":
-            ctx.tell(phases.What.RESERVED, f"Reservation {name} has a place on node {reservations.node(raw)}", **where)
+            ctx.tell(
+                phases.What.RESERVED,
+                f"Reservation {name} has a place on node {reservations.node(raw)}",
+                **where,
+            )
             why = reservations.unusable(raw, t.cast("t.Any", move.pod))
             break
         text = reservations.unplaced(raw) if raw else "it is gone"
-        if ctx.clock.now() >= deadline or raw is None or reservations.phase(raw) in ("Failed", "Succeeded"):
+        if (
+            ctx.clock.now() >= deadline
+            or raw is None
+            or reservations.phase(raw) in ("Failed", "Succeeded")
+        ):
             why = reasons.Reason(
                 "unschedulable" if text else "no_scheduler",
                 f"Reservation {name} got no place: {text or 'no scheduler has handled it'}.",
@@ -377,14 +478,19 @@ def _decided(
     ctx: run_context.Context, options: JobOptions, found: run_installed.Koordinator
 ) -> list[run_job_moves.JobMove]:
     named = _named(ctx, options, found)
-    moves = [run_job_moves.JobMove(job.pod, name=job.name, job=job, state="following") for job in named]
+    moves = [
+        run_job_moves.JobMove(job.pod, name=job.name, job=job, state="following") for job in named
+    ]
     if not moves and options.name:
         missing = run_job_moves.JobMove(objects.Ref("Pod", ""), name=options.name)
         message = f"There is no job {options.name}."
         if options.state == "absent":
             missing.close(outcomes.JobOutcome.ALREADY_ABSENT, message)
         else:
-            missing.close(outcomes.JobOutcome.NOT_FOUND, f"{message} Jobs are deleted five minutes after their ttl.")
+            missing.close(
+                outcomes.JobOutcome.NOT_FOUND,
+                f"{message} Jobs are deleted five minutes after their ttl.",
+            )
         return [missing]
     if not moves:
         return []
@@ -398,7 +504,9 @@ def _decided(
         with run_job_cache.watched(ctx, found.controller) as looks:
             batch.follow(looks, deadline)
         return moves
-    why = f"Rejected by {ctx.by}" + (f": {options.settings.reason}" if options.settings.reason else "")
+    why = f"Rejected by {ctx.by}" + (
+        f": {options.settings.reason}" if options.settings.reason else ""
+    )
     decision = JobDecision(ctx, options.state, moves, why)
     with run_job_cache.watched(ctx, found.controller) as looks:
         decision.carry_out(looks, deadline, options.wait)
@@ -410,11 +518,15 @@ def _decided(
         elif approved:
             for move in approved:
                 move.state, move.outcome = "following", None
-            run_job_moves.JobMoves(ctx, approved, options.settings, found.controller).follow(looks, deadline)
+            run_job_moves.JobMoves(ctx, approved, options.settings, found.controller).follow(
+                looks, deadline
+            )
     return moves
 
 
-def _named(ctx: run_context.Context, options: JobOptions, found: run_installed.Koordinator) -> list[migration_jobs.Job]:
+def _named(
+    ctx: run_context.Context, options: JobOptions, found: run_installed.Koordinator
+) -> list[migration_jobs.Job]:
     """The jobs selected by their own name, else the newest of each pod, else all of the run."""
     if options.name:
         return [job for job in found.jobs if job.name == options.name]
@@ -423,7 +535,10 @@ def _named(ctx: run_context.Context, options: JobOptions, found: run_installed.K
         return [job for job in found.jobs if job.labels.get(migration_jobs.RUN_LABEL) == run]
     refs = selection.pods
     if not refs:
-        refs = tuple(found.ref for found in targets.targets(run_listing.gather(ctx.cluster, ("pods",)), selection)[0])
+        refs = tuple(
+            found.ref
+            for found in targets.targets(run_listing.gather(ctx.cluster, ("pods",)), selection)[0]
+        )
     wanted = {(ref.namespace, ref.name): ref.uid for ref in refs}
     newest: dict[tuple[str, str], migration_jobs.Job] = {}
     for job in sorted(found.jobs, key=lambda job: (job.created, job.name)):
@@ -434,7 +549,9 @@ def _named(ctx: run_context.Context, options: JobOptions, found: run_installed.K
 
 
 def _events(ctx: run_context.Context) -> dict[str, list[objects.Raw]]:
-    """The events of jobs by UID, if they may be read; those of cluster-scoped objects are in ``default``."""
+    """The events of jobs by UID, if they may be read; those of cluster-scoped
+    objects are in ``default``.
+    """
     fields = f"involvedObject.kind={kinds.PODMIGRATIONJOBS.kind}"
     try:
         listed = ctx.cluster.items(kinds.EVENTS, namespace="default", fields=fields).items
@@ -447,7 +564,11 @@ def _events(ctx: run_context.Context) -> dict[str, list[objects.Raw]]:
             "reason": event.get("reason") or "",
             "message": event.get("message") or "",
             "at": event.get("lastTimestamp") or event.get("eventTime") or "",
-            "from": (event.get("source") or {}).get("component") or event.get("reportingComponent") or "",
+            "from": (event.get("source") or {}).get("component")
+            or event.get("reportingComponent")
+            or "",
         }
         found.setdefault((event.get("involvedObject") or {}).get("uid") or "", []).append(shown)
-    return {uid: sorted(events, key=lambda event: event["at"]) for uid, events in found.items() if uid}
+    return {
+        uid: sorted(events, key=lambda event: event["at"]) for uid, events in found.items() if uid
+    }

@@ -1,7 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""PodMigrationJobs of a drain as they are created: at the rate of their admission, or not at all."""
+"""PodMigrationJobs of a drain as they are created: at the rate of their
+admission, or not at all.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinat
     run_tracker,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes, phases, reasons
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    outcomes,
+    phases,
+    reasons,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import (
     drain_policy,
     migration_controller,
@@ -42,34 +48,48 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
 APART = 2.0
 """Seconds between two looks at a pod that still count as one wait."""
 ENDLESS = frozenset({"max_unavailable_per_workload"})
-"""Codes of what holds a job for as long as a pod elsewhere is not Ready. Other limits make room when jobs end, which
-their ttl guarantees, or when a window ends: whoever asks for backend ``koordinator`` asks for them.
+"""Codes of what holds a job for as long as a pod elsewhere is not Ready. Other limits make room
+when jobs end, which their ttl guarantees, or when a window ends: whoever asks for backend
+``koordinator`` asks for them.
 """
 
 
 @dataclass
 class Waits:
-    """The waits of a drain; ``prior`` is what workloads with a surge want without it, by their UID."""
+    """The waits of a drain; ``prior`` is what workloads with a surge want
+    without it, by their UID.
+    """
 
     choices: drain_policy.DrainPolicy
     prior: t.Mapping[str, int]
     _waited: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def limited(self, code: str) -> bool:
-        """Whether the wait for what the code says is limited by ``job_wait``, and not by a limit's own pace."""
+        """Whether the wait for what the code says is limited by ``job_wait``,
+        and not by a limit's own pace.
+        """
         return self.choices.backend == "auto" or code in ENDLESS
 
     def ending(self, message: str, *, limited: bool) -> str:
         """What a pod waits for, with the end of its wait if it is ``limited``."""
-        return f"{message} It waits for a job for {self.choices.job_wait:g} s at most." if limited else message
+        return (
+            f"{message} It waits for a job for {self.choices.job_wait:g} s at most."
+            if limited
+            else message
+        )
 
     def over(
-        self, move: run_pod_drain.PodDrain, snapshot: snapshots.Snapshot, leaving: t.Collection[str], now: float
+        self,
+        move: run_pod_drain.PodDrain,
+        snapshot: snapshots.Snapshot,
+        leaving: t.Collection[str],
+        now: float,
     ) -> bool:
-        """Whether the pod may go now and has waited in vain for long enough; to be asked in each turn of its wait.
+        """Whether the pod may go now and has waited in vain for long enough;
+        to be asked in each turn of its wait.
 
-        Time in which its budget or its siblings would hold an eviction as well does not count. ``leaving`` are the
-        UIDs of pods whose eviction was sent.
+        Time in which its budget or its siblings would hold an eviction as well does not count.
+        ``leaving`` are the UIDs of pods whose eviction was sent.
         """
         waited, last = self._waited.get(move.pod.uid, (0.0, now))
         free = _could_be_evicted(move, snapshot, leaving, self.prior)
@@ -80,7 +100,10 @@ class Waits:
 
 
 def _could_be_evicted(
-    move: run_pod_drain.PodDrain, snapshot: snapshots.Snapshot, leaving: t.Collection[str], prior: t.Mapping[str, int]
+    move: run_pod_drain.PodDrain,
+    snapshot: snapshots.Snapshot,
+    leaving: t.Collection[str],
+    prior: t.Mapping[str, int],
 ) -> bool:
     pod = snapshot.pod(move.pod.uid)
     if pod is None or not budgets.diagnose(snapshot, pod).allowed:
@@ -100,8 +123,8 @@ TRIES = run_reconcile.HICCUPS + 1
 class InFlightJob(run_tracker.TrackedJob):
     """One job under way. ``move`` is ``None`` where the pod left before this call began.
 
-    ``until`` is when its ttl is over, on the context's monotonic clock. ``abandoned`` is why it has to end as soon as
-    it may be written.
+    ``until`` is when its ttl is over, on the context's monotonic clock. ``abandoned`` is why it has
+    to end as soon as it may be written.
     """
 
     move: run_pod_drain.PodDrain | None = None
@@ -114,7 +137,9 @@ class InFlightJob(run_tracker.TrackedJob):
     @property
     def waited_for(self) -> bool:
         """Whether its pod waits for it."""
-        return self.move is not None and self.move.state == "waiting" and self.move.plan.route == "job"
+        return (
+            self.move is not None and self.move.state == "waiting" and self.move.plan.route == "job"
+        )
 
 
 @dataclass
@@ -139,7 +164,9 @@ class JobStarter:
     def __post_init__(self) -> None:
         self.waits = Waits(self.choices, self.prior)
 
-    def view(self, snapshot: snapshots.Snapshot, jobs: t.Mapping[str, migration_jobs.Job]) -> job_status.View:
+    def view(
+        self, snapshot: snapshots.Snapshot, jobs: t.Mapping[str, migration_jobs.Job]
+    ) -> job_status.View:
         """What is known beside a job."""
         return job_status.View(snapshot, self.choices.controller, jobs, self.ctx.clock.server())
 
@@ -153,34 +180,50 @@ class JobStarter:
                 self.instead(move, self.broken)
             return
         now = self.ctx.clock.now()
-        by_uid = {move.pod.uid: move for move in line if self._others_serve(move, view.snapshot, now)}
+        by_uid = {
+            move.pod.uid: move for move in line if self._others_serve(move, view.snapshot, now)
+        }
         if not by_uid:
             return
         controller = t.cast(migration_controller.Controller, self.choices.controller)
-        self._evictions = object_limiter.evictions(view.jobs.values(), view.snapshot.pods, self._evictions)
+        self._evictions = object_limiter.evictions(
+            view.jobs.values(), view.snapshot.pods, self._evictions
+        )
         traffic = self._traffic(view)
-        start, held = feed.admit(view.snapshot, [move.plan for move in by_uid.values()], controller, traffic)
+        start, held = feed.admit(
+            view.snapshot, [move.plan for move in by_uid.values()], controller, traffic
+        )
         for uid, why in held.items():
             self._hold(by_uid[uid], why, view, now)
         pause = 1.0 / controller.evict_qps
         for plan in start:
             if now < self._next:
                 return
-            # An eviction beyond evictQPS is tried again at once, then after a growing pause: a few do no harm.
+            # An eviction beyond evictQPS is tried again at once,
+            # then after a growing pause: a few do no harm.
             if pause > LOOK_EVERY:
                 self._next = now + pause
-            self._create(by_uid[plan.pod.uid], feed.ttl_of(view.snapshot, plan, controller), view.jobs, now)
+            self._create(
+                by_uid[plan.pod.uid], feed.ttl_of(view.snapshot, plan, controller), view.jobs, now
+            )
 
     def instead(self, move: run_pod_drain.PodDrain, why: str) -> None:
         """Evict the pod without a job, or let its move fail: ``fallback``."""
         if self.choices.backend == "koordinator" and self.choices.fallback == "fail":
             move.block("PodMigrationJob", move.pod.namespace, move.pod.name, why)
-            move.end("failed", outcomes.PodOutcome.JOB_FAILED, self.ctx.clock.now(), f"{why} fallback is fail.")
+            move.end(
+                "failed",
+                outcomes.PodOutcome.JOB_FAILED,
+                self.ctx.clock.now(),
+                f"{why} fallback is fail.",
+            )
             return
         move.plan = dispositions.without_job(move.plan, why)
         move.reason, move.blocked_by = move.plan.reason, None
         pod = move.pod
-        self.ctx.note(phases.What.FALLBACK, move.reason, node=pod.node, namespace=pod.namespace, name=pod.name)
+        self.ctx.note(
+            phases.What.FALLBACK, move.reason, node=pod.node, namespace=pod.namespace, name=pod.name
+        )
 
     def _without_jobs(
         self, moves: t.Iterable[run_pod_drain.PodDrain], view: job_status.View
@@ -209,12 +252,16 @@ class JobStarter:
 
     def _flight(self, move: run_pod_drain.PodDrain, name: str, ttl: float) -> InFlightJob:
         pod = move.pod
-        return InFlightJob(pod.ref, pod, name, move=move, node=pod.node, until=self.ctx.clock.now() + ttl)
+        return InFlightJob(
+            pod.ref, pod, name, move=move, node=pod.node, until=self.ctx.clock.now() + ttl
+        )
 
     def _traffic(self, view: job_status.View) -> feed.Traffic:
         flights = [flight for flight in self.flights.values() if not flight.over]
         # The watch does not show those that were made just now.
-        known = {flight.name: t.cast("migration_jobs.Job", flight.job) for flight in flights} | dict(view.jobs)
+        known = {
+            flight.name: t.cast("migration_jobs.Job", flight.job) for flight in flights
+        } | dict(view.jobs)
         evicting = {flight.target.uid for flight in flights if flight.evicted}
         jobs = [job for job in known.values() if not job.ended]
         taken = object_limiter.by_key(self._evictions)
@@ -225,8 +272,12 @@ class JobStarter:
         """The UIDs of the pods whose eviction by a job was sent."""
         return {flight.target.uid for flight in self.flights.values() if flight.evicted}
 
-    def _others_serve(self, move: run_pod_drain.PodDrain, snapshot: snapshots.Snapshot, now: float) -> bool:
-        """Whether enough of its workload serve without the pod: its controller asks a budget, which may be gone."""
+    def _others_serve(
+        self, move: run_pod_drain.PodDrain, snapshot: snapshots.Snapshot, now: float
+    ) -> bool:
+        """Whether enough of its workload serve without the pod:
+        its controller asks a budget, which may be gone.
+        """
         if run_pod_drain.stays_as_last(move, snapshot, now):
             return False
         found = run_pod_drain.too_few(move, snapshot, self.leaving, self.prior)
@@ -234,23 +285,38 @@ class JobStarter:
             move.block(found.object.kind, found.object.namespace, found.object.name, found.message)
         return found is None
 
-    def _hold(self, move: run_pod_drain.PodDrain, why: reasons.Reason, view: job_status.View, now: float) -> None:
-        """Say why the pod gets no job yet; one that will never get any, or has waited long enough, goes without."""
+    def _hold(
+        self, move: run_pod_drain.PodDrain, why: reasons.Reason, view: job_status.View, now: float
+    ) -> None:
+        """Say why the pod gets no job yet; one that will never get any,
+        or has waited long enough, goes without.
+        """
         pod = move.pod
         controller = t.cast("migration_controller.Controller", self.choices.controller)
         refused = causes.forbidden(view.snapshot, pod, controller)
-        ours = (guard_budgets.is_one(view.snapshot, budget) for budget in view.snapshot.budgets_of(pod))
+        ours = (
+            guard_budgets.is_one(view.snapshot, budget) for budget in view.snapshot.budgets_of(pod)
+        )
         two = why.code == "budget_two_budgets" and not any(ours)
         if two or (refused and refused.code != "terminating"):
             self.instead(move, why.message)
             return
         limited = self.waits.limited(why.code)
-        move.block("PodMigrationJob", pod.namespace, pod.name, self.waits.ending(why.message, limited=limited))
+        move.block(
+            "PodMigrationJob",
+            pod.namespace,
+            pod.name,
+            self.waits.ending(why.message, limited=limited),
+        )
         if limited and self.waits.over(move, view.snapshot, self.leaving, now):
             self.instead(move, why.message)
 
     def _create(
-        self, move: run_pod_drain.PodDrain, ttl: float, jobs: t.Mapping[str, migration_jobs.Job], now: float
+        self,
+        move: run_pod_drain.PodDrain,
+        ttl: float,
+        jobs: t.Mapping[str, migration_jobs.Job],
+        now: float,
     ) -> None:
         ttl = max(feed.STEPS, min(ttl, self.deadline - now))
         before = [job for job in jobs.values() if job.ended and job.pod.uid == move.pod.uid]
@@ -259,22 +325,34 @@ class JobStarter:
         try:
             self.tracker.create(flight, change, patience=run_requests.NO_PATIENCE, tries=TRIES)
         except run_reconcile.PASSING as error:
-            # Whether it may still be created is decided again; one that was created is seen on the watch.
+            # Whether it may still be created is decided again;
+            # one that was created is seen on the watch.
             self._next = now + (error.retry_after or PAUSE)
         except (errors.Forbidden, errors.NotFound) as error:
             self.broken = f"{error}."
-        except (errors.Invalid, errors.DeniedByWebhook, errors.ServerError, run_tracker.NameTaken) as error:
+        except (
+            errors.Invalid,
+            errors.DeniedByWebhook,
+            errors.ServerError,
+            run_tracker.NameTaken,
+        ) as error:
             self.instead(move, str(error))
         else:
             move.blocked_by = None
             self.flights[flight.name] = flight
             pod = move.pod
             self.ctx.note(
-                phases.What.JOB_CREATED, change.sentence, node=pod.node, namespace=pod.namespace, name=pod.name
+                phases.What.JOB_CREATED,
+                change.sentence,
+                node=pod.node,
+                namespace=pod.namespace,
+                name=pod.name,
             )
 
     def change(self, move: run_pod_drain.PodDrain, attempt: int, ttl: float) -> api_changes.Change:
-        """The creation of the pod's job, after ``attempt`` others that have ended; ``ttl`` is in seconds."""
+        """The creation of the pod's job, after ``attempt`` others that have ended;
+        ``ttl`` is in seconds.
+        """
         controller = t.cast(migration_controller.Controller, self.choices.controller)
         pod = move.pod
         grace = move.plan.manner.grace(pod, self.grace_seconds)
@@ -294,4 +372,6 @@ class JobStarter:
         body["metadata"]["labels"][dispositions.POLICY] = "Eviction"
         body["metadata"]["annotations"][names.SERVES_NODES] = pod.node
         target = migration_jobs.ref_of(name)
-        return api_changes.Change("create", target, f"Create {target} for {pod.ref} on node {pod.node}", body=body)
+        return api_changes.Change(
+            "create", target, f"Create {target} for {pod.ref} on node {pod.node}", body=body
+        )

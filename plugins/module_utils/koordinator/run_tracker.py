@@ -3,10 +3,11 @@
 
 """One PodMigrationJob from its creation to its end.
 
-A job is never written before arbitration: any update would carry it past the arbitration, and the arbitrator, whose
-copy is old then, would try to update it twice a second until koord-descheduler restarts. A job that is deleted while
-it waits is tried for as long. Only one whose pod is gone and that waits nevertheless is ended: arbitration passes it at
-once, so nobody arbitrates. Jobs of other creators, and those that a person has paused, are never written.
+A job is never written before arbitration: any update would carry it past the arbitration, and the
+arbitrator, whose copy is old then, would try to update it twice a second until koord-descheduler
+restarts. A job that is deleted while it waits is tried for as long. Only one whose pod is gone and
+that waits nevertheless is ended: arbitration passes it at once, so nobody arbitrates. Jobs of other
+creators, and those that a person has paused, are never written.
 """
 
 from __future__ import annotations
@@ -31,22 +32,32 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube impo
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import phases
 
 SILENT = 20.0
-"""Seconds without news of a job that has passed arbitration, after which its controller is reminded of it.
+"""Seconds without news of a job that has passed arbitration,
+after which its controller is reminded of it.
 
-A koord-descheduler that restarts never returns to jobs that run already; any update makes it look at them.
+A koord-descheduler that restarts never returns to jobs that run already;
+any update makes it look at them.
 """
 SOON = 3.0
-"""The same for jobs of an earlier run: what killed that run may have killed their controller, too."""
+"""The same for jobs of an earlier run: what killed that run may have killed
+their controller, too.
+"""
 UNSEEN = 5.0
 """Seconds after which a new job that the watch has not shown is read from the API server."""
 GONE = 7.0
-"""Seconds after which a job is ended whose pod is gone otherwise: the controller checks every three."""
+"""Seconds after which a job is ended whose pod is gone otherwise:
+the controller checks every three.
+"""
 
 PASSES = 5.0
-"""Seconds for which a job that has to be ended is given to pass arbitration, which happens twice a second."""
+"""Seconds for which a job that has to be ended is given to pass arbitration,
+which happens twice a second.
+"""
 
 State = t.Literal["unseen", "under way", "ended", "deleted", "pod gone"]
-"""``unseen``: created, but not shown by the watch yet; ``pod gone``: before the job could move it."""
+"""``unseen``: created, but not shown by the watch yet; ``pod gone``:
+before the job could move it.
+"""
 
 
 class NameTaken(errors.ClusterError):
@@ -58,10 +69,12 @@ class NameTaken(errors.ClusterError):
 
 @dataclass
 class TrackedJob:
-    """One job and its pod, which is ``None`` where only the job is known. Times are of the context's monotonic clock.
+    """One job and its pod, which is ``None`` where only the job is known. Times are of the
+    context's monotonic clock.
 
-    ``job`` is as last seen, ``seen`` whether the watch has shown it, ``ours`` whether the controller may be reminded
-    of it. ``news`` is when it last changed, ``looked`` when it was created or last read in vain.
+    ``job`` is as last seen, ``seen`` whether the watch has shown it, ``ours`` whether the
+    controller may be reminded of it. ``news`` is when it last changed, ``looked`` when it was
+    created or last read in vain.
     """
 
     target: objects.Ref
@@ -96,7 +109,8 @@ class JobTracker:
         patience: float = run_requests.PATIENCE,
         tries: int = run_reconcile.TRIES,
     ) -> None:
-        """Create the job; one of this name for the same pod is what an earlier answer would have been.
+        """Create the job; one of this name for the same pod is what an earlier
+        answer would have been.
 
         Raises:
             NameTaken: a job for another pod has the name.
@@ -121,7 +135,10 @@ class JobTracker:
         track.job, track.seen, track.news = job, True, self.ctx.clock.now() - SILENT + SOON
 
     def follow(
-        self, track: TrackedJob, jobs: t.Mapping[str, migration_jobs.Job], snapshot: snapshots.Snapshot
+        self,
+        track: TrackedJob,
+        jobs: t.Mapping[str, migration_jobs.Job],
+        snapshot: snapshots.Snapshot,
     ) -> State:
         """Bring ``track`` up to date, and do what the job needs to come to its end.
 
@@ -132,13 +149,19 @@ class JobTracker:
         job = jobs.get(track.name)
         if job is None:
             return "deleted" if track.seen or self._really_gone(track, now) else "unseen"
-        if track.job is None or not track.seen or track.job.resource_version != job.resource_version:
+        if (
+            track.job is None
+            or not track.seen
+            or track.job.resource_version != job.resource_version
+        ):
             track.news = now
         track.job, track.seen = job, True
         if job.ended:
             return "ended"
         gone = snapshot.pod(track.target.uid or job.pod.uid) is None
-        replaced = any((pod.namespace, pod.name) == (job.pod.namespace, job.pod.name) for pod in snapshot.pods)
+        replaced = any(
+            (pod.namespace, pod.name) == (job.pod.namespace, job.pod.name) for pod in snapshot.pods
+        )
         if self._overtaken(track, job, now, gone=gone and not (job.waiting and replaced)):
             return "pod gone"
         if track.ours and not job.waiting:
@@ -146,7 +169,9 @@ class JobTracker:
         return "under way"
 
     def give_up(self, job: migration_jobs.Job, why: str) -> None:
-        """Let go of a job; one that waits for arbitration stays, and a refusal is noted in the report."""
+        """Let go of a job; one that waits for arbitration stays,
+        and a refusal is noted in the report.
+        """
         if job.waiting:
             why = "it waits for arbitration and must not be written. After its ttl it moves nothing"
             self.ctx.note(phases.What.KEPT, f"{job.ref} stays: {why}.")
@@ -162,12 +187,19 @@ class JobTracker:
             return False
         track.looked = now
         try:
-            return run_job_writes.reread(self.ctx, track.name, patience=run_requests.NO_PATIENCE) is None
+            return (
+                run_job_writes.reread(self.ctx, track.name, patience=run_requests.NO_PATIENCE)
+                is None
+            )
         except errors.ClusterError:
             return False
 
-    def _overtaken(self, track: TrackedJob, job: migration_jobs.Job, now: float, *, gone: bool) -> bool:
-        """End a job that has nothing to move any more, before it waits for its ttl with a place reserved."""
+    def _overtaken(
+        self, track: TrackedJob, job: migration_jobs.Job, now: float, *, gone: bool
+    ) -> bool:
+        """End a job that has nothing to move any more, before it waits for its ttl
+        with a place reserved.
+        """
         if not gone or job.evicting:
             track.gone_since = None
             return False
@@ -176,7 +208,9 @@ class JobTracker:
             return False
         try:
             ours = job.ours and not job.paused
-            written = run_job_writes.reject(self.ctx, job, track.too_late, self.fence) if ours else None
+            written = (
+                run_job_writes.reject(self.ctx, job, track.too_late, self.fence) if ours else None
+            )
         except errors.ClusterError as error:
             self.ctx.note(phases.What.KEPT, f"{job.ref} stays: {error}")
             track.gone_since = now
@@ -184,18 +218,25 @@ class JobTracker:
         track.job = written or job
         return not track.job.evicting
 
-    def _remind(self, track: TrackedJob, job: migration_jobs.Job, now: float, *, gone: bool) -> None:
-        """Bring the job before its controller again where nothing happens; it has passed arbitration.
+    def _remind(
+        self, track: TrackedJob, job: migration_jobs.Job, now: float, *, gone: bool
+    ) -> None:
+        """Bring the job before its controller again where nothing happens;
+        it has passed arbitration.
 
-        A successor of the same name meets the object limiter that its own eviction has filled: the job is exempted
-        from it, now that its eviction is counted.
+        A successor of the same name meets the object limiter that its own eviction has filled: the
+        job is exempted from it, now that its eviction is counted.
         """
         keeps_name = track.pod is None or feed.keeps_name(track.pod)
-        exempt = gone and keeps_name and job.evicting and migration_jobs.EVICT not in job.annotations
+        exempt = (
+            gone and keeps_name and job.evicting and migration_jobs.EVICT not in job.annotations
+        )
         if not (exempt and not track.unlimited) and (job.paused or now - track.news < SILENT):
             return
         track.news, track.unlimited = now, track.unlimited or exempt
         try:
             (run_job_writes.exempt if exempt else run_job_writes.remind)(self.ctx, job, self.fence)
         except errors.ClusterError as error:
-            self.ctx.note(phases.What.KEPT, f"koord-descheduler could not be reminded of {job.ref}: {error}")
+            self.ctx.note(
+                phases.What.KEPT, f"koord-descheduler could not be reminded of {job.ref}: {error}"
+            )

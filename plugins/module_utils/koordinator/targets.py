@@ -9,14 +9,22 @@ import itertools
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import objects, selectors, snapshots
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import migration_jobs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    objects,
+    selectors,
+    snapshots,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import (
+    migration_jobs,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Pods as the options name them: by name (``uid`` may be empty), by node, by labels and namespaces."""
+    """Pods as the options name them: by name (``uid`` may be empty), by node,
+    by labels and namespaces.
+    """
 
     pods: tuple[objects.Ref, ...] = ()
     nodes: tuple[str, ...] = ()
@@ -45,11 +53,14 @@ class Target:
     named: bool = False
 
 
-def targets(snapshot: snapshots.Snapshot, selection: Selection) -> tuple[tuple[Target, ...], tuple[objects.Ref, ...]]:
+def targets(
+    snapshot: snapshots.Snapshot, selection: Selection
+) -> tuple[tuple[Target, ...], tuple[objects.Ref, ...]]:
     """The pods, and those that were named without UID and are not there."""
     if not selection.pods:
         found = [pod for pod in snapshot.pods if selection.takes(pod) and _movable(pod)]
-        # By node each pod is meant as it is; by labels alone also what an earlier call has moved there.
+        # By node each pod is meant as it is; by labels alone also what an earlier
+        # call has moved there.
         return tuple(Target(pod.ref, pod, bool(selection.nodes)) for pod in found), ()
     by_name = {(pod.namespace, pod.name): pod for pod in snapshot.pods}
     known: list[Target] = []
@@ -65,10 +76,16 @@ def targets(snapshot: snapshots.Snapshot, selection: Selection) -> tuple[tuple[T
     return tuple(known), tuple(unknown)
 
 
-def moved(refs: t.Iterable[objects.Ref], jobs: t.Iterable[migration_jobs.Job]) -> tuple[Target, ...]:
-    """Those of these pods, which are gone, that a job of theirs has moved or is moving: named as before it did."""
+def moved(
+    refs: t.Iterable[objects.Ref], jobs: t.Iterable[migration_jobs.Job]
+) -> tuple[Target, ...]:
+    """Those of these pods, which are gone, that a job of theirs has moved or is moving:
+    named as before it did.
+    """
     found = []
-    by_pod = {(job.pod.namespace, job.pod.name): job for job in jobs if job.succeeded or not job.ended}
+    by_pod = {
+        (job.pod.namespace, job.pod.name): job for job in jobs if job.succeeded or not job.ended
+    }
     for ref in refs:
         if job := by_pod.get((ref.namespace, ref.name)):
             found.append(Target(job.pod, None, True, named=True))
@@ -83,7 +100,8 @@ def _movable(pod: objects.Pod) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What to do for a pod: ``create`` a job of this name, ``follow`` the job, nothing (``done``), or ``refuse``.
+    """What to do for a pod: ``create`` a job of this name, ``follow`` the job,
+    nothing (``done``), or ``refuse``.
 
     ``note`` says in what a job that is followed is not as the caller wants it.
     """
@@ -96,9 +114,14 @@ class Choice:
 
 
 def choose(
-    target: Target, jobs: t.Sequence[migration_jobs.Job], settings: migration_jobs.JobSettings, name: str = ""
+    target: Target,
+    jobs: t.Sequence[migration_jobs.Job],
+    settings: migration_jobs.JobSettings,
+    name: str = "",
 ) -> Choice:
-    """What a pod needs, given all jobs there are. ``name`` is the job's where the caller wants a certain one."""
+    """What a pod needs, given all jobs there are. ``name`` is the job's where the caller
+    wants a certain one.
+    """
     mine = [job for job in jobs if _same(job.pod, target.ref)]
     going = [job for job in mine if not job.ended]
     if going:
@@ -112,7 +135,8 @@ def choose(
         taken = next((job for job in jobs if job.name == name), None)
         if taken:
             message = (
-                f"Job {name} exists already, for {taken.pod}, and {'has ended' if taken.ended else 'is under way'}."
+                f"Job {name} exists already, for {taken.pod}, and "
+                f"{'has ended' if taken.ended else 'is under way'}."
             )
             remedy = "Set another name, or delete it first (state: absent)."
             return Choice("refuse", job=taken, cause=reasons.Reason("name_taken", message, remedy))
@@ -125,9 +149,11 @@ def _same(one: objects.Ref, other: objects.Ref) -> bool:
     return (one.namespace, one.name) == (other.namespace, other.name) and one.uid in ("", other.uid)
 
 
-def _bringer(pod: objects.Pod, jobs: t.Iterable[migration_jobs.Job], *, by_name: bool) -> migration_jobs.Job | None:
-    """The job that brought this pod: under the name of the pod it evicted or, unless the pod is meant ``by_name``, as
-    the successor it waited for.
+def _bringer(
+    pod: objects.Pod, jobs: t.Iterable[migration_jobs.Job], *, by_name: bool
+) -> migration_jobs.Job | None:
+    """The job that brought this pod: under the name of the pod it evicted or, unless the pod is
+    meant ``by_name``, as the successor it waited for.
     """
     for job in jobs:
         if not job.succeeded:
@@ -143,27 +169,41 @@ def _bringer(pod: objects.Pod, jobs: t.Iterable[migration_jobs.Job], *, by_name:
 def _join(job: migration_jobs.Job, settings: migration_jobs.JobSettings, name: str) -> Choice:
     """A job that is under way is the right one, or it stands in the way: it is not rewritten."""
     differences = (
-        (job.paused and not settings.paused, "is paused: approve it (state: approved) or reject it (state: rejected)"),
+        (
+            job.paused and not settings.paused,
+            "is paused: approve it (state: approved) or reject it (state: rejected)",
+        ),
         (settings.paused and not job.paused, "is not paused"),
         (job.mode not in ("", settings.mode), f"is of mode {job.mode}"),
-        (settings.reservation not in ("", job.reservation), f"uses Reservation {job.reservation or 'of its own'}"),
+        (
+            settings.reservation not in ("", job.reservation),
+            f"uses Reservation {job.reservation or 'of its own'}",
+        ),
     )
     other = next((words for differs, words in differences if differs), "")
     if not other:
         return Choice("follow", job.name, job, note=_unlike(job, settings, name))
     message = f"Job {job.name} for the pod is under way and {other}."
     return Choice(
-        "refuse", job=job, cause=reasons.Reason("other_job", message, "Wait for its end, or reject it first.")
+        "refuse",
+        job=job,
+        cause=reasons.Reason("other_job", message, "Wait for its end, or reject it first."),
     )
 
 
 def _unlike(job: migration_jobs.Job, settings: migration_jobs.JobSettings, name: str) -> str:
-    """In what the job is not as wanted, although it moves the pod in the same way; it is not rewritten for that."""
-    wanted = {key: value for key, value in settings.delete_options.items() if key != "preconditions"}
+    """In what the job is not as wanted, although it moves the pod in the same way;
+    it is not rewritten for that.
+    """
+    wanted = {
+        key: value for key, value in settings.delete_options.items() if key != "preconditions"
+    }
     differences = [
         f"name {job.name}, not {name}" if name not in ("", job.name) else "",
         f"ttl {job.ttl:g} s, not {settings.ttl or 0:g} s" if job.ttl != (settings.ttl or 0) else "",
-        f"deleteOptions {job.delete_options}, not {wanted}" if wanted and job.delete_options != wanted else "",
+        f"deleteOptions {job.delete_options}, not {wanted}"
+        if wanted and job.delete_options != wanted
+        else "",
     ]
     told = "; ".join(filter(None, differences))
     return f"The job was under way before, and stays as it is: {told}." if told else ""

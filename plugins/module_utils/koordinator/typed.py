@@ -3,13 +3,13 @@
 
 """Values checked against Go types, as ``encoding/json`` would decode them.
 
-koord-descheduler lists all PodMigrationJobs into Go types at once: one value of a wrong type in one job, and the
-whole list cannot be decoded, so that no job is processed any more. An unknown field would be dropped silently.
-Both are reported here, with their path.
+koord-descheduler lists all PodMigrationJobs into Go types at once: one value of a wrong type in one
+job, and the whole list cannot be decoded, so that no job is processed any more. An unknown field
+would be dropped silently. Both are reported here, with their path.
 
-The types are those of the JSON tags of ``k8s.io/api`` v0.28.7 and v0.35.2 (inside Koordinator v1.7.0 and v1.8.0),
-their ``apimachinery``, and ``apis/scheduling/v1alpha1`` of both Koordinators; embedded types are merged. A field that
-one of them knows is valid: the other drops it.
+The types are those of the JSON tags of ``k8s.io/api`` v0.28.7 and v0.35.2 (inside Koordinator
+v1.7.0 and v1.8.0), their ``apimachinery``, and ``apis/scheduling/v1alpha1`` of both Koordinators;
+embedded types are merged. A field that one of them knows is valid: the other drops it.
 """
 
 from __future__ import annotations
@@ -186,8 +186,10 @@ VsphereVirtualDiskVolumeSource: volumePath fsType storagePolicyName storagePolic
 WeightedPodAffinityTerm: weight:int32 podAffinityTerm:PodAffinityTerm
 WindowsSecurityContextOptions: gmsaCredentialSpecName gmsaCredentialSpec runAsUserName hostProcess:bool
 WorkloadReference: name podGroup podGroupReplicaKey
+"""  # noqa: E501
+"""Types and their fields: one without a kind is a text, ``[x]`` a list,
+``{x}`` a map of texts, ``&X`` what X has.
 """
-"""Types and their fields: one without a kind is a text, ``[x]`` a list, ``{x}`` a map of texts, ``&X`` what X has."""
 
 
 def _read(table: str) -> dict[str, dict[str, str]]:
@@ -225,7 +227,9 @@ _SAID = {
 
 
 def faults(kind: str, value: t.Any, path: str) -> t.Iterator[Fault]:
-    """Everything in the value that Go would not decode as this type, and every field it does not know."""
+    """Everything in the value that Go would not decode as this type,
+    and every field it does not know.
+    """
     if value is None or kind == "any":
         return
     if kind.startswith("["):
@@ -253,7 +257,11 @@ def _mapping(kind: str, value: t.Any, path: str) -> t.Iterator[Fault]:
             yield from faults(fields[key] if fields else kind[1:-1], item, f"{path}.{key}")
         else:
             right = values.similar(str(key), fields)
-            yield f"{path}.{key}", item, f"no such field; it is called {right}" if right else "no such field"
+            yield (
+                f"{path}.{key}",
+                item,
+                f"no such field; it is called {right}" if right else "no such field",
+            )
 
 
 def _fits(kind: str, value: t.Any) -> bool:
@@ -276,7 +284,9 @@ def _fits(kind: str, value: t.Any) -> bool:
 
 
 def duration(text: str) -> float | None:
-    """A duration in seconds, ``None`` where Go would not read it; only the digits of ASCII are digits."""
+    """A duration in seconds, ``None`` where Go would not read it;
+    only the digits of ASCII are digits.
+    """
     return values.seconds(text) if text.isascii() else None
 
 
@@ -293,12 +303,14 @@ def _moment(text: str) -> bool:
 
 # What is wrong with the options for a job, checked before any write.
 #
-# The CRD takes any text for ``ttl`` and ``mode`` and anything at all in the Reservation's template. A ttl or a
-# template that cannot be decoded stops the controller for every job in the cluster, a misspelt mode is taken for
-# ReservationFirst; so all of it is checked here.
+# The CRD takes any text for ``ttl`` and ``mode`` and anything at all in the Reservation's template.
+# A ttl or a template that cannot be decoded stops the controller for every job in the cluster, a
+# misspelt mode is taken for ReservationFirst; so all of it is checked here.
 
 
-TTL_WORDS = 'a duration as Go writes it, such as "90s", "5m" or "1h30m", or whole seconds; 0 for none'
+TTL_WORDS = (
+    'a duration as Go writes it, such as "90s", "5m" or "1h30m", or whole seconds; 0 for none'
+)
 SHORTEST_TTL = 1.0
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
@@ -333,13 +345,23 @@ def delete_options(value: t.Mapping[str, t.Any], path: str = "delete_options") -
         yield f"{path}.propagationPolicy", policy, "Orphan, Background or Foreground"
     preconditions = value.get("preconditions")
     if isinstance(preconditions, t.Mapping) and preconditions.get("uid"):
-        yield f"{path}.preconditions.uid", preconditions["uid"], "nothing: it is always the pod's own, see pods[].uid"
+        yield (
+            f"{path}.preconditions.uid",
+            preconditions["uid"],
+            "nothing: it is always the pod's own, see pods[].uid",
+        )
     if value.get("dryRun"):
-        yield f"{path}.dryRun", value["dryRun"], "nothing: the job would wait for the pod's end until its ttl"
+        yield (
+            f"{path}.dryRun",
+            value["dryRun"],
+            "nothing: the job would wait for the pod's end until its ttl",
+        )
 
 
 def template(value: t.Mapping[str, t.Any], path: str = "reservation_template") -> t.Iterator[Fault]:
-    """What is wrong with a Reservation's ``metadata`` and ``spec``, as a job's template or to create one beforehand."""
+    """What is wrong with a Reservation's ``metadata`` and ``spec``, as a job's template or to
+    create one beforehand.
+    """
     rest = {key: item for key, item in value.items() if key not in ("apiVersion", "kind")}
     yield from faults("ReservationTemplateSpec", rest, path)
     spec = value.get("spec")
@@ -372,7 +394,11 @@ def _owner(owner: t.Mapping[str, t.Any], path: str) -> t.Iterator[Fault]:
     if not owner:
         yield path, dict(owner), "controller or labelSelector"
     if set(owner) == {"object"}:
-        yield path, dict(owner), "controller or labelSelector; with an object alone the job ends without moving it"
+        yield (
+            path,
+            dict(owner),
+            "controller or labelSelector; with an object alone the job ends without moving it",
+        )
     controller = owner.get("controller")
     if isinstance(controller, t.Mapping):
         missing = [key for key in ("apiVersion", "kind", "name", "uid") if not controller.get(key)]

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Requests to one cluster: retries, pages, streams.
 
-exchange.py sends a single request; what happens when it fails, or when there is more to fetch, is decided here.
-Times are seconds of the given clock, so setting the wall clock has no effect.
+exchange.py sends a single request; what happens when it fails, or when there is more to fetch, is
+decided here. Times are seconds of the given clock, so setting the wall clock has no effect.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ class Stream:
         self._request = request
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """The events until the server ends the watch; raises Unreachable if it is cut or silent for too long."""
+        """The events until the server ends the watch; raises Unreachable if it is cut or
+        silent for too long.
+        """
         rest = b""
         try:
             for chunk in self._body.chunks():
@@ -66,8 +68,8 @@ class Stream:
 class Cluster:
     """One cluster. Safe to use from many threads.
 
-    `answered` says that the server is known to be there. Until a server has answered for the first time,
-    requests to it are retried for FIRST_CONTACT seconds at most.
+    `answered` says that the server is known to be there. Until a server has answered for the first
+    time, requests to it are retried for FIRST_CONTACT seconds at most.
     """
 
     def __init__(
@@ -98,13 +100,20 @@ class Cluster:
 
     @property
     def entry(self) -> Mapping[str, Any]:
-        """The cluster as a kubeconfig describes it: address, authority, proxy; never credentials."""
+        """The cluster as a kubeconfig describes it: address, authority,
+        proxy; never credentials.
+        """
         return self._connection.entry
 
     @property
     def place(self) -> dict[str, str]:
-        """What people know the cluster by: the `context`, as far as there is one, and the address of the `server`."""
-        return {"context": self._connection.context, "server": transports.plain(str(self.entry.get("server") or ""))}
+        """What people know the cluster by: the `context`, as far as there is one,
+        and the address of the `server`.
+        """
+        return {
+            "context": self._connection.context,
+            "server": transports.plain(str(self.entry.get("server") or "")),
+        }
 
     def send(
         self,
@@ -119,13 +128,15 @@ class Cluster:
         Args:
             request: from verbs.py.
             timeout: seconds for one attempt, from connecting to the last byte.
-            patience: seconds for which a request to an unreachable or overloaded server is retried. A refusal of
-                what was allowed before is retried for at most 30 of them, any other refusal once. A write is
-                repeated only if it was certainly not processed.
-            fence: called right before the first byte of every attempt; if it raises, nothing is sent.
+            patience: seconds for which a request to an unreachable or overloaded server is retried.
+                A refusal of what was allowed before is retried for at most 30 of them, any other
+                refusal once. A write is repeated only if it was certainly not processed.
+            fence: called right before the first byte of every attempt;
+                if it raises, nothing is sent.
 
         Raises:
-            ClusterError: one of the types in errors.py; whatever `guard` or `fence` raises is passed on.
+            ClusterError: one of the types in errors.py; whatever `guard` or `fence`
+                raises is passed on.
         """
         began = self.clock.now()
         deadline = began + patience
@@ -136,18 +147,33 @@ class Cluster:
                 answer = exchange.parsed(self._exchange.whole(request, timeout, fence))
                 if answer is None:
                     kind = errors.UnknownOutcome if request.writes else errors.ServerError
-                    raise kind("the answer is not JSON: is this the address of an API server?", request=request)
+                    raise kind(
+                        "the answer is not JSON: is this the address of an API server?",
+                        request=request,
+                    )
                 return answer
-            except (errors.Forbidden, errors.Unauthorized, errors.Unreachable, errors.Overloaded) as error:
+            except (
+                errors.Forbidden,
+                errors.Unauthorized,
+                errors.Unreachable,
+                errors.Overloaded,
+            ) as error:
                 if isinstance(error, (errors.Forbidden, errors.Unauthorized)):
                     delay = refusals.delay(error, self.granted(request))
                 else:
                     if not (self._exchange.answered or isinstance(error, errors.Unrenewed)):
                         deadline = min(deadline, began + exchange.FIRST_CONTACT)
-                        error.advice = f"Check the address in {self.source}, the network and the proxy."
+                        error.advice = (
+                            f"Check the address in {self.source}, the network and the proxy."
+                        )
                     delay = backoff.delay(error)
                 left = deadline - self.clock.now()
-                if delay is None or left <= 0 or self._closed.is_set() or (error.retry_after or 0.0) > left:
+                if (
+                    delay is None
+                    or left <= 0
+                    or self._closed.is_set()
+                    or (error.retry_after or 0.0) > left
+                ):
                     if isinstance(error, errors.Forbidden):
                         self.refusals.append(error)
                     raise
@@ -169,11 +195,12 @@ class Cluster:
     ) -> Listing:
         """The whole list, fetched page by page; starts over if the pages expire on the way.
 
-        `keep` makes of each item, a JSON object with its `apiVersion` and `kind`, what the list holds of it. It is
-        called page by page, so that what it leaves out needs memory for one page only. Meanwhile no garbage is
-        collected.
+        `keep` makes of each item, a JSON object with its `apiVersion` and `kind`, what the list
+        holds of it. It is called page by page, so that what it leaves out needs memory for one page
+        only. Meanwhile no garbage is collected.
 
-        Raises ClusterError as `send` does; Expired only if the list cannot be had in one piece either.
+        Raises ClusterError as `send` does; Expired only if the list cannot be had
+        in one piece either.
         """
         items: list[Any] = []
         restarts, token = 0, ""
@@ -200,21 +227,28 @@ class Cluster:
             del answer  # before the next page is there
 
     def stream(self, request: verbs.Request, *, read_timeout: float) -> Stream:
-        """Opens a watch, without retries. `read_timeout`: the longest silence, in seconds; raises ClusterError."""
+        """Opens a watch, without retries. `read_timeout`: the longest silence, in seconds;
+        raises ClusterError.
+        """
         return Stream(self._exchange.opened(request, read_timeout), request)
 
     def text(self, request: verbs.Request) -> str:
-        """The plain text in the answer, such as a container's log; without retries; raises ClusterError."""
+        """The plain text in the answer, such as a container's log; without retries;
+        raises ClusterError.
+        """
         return self._exchange.whole(request, 30.0).decode("utf-8", "replace")
 
     def page(self, request: verbs.Request, path: str, *, timeout: float = 10.0) -> Any:
-        """The JSON document at `path` of the pod's port that `request` (`verbs.port_forward`) opens; without retries.
+        """The JSON document at `path` of the pod's port that `request` (`verbs.port_forward`)
+        opens; without retries.
 
         Raises ClusterError as `send` does; Unreachable also if nothing listens on the port.
         """
         deadline = self.clock.now() + timeout
         body = self._exchange.opened(request, timeout)
-        return tunnel.fetch(body.wire(), path, request=request, late=lambda: self.clock.now() > deadline)
+        return tunnel.fetch(
+            body.wire(), path, request=request, late=lambda: self.clock.now() > deadline
+        )
 
     def close(self) -> None:
         """Ends waits for a retry and closes idle connections."""

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Time, threads and random numbers of the machine.
 
-Whatever waits, starts a thread or draws a number does it through a `Clock`, so that a test can replace the machine by
-one in which time stands still and one thread runs at a time.
+Whatever waits, starts a thread or draws a number does it through a `Clock`, so that a test can
+replace the machine by one in which time stands still and one thread runs at a time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ class Interrupted(Exception):
 class Interruption:
     """The wish that a call ends, told once, at the next wait of the thread that made this.
 
-    What the call does at its end waits undisturbed, as do its other threads. A signal handler may set `asked`.
+    What the call does at its end waits undisturbed, as do its other threads.
+    A signal handler may set `asked`.
     """
 
     SLICE = 0.2
@@ -50,8 +51,12 @@ class Clock:
     _heard: tuple[float, float] | None = None
 
     def now(self) -> float:
-        """Seconds on a clock that never goes back and, if the system has such a clock, runs during suspend."""
-        return time.monotonic() if _THROUGH_SUSPEND is None else time.clock_gettime(_THROUGH_SUSPEND)
+        """Seconds on a clock that never goes back and, if the system has such a clock,
+        runs during suspend.
+        """
+        return (
+            time.monotonic() if _THROUGH_SUSPEND is None else time.clock_gettime(_THROUGH_SUSPEND)
+        )
 
     def epoch(self) -> float:
         """Seconds of the wall clock; never to be compared with those of other machines."""
@@ -68,8 +73,8 @@ class Clock:
     def server(self) -> str:
         """The API server's time as RFC 3339 in UTC; the wall clock's before its first answer.
 
-        It is the Date of its last answer plus the time that has passed since. Times in the server's objects may be
-        compared with this, but not with this machine's.
+        It is the Date of its last answer plus the time that has passed since. Times in the server's
+        objects may be compared with this, but not with this machine's.
         """
         if self._heard is None:
             return self.wall()
@@ -77,7 +82,9 @@ class Clock:
         return _rfc3339(date + self.now() - at)
 
     def here(self, moment: float) -> str:
-        """When a moment of the API server's time, in seconds since 1970, was on this machine's wall clock."""
+        """When a moment of the API server's time, in seconds since 1970,
+        was on this machine's wall clock.
+        """
         if self._heard is None:
             return _rfc3339(moment)
         date, at = self._heard
@@ -128,10 +135,11 @@ def _rfc3339(seconds: float) -> str:
 
 
 class Stopwatch:
-    """Seconds since it was made or last reset, by whichever of the two clocks shows more; it is made showing `shown`.
+    """Seconds since it was made or last reset, by whichever of the two clocks shows more; it is
+    made showing `shown`.
 
-    If no other clock runs during suspend, the wall clock does. If that is set forward, the time appears longer than
-    it was, never shorter.
+    If no other clock runs during suspend, the wall clock does. If that is set forward, the time
+    appears longer than it was, never shorter.
     """
 
     def __init__(self, clock: Clock, shown: float = 0.0) -> None:

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Where the credentials come from: the only file that imports the `kubernetes` package.
 
-Only its configuration loaders are used (tokens, OIDC, in-cluster): their interface is the same from 24.2 to 37, that
-of ApiClient is not. Credential plugins are run by exec_plugin.py. The text of the loaders' errors is never passed on,
-because it can quote credentials. The precedence of options is that of kubernetes.core.
+Only its configuration loaders are used (tokens, OIDC, in-cluster): their interface is the same from
+24.2 to 37, that of ApiClient is not. Credential plugins are run by exec_plugin.py. The text of the
+loaders' errors is never passed on, because it can quote credentials. The precedence of options is
+that of kubernetes.core.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ else:
     LIBRARY_ERROR = None
 
 _RENEWED_AFTER = 240.0
-"""Seconds after which a token without a known expiry is read again; the loaders renew tokens 300 s ahead."""
+"""Seconds after which a token without a known expiry is read again;
+the loaders renew tokens 300 s ahead.
+"""
 _POD = "the pod's service account"
 IN_CLUSTER = "in-cluster"
 """Stands for the context where the credentials are a pod's: its cluster has no other name there."""
@@ -59,8 +62,9 @@ _EXPLICIT = (
 class ConnectionOptions:
     """The cluster options of every module, as in kubernetes.core; empty is unset.
 
-    `kubeconfig` is a path, several paths as in KUBECONFIG, or the content. `validate_certs` None leaves it to the
-    kubeconfig. `proxy_headers` has `basic_auth`, `proxy_basic_auth` (user:password) and `user_agent`.
+    `kubeconfig` is a path, several paths as in KUBECONFIG, or the content. `validate_certs` None
+    leaves it to the kubeconfig. `proxy_headers` has `basic_auth`, `proxy_basic_auth`
+    (user:password) and `user_agent`.
     """
 
     kubeconfig: str | Mapping[str, Any] | None = None
@@ -92,10 +96,12 @@ def connect(
     guard: Callable[[], None] | None = None,
     answered: bool = True,
 ) -> client.Cluster:
-    """Reads the credentials, for at most `credentials.ABANDONED` seconds; nothing is sent yet. Raises ConfigError.
+    """Reads the credentials, for at most `credentials.ABANDONED` seconds;
+    nothing is sent yet. Raises ConfigError.
 
-    `user_agent` is sent with every request, for the audit log. `guard` is called before every request; if it raises,
-    nothing is sent. `answered`: the server is known to be there, so requests are retried from the start.
+    `user_agent` is sent with every request, for the audit log. `guard` is called before every
+    request; if it raises, nothing is sent. `answered`: the server is known to be there, so requests
+    are retried from the start.
     """
     if LIBRARY_ERROR is not None:
         raise errors.ConfigError(
@@ -103,7 +109,9 @@ def connect(
             remedy="Install kubernetes>=24.2.0 there, or set ansible_python_interpreter.",
         )
     clock = clocks.Clock()
-    impersonate = [("Impersonate-User", options.impersonate_user)] if options.impersonate_user else []
+    impersonate = (
+        [("Impersonate-User", options.impersonate_user)] if options.impersonate_user else []
+    )
     impersonate += [("Impersonate-Group", group) for group in options.impersonate_groups]
     login = credentials.Credentials(
         _Loader(options, clock), user_agent=user_agent, impersonate=tuple(impersonate), clock=clock
@@ -133,7 +141,10 @@ class _Loader:
             _remove_temp_files(before)
         if self._base and endpoint.base != self._base:
             raise errors.ConfigError(
-                f"{found.source} now leads to {transports.plain(endpoint.base)}, not to {transports.plain(self._base)}",
+                (
+                    f"{found.source} now leads to {transports.plain(endpoint.base)}, not to "
+                    f"{transports.plain(self._base)}"
+                ),
                 remedy="Start again with the kubeconfig of the right cluster.",
             )
         self._base = endpoint.base
@@ -141,13 +152,21 @@ class _Loader:
             self._options = replace(options, context=found.context)
         expires, lasts = found.expires, None
         if expires is not None and expires <= self._clock.epoch():
-            expires = None  # the two clocks differ; the server refuses the credentials when they have really expired
-        if expires is None and not options.api_key and found.configuration.refresh_api_key_hook is not None:
+            # the two clocks differ; the server refuses the credentials when
+            # they have really expired
+            expires = None
+        if (
+            expires is None
+            and not options.api_key
+            and found.configuration.refresh_api_key_hook is not None
+        ):
             lasts = _RENEWED_AFTER
         header = _authorization(found.configuration, options)
         transport = transports.Transport(endpoint)
         context = found.context or (IN_CLUSTER if found.source == _POD else "")
-        return credentials.Loaded(transport, header, found.source, found.renewer, expires, lasts, entry, context)
+        return credentials.Loaded(
+            transport, header, found.source, found.renewer, expires, lasts, entry, context
+        )
 
 
 def _authorization(configuration: Any, options: ConnectionOptions) -> str:
@@ -160,19 +179,28 @@ def _authorization(configuration: Any, options: ConnectionOptions) -> str:
             token = str(configuration.api_key[key]).strip()
             return f"{prefix} {token}" if prefix else token
     if options.username and options.password:
-        return str(urllib3.util.make_headers(basic_auth=f"{options.username}:{options.password}")["authorization"])
+        return str(
+            urllib3.util.make_headers(basic_auth=f"{options.username}:{options.password}")[
+                "authorization"
+            ]
+        )
     return ""
 
 
 class _Found:
     """The client's Configuration as it was loaded, without what single options override.
 
-    A host with a complete credential is enough; else the given kubeconfig or context is loaded, else the pod's service
-    account, else the default kubeconfig. `source` says where it comes from and `renewer` who would make new
-    credentials; `expires` is in seconds of the wall clock, if a credential plugin said so.
+    A host with a complete credential is enough; else the given kubeconfig or context is loaded,
+    else the pod's service account, else the default kubeconfig. `source` says where it comes from
+    and `renewer` who would make new credentials; `expires` is in seconds of the wall clock, if a
+    credential plugin said so.
     """
 
-    def __init__(self, options: ConnectionOptions, run: Callable[[exec_plugin.Plugin], exec_plugin.Credential]) -> None:
+    def __init__(
+        self,
+        options: ConnectionOptions,
+        run: Callable[[exec_plugin.Plugin], exec_plugin.Credential],
+    ) -> None:
         self.configuration: Any = Configuration()
         self.context = ""
         self.renewer = ""
@@ -195,7 +223,10 @@ class _Found:
             except (ConfigException, OSError):
                 paths = kubeconfig.default_paths()
                 if not kubeconfig.exists(paths):
-                    message = f"no credentials: {paths} does not exist, and this is no pod with a service account"
+                    message = (
+                        f"no credentials: {paths} does not exist, "
+                        "and this is no pod with a service account"
+                    )
                     raise errors.ConfigError(
                         message, remedy=f"Set KUBECONFIG to a kubeconfig's path. {_EXPLICIT}"
                     ) from None
@@ -209,15 +240,23 @@ class _Found:
         self.context = chosen.context
         source = f"{chosen.where}, context {chosen.context!r}"
         config = self._with_plugin(chosen)
-        persist = bool(self._options.persist_config and isinstance(given, str) and config is chosen.config)
-        wanted = {"context": chosen.context, "client_configuration": self.configuration, "persist_config": persist}
+        persist = bool(
+            self._options.persist_config and isinstance(given, str) and config is chosen.config
+        )
+        wanted = {
+            "context": chosen.context,
+            "client_configuration": self.configuration,
+            "persist_config": persist,
+        }
         try:
             if persist:
                 load_kube_config(config_file=given, **wanted)
             else:
                 load_kube_config_from_dict(dict(config), **wanted)
         except (ConfigException, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            message = f"{source} is not usable: the Python client refuses it ({type(error).__name__})"
+            message = (
+                f"{source} is not usable: the Python client refuses it ({type(error).__name__})"
+            )
             raise errors.ConfigError(message, remedy="Try `kubectl` with it.") from None
         if chosen.cluster.get("tls-server-name"):
             self.configuration.tls_server_name = chosen.cluster["tls-server-name"]
@@ -231,8 +270,12 @@ class _Found:
         if not isinstance(spec, Mapping):
             return chosen.config
         user = {name: value for name, value in chosen.user.items() if name != "exec"}
-        if not self._options.api_key and not any(user.get(name) for name in ("token", "tokenFile", "auth-provider")):
-            plugin = exec_plugin.Plugin(spec, f"user {chosen.user_name!r} in {chosen.where}", chosen.cluster)
+        if not self._options.api_key and not any(
+            user.get(name) for name in ("token", "tokenFile", "auth-provider")
+        ):
+            plugin = exec_plugin.Plugin(
+                spec, f"user {chosen.user_name!r} in {chosen.where}", chosen.cluster
+            )
             credential = self._run(plugin)
             user |= credential.as_user()
             self.renewer, self.expires = plugin.name, credential.expires
@@ -260,7 +303,9 @@ def _endpoint(configuration: Any, options: ConnectionOptions, source: str) -> tr
         assert_hostname=configuration.assert_hostname,
         proxy=str(options.proxy or configuration.proxy or ""),
         no_proxy=str(options.no_proxy or configuration.no_proxy or ""),
-        proxy_headers=urllib3.util.make_headers(**headers) if headers else configuration.proxy_headers,
+        proxy_headers=urllib3.util.make_headers(**headers)
+        if headers
+        else configuration.proxy_headers,
     )
 
 
@@ -270,7 +315,9 @@ def _entry(endpoint: transports.Endpoint, authority: str) -> dict[str, Any]:
     if endpoint.context is not None and endpoint.context.verify_mode == ssl.CERT_NONE:
         found["insecure-skip-tls-verify"] = True
     elif endpoint.context is not None and authority:
-        found["certificate-authority-data"] = base64.b64encode(Path(authority).read_bytes()).decode("ascii")
+        found["certificate-authority-data"] = base64.b64encode(Path(authority).read_bytes()).decode(
+            "ascii"
+        )
     named = {"tls-server-name": endpoint.server_name, "proxy-url": endpoint.proxy}
     return found | {key: value for key, value in named.items() if value}
 

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Sends requests with current credentials; a renewal that hangs does not hold up other requests.
 
-Credentials are read in a thread of their own, once at a time. A request uses those at hand if it can. If they have
-expired or were refused, it waits for the reading, but no longer than the request itself may take.
+Credentials are read in a thread of their own, once at a time. A request uses those at hand if it
+can. If they have expired or were refused, it waits for the reading,
+but no longer than the request itself may take.
 """
 
 from __future__ import annotations
@@ -40,10 +41,11 @@ _LOGIN = "Check the kubeconfig, how its user logs in, and the file systems that 
 class Loaded:
     """Credentials and the connection pool made for them.
 
-    `authorization` is the header, empty if a certificate is all there is; `source` says where they come from and
-    `renewer` who makes new ones, both for messages. `expires` is in seconds of the wall clock, but was set by another
-    machine's: it decides only when to renew. `lasts` is for how many seconds credentials without it are used until
-    they are read again; None for ever. `entry` is the cluster as a kubeconfig describes it, `context` its name there.
+    `authorization` is the header, empty if a certificate is all there is; `source` says where they
+    come from and `renewer` who makes new ones, both for messages. `expires` is in seconds of the
+    wall clock, but was set by another machine's: it decides only when to renew. `lasts` is for how
+    many seconds credentials without it are used until they are read again; None for ever. `entry`
+    is the cluster as a kubeconfig describes it, `context` its name there.
     """
 
     transport: transports.Transport
@@ -70,7 +72,9 @@ class _Reading:
 
 
 class Credentials:
-    """A connection (see exchange.py) whose credentials are read by `load`, which gets the event that ends it."""
+    """A connection (see exchange.py) whose credentials are read by `load`,
+    which gets the event that ends it.
+    """
 
     def __init__(
         self,
@@ -80,7 +84,9 @@ class Credentials:
         impersonate: tuple[tuple[str, str], ...] = (),
         clock: clocks.Clock,
     ) -> None:
-        """Reads the credentials for the first time; raises ConfigError. `impersonate` are further headers."""
+        """Reads the credentials for the first time; raises ConfigError.
+        `impersonate` are further headers.
+        """
         self._load = load
         self._user_agent = user_agent
         self._impersonate = impersonate
@@ -96,7 +102,9 @@ class Credentials:
         reading = self._read()
         if not reading.over.wait(ABANDONED):
             self._end_reading()
-            raise errors.ConfigError(f"reading the credentials takes longer than {ABANDONED:.0f} s", remedy=_LOGIN)
+            raise errors.ConfigError(
+                f"reading the credentials takes longer than {ABANDONED:.0f} s", remedy=_LOGIN
+            )
         if reading.error is not None:
             raise reading.error
 
@@ -113,13 +121,20 @@ class Credentials:
         return self._loaded.context
 
     def open(
-        self, request: verbs.Request, *, read_timeout: float, connect_timeout: float, fence: Callable[[], None] | None
+        self,
+        request: verbs.Request,
+        *,
+        read_timeout: float,
+        connect_timeout: float,
+        fence: Callable[[], None] | None,
     ) -> exchange.Body:
         began = self._clock.now()
         loaded = self._current(request, read_timeout)
         left = max(read_timeout - (self._clock.now() - began), min(read_timeout, 1.0))
         headers = self._headers(loaded, request)
-        return loaded.transport.open(request, headers, read_timeout=left, connect_timeout=connect_timeout, fence=fence)
+        return loaded.transport.open(
+            request, headers, read_timeout=left, connect_timeout=connect_timeout, fence=fence
+        )
 
     def renew(self, seen: int, request: verbs.Request, within: float) -> None:
         self._await(self._read(seen), request, within)
@@ -188,12 +203,16 @@ class Credentials:
             reading.over.set()
 
     def _await(self, reading: _Reading, request: verbs.Request, within: float) -> None:
-        """Waits until it is over, hangs, or `within` is up; raises Unrenewed if there are no new credentials."""
+        """Waits until it is over, hangs, or `within` is up;
+        raises Unrenewed if there are no new credentials.
+        """
         began = self._clock.now()
         if not reading.over.wait(min(within, max(reading.began + ABANDONED - began, 0.0))):
             waited = self._clock.now() - reading.began
             raise errors.Unrenewed(
-                f"{self._loaded.renewer} has not answered for {waited:.0f} s", request=request, remedy=_LOGIN
+                f"{self._loaded.renewer} has not answered for {waited:.0f} s",
+                request=request,
+                remedy=_LOGIN,
             )
         error = reading.error
         if isinstance(error, errors.ClusterError):
@@ -213,7 +232,10 @@ class Credentials:
             headers["Content-Type"] = request.content_type
         if token := loaded.authorization:
             if not token.isprintable() or not token.isascii():
-                message = f"the token of {loaded.source} contains characters that are not allowed in a token"
+                message = (
+                    f"the token of {loaded.source} contains characters that are not "
+                    "allowed in a token"
+                )
                 raise errors.ConfigError(message, remedy="Look for line breaks and quotes in it.")
             headers["Authorization"] = token
         for name, value in self._impersonate:

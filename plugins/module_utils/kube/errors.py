@@ -24,10 +24,10 @@ ClusterError
   |   + FromProxy          404, 409 or 410 for a read, by something before the API server
   + ServerError            anything else
 
-An answer is classified by its HTTP status and the fields of its `Status` body (code, reason, causes,
-retryAfterSeconds). The text of the message decides only where the server sends no such field: a denial by a
-webhook, an admission policy or a quota, and two budgets on one pod (kube-apiserver 1.36, recorded in
-tests/unit/cluster).
+An answer is classified by its HTTP status and the fields of its `Status` body (code, reason,
+causes, retryAfterSeconds). The text of the message decides only where the server sends no such
+field: a denial by a webhook, an admission policy or a quota, and two budgets on one pod
+(kube-apiserver 1.36, recorded in tests/unit/kube).
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ _DENIALS = (
     ('admission webhook "', '" denied the request'),
     ("AdmissionPolicy '", "' with binding '", "' denied request"),
 )
-# Authorization names the user; any other refusal of a named object comes from admission, once that is ready.
+# Authorization names the user; any other refusal of a named object comes from
+# admission, once that is ready.
 _RULE = re.compile(r" is forbidden: (?!User |not yet ready)")
 
 
@@ -94,7 +95,11 @@ class ClusterError(Exception):
         told = [self.message, *(c.message for c in self.causes if c.reason == "DisruptionBudget")]
         message = _short(" ".join(part for part in told if part))
         code = " ".join(part for part in (str(self.status or ""), self.reason) if part)
-        text = f"{asked}{self.rule}" + (f" ({code})" if code else "") + (f": {message}" if message else "")
+        text = (
+            f"{asked}{self.rule}"
+            + (f" ({code})" if code else "")
+            + (f": {message}" if message else "")
+        )
         return f"{text.rstrip('.')}. {self.advice}" if self.advice else text
 
 
@@ -194,10 +199,12 @@ class Invalid(ClusterError):
 
 
 class BudgetSpent(ClusterError):
-    """429 with the cause DisruptionBudget: no more pods may be evicted until another one is healthy.
+    """429 with the cause DisruptionBudget: no more pods may be evicted until
+    another one is healthy.
 
-    403 where its controller confirms no evictions; before 1.37 only the details name the budget, without a cause
-    (``checkAndDecrement`` of kube-apiserver's eviction handler, v1.36.3 and v1.37.1).
+    403 where its controller confirms no evictions; before 1.37 only the details name the budget,
+    without a cause (``checkAndDecrement`` of kube-apiserver's eviction handler,
+    v1.36.3 and v1.37.1).
     """
 
     rule = "the disruption budget allows no more evictions now"
@@ -205,7 +212,9 @@ class BudgetSpent(ClusterError):
 
 
 class BudgetNotObserved(ClusterError):
-    """429 with that cause and Retry-After: the budget's status has not been computed yet, or two evictions raced."""
+    """429 with that cause and Retry-After: the budget's status has not been computed yet,
+    or two evictions raced.
+    """
 
     rule = "the disruption budget has not been observed yet"
     remedy = "Wait; if this persists, check kube-controller-manager."
@@ -219,7 +228,9 @@ class TwoBudgets(ClusterError):
 
 
 class Overloaded(ClusterError):
-    """429 without a budget, or 503: nothing was done, try again later. For reads 502 and 504 too."""
+    """429 without a budget, or 503: nothing was done, try again later.
+    For reads 502 and 504 too.
+    """
 
     rule = "the API server is overloaded or not ready"
 
@@ -263,7 +274,9 @@ _ALWAYS_SERVED = tuple(
         "storage.k8s.io/v1",
     )
 ) + ("/api/v1/",)
-"""Paths that no API server lacks. Below others it says NO_SUCH_PATH, without a Status, where it has no such."""
+"""Paths that no API server lacks. Below others it says NO_SUCH_PATH, without a Status,
+where it has no such.
+"""
 NO_SUCH_PATH = "404 page not found"
 """In Kubernetes' words, which are those of Go's ``http.NotFound``."""
 
@@ -278,8 +291,8 @@ def from_answer(
 ) -> ClusterError:
     """The error in an answer with a status of 300 and above, or in a watch's ERROR event.
 
-    `body` is the parsed Status, or None if the answer was something else, given as `text`: then it need not come
-    from the API server, so it says nothing of an object, and leaves a write in doubt.
+    `body` is the parsed Status, or None if the answer was something else, given as `text`: then it
+    need not come from the API server, so it says nothing of an object, and leaves a write in doubt.
     """
     known = body is not None and body.get("kind") == "Status"
     answered = body if body is not None and known else {}
@@ -297,7 +310,9 @@ def from_answer(
     kind = _BY_STATUS.get(status, ServerError)
     if status == 429 and "DisruptionBudget" in said_of:
         kind = BudgetSpent if retry_after is None else BudgetNotObserved
-    elif status == 403 and ("DisruptionBudget" in said_of or details.get("kind") == "poddisruptionbudget"):
+    elif status == 403 and (
+        "DisruptionBudget" in said_of or details.get("kind") == "poddisruptionbudget"
+    ):
         kind = BudgetSpent
     elif any(_in_order(parts, message) for parts in _DENIALS):
         kind = DeniedByWebhook
@@ -309,18 +324,29 @@ def from_answer(
         kind = AlreadyExists
     elif status == 500 and evicting and "more than one PodDisruptionBudget" in message:
         kind = TwoBudgets
-    elif not known and kind in (NotFound, Conflict, Expired) and not _not_served(request, status, text):
+    elif (
+        not known
+        and kind in (NotFound, Conflict, Expired)
+        and not _not_served(request, status, text)
+    ):
         kind = FromProxy
     if request is not None and request.writes and _in_doubt(kind, status, reason, known):
         kind = UnknownOutcome
-    return kind(message, request=request, status=status, reason=reason, causes=causes, retry_after=retry_after)
+    return kind(
+        message,
+        request=request,
+        status=status,
+        reason=reason,
+        causes=causes,
+        retry_after=retry_after,
+    )
 
 
 def _in_doubt(kind: type[ClusterError], status: int, reason: str, known: bool) -> bool:
     """Whether a write may have happened although an error came back.
 
-    502 and 504: always. A 500 without a reason is a raw storage error ("etcdserver: request timed out"). A 503
-    that does not come from the API server comes from a proxy that lost the answer.
+    502 and 504: always. A 500 without a reason is a raw storage error ("etcdserver: request timed
+    out"). A 503 that does not come from the API server comes from a proxy that lost the answer.
     """
     if kind is FromProxy:
         return True
@@ -330,14 +356,18 @@ def _in_doubt(kind: type[ClusterError], status: int, reason: str, known: bool) -
 
 
 def _not_served(request: verbs.Request | None, status: int, text: str) -> bool:
-    """Whether the API server may have said so itself, of a group or version that it does not have."""
+    """Whether the API server may have said so itself, of a group or version
+    that it does not have.
+    """
     if status != 404 or text.strip() not in ("", NO_SUCH_PATH):
         return False
     return request is None or not request.path.startswith(_ALWAYS_SERVED)
 
 
 def _in_order(parts: tuple[str, ...], text: str) -> bool:
-    """Whether the text has these parts one after the other, with something between two of them; in one pass."""
+    """Whether the text has these parts one after the other, with something between two
+    of them; in one pass.
+    """
     at = 0
     for part in parts:
         found = text.find(part, at)

@@ -1,6 +1,8 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
-"""One request and its answer: credentials renewed once, every attempt counted, every failure typed."""
+"""One request and its answer: credentials renewed once, every attempt counted,
+every failure typed.
+"""
 
 from __future__ import annotations
 
@@ -12,23 +14,34 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import clocks, errors, tunnel, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
+    clocks,
+    errors,
+    tunnel,
+    verbs,
+)
 
 CONNECT_TIMEOUT = 10.0
 DEEPEST = 100
 FIRST_CONTACT = 4.0
-"""Seconds to look for a server that has never answered: its address is more likely wrong than the server down."""
+"""Seconds to look for a server that has never answered: its address is more likely wrong
+than the server down.
+"""
 # Refusals that the server decides on only after it has checked permissions.
 _PAST_RIGHTS = (404, 409, 410, 422)
 _NESTING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}]')
 
 
 class Lost(Exception):
-    """The request may have arrived, but its answer did not: the connection was cut or the server fell silent."""
+    """The request may have arrived, but its answer did not: the connection was cut or
+    the server fell silent.
+    """
 
 
 class Body(Protocol):
-    """An open answer. `chunks` ends where the answer does, and raises Lost when it is cut or silent."""
+    """An open answer. `chunks` ends where the answer does, and raises Lost when
+    it is cut or silent.
+    """
 
     status: int
     headers: Mapping[str, str]
@@ -58,18 +71,27 @@ class Connection(Protocol):
 
     @property
     def context(self) -> str:
-        """The context of the kubeconfig, `in-cluster` for a pod's service account; empty without either."""
+        """The context of the kubeconfig, `in-cluster` for a pod's service account;
+        empty without either.
+        """
 
     def open(
-        self, request: verbs.Request, *, read_timeout: float, connect_timeout: float, fence: Callable[[], None] | None
+        self,
+        request: verbs.Request,
+        *,
+        read_timeout: float,
+        connect_timeout: float,
+        fence: Callable[[], None] | None,
     ) -> Body:
         """Sends; raises Unreachable if the request certainly never left, Lost if it may have.
 
-        `fence` is called once the connection is ready, right before the first byte; if it raises, nothing is sent.
+        `fence` is called once the connection is ready, right before the first byte;
+        if it raises, nothing is sent.
         """
 
     def renew(self, seen: int, request: verbs.Request, within: float) -> None:
-        """Reads the credentials again for `request`, unless that has happened since `generation` was `seen`.
+        """Reads the credentials again for `request`, unless that has happened since
+        `generation` was `seen`.
 
         Raises Unrenewed if there are no new ones, or not `within` this many seconds.
         """
@@ -83,11 +105,17 @@ class Exchange:
 
     Attributes:
         requests: how many were sent.
-        answered: whether the server has ever answered; until then connecting takes at most FIRST_CONTACT.
+        answered: whether the server has ever answered; until then connecting takes
+            at most FIRST_CONTACT.
     """
 
     def __init__(
-        self, connection: Connection, guard: Callable[[], None] | None, *, answered: bool, clock: clocks.Clock
+        self,
+        connection: Connection,
+        guard: Callable[[], None] | None,
+        *,
+        answered: bool,
+        clock: clocks.Clock,
     ) -> None:
         self._connection = connection
         self._guard = guard
@@ -98,12 +126,18 @@ class Exchange:
         self.answered = answered
 
     def granted(self, request: verbs.Request) -> bool:
-        """Whether the server has allowed such a request before: the same verb, resource and namespace."""
+        """Whether the server has allowed such a request before: the same verb,
+        resource and namespace.
+        """
         with self._lock:
             return _right(request) in self._granted
 
-    def whole(self, request: verbs.Request, timeout: float, fence: Callable[[], None] | None = None) -> bytes:
-        """The whole answer, `timeout` seconds after the start at the latest; raises ClusterError."""
+    def whole(
+        self, request: verbs.Request, timeout: float, fence: Callable[[], None] | None = None
+    ) -> bytes:
+        """The whole answer, `timeout` seconds after the start at the latest;
+        raises ClusterError.
+        """
         deadline = self._clock.now() + timeout
         body = self.opened(request, timeout, fence)
         try:
@@ -111,7 +145,9 @@ class Exchange:
         except Lost as error:
             raise _lost(request, error) from error
 
-    def opened(self, request: verbs.Request, timeout: float, fence: Callable[[], None] | None = None) -> Body:
+    def opened(
+        self, request: verbs.Request, timeout: float, fence: Callable[[], None] | None = None
+    ) -> Body:
         """The open answer of a request that succeeded; raises ClusterError for any other.
 
         After a 401 the request is sent once more with fresh credentials: it was not processed.
@@ -130,14 +166,18 @@ class Exchange:
             return body
         raise self._error(request, body, deadline)
 
-    def _attempt(self, request: verbs.Request, timeout: float, fence: Callable[[], None] | None) -> Body:
+    def _attempt(
+        self, request: verbs.Request, timeout: float, fence: Callable[[], None] | None
+    ) -> Body:
         if self._guard is not None:
             self._guard()
         with self._lock:
             self.requests += 1
         connect = min(CONNECT_TIMEOUT if self.answered else FIRST_CONTACT, timeout)
         try:
-            body = self._connection.open(request, read_timeout=timeout, connect_timeout=connect, fence=fence)
+            body = self._connection.open(
+                request, read_timeout=timeout, connect_timeout=connect, fence=fence
+            )
         except Lost as error:
             raise _lost(request, error) from error
         self.answered = True
@@ -172,7 +212,9 @@ class Exchange:
             retry_after=_seconds(body.headers.get("Retry-After")),
         )
         if body.status == 401:
-            error.advice = f"Renew {self._connection.source}; it has expired or belongs to another cluster."
+            error.advice = (
+                f"Renew {self._connection.source}; it has expired or belongs to another cluster."
+            )
         return error
 
 
@@ -186,7 +228,8 @@ def parsed(raw: bytes) -> dict[str, Any] | None:
 
 
 def decoded(raw: bytes) -> Any:
-    """The JSON value in an answer, without what is nested too deeply for Python's decoder; raises ValueError.
+    """The JSON value in an answer, without what is nested too deeply for Python's
+    decoder; raises ValueError.
 
     A custom resource may store that, and comes in one list with all others.
     """
@@ -230,5 +273,7 @@ def _moment(header: str | None) -> float | None:
 
 
 def _seconds(header: str | None) -> float | None:
-    """Retry-After in seconds; API servers never send a date, and dates from other senders are ignored."""
+    """Retry-After in seconds; API servers never send a date, and dates from other
+    senders are ignored.
+    """
     return float(header) if header is not None and header.strip().isdigit() else None

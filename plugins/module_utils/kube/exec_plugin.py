@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Credential plugins of a kubeconfig (`exec`), run with a deadline.
 
-The `kubernetes` package would wait for them forever and cannot stop them. Their output is never shown: it may contain
-a credential.
+The `kubernetes` package would wait for them forever and cannot stop them. Their output is never
+shown: it may contain a credential.
 """
 
 from __future__ import annotations
@@ -28,7 +28,13 @@ DEADLINE = 60.0
 """Seconds a plugin may take."""
 _POLL = 0.1
 _LAST_WORDS = 1.0
-_CLUSTER = ("server", "tls-server-name", "insecure-skip-tls-verify", "certificate-authority-data", "proxy-url")
+_CLUSTER = (
+    "server",
+    "tls-server-name",
+    "insecure-skip-tls-verify",
+    "certificate-authority-data",
+    "proxy-url",
+)
 _CONFIG = "client.authentication.k8s.io/exec"
 
 
@@ -65,13 +71,15 @@ class Plugin:
         self.name = f"the credential plugin {self._command!r} of {owner}"
 
     def run(self, clock: clocks.Clock, stop: threading.Event) -> Credential:
-        """Runs it without a terminal until DEADLINE or `stop`; then it and the processes it started are killed.
+        """Runs it without a terminal until DEADLINE or `stop`;
+        then it and the processes it started are killed.
 
         Raises ConfigError, with the plugin, its user and the remedy, if it gave no credential.
         """
         words = [self._command, *(str(word) for word in self._spec.get("args") or ())]
         try:
-            # Not Ansible's run_command: that has no deadline. A session of its own, to end it with its children.
+            # Not Ansible's run_command: that has no deadline. A session of its own,
+            # to end it with its children.
             process = subprocess.Popen(  # pylint: disable=ansible-bad-function
                 words,
                 stdin=subprocess.DEVNULL,
@@ -91,10 +99,14 @@ class Plugin:
             raise self._error(f"it failed with exit code {process.returncode}")
         found = self._credential(output)
         if found is None:
-            raise self._error(f"its output is no ExecCredential of {self._spec.get('apiVersion')!r}")
+            raise self._error(
+                f"its output is no ExecCredential of {self._spec.get('apiVersion')!r}"
+            )
         return found
 
-    def _listen(self, process: subprocess.Popen[bytes], clock: clocks.Clock, stop: threading.Event) -> bytes:
+    def _listen(
+        self, process: subprocess.Popen[bytes], clock: clocks.Clock, stop: threading.Event
+    ) -> bytes:
         """Its output until it ends, even if a process that it left behind keeps the output open."""
         deadline = clock.now() + DEADLINE
         while True:
@@ -109,7 +121,10 @@ class Plugin:
             if clock.now() >= deadline:
                 raise self._error(
                     f"it took longer than {DEADLINE:.0f} s and was killed",
-                    "Run it by hand: it may wait for a login, or for a server that it cannot reach.",
+                    (
+                        "Run it by hand: it may wait for a login, "
+                        "or for a server that it cannot reach."
+                    ),
                 )
 
     def _environment(self) -> dict[str, str]:
@@ -117,7 +132,10 @@ class Plugin:
         if self._spec.get("provideClusterInfo"):
             spec["cluster"] = self._cluster_info()
         info = {"apiVersion": self._spec.get("apiVersion"), "kind": "ExecCredential", "spec": spec}
-        given = {str(pair.get("name")): str(pair.get("value") or "") for pair in self._spec.get("env") or ()}
+        given = {
+            str(pair.get("name")): str(pair.get("value") or "")
+            for pair in self._spec.get("env") or ()
+        }
         return {**os.environ, **given, "KUBERNETES_EXEC_INFO": json.dumps(info)}
 
     def _cluster_info(self) -> dict[str, Any]:
@@ -125,7 +143,9 @@ class Plugin:
         authority = self._cluster.get("certificate-authority")
         if authority and "certificate-authority-data" not in info:
             with suppress(OSError):
-                info["certificate-authority-data"] = base64.b64encode(Path(str(authority)).read_bytes()).decode()
+                info["certificate-authority-data"] = base64.b64encode(
+                    Path(str(authority)).read_bytes()
+                ).decode()
         for extension in self._cluster.get("extensions") or ():
             if extension.get("name") == _CONFIG:
                 info["config"] = extension.get("extension")
@@ -140,7 +160,8 @@ class Plugin:
         if not isinstance(status, dict) or answer.get("apiVersion") != self._spec.get("apiVersion"):
             return None
         token, certificate, key = (
-            str(status.get(name) or "").strip() for name in ("token", "clientCertificateData", "clientKeyData")
+            str(status.get(name) or "").strip()
+            for name in ("token", "clientCertificateData", "clientKeyData")
         )
         if not token and not (certificate and key):
             return None
@@ -151,7 +172,10 @@ class Plugin:
             hint = " ".join(str(self._spec.get("installHint") or "").split())[:300]
             remedy = hint or "Install it, or use another user of this cluster."
             return self._error("it is not installed here, or not in PATH", remedy)
-        return self._error(f"it cannot be started: {getattr(error, 'strerror', None) or 'its words are not usable'}")
+        return self._error(
+            "it cannot be started: "
+            f"{getattr(error, 'strerror', None) or 'its words are not usable'}"
+        )
 
     def _error(self, why: str, remedy: str = "Run it by hand.") -> errors.ConfigError:
         return errors.ConfigError(f"{self.name} gave no credential: {why}", remedy=remedy)

@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The kinds of objects that this collection reads and writes, with their fixed paths.
 
-No discovery is needed to address them: Kubernetes' own have been stable since 1.25 at the latest (autoscaling/v2
-since 1.23, policy/v1 and CronJobs in batch/v1 since 1.21), except admission policies, which are stable since 1.30, and
-devices, stable since 1.34 (DeviceTaintRules since 1.37). EvictionRequests exist since 1.37 where their gate is on,
-NodeFences where `maintenance_access` has installed them, and Argo's Rollouts, Kruise's kinds, KubeVirt's and
-Koordinator's kinds where these projects are installed.
+No discovery is needed to address them: Kubernetes' own have been stable since 1.25 at the latest
+(autoscaling/v2 since 1.23, policy/v1 and CronJobs in batch/v1 since 1.21), except admission
+policies, which are stable since 1.30, and devices, stable since 1.34 (DeviceTaintRules since 1.37).
+EvictionRequests exist since 1.37 where their gate is on, NodeFences where `maintenance_access` has
+installed them, and Argo's Rollouts, Kruise's kinds, KubeVirt's and Koordinator's kinds where these
+projects are installed.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from dataclasses import dataclass, field
 class Kind:
     """One resource of the API: `group` is empty for the core group, `plural` is the path segment.
 
-    `api_version` is as in an object's `apiVersion` (`v1`, `apps/v1`), `resource` as people and RBAC rules name it
-    (`pods`, `deployments.apps`).
+    `api_version` is as in an object's `apiVersion` (`v1`, `apps/v1`), `resource` as people and RBAC
+    rules name it (`pods`, `deployments.apps`).
     """
 
     group: str
@@ -48,7 +49,9 @@ NEW_EVENTS = Kind("events.k8s.io", "v1", "events", "Event")
 CONFIGMAPS = Kind("", "v1", "configmaps", "ConfigMap")
 SERVICE_ACCOUNTS = Kind("", "v1", "serviceaccounts", "ServiceAccount")
 SECRETS = Kind("", "v1", "secrets", "Secret")
-CLUSTER_ROLES = Kind("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
+CLUSTER_ROLES = Kind(
+    "rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False
+)
 CLUSTER_ROLE_BINDINGS = Kind(
     "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
 )
@@ -71,15 +74,23 @@ EVICTION_REQUESTS = Kind("lifecycle.k8s.io", "v1alpha1", "evictionrequests", "Ev
 LEASES = Kind("coordination.k8s.io", "v1", "leases", "Lease")
 HPAS = Kind("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
 ENDPOINT_SLICES = Kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
-VOLUME_ATTACHMENTS = Kind("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", namespaced=False)
+VOLUME_ATTACHMENTS = Kind(
+    "storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", namespaced=False
+)
 STORAGE_CLASSES = Kind("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
 CSI_NODES = Kind("storage.k8s.io", "v1", "csinodes", "CSINode", namespaced=False)
 RESOURCE_CLAIMS = Kind("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim")
 RESOURCE_SLICES = Kind("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", namespaced=False)
 DEVICE_CLASSES = Kind("resource.k8s.io", "v1", "deviceclasses", "DeviceClass", namespaced=False)
-DEVICE_TAINT_RULES = Kind("resource.k8s.io", "v1", "devicetaintrules", "DeviceTaintRule", namespaced=False)
-DEVICE_TAINT_RULES_BETA = Kind("resource.k8s.io", "v1beta2", "devicetaintrules", "DeviceTaintRule", namespaced=False)
-PRIORITY_CLASSES = Kind("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
+DEVICE_TAINT_RULES = Kind(
+    "resource.k8s.io", "v1", "devicetaintrules", "DeviceTaintRule", namespaced=False
+)
+DEVICE_TAINT_RULES_BETA = Kind(
+    "resource.k8s.io", "v1beta2", "devicetaintrules", "DeviceTaintRule", namespaced=False
+)
+PRIORITY_CLASSES = Kind(
+    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
+)
 RUNTIME_CLASSES = Kind("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False)
 POD_GROUPS = Kind("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup")
 VIRTUAL_MACHINES = Kind("kubevirt.io", "v1", "virtualmachineinstances", "VirtualMachineInstance")
@@ -87,9 +98,15 @@ KUBEVIRTS = Kind("kubevirt.io", "v1", "kubevirts", "KubeVirt")
 PODMIGRATIONJOBS = Kind(
     "scheduling.koordinator.sh", "v1alpha1", "podmigrationjobs", "PodMigrationJob", namespaced=False
 )
-RESERVATIONS = Kind("scheduling.koordinator.sh", "v1alpha1", "reservations", "Reservation", namespaced=False)
+RESERVATIONS = Kind(
+    "scheduling.koordinator.sh", "v1alpha1", "reservations", "Reservation", namespaced=False
+)
 ADMISSION_POLICIES = Kind(
-    "admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicy",
+    namespaced=False,
 )
 VALIDATING_WEBHOOKS = Kind(
     "admissionregistration.k8s.io",
@@ -113,15 +130,27 @@ ADMISSION_BINDINGS = Kind(
     namespaced=False,
 )
 DEFINITIONS = Kind(
-    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
+    "apiextensions.k8s.io",
+    "v1",
+    "customresourcedefinitions",
+    "CustomResourceDefinition",
+    namespaced=False,
 )
 NODE_FENCES = Kind("maintenance.kubeops.io", "v1", "nodefences", "NodeFence")
 SELF_SUBJECT_ACCESS_REVIEWS = Kind(
-    "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
+    "authorization.k8s.io",
+    "v1",
+    "selfsubjectaccessreviews",
+    "SelfSubjectAccessReview",
+    namespaced=False,
 )
-SELF_SUBJECT_REVIEWS = Kind("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False)
+SELF_SUBJECT_REVIEWS = Kind(
+    "authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False
+)
 
 KINDS: Mapping[tuple[str, str], Kind] = {
-    (value.api_version, value.kind): value for value in tuple(globals().values()) if isinstance(value, Kind)
+    (value.api_version, value.kind): value
+    for value in tuple(globals().values())
+    if isinstance(value, Kind)
 }
 """All of the above by `apiVersion` and `kind`, as objects name them."""

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Reads kubeconfig files and extracts one context.
 
-The loaders of the `kubernetes` package then work on that, in any version: by themselves they silently skip missing
-files, support `tls-server-name` and `proxy-url` only in newer versions, and quote credentials in their errors.
-Messages here name files, contexts and fields, never values.
+The loaders of the `kubernetes` package then work on that, in any version: by themselves they
+silently skip missing files, support `tls-server-name` and `proxy-url` only in newer versions, and
+quote credentials in their errors. Messages here name files, contexts and fields, never values.
 """
 
 from __future__ import annotations
@@ -56,22 +56,29 @@ def exists(paths: str) -> bool:
 def choose(kubeconfig: str | Mapping[str, Any], context: str = "") -> Chosen:
     """The context of that name, or the current one: of the first file that has one, as in kubectl.
 
-    `kubeconfig` is a path, several paths as in KUBECONFIG, or the content. Raises ConfigError with the file's name.
+    `kubeconfig` is a path, several paths as in KUBECONFIG, or the content.
+    Raises ConfigError with the file's name.
     """
     where, documents = _documents(kubeconfig)
     contexts = _named("contexts", documents)
-    name = context or next((str(x["current-context"]) for _path, x in documents if x.get("current-context")), "")
+    name = context or next(
+        (str(x["current-context"]) for _path, x in documents if x.get("current-context")), ""
+    )
     if not contexts:
         raise errors.ConfigError(f"{where} has no contexts", remedy=_PATH)
     known = ", ".join(sorted(contexts)[:_SHOWN]) + (", ..." if len(contexts) > _SHOWN else "")
     if not name:
-        raise errors.ConfigError(f"{where} has no current context", remedy=f"Give one as `context`: {known}.")
+        raise errors.ConfigError(
+            f"{where} has no current context", remedy=f"Give one as `context`: {known}."
+        )
     if name not in contexts:
         raise errors.ConfigError(f"{where} has no context {name!r}", remedy=f"It has: {known}.")
     pair = contexts[name][1]
     cluster = _entry("clusters", str(pair.get("cluster") or ""), documents, where, name)
     if not cluster.get("server"):
-        raise errors.ConfigError(f"cluster {pair.get('cluster')!r} in {where} has no `server`", remedy=_PATH)
+        raise errors.ConfigError(
+            f"cluster {pair.get('cluster')!r} in {where} has no `server`", remedy=_PATH
+        )
     user_name = str(pair.get("user") or "")
     user = _entry("users", user_name, documents, where, name) if user_name else {}
     config = {
@@ -112,7 +119,9 @@ def _read(path: Path) -> Mapping[str, Any]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         at = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise errors.ConfigError(f"kubeconfig {path} is not valid YAML{at}", remedy="Correct the file.") from None
+        raise errors.ConfigError(
+            f"kubeconfig {path} is not valid YAML{at}", remedy="Correct the file."
+        ) from None
     if not isinstance(content, Mapping):
         what = "is empty" if content is None else "is not a kubeconfig: no mapping at its top"
         raise errors.ConfigError(f"kubeconfig {path} {what}", remedy=_PATH)
@@ -131,7 +140,9 @@ def _named(section: str, documents: Documents) -> dict[str, tuple[Path | None, M
     return found
 
 
-def _entry(section: str, name: str, documents: Documents, where: str, context: str) -> dict[str, Any]:
+def _entry(
+    section: str, name: str, documents: Documents, where: str, context: str
+) -> dict[str, Any]:
     what = section[:-1]
     found = _named(section, documents).get(name)
     if found is None:

@@ -34,8 +34,8 @@ class Backoff:
 class Refusals:
     """Whether to repeat a request that was refused; nothing was carried out.
 
-    An API server that starts answers 403 or 401 until it has loaded the permissions. So a request that was allowed
-    before is repeated for a while, any other once.
+    An API server that starts answers 403 or 401 until it has loaded the permissions. So a request
+    that was allowed before is repeated for a while, any other once.
     """
 
     def __init__(self, clock: clocks.Clock, within: float) -> None:

@@ -17,14 +17,19 @@ from http.client import HTTPException
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, exchange, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
+    errors,
+    exchange,
+    verbs,
+)
 
 # Where an API server is, and how it proves that it is the right one.
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """`base` may have a path (`https://rancher/k8s/clusters/c-1`); `context` is None for plain HTTP.
+    """`base` may have a path (`https://rancher/k8s/clusters/c-1`);
+    `context` is None for plain HTTP.
 
     `server_name` is the name in the server's certificate, if that is not the host's.
     """
@@ -41,10 +46,12 @@ class Endpoint:
 def tls_context(
     verify: bool, *, ca_cert: str = "", client_cert: str = "", client_key: str = "", source: str
 ) -> ssl.SSLContext:
-    """One context for all connections, as strict as kubectl's; the certificates and the key are paths of PEM files.
+    """One context for all connections, as strict as kubectl's;
+    the certificates and the key are paths of PEM files.
 
-    Python 3.13's stricter X.509 checks, which refuse the authorities of many clusters, are off, and any given
-    certificate may be the trust anchor. Raises ConfigError if a file cannot be used; `source` names its owner.
+    Python 3.13's stricter X.509 checks, which refuse the authorities of many clusters, are off, and
+    any given certificate may be the trust anchor. Raises ConfigError if a file cannot be used;
+    `source` names its owner.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -79,7 +86,9 @@ def plain(url: str) -> str:
 
 
 def address(url: str) -> str:
-    """A server's URL with a scheme and without a trailing slash; raises ConfigError if it cannot be parsed."""
+    """A server's URL with a scheme and without a trailing slash;
+    raises ConfigError if it cannot be parsed.
+    """
     url = url.strip().rstrip("/")
     url = url if "://" in url else f"https://{url}"
     try:
@@ -93,7 +102,9 @@ def address(url: str) -> str:
 
 
 def bypassed(url: str, no_proxy: str) -> bool:
-    """Whether `no_proxy` (names, domains, addresses, networks or `*`, separated by commas) exempts a URL."""
+    """Whether `no_proxy` (names, domains, addresses, networks or `*`,
+    separated by commas) exempts a URL.
+    """
     parts = urlsplit(url)
     host = (parts.hostname or "").lower()
     try:
@@ -120,7 +131,8 @@ def no_address(url: str) -> errors.ConfigError:
     return errors.ConfigError(message, remedy="Give a URL such as https://api.example.org:6443.")
 
 
-# urllib3's pools (1.26 or 2), with connections that call a request's fence before its first byte and note that.
+# urllib3's pools (1.26 or 2), with connections that call a request's fence before its
+# first byte and note that.
 
 
 with suppress(ImportError):  # the `kubernetes` package brings it; connection.py reports both
@@ -164,7 +176,9 @@ class Attempt:
 
     @contextmanager
     def connecting(self) -> Iterator[None]:
-        """Bytes sent inside go to a proxy; they are not the request, and the fence is not called."""
+        """Bytes sent inside go to a proxy; they are not the request,
+        and the fence is not called.
+        """
         self._connecting = True
         try:
             yield
@@ -172,7 +186,9 @@ class Attempt:
             self._connecting = False
 
     def leave(self) -> None:
-        """Called before each write; calls the fence before the first. The fence may send requests of its own."""
+        """Called before each write; calls the fence before the first.
+        The fence may send requests of its own.
+        """
         if self.sent or self._connecting:
             return
         if self._fence is not None:
@@ -185,7 +201,9 @@ class Attempt:
 
 
 def manager(endpoint: Endpoint) -> Any:
-    """urllib3's manager of the pools to one endpoint; raises ConfigError if its proxy cannot be used."""
+    """urllib3's manager of the pools to one endpoint; raises ConfigError if its
+    proxy cannot be used.
+    """
     options: dict[str, Any] = {"maxsize": POOL, "block": True, "socket_options": _socket_options()}
     if endpoint.context is not None:
         verified = endpoint.context.verify_mode != ssl.CERT_NONE
@@ -204,21 +222,25 @@ def manager(endpoint: Endpoint) -> Any:
             from urllib3.contrib.socks import SOCKSProxyManager
         except ImportError as error:
             message = f"the proxy {plain(proxy)} needs the Python package PySocks"
-            raise errors.ConfigError(message, remedy="Install it beside the kubernetes package.") from error
+            raise errors.ConfigError(
+                message, remedy="Install it beside the kubernetes package."
+            ) from error
         made: Any = SOCKSProxyManager(proxy, **options)
     elif proxy:
         made = urllib3.ProxyManager(proxy, proxy_headers=endpoint.proxy_headers, **options)
     else:
         made = urllib3.PoolManager(**options)
-    made.pool_classes_by_scheme = {scheme: _attentive(pool) for scheme, pool in made.pool_classes_by_scheme.items()}
+    made.pool_classes_by_scheme = {
+        scheme: _attentive(pool) for scheme, pool in made.pool_classes_by_scheme.items()
+    }
     return made
 
 
 def _attentive(pool: Any) -> Any:
     """The pool's class with connections that report to the thread's attempt.
 
-    They count as verified even if the user has switched verification off, so that urllib3 does not warn: its warning
-    filter would apply to the whole process.
+    They count as verified even if the user has switched verification off, so that urllib3 does not
+    warn: its warning filter would apply to the whole process.
     """
 
     class Connection(pool.ConnectionCls):
@@ -238,7 +260,9 @@ def _attentive(pool: Any) -> Any:
 
 def _socket_options() -> list[tuple[int, int, int]]:
     known = [(level, name, value) for level, name, value in _KEEPALIVE if hasattr(socket, name)]
-    keepalive = [(getattr(socket, level), getattr(socket, name), value) for level, name, value in known]
+    keepalive = [
+        (getattr(socket, level), getattr(socket, name), value) for level, name, value in known
+    ]
     return [*HTTPConnection.default_socket_options, *keepalive]
 
 
@@ -258,7 +282,9 @@ class Transport:
             self._manager = manager(endpoint)
         except (LocationValueError, ValueError):
             message = f"the proxy address {plain(endpoint.proxy)!r} is not usable"
-            raise errors.ConfigError(message, remedy="Give a URL such as http://proxy.example.org:3128.") from None
+            raise errors.ConfigError(
+                message, remedy="Give a URL such as http://proxy.example.org:3128."
+            ) from None
 
     def open(
         self,
@@ -269,7 +295,8 @@ class Transport:
         connect_timeout: float,
         fence: Callable[[], None] | None = None,
     ) -> Answer:
-        """Sends, and returns once the status has arrived; `fence` is called between connecting and the first byte.
+        """Sends, and returns once the status has arrived;
+        `fence` is called between connecting and the first byte.
 
         Raises:
             Unreachable: the request never left.
@@ -307,8 +334,10 @@ class Transport:
             if _untrusted(error):
                 raise errors.ConfigError(
                     f"the certificate of {where} is not trusted: {_words(error)}",
-                    remedy="Give the cluster's own certificate authority (ca_cert, or the kubeconfig of "
-                    "this cluster), and the address for which its certificate was issued.",
+                    remedy=(
+                        "Give the cluster's own certificate authority (ca_cert, or the kubeconfig "
+                        "of this cluster), and the address for which its certificate was issued."
+                    ),
                 ) from error
             if attempt.sent:
                 raise exchange.Lost(_words(error)) from error
@@ -379,7 +408,8 @@ class Answer:
 class Wire:
     """The bytes of a connection whose protocol was switched.
 
-    They are read through http.client's buffer, which may already hold those right after the headers.
+    They are read through http.client's buffer, which may already hold those
+    right after the headers.
     """
 
     def __init__(self, response: Any) -> None:
@@ -414,7 +444,9 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _untrusted(error: BaseException) -> bool:
-    """Whether the certificate is the problem, so that a retry would not help. urllib3 1.26 checks host names itself."""
+    """Whether the certificate is the problem, so that a retry would not help.
+    urllib3 1.26 checks host names itself.
+    """
     return any(
         isinstance(link, ssl.SSLCertVerificationError)
         or type(link).__name__ == "CertificateError"

@@ -1,10 +1,12 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
-"""One HTTP request to a port of a pod, through the API server (`kubectl port-forward` for a single page).
+"""One HTTP request to a port of a pod, through the API server (`kubectl
+port-forward` for a single page).
 
-The forward is a WebSocket (RFC 6455) with the subprotocol `v4.channel.k8s.io`: each message begins with the number of
-its channel, 0 for the port's bytes and 1 for an error, and the first message of each channel only repeats the port.
-The forward of the `kubernetes` package lacks impersonation, our user agent and a deadline.
+The forward is a WebSocket (RFC 6455) with the subprotocol `v4.channel.k8s.io`: each message begins
+with the number of its channel, 0 for the port's bytes and 1 for an error, and the first message of
+each channel only repeats the port. The forward of the `kubernetes` package lacks impersonation, our
+user agent and a deadline.
 """
 
 from __future__ import annotations
@@ -52,8 +54,8 @@ def upgrade_headers() -> dict[str, str]:
 def fetch(wire: Wire, path: str, *, request: verbs.Request, late: Callable[[], bool]) -> Any:
     """The JSON document at `path` of the forwarded port. HTTP/1.0 keeps it in one piece.
 
-    Raises Unreachable if nothing listens there, the forward broke, or it is `late`; ServerError if the answer is not
-    the document.
+    Raises Unreachable if nothing listens there, the forward broke, or it is `late`; ServerError if
+    the answer is not the document.
     """
     asked = f"GET {path} HTTP/1.0\r\nHost: localhost\r\nAccept: application/json\r\n\r\n"
     try:
@@ -94,9 +96,13 @@ def _document(got: bytes, request: verbs.Request, *, ended: bool) -> Any:
     head, blank, body = got.partition(b"\r\n\r\n")
     words = head.split(None, 2)
     if ended and len(words) < 2:
-        raise errors.Unreachable("the port closed the connection without an answer", request=request)
+        raise errors.Unreachable(
+            "the port closed the connection without an answer", request=request
+        )
     if len(words) > 1 and words[1] != b"200" and (blank or ended):
-        raise errors.ServerError(f"the port answered {words[1].decode('ascii', 'replace')}", request=request)
+        raise errors.ServerError(
+            f"the port answered {words[1].decode('ascii', 'replace')}", request=request
+        )
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
@@ -125,7 +131,9 @@ def _exactly(wire: Wire, count: int, late: Callable[[], bool]) -> bytes:
 
 
 def _read_frame(read: Callable[[int], bytes]) -> tuple[int | None, bytes]:
-    """Code and payload of the next frame; no code at the end. Servers neither mask nor, here, split messages."""
+    """Code and payload of the next frame; no code at the end. Servers neither mask nor,
+    here, split messages.
+    """
     head = read(2)
     if len(head) < 2:
         return None, b""

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Requests to the API, as data; nothing here sends anything.
 
-Paths and options follow the Kubernetes API conventions. Every write that takes a field manager carries ours,
-so that `managedFields` shows which changes this collection made.
+Paths and options follow the Kubernetes API conventions. Every write that takes a field manager
+carries ours, so that `managedFields` shows which changes this collection made.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ PAGES: Mapping[kinds.Kind, int] = {kinds.NODES: 250}
 
 _MANAGED = (("fieldManager", FIELD_MANAGER),)
 _DRY = ("dryRun", "All")
-_REVIEWS = frozenset({kinds.SELF_SUBJECT_ACCESS_REVIEWS.resource, kinds.SELF_SUBJECT_REVIEWS.resource})
+_REVIEWS = frozenset(
+    {kinds.SELF_SUBJECT_ACCESS_REVIEWS.resource, kinds.SELF_SUBJECT_REVIEWS.resource}
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """One request. `verb`, `resource`, `namespace` and `name` are as RBAC and messages have them.
 
-    `resource` includes group and subresource: `pods`, `pods/eviction`, `deployments.apps/scale`. `upgrade` requests
-    a WebSocket.
+    `resource` includes group and subresource: `pods`, `pods/eviction`, `deployments.apps/scale`.
+    `upgrade` requests a WebSocket.
     """
 
     method: str
@@ -46,7 +48,9 @@ class Request:
 
     @property
     def writes(self) -> bool:
-        """Whether it may change the cluster; access reviews are POSTs that change nothing, as are dry runs."""
+        """Whether it may change the cluster; access reviews are POSTs that change
+        nothing, as are dry runs.
+        """
         return self.method != "GET" and self.resource not in _REVIEWS and _DRY not in self.query
 
     @property
@@ -56,7 +60,9 @@ class Request:
 
 
 def path(kind: kinds.Kind, namespace: str = "", name: str = "", subresource: str = "") -> str:
-    """The path of a collection, an object or a subresource; raises ValueError without the namespace it needs."""
+    """The path of a collection, an object or a subresource;
+    raises ValueError without the namespace it needs.
+    """
     if kind.namespaced and (name or subresource) and not namespace:
         raise ValueError(f"{kind.kind} {name!r} needs a namespace")
     parts = ["/apis", kind.group, kind.version] if kind.group else ["/api", kind.version]
@@ -74,10 +80,22 @@ def get(kind: kinds.Kind, name: str, namespace: str = "", subresource: str = "")
 
 
 def list_page(
-    kind: kinds.Kind, namespace: str = "", labels: str = "", fields: str = "", limit: int = PAGE, token: str = ""
+    kind: kinds.Kind,
+    namespace: str = "",
+    labels: str = "",
+    fields: str = "",
+    limit: int = PAGE,
+    token: str = "",
 ) -> Request:
-    """One page of a list, of all namespaces if `namespace` is empty. `limit` 0 requests the whole list at once."""
-    query = {"labelSelector": labels, "fieldSelector": fields, "continue": token, "limit": str(limit or "")}
+    """One page of a list, of all namespaces if `namespace` is empty.
+    `limit` 0 requests the whole list at once.
+    """
+    query = {
+        "labelSelector": labels,
+        "fieldSelector": fields,
+        "continue": token,
+        "limit": str(limit or ""),
+    }
     return _many("list", kind, namespace, query)
 
 
@@ -90,15 +108,26 @@ def watch(
     fields: str = "",
 ) -> Request:
     """A watch with bookmarks that the server ends after `timeout_seconds`."""
-    query = {"watch": "true", "allowWatchBookmarks": "true", "labelSelector": labels, "fieldSelector": fields}
+    query = {
+        "watch": "true",
+        "allowWatchBookmarks": "true",
+        "labelSelector": labels,
+        "fieldSelector": fields,
+    }
     query |= {"resourceVersion": resource_version, "timeoutSeconds": str(timeout_seconds)}
     return _many("watch", kind, namespace, query)
 
 
 def create(
-    kind: kinds.Kind, obj: Mapping[str, Any], namespace: str = "", subresource: str = "", name: str = ""
+    kind: kinds.Kind,
+    obj: Mapping[str, Any],
+    namespace: str = "",
+    subresource: str = "",
+    name: str = "",
 ) -> Request:
-    """Creates an object, or POSTs to a subresource of `name`; `namespace` defaults to the object's own."""
+    """Creates an object, or POSTs to a subresource of `name`;
+    `namespace` defaults to the object's own.
+    """
     metadata = obj.get("metadata") or {}
     namespace = namespace or metadata.get("namespace", "")
     if kind.namespaced and not namespace:
@@ -140,7 +169,9 @@ def delete(
     resource_version: str = "",
     grace_seconds: int | None = None,
 ) -> Request:
-    """Deletes exactly this object: `uid` and `resource_version` are preconditions. Grace 0 means 0."""
+    """Deletes exactly this object: `uid` and `resource_version` are
+    preconditions. Grace 0 means 0.
+    """
     body = _delete_options(grace_seconds, uid=uid, resourceVersion=resource_version)
     return _one("DELETE", "delete", kind, name, namespace, body=body)
 
@@ -154,16 +185,25 @@ def dry(request: Request) -> Request:
 
 
 def evict(
-    namespace: str, name: str, uid: str, grace_seconds: int | None = None, annotations: Mapping[str, str] | None = None
+    namespace: str,
+    name: str,
+    uid: str,
+    grace_seconds: int | None = None,
+    annotations: Mapping[str, str] | None = None,
 ) -> Request:
-    """Evicts the pod with this UID and no other of the same name. Grace 0 means 0, None the pod's own.
+    """Evicts the pod with this UID and no other of the same name.
+    Grace 0 means 0, None the pod's own.
 
     `annotations` belong to the request, for admission policies to read; the pod does not get them.
     """
     eviction = {
         "apiVersion": kinds.BUDGETS.api_version,
         "kind": "Eviction",
-        "metadata": {"namespace": namespace, "name": name, **({"annotations": annotations} if annotations else {})},
+        "metadata": {
+            "namespace": namespace,
+            "name": name,
+            **({"annotations": annotations} if annotations else {}),
+        },
         "deleteOptions": _delete_options(grace_seconds, uid=uid),
     }
     return create(kinds.PODS, eviction, namespace, subresource="eviction", name=name)
@@ -171,12 +211,20 @@ def evict(
 
 def token(namespace: str, account: str, seconds: int) -> Request:
     """A new token of a ServiceAccount, good for `seconds`, or for less if the server says so."""
-    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": seconds}}
+    body = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": seconds},
+    }
     return create(kinds.SERVICE_ACCOUNTS, body, namespace, subresource="token", name=account)
 
 
-def pod_log(namespace: str, name: str, container: str, *, previous: bool = False, tail_lines: int = 0) -> Request:
-    """A container's log as text, 4 MiB at most; `previous` selects the container's previous instance."""
+def pod_log(
+    namespace: str, name: str, container: str, *, previous: bool = False, tail_lines: int = 0
+) -> Request:
+    """A container's log as text, 4 MiB at most; `previous` selects the
+    container's previous instance.
+    """
     query = {"container": container, "limitBytes": str(4 * 1024 * 1024)}
     query |= {"previous": "true"} if previous else {}
     query |= {"tailLines": str(tail_lines)} if tail_lines else {}
@@ -184,20 +232,28 @@ def pod_log(namespace: str, name: str, container: str, *, previous: bool = False
 
 
 def port_forward(namespace: str, name: str, port: int) -> Request:
-    """Opens a WebSocket to a port of a pod; a GET, though since Kubernetes 1.35 it needs the verb `create` as well."""
-    request = _one("GET", "get", kinds.PODS, name, namespace, "portforward", (("ports", str(port)),))
+    """Opens a WebSocket to a port of a pod; a GET, though since Kubernetes 1.35 it needs the
+    verb `create` as well.
+    """
+    request = _one(
+        "GET", "get", kinds.PODS, name, namespace, "portforward", (("ports", str(port)),)
+    )
     return replace(request, upgrade=True)
 
 
 def api_resources(group_version: str) -> Request:
-    """The resources of a group (`v1`, `argoproj.io/v1alpha1`): discovery, needed only for owners of unknown kinds."""
+    """The resources of a group (`v1`, `argoproj.io/v1alpha1`): discovery,
+    needed only for owners of unknown kinds.
+    """
     group, slash, version = group_version.partition("/")
     url = f"/apis/{_segment(group)}/{_segment(version)}" if slash else f"/api/{_segment(group)}"
     return Request("GET", url, verb="get", resource="apiresources", name=group_version)
 
 
 def server_version() -> Request:
-    """The version of the API server; anybody may ask for it, unless a cluster's administrator took that right away."""
+    """The version of the API server; anybody may ask for it,
+    unless a cluster's administrator took that right away.
+    """
     return Request("GET", "/version", verb="get", resource="version")
 
 
@@ -222,7 +278,9 @@ def _delete_options(grace_seconds: int | None, **preconditions: str) -> dict[str
 def _many(verb: str, kind: kinds.Kind, namespace: str, query: Mapping[str, str]) -> Request:
     """A request for many objects; empty parts of the query are left out."""
     given = tuple(pair for pair in query.items() if pair[1])
-    return Request("GET", path(kind, namespace), given, verb=verb, resource=kind.resource, namespace=namespace)
+    return Request(
+        "GET", path(kind, namespace), given, verb=verb, resource=kind.resource, namespace=namespace
+    )
 
 
 def _one(

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """A local copy of all objects of a kind, kept current by a watch.
 
-It costs one list, then one watch per 290 s or lost connection. A server sends a bookmark about once a minute,
-so a longer silence means a dead connection, not a quiet cluster.
+It costs one list, then one watch per 290 s or lost connection. A server sends a bookmark about once
+a minute, so a longer silence means a dead connection, not a quiet cluster.
 """
 
 from __future__ import annotations
@@ -12,7 +12,13 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import client, errors, kinds, retry, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
+    client,
+    errors,
+    kinds,
+    retry,
+    verbs,
+)
 
 Object = dict[str, Any]
 Key = tuple[str, str]
@@ -31,17 +37,17 @@ _TRANSIENT = (errors.Unreachable, errors.Overloaded, errors.ServerError)
 class Reflector:
     """Watches the objects of a kind, in a thread of its own.
 
-    Everything below changes only under the lock of `wake`, which is notified after each change; hold it while
-    reading more than one attribute.
+    Everything below changes only under the lock of `wake`, which is notified after each change;
+    hold it while reading more than one attribute.
 
     Attributes:
         objects: (namespace, name) -> object, trimmed by `keep`.
         version: grows with every change of `objects`; `synced`: the first list is in.
-        error: why it gave up (no such kind, `guard` refused, no permission: at once if there never was one, otherwise
-            after REFUSED_SECONDS); else None.
+        error: why it gave up (no such kind, `guard` refused, no permission: at once if there never
+            was one, otherwise after REFUSED_SECONDS); else None.
         trouble: why it is not connected at the moment; None while it is.
-        resource_version: how far it has come in the server's history. Where it is set before `start`, `objects` has
-            only what changed since, unless the server has forgotten that.
+        resource_version: how far it has come in the server's history. Where it is set before
+            `start`, `objects` has only what changed since, unless the server has forgotten that.
     """
 
     def __init__(
@@ -57,13 +63,16 @@ class Reflector:
         on_event: Callable[[str, Object], None] = lambda what, obj: None,
         silence: float = SILENCE_SECONDS,
     ) -> None:
-        """Prepares; nothing is sent before `start`. Without `namespaces` it watches all of them; `labels` and `fields`
-        are selectors. Of several namespaces each is listed; one watch of all then tells of them.
+        """Prepares; nothing is sent before `start`. Without `namespaces` it watches all of them;
+        `labels` and `fields` are selectors. Of several namespaces each is listed;
+        one watch of all then tells of them.
 
-        `wake` is notified on every change, and when `error` is set. `keep` trims an object on arrival to save memory;
-        it must keep the metadata's name, namespace, uid and resourceVersion. What it makes None of is not watched.
-        `on_event` is called with ADDED, MODIFIED or DELETED and the trimmed object, in order, in the reflector's thread
-        with `wake` held; also for changes that only a new list reveals. The watch is dead after `silence` seconds.
+        `wake` is notified on every change, and when `error` is set. `keep` trims an object on
+        arrival to save memory; it must keep the metadata's name, namespace, uid and
+        resourceVersion. What it makes None of is not watched. `on_event` is called with ADDED,
+        MODIFIED or DELETED and the trimmed object, in order, in the reflector's thread with `wake`
+        held; also for changes that only a new list reveals. The watch is dead
+        after `silence` seconds.
         """
         self._cluster = cluster
         self._clock = cluster.clock
@@ -91,7 +100,9 @@ class Reflector:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the watch within 0.2 s and ignores a list that is under way. Nothing changes afterwards."""
+        """Ends the watch within 0.2 s and ignores a list that is under way.
+        Nothing changes afterwards.
+        """
         with self._wake:
             self._stopping.set()
             stream, self._stream = self._stream, None
@@ -101,7 +112,9 @@ class Reflector:
             self._thread.join(_JOIN_SECONDS)
 
     def quiet_for(self) -> float:
-        """Seconds for which the watch has been connected without a change; 0 while it is not connected."""
+        """Seconds for which the watch has been connected without a change;
+        0 while it is not connected.
+        """
         with self._wake:
             return self._clock.now() - self._quiet_since if self._stream else 0.0
 
@@ -122,7 +135,9 @@ class Reflector:
                 self.resource_version = ""
                 delay = 0.0 if self._clock.now() - began > 1.0 else backoff.delay()
             except _REFUSAL as error:
-                pause = self._refusals.delay(error, error.request is not None and self._cluster.granted(error.request))
+                pause = self._refusals.delay(
+                    error, error.request is not None and self._cluster.granted(error.request)
+                )
                 if pause is None:
                     self._ended(error)
                     return
@@ -142,9 +157,12 @@ class Reflector:
         found: list[Any] = []
         version, labels, fields = "", self._labels, self._fields
         for where in self._namespaces or ("",):
-            listing = self._cluster.items(self._kind, namespace=where, labels=labels, fields=fields, keep=self._keep)
+            listing = self._cluster.items(
+                self._kind, namespace=where, labels=labels, fields=fields, keep=self._keep
+            )
             found += (obj for obj in listing.items if obj is not None)
-            # The watch begins where the first list was: what has changed since is told, of the others once more.
+            # The watch begins where the first list was: what has changed since is told,
+            # of the others once more.
             version = version or listing.resource_version
         return client.Listing(found, version)
 
@@ -191,7 +209,9 @@ class Reflector:
         return True
 
     def take(self, listing: client.Listing) -> None:
-        """Takes in a list of trimmed objects, also before `start`; its differences from what is known become events."""
+        """Takes in a list of trimmed objects, also before `start`; its differences from what is
+        known become events.
+        """
         with self._wake:
             if self._stopping.is_set():
                 return

@@ -1,7 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Commands that messages tell to give, with nothing in them that others could have made part of one."""
+"""Commands that messages tell to give, with nothing in them that others could
+have made part of one.
+"""
 
 from __future__ import annotations
 

@@ -30,4 +30,6 @@ def seconds(value: t.Any) -> float | None:
     match = PARTS.fullmatch(text)
     if not text or match is None:
         raise ValueError(f"Expected: {EXPECTED}.")
-    return float(sum(int(n or 0) * size for n, size in zip(match.groups(), UNITS.values(), strict=True)))
+    return float(
+        sum(int(n or 0) * size for n, size in zip(match.groups(), UNITS.values(), strict=True))
+    )

@@ -3,8 +3,8 @@
 
 """The outcomes that modules return: the words, their meanings, and which are failures.
 
-One word may be a failure of one module and not of another, so every kind of object has its own closed list. The lists
-in the modules' documentation are these.
+One word may be a failure of one module and not of another, so every kind of object has its own
+closed list. The lists in the modules' documentation are these.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import typing as t
 
 
 class Outcome(enum.StrEnum):
-    """A word of a closed list; ``meaning`` explains it, ``failed`` says whether it makes its call fail.
+    """A word of a closed list; ``meaning`` explains it,
+    ``failed`` says whether it makes its call fail.
 
-    ``moved``, of pods, says that the pod has left its node. Results get ``value``, a plain string: Ansible refuses or
-    tags subclasses of it.
+    ``moved``, of pods, says that the pod has left its node. Results get ``value``, a plain string:
+    Ansible refuses or tags subclasses of it.
     """
 
     _value_: str
@@ -25,7 +26,9 @@ class Outcome(enum.StrEnum):
     failed: bool
     moved: bool
 
-    def __new__(cls, word: str, meaning: str = "", failed: bool = False, moved: bool = False) -> t.Self:
+    def __new__(
+        cls, word: str, meaning: str = "", failed: bool = False, moved: bool = False
+    ) -> t.Self:
         """From what a member is defined with; a call with the word alone returns that member."""
         made = str.__new__(cls, word)
         made._value_, made.meaning, made.failed, made.moved = word, meaning, failed, moved
@@ -64,18 +67,31 @@ class CordonOutcome(Outcome):
     RETURNING = "returning", "the node is on its way back"
     PARKED = "parked", "the node stays out of service"
     UNCORDONED = "uncordoned", "the node is in service again, without a record"
-    REPLACED = "replaced", "the node was registered again while it was out, so nothing of its maintenance is left on it"
+    REPLACED = (
+        "replaced",
+        (
+            "the node was registered again while it was out, so nothing of its "
+            "maintenance is left on it"
+        ),
+    )
     ALREADY_CORDONED = "already_cordoned", "the node was already cordoned or drained"
     ALREADY_OUT = "already_out", "the node was already out"
     ALREADY_RETURNING = "already_returning", "the node was already returning"
     ALREADY_PARKED = "already_parked", "the node was already parked"
-    NOT_IN_MAINTENANCE = "not_in_maintenance", "the node has no record, so there was nothing to undo"
+    NOT_IN_MAINTENANCE = (
+        "not_in_maintenance",
+        "the node has no record, so there was nothing to undo",
+    )
     GONE = "gone", "the node no longer exists"
     HELD = _failure("held", "another run works on the node")
     ADOPTED_BY = _failure("adopted_by", "another run took the node over")
     NOT_DRAINED = _failure("not_drained", "pods that have to leave are still on the node")
-    STILL_DEAD = _failure("still_dead", "the node was evacuated as dead, and its kubelet does not respond yet")
-    NOT_IN_MAINTENANCE_YET = _failure("not_in_maintenance_yet", "the node has no record, so it was never taken out")
+    STILL_DEAD = _failure(
+        "still_dead", "the node was evacuated as dead, and its kubelet does not respond yet"
+    )
+    NOT_IN_MAINTENANCE_YET = _failure(
+        "not_in_maintenance_yet", "the node has no record, so it was never taken out"
+    )
     FAILED = _failure("failed", "the API server refused, or the record cannot be read")
 
 
@@ -88,7 +104,9 @@ class TaintOutcome(Outcome):
     ALREADY_PRESENT = "already_present", "the taints were already there"
     ALREADY_ABSENT = "already_absent", "the taints were not there"
     ALREADY_EXACT = "already_exact", "the node already had exactly these taints"
-    REFUSED = _failure("refused", "a NoExecute taint turned out to be necessary while the node was being changed")
+    REFUSED = _failure(
+        "refused", "a NoExecute taint turned out to be necessary while the node was being changed"
+    )
     GONE = _failure("gone", "the node was deleted meanwhile")
     FAILED = _failure("failed", "the API server refused the change")
 
@@ -97,20 +115,29 @@ class GuardOutcome(Outcome):
     """Of the nodes of ``pdb_guard``."""
 
     PROTECTED = "protected", "the node's pods are protected"
-    ALREADY_PROTECTED = "already_protected", "the node's pods were already protected, or need no protection"
+    ALREADY_PROTECTED = (
+        "already_protected",
+        "the node's pods were already protected, or need no protection",
+    )
     GIVEN_BACK = "given_back", "the protection of the node's pods was removed"
     ALREADY_GIVEN_BACK = "already_given_back", "the node's pods were no longer protected"
     NOT_IN_MAINTENANCE_ANY_MORE = (
         "not_in_maintenance_any_more",
         "the node has no record, and its pods were no longer protected",
     )
-    NOT_IN_MAINTENANCE = _failure("not_in_maintenance", "the node has no record; cordon it with node_cordon first")
+    NOT_IN_MAINTENANCE = _failure(
+        "not_in_maintenance", "the node has no record; cordon it with node_cordon first"
+    )
     ADOPTED_BY = _failure("adopted_by", "another run took the node over")
     HELD = _failure("held", "another run works on the node")
     GONE = _failure("gone", "the node does not exist")
     BAD_RECORD = _failure("bad_record", "the node's record cannot be read")
-    BLOCKED = _failure("blocked", "a workload could not be protected; its entry and a finding say why")
-    TIMED_OUT = _failure("timed_out", "a workload was not protected in time, and its surge was undone")
+    BLOCKED = _failure(
+        "blocked", "a workload could not be protected; its entry and a finding say why"
+    )
+    TIMED_OUT = _failure(
+        "timed_out", "a workload was not protected in time, and its surge was undone"
+    )
     NOT_GIVEN_BACK = _failure("not_given_back", "part of the protection of its pods is still there")
     FAILED = _failure("failed", "the API server refused, or could not be reached")
 
@@ -135,12 +162,16 @@ class WorkloadOutcome(Outcome):
     BAD_SURGE = _failure("bad_surge", "the record of its surge cannot be read")
     SURGE_DENIED = _failure("surge_denied", "the API server refused to scale it")
     SURGE_REVERTED = _failure("surge_reverted", "somebody reset its replicas")
-    SURGE_REFUSED = _failure("surge_refused", "one more pod of it is rejected, by a quota or at admission")
+    SURGE_REFUSED = _failure(
+        "surge_refused", "one more pod of it is rejected, by a quota or at admission"
+    )
     SURGE_PREEMPTS = _failure("surge_preempts", "its new pod would preempt other pods")
     SURGE_UNSCHEDULABLE = _failure("surge_unschedulable", "its new pod cannot be scheduled")
     SURGE_NOT_STARTING = _failure("surge_not_starting", "its new pod does not start")
     SURGE_NOT_SCHEDULED = _failure("surge_not_scheduled", "no scheduler looks at its new pod")
-    SURGE_ON_LEAVING_NODE = _failure("surge_on_leaving_node", "its new pod was scheduled to a node that takes no pods")
+    SURGE_ON_LEAVING_NODE = _failure(
+        "surge_on_leaving_node", "its new pod was scheduled to a node that takes no pods"
+    )
     GUARD_DENIED = _failure("guard_denied", "the API server rejected its guard")
     TIMED_OUT = _failure("timed_out", "it was not ready in time")
     UNDO_FAILED = _failure("undo_failed", "the API server refused to undo its surge")
@@ -153,23 +184,44 @@ class DrainOutcome(Outcome):
 
     DRAINED = "drained", "the node is empty, and its record says so"
     ALREADY_DRAINED = "already_drained", "there was nothing to do"
-    SELECTED_GONE = "selected_gone", "the selected pods are gone; others are left, so the node is not drained"
+    SELECTED_GONE = (
+        "selected_gone",
+        "the selected pods are gone; others are left, so the node is not drained",
+    )
     GONE = "gone", "the node was deleted meanwhile"
-    NOT_IN_MAINTENANCE = _failure("not_in_maintenance", "the node has no record; cordon it with node_cordon first")
+    NOT_IN_MAINTENANCE = _failure(
+        "not_in_maintenance", "the node has no record; cordon it with node_cordon first"
+    )
     UNKNOWN_NODE = _failure("unknown_node", "there is no such node")
     HELD = _failure("held", "another run works on the node")
     ADOPTED_BY = _failure("adopted_by", "another run took the node over, or somebody gave it back")
     REFUSED = _failure("refused", "a pod may not be moved, so the node is left as it is")
-    NEEDS_SURGE = _failure("needs_surge", "a pod leaves by a swap, which pdb_guard has to prepare first")
-    NEEDS_GUARD = _failure("needs_guard", "a pod has no budget, so pdb_guard has to create a guard first")
-    TIMED_OUT = _failure("timed_out", "the timeout expired; the message names what is left and what blocked it")
+    NEEDS_SURGE = _failure(
+        "needs_surge", "a pod leaves by a swap, which pdb_guard has to prepare first"
+    )
+    NEEDS_GUARD = _failure(
+        "needs_guard", "a pod has no budget, so pdb_guard has to create a guard first"
+    )
+    TIMED_OUT = _failure(
+        "timed_out", "the timeout expired; the message names what is left and what blocked it"
+    )
     FAILED = _failure("failed", "a pod could not be moved, or the API server refused")
-    NO_ROOM = _failure("no_room", "successors of its pods fit on no other node, so no more of its pods may leave")
-    REPLACED = _failure("replaced", "the node was deleted, and another one is registered under its name")
-    UNCORDONED = _failure("uncordoned", "somebody uncordoned the node, and it is not cordoned again")
+    NO_ROOM = _failure(
+        "no_room", "successors of its pods fit on no other node, so no more of its pods may leave"
+    )
+    REPLACED = _failure(
+        "replaced", "the node was deleted, and another one is registered under its name"
+    )
+    UNCORDONED = _failure(
+        "uncordoned", "somebody uncordoned the node, and it is not cordoned again"
+    )
     UNTAINTED = _failure("untainted", "somebody removed our taint, and it is not set again")
     UNREACHABLE = _failure(
-        "unreachable", "its kubelet does not respond, so its terminating pods stay; the drain does not wait for it"
+        "unreachable",
+        (
+            "its kubelet does not respond, so its terminating pods stay; "
+            "the drain does not wait for it"
+        ),
     )
     NOT_DEAD = _failure("not_dead", "O(fenced) names the node, but it is alive")
     CAME_BACK = _failure("came_back", "the kubelet of a fenced node came back during the drain")
@@ -191,19 +243,29 @@ class PodOutcome(Outcome):
     DAEMONSET = "daemonset", "it stays, because its DaemonSet would recreate it at once"
     NOT_SELECTED = "not_selected", "it stays, because it is not among the selected pods"
     LEFT_BY_RULE = "left_by_rule", "it stays, because a rule or an annotation says so"
-    TOLERATES_MAINTENANCE = "tolerates_maintenance", "it tolerates cordon and taint, so it is moved at most once"
-    OUT_OF_SERVICE = "out_of_service", "it stays, because it tolerates the taint out-of-service of a fenced node"
+    TOLERATES_MAINTENANCE = (
+        "tolerates_maintenance",
+        "it tolerates cordon and taint, so it is moved at most once",
+    )
+    OUT_OF_SERVICE = (
+        "out_of_service",
+        "it stays, because it tolerates the taint out-of-service of a fenced node",
+    )
     NOT_MOVED = "not_moved", "it stays, because its node was given up before its turn"
     STILL_ENDING = _failure("still_ending", "it was still terminating when its node was given up")
     REFUSED = _failure("refused", "it may not be moved")
     NEEDS_SURGE = _failure("needs_surge", "it leaves by a swap, which is not prepared")
     NEEDS_GUARD = _failure("needs_guard", "it has no budget and no guard")
     SWAP_FAILED = _failure("swap_failed", "its swap could not be completed")
-    TWO_BUDGETS = _failure("two_budgets", "two budgets cover it, so no eviction of it can ever succeed")
+    TWO_BUDGETS = _failure(
+        "two_budgets", "two budgets cover it, so no eviction of it can ever succeed"
+    )
     DEADLINE = _failure("deadline", "the deadline of its rule or annotation has passed")
     OPERATOR_BUDGET = _failure("operator_budget", "its operator did not let it go in time")
     HOOK_FAILED = _failure("hook_failed", "a hook of it failed, or was not done by its deadline")
-    JOB_FAILED = _failure("job_failed", "its PodMigrationJob failed, and no eviction was allowed instead")
+    JOB_FAILED = _failure(
+        "job_failed", "its PodMigrationJob failed, and no eviction was allowed instead"
+    )
     FAILED = _failure("failed", "the API server refused its eviction permanently")
 
 
@@ -218,7 +280,13 @@ class JobOutcome(Outcome):
     PAUSED = "paused", "without O(wait), the job is paused and waits for approval"
     APPROVED = "approved", "the job continues"
     ALREADY_APPROVED = "already_approved", "the job was not paused"
-    REJECTED = "rejected", "the job was ended, and the pod stays where it is; the call fails if it waited for the move"
+    REJECTED = (
+        "rejected",
+        (
+            "the job was ended, and the pod stays where it is; "
+            "the call fails if it waited for the move"
+        ),
+    )
     ALREADY_REJECTED = "already_rejected", "the job had ended without moving the pod"
     ABSENT = "absent", "the job was deleted"
     ALREADY_ABSENT = "already_absent", "there was no such job"
@@ -229,14 +297,18 @@ class JobOutcome(Outcome):
     DELETED = _failure("deleted", "somebody deleted the job before its end")
     NOT_FOUND = _failure("not_found", "there is no such job")
     TOO_LATE = _failure("too_late", "the pod is already evicted, which cannot be undone")
-    STILL_WAITING = _failure("still_waiting", "the job waits for arbitration or moves its pod, and was not written")
+    STILL_WAITING = _failure(
+        "still_waiting", "the job waits for arbitration or moves its pod, and was not written"
+    )
 
 
 class HookOutcome(Outcome):
     """Of the nodes of ``maintenance_hooks``."""
 
     OK = "ok", "no hook of the node has failed"
-    NOT_IN_MAINTENANCE = _failure("not_in_maintenance", "the node has no record; cordon it with node_cordon first")
+    NOT_IN_MAINTENANCE = _failure(
+        "not_in_maintenance", "the node has no record; cordon it with node_cordon first"
+    )
     ADOPTED_BY = _failure("adopted_by", "another run took the node over")
     HELD = _failure("held", "another run works on the node")
     FAILED = _failure("failed", "a hook failed, or was not done by its deadline")
@@ -259,12 +331,20 @@ class GateOutcome(Outcome):
 
 
 class StateOutcome(Outcome):
-    """Of the nodes of ``maintenance_state``, beside those of ``node_cordon`` and ``pdb_guard`` for their return."""
+    """Of the nodes of ``maintenance_state``, beside those of ``node_cordon`` and
+    ``pdb_guard`` for their return.
+    """
 
     NOTED = "noted", "the node is recorded as finished"
     LEFT = "left", "the node is left as it is; the message says why, and how to return it"
-    STILL_DEAD = "still_dead", "the node was evacuated as dead, and its kubelet does not respond yet"
-    TO_VERIFY = "to_verify", "the node has to pass the gates before it takes pods; use recover or release"
+    STILL_DEAD = (
+        "still_dead",
+        "the node was evacuated as dead, and its kubelet does not respond yet",
+    )
+    TO_VERIFY = (
+        "to_verify",
+        "the node has to pass the gates before it takes pods; use recover or release",
+    )
     BAD_RECORD = _failure("bad_record", "the node's record cannot be read")
     HELD = _failure("held", "a live run holds the lock of the node")
     FAILED = _failure("failed", "the API server refused")
@@ -291,7 +371,10 @@ class EventOutcome(Outcome):
     """Of the Events of ``maintenance_event``."""
 
     CREATED = "created", "the Event was created"
-    ALREADY_CREATED = "already_created", "another start of the run, or of the same plan, has created the Event"
+    ALREADY_CREATED = (
+        "already_created",
+        "another start of the run, or of the same plan, has created the Event",
+    )
     FAILED = _failure("failed", "the Event could not be created")
 
 
@@ -302,7 +385,10 @@ class ConfigOutcome(Outcome):
     CHANGED = "changed", "the configuration was written, and no restart was needed or asked for"
     UNCHANGED = "unchanged", "there was nothing to do"
     VALID = "valid", "for O(state=validated), the configuration has no errors"
-    PREVIEWED = "previewed", "for O(state=previewed), RV(would_evict) says what it would evict; nothing was changed"
+    PREVIEWED = (
+        "previewed",
+        "for O(state=previewed), RV(would_evict) says what it would evict; nothing was changed",
+    )
     INVALID = _failure("invalid", "the configuration is wrong, and nothing was written")
     ROLLED_BACK = _failure("rolled_back", "it did not run, and the previous one is restored")
     FAILED = _failure("failed", "it does not run, and nothing was restored")

@@ -43,11 +43,15 @@ PHASE_AFTER: t.Mapping[str, Phase] = {
     outcomes.CordonOutcome.REPLACED: Phase.BACK,
     outcomes.CordonOutcome.GONE: Phase.GONE,
 }
-"""The phase of a node after an outcome; equal words of other lists, such as a drain's ``gone``, mean the same phase."""
+"""The phase of a node after an outcome; equal words of other lists, such as a drain's ``gone``,
+mean the same phase.
+"""
 
 
 class What(outcomes.Outcome):
-    """What an event tells of, where it is not an outcome; ``phase`` is the one that its node is in from then on."""
+    """What an event tells of, where it is not an outcome;
+    ``phase`` is the one that its node is in from then on.
+    """
 
     phase: Phase | None
 
@@ -59,20 +63,43 @@ class What(outcomes.Outcome):
         return made
 
     WAITING = "waiting", "what the call waits for"
-    SOAKING = "soaking", "how long the gates of returned nodes still have to hold before the next wave"
-    PROGRESS = "progress", "how many pods are left on the node, and what they wait for", Phase.DRAINING
+    SOAKING = (
+        "soaking",
+        "how long the gates of returned nodes still have to hold before the next wave",
+    )
+    PROGRESS = (
+        "progress",
+        "how many pods are left on the node, and what they wait for",
+        Phase.DRAINING,
+    )
     ALARM = "alarm", "why nothing has moved on for a while on the node", Phase.DRAINING
     NOTE = "note", "something worth knowing"
     NOT_FENCED = "not_fenced", "the fence in the API server could not be written"
     TAINTED = "tainted", "a fenced node got the taint out-of-service"
-    PROTECTING = "protecting", "what a workload still waits for before its pods can leave", Phase.PROTECTING
+    PROTECTING = (
+        "protecting",
+        "what a workload still waits for before its pods can leave",
+        Phase.PROTECTING,
+    )
     GUARDED = "guarded", "a budget of ours was created for a workload", Phase.PROTECTING
     RAISED = "raised", "the replica count of a workload was raised", Phase.PROTECTING
     READY = "ready", "the replacement pods of a workload serve", Phase.PROTECTING
     FAILED = "failed", "the protection of a workload failed", Phase.PROTECTING
-    LOWERED = "lowered", "the replica count of a workload was lowered, which ends the pod on the node", Phase.DRAINING
-    RELEASED = "released", "a pod was let go by its ReplicaSet, which starts another one", Phase.DRAINING
-    UNSERVED = "unserved", "a pod was taken out of its Services, before its eviction", Phase.DRAINING
+    LOWERED = (
+        "lowered",
+        "the replica count of a workload was lowered, which ends the pod on the node",
+        Phase.DRAINING,
+    )
+    RELEASED = (
+        "released",
+        "a pod was let go by its ReplicaSet, which starts another one",
+        Phase.DRAINING,
+    )
+    UNSERVED = (
+        "unserved",
+        "a pod was taken out of its Services, before its eviction",
+        Phase.DRAINING,
+    )
     REFUSED = "refused", "the eviction of a pod was refused", Phase.DRAINING
     EVICTED = "evicted", "the eviction of a pod was accepted", Phase.DRAINING
     GONE = "gone", "a pod is gone", Phase.DRAINING

@@ -3,8 +3,8 @@
 
 """The one door for texts that leave the engine, for a screen, a log, a report or a notification.
 
-What others have written into objects is in many of them. Nothing of it may steer a terminal, begin a line that looks
-like one of ours, or bury the others.
+What others have written into objects is in many of them. Nothing of it may steer a terminal, begin
+a line that looks like one of ours, or bury the others.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ LONGEST_OF_ALL = 4000
 
 
 def line(value: str, most: int = LONGEST) -> str:
-    """A text as one line that a terminal takes for text: no escapes, bidirectional overrides or lone surrogates."""
+    """A text as one line that a terminal takes for text: no escapes,
+    bidirectional overrides or lone surrogates.
+    """
     if not value.isprintable():
         value = _printable(" ".join(value.split()))
     return clipped(value, most)
@@ -26,7 +28,9 @@ def line(value: str, most: int = LONGEST) -> str:
 
 def document(value: str) -> str:
     """A text of several lines, of which a terminal takes nothing for a command."""
-    return "\n".join(one if one.isprintable() else _printable(one, "\t") for one in value.split("\n"))
+    return "\n".join(
+        one if one.isprintable() else _printable(one, "\t") for one in value.split("\n")
+    )
 
 
 def data(value: t.Any, documents: t.Collection[str] = ()) -> t.Any:
@@ -35,7 +39,8 @@ def data(value: t.Any, documents: t.Collection[str] = ()) -> t.Any:
         return line(value, LONGEST_OF_ALL)
     if isinstance(value, t.Mapping):
         return {
-            data(key): _documents(inner) if key in documents else data(inner, documents) for key, inner in value.items()
+            data(key): _documents(inner) if key in documents else data(inner, documents)
+            for key, inner in value.items()
         }
     if isinstance(value, (list, tuple, set, frozenset)):
         return [data(inner, documents) for inner in value]
@@ -56,4 +61,7 @@ def _documents(value: t.Any) -> t.Any:
 
 
 def _printable(value: str, allowed: str = "") -> str:
-    return "".join(char if char.isprintable() or char in allowed else "\N{REPLACEMENT CHARACTER}" for char in value)
+    return "".join(
+        char if char.isprintable() or char in allowed else "\N{REPLACEMENT CHARACTER}"
+        for char in value
+    )

@@ -14,7 +14,8 @@ Severity = t.Literal["blocker", "warning", "info"]
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """``code`` is a word of a closed list in the documentation; ``message`` says what is wrong, ``remedy`` what to do.
+    """``code`` is a word of a closed list in the documentation; ``message`` says what is wrong,
+    ``remedy`` what to do.
 
     Both are whole sentences; ``remedy`` is empty if there is nothing to do.
     """
@@ -37,9 +38,10 @@ class Reason:
 class Finding(Reason):
     """A result of a preflight check or a gate.
 
-    ``object`` is what it is about as text (``Deployment shop/web``), ``nodes`` the nodes it applies to (empty: all).
-    ``like`` is what it has in common with findings of its code that differ by their objects alone; without it, that is
-    its sentence. ``objects`` are all that it is about, where that is more than ``object``.
+    ``object`` is what it is about as text (``Deployment shop/web``), ``nodes`` the nodes it applies
+    to (empty: all). ``like`` is what it has in common with findings of its code that differ by
+    their objects alone; without it, that is its sentence. ``objects`` are all that it is about,
+    where that is more than ``object``.
     """
 
     severity: Severity = "blocker"
@@ -49,7 +51,9 @@ class Finding(Reason):
     objects: tuple[str, ...] = ()
 
     @classmethod
-    def of_node(cls, node: str, code: str, message: str, remedy: str, severity: Severity = "blocker") -> t.Self:
+    def of_node(
+        cls, node: str, code: str, message: str, remedy: str, severity: Severity = "blocker"
+    ) -> t.Self:
         """About one node."""
         return cls(code, message, remedy, severity, f"Node {node}", (node,))
 
@@ -62,14 +66,18 @@ class Finding(Reason):
     @property
     def kind(self) -> tuple[str, str, str]:
         """Equal for findings that say the same of different objects, whatever numbers are in it."""
-        own = sorted({self.object, self.object.rpartition(" ")[2], *self.nodes}, key=len, reverse=True)
+        own = sorted(
+            {self.object, self.object.rpartition(" ")[2], *self.nodes}, key=len, reverse=True
+        )
         names = "|".join(map(re.escape, own))
         said = re.sub(rf"(?<![\w.-])(?:{names})(?![\w-])", "", self.like or self.sentence)
         return self.code, self.severity, re.sub("[0-9]+", "0", said)
 
 
 def merged(findings: t.Iterable[Finding]) -> tuple[Finding, ...]:
-    """Those that say the same of different objects as one, with all of these: a real cluster has many of a kind."""
+    """Those that say the same of different objects as one, with all of these:
+    a real cluster has many of a kind.
+    """
     groups: dict[tuple[str, str, str], list[Finding]] = {}
     for finding in findings:
         groups.setdefault(finding.kind, []).append(finding)
@@ -95,7 +103,9 @@ def listed(names: t.Collection[str], most: int = 5) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Blocked(Reason):
-    """Why a node's drain does not move on: ``who`` waits (pods, or the node), and since when (RFC 3339)."""
+    """Why a node's drain does not move on: ``who`` waits (pods, or the node),
+    and since when (RFC 3339).
+    """
 
     who: str = ""
     node: str = ""
@@ -109,7 +119,10 @@ class Blocked(Reason):
     @property
     def sentence(self) -> str:
         """Who waits since when, for what, and what helps."""
-        return f"{self.who}, since {self.since}: {Reason(self.code, self.message, self.remedy).sentence}"
+        return (
+            f"{self.who}, since {self.since}: "
+            f"{Reason(self.code, self.message, self.remedy).sentence}"
+        )
 
     def to_dict(self) -> dict[str, str]:
         """As announcements have it."""
@@ -120,12 +133,18 @@ class Blocked(Reason):
 
 
 def options(**values: bool | str | t.Sequence[str]) -> str:
-    """How options are set, in the playbooks and in a module: ``-e maintain_force=true (in a module force: true)``.
+    """How options are set, in the playbooks and in a module:
+    ``-e maintain_force=true (in a module force: true)``.
 
-    Both, because the reader is not known: playbooks and users' tasks call the same modules, and reports repeat texts.
+    Both, because the reader is not known: playbooks and users' tasks call the same modules, and
+    reports repeat texts.
     """
-    outside = " ".join(f"-e maintain_{name}={_plain(value, '{}')}" for name, value in values.items())
-    inside = " and ".join(f"{name}: {_plain(value, '[{}]', ', ')}" for name, value in values.items())
+    outside = " ".join(
+        f"-e maintain_{name}={_plain(value, '{}')}" for name, value in values.items()
+    )
+    inside = " and ".join(
+        f"{name}: {_plain(value, '[{}]', ', ')}" for name, value in values.items()
+    )
     return f"{outside} (in a module {inside})"
 
 

@@ -14,7 +14,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible i
     specs,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import arguments_policy
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import run_condition_events
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import (
+    run_condition_events,
+)
 
 OPTIONS: specs.Params = {
     "name": {"type": "str", "default": "node-conditions"},
@@ -31,7 +33,9 @@ def follow(
     emit: run_condition_events.Emit,
     stopped: t.Callable[[], bool],
 ) -> str:
-    """Hand events to ``emit`` until ``stopped`` says so; returns why it ended by itself, without secrets."""
+    """Hand events to ``emit`` until ``stopped`` says so; returns why it ended by
+    itself, without secrets.
+    """
     spec = specs.ClusterModuleSpec(
         name="node_conditions",
         options=OPTIONS,
@@ -40,7 +44,10 @@ def follow(
         ),
         prepare=_checked,
     )
-    given = {name: arguments.get(name, option.get("default")) for name, option in spec.argument_spec.items()}
+    given = {
+        name: arguments.get(name, option.get("default"))
+        for name, option in spec.argument_spec.items()
+    }
     try:
         _refuse_unknown(arguments, spec)
     except option_values.BadOption as error:
@@ -53,17 +60,23 @@ def _refuse_unknown(arguments: t.Mapping[str, t.Any], spec: specs.ModuleSpec) ->
     for name in arguments:
         if name not in known:
             raise option_values.BadOption(
-                "node_conditions", name, f"one of {', '.join([*OPTIONS, *connection_options.CONNECTION])}"
+                "node_conditions",
+                name,
+                f"one of {', '.join([*OPTIONS, *connection_options.CONNECTION])}",
             )
 
 
 def _checked(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
     del environ
     if not _NAME.fullmatch(params["name"]):
-        raise option_values.BadOption("name", params["name"], "up to 52 lower-case letters, digits and hyphens")
+        raise option_values.BadOption(
+            "name", params["name"], "up to 52 lower-case letters, digits and hyphens"
+        )
     conditions = option_values.names(params["conditions"])
     for text in conditions:
         if not _CONDITION.fullmatch(text):
-            raise option_values.BadOption("conditions", text, "Type or Type=Status, such as Ready or GPUHealthy=True")
+            raise option_values.BadOption(
+                "conditions", text, "Type or Type=Status, such as Ready or GPUHealthy=True"
+            )
     arguments_policy.label_selector("node_selector", params["node_selector"])
     return {**params, "conditions": conditions}

@@ -11,12 +11,14 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible i
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import selectors
 
 EXPECTED = (
-    "types of conditions with True or False, such as {'example.com/NetworkReady': 'True'} or Type=True,Other=False"
+    "types of conditions with True or False, such as {'example.com/NetworkReady': 'True'} or "
+    "Type=True,Other=False"
 )
 
 
 def read(name: str, value: t.Any) -> dict[str, str]:
-    """The status, ``True`` or ``False``, that each type of condition must have, from a mapping or a string.
+    """The status, ``True`` or ``False``, that each type of condition must have,
+    from a mapping or a string.
 
     Raises:
         BadOption: anything else.
@@ -29,6 +31,8 @@ def read(name: str, value: t.Any) -> dict[str, str]:
     else:
         raise option_values.BadOption(name, value, EXPECTED)
     found = {str(kind): str(status).strip().capitalize() for kind, status in pairs}
-    if not all(selectors.is_key(kind) and status in ("True", "False") for kind, status in found.items()):
+    if not all(
+        selectors.is_key(kind) and status in ("True", "False") for kind, status in found.items()
+    ):
         raise option_values.BadOption(name, value, EXPECTED)
     return found

@@ -7,9 +7,15 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import kubernetes_core, specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import (
+    kubernetes_core,
+    specs,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import arguments_policy
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import run_cordon, run_node_steps
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import (
+    run_cordon,
+    run_node_steps,
+)
 
 
 def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
@@ -45,6 +51,8 @@ SPEC = specs.ClusterModuleSpec(
     lists=("nodes",),
     prepare=_prepared,
     detailed=True,
-    engine=lambda ctx, params: run_cordon.cordon(ctx, specs.from_params(run_node_steps.CordonOptions, params)),
+    engine=lambda ctx, params: run_cordon.cordon(
+        ctx, specs.from_params(run_node_steps.CordonOptions, params)
+    ),
     foreign=kubernetes_core.of_drain,
 )

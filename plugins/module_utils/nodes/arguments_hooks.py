@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import option_values, specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import (
+    option_values,
+    specs,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import arguments
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import run_node_hooks as engine
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import (
+    run_node_hooks as engine,
+)
 
 NEEDED = ("key", "node", "hook", "rule", "action", "tasks")
 
@@ -18,24 +23,37 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
     del environ
     for index, one in enumerate(params["hooks"] or ()):
         if missing := [key for key in NEEDED if not one.get(key)]:
-            raise option_values.BadOption(f"hooks[{index}]", sorted(one), f"{', '.join(missing)}, as in a listed hook")
+            raise option_values.BadOption(
+                f"hooks[{index}]", sorted(one), f"{', '.join(missing)}, as in a listed hook"
+            )
     hook = params["hook"]
     rules = arguments.read("rules", params["rules"], hook)
     kept = {key: value for key, value in params.items() if key != "hook"}
-    return {**kept, "rules": rules, "hooks": tuple(map(specs.plain, params["hooks"] or ())), "send": arguments.send}
+    return {
+        **kept,
+        "rules": rules,
+        "hooks": tuple(map(specs.plain, params["hooks"] or ())),
+        "send": arguments.send,
+    }
 
 
 SPEC = specs.ClusterModuleSpec(
     name="maintenance_hooks",
     options={
-        "state": {"type": "str", "choices": ["listed", "called", "begun", "done", "failed"], "default": "listed"},
+        "state": {
+            "type": "str",
+            "choices": ["listed", "called", "begun", "done", "failed"],
+            "default": "listed",
+        },
         **specs.NODES,
         "hook": {"type": "str", "choices": ["before_node", "after_node"], "default": "before_node"},
         "rules": {"type": "list", "elements": "dict", "options": arguments.NODE_RULE},
         "hooks": {"type": "list", "elements": "dict"},
     },
     lists=("nodes",),
-    engine=lambda ctx, params: engine.call_hooks(ctx, specs.from_params(engine.HookOptions, params)),
+    engine=lambda ctx, params: engine.call_hooks(
+        ctx, specs.from_params(engine.HookOptions, params)
+    ),
     prepare=_prepared,
     unshown=("rules",),
 )

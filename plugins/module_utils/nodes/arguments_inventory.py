@@ -17,17 +17,27 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible i
     option_values,
     specs,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import run_context, run_requests
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    run_context,
+    run_requests,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import arguments_policy
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds, kubeconfig
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
+    errors,
+    kinds,
+    kubeconfig,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import inventory_hosts
 
-# The nodes of a cluster for an inventory: read page by page, of which only what is kept stays in memory.
+# The nodes of a cluster for an inventory: read page by page, of which only what is
+# kept stays in memory.
 
 
 @dataclass(frozen=True, slots=True)
 class InventoryOptions:
-    """Which nodes, by a label selector (empty: all), and the annotation to keep, see ``inventory_hosts.Wanted``."""
+    """Which nodes, by a label selector (empty: all), and the annotation to keep, see
+    ``inventory_hosts.Wanted``.
+    """
 
     node_selector: str = ""
     maintained_annotation: str = ""
@@ -36,19 +46,24 @@ class InventoryOptions:
 def read_nodes(ctx: run_context.Context, options: InventoryOptions) -> run_context.Result:
     """The nodes as ``inventory_hosts.kept`` keeps them, in ``nodes``. Nothing is written."""
     keep = functools.partial(inventory_hosts.kept, annotation=options.maintained_annotation)
-    found = ctx.cluster.items(kinds.NODES, labels=options.node_selector, patience=run_requests.PATIENCE, keep=keep)
+    found = ctx.cluster.items(
+        kinds.NODES, labels=options.node_selector, patience=run_requests.PATIENCE, keep=keep
+    )
     return run_context.Result({"nodes": found.items})
 
 
 def server(target: t.Mapping[str, t.Any]) -> str:
-    """Which cluster the fields of ``ConnectionOptions`` lead to, without a request and without a secret.
+    """Which cluster the fields of ``ConnectionOptions`` lead to,
+    without a request and without a secret.
 
     Empty where that is not known before connecting: in a pod, or if the kubeconfig cannot be used.
     """
     if target.get("host"):
         return str(target["host"])
     try:
-        chosen = kubeconfig.choose(target.get("kubeconfig") or kubeconfig.default_paths(), target.get("context") or "")
+        chosen = kubeconfig.choose(
+            target.get("kubeconfig") or kubeconfig.default_paths(), target.get("context") or ""
+        )
     except errors.ConfigError:
         return ""
     return f"{chosen.cluster['server']} {chosen.context}"
@@ -81,7 +96,8 @@ class NotReadError(Exception):
 
 
 def refuse_unknown(given: t.Iterable[str], known: t.Collection[str]) -> None:
-    """Ansible ignores keys of a configuration file that a plugin does not know; a typing error would go unnoticed.
+    """Ansible ignores keys of a configuration file that a plugin does not know;
+    a typing error would go unnoticed.
 
     Raises:
         BadOption: there is such a key. The message names similar ones.
@@ -102,7 +118,10 @@ def wanted(found: Options) -> inventory_hosts.Wanted:
     annotation, every = found.get("maintained_annotation") or "", found.get("maintain_every")
     seconds = option_values.seconds("maintain_every", every)
     if seconds is not None and not annotation:
-        expected = "maintained_annotation with it, the annotation of yours that holds the time of the last maintenance"
+        expected = (
+            "maintained_annotation with it, the annotation of yours that holds the time of "
+            "the last maintenance"
+        )
         raise option_values.BadOption("maintain_every", every, expected)
     return inventory_hosts.Wanted(
         address_types=_some_of("address_types", found, inventory_hosts.ADDRESS_TYPES),
@@ -122,7 +141,8 @@ def _some_of(name: str, found: Options, words: tuple[str, ...]) -> tuple[str, ..
 
 
 def source(found: Options, environ: t.Mapping[str, str]) -> str:
-    """Which nodes of which cluster, as a key of the cache: the same file may lead to another cluster tomorrow.
+    """Which nodes of which cluster, as a key of the cache: the same file may lead to
+    another cluster tomorrow.
 
     No secret is in it.
 
@@ -138,7 +158,8 @@ def read(found: Options, environ: t.Mapping[str, str]) -> list[dict[str, t.Any]]
     """The nodes as plain JSON, which may be cached.
 
     Raises:
-        NotReadError: a connection option is wrong, the cluster could not be reached, or nodes may not be listed.
+        NotReadError: a connection option is wrong, the cluster could not be reached,
+            or nodes may not be listed.
     """
     result = specs.run_call(SPEC, specs.plain(found), specs.Call(environ=environ))
     if result["failed"]:

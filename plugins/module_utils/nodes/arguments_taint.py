@@ -7,10 +7,16 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import kubernetes_core, specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import (
+    kubernetes_core,
+    specs,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import node_taints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import arguments_policy
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import arguments_taints, run_taint
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import (
+    arguments_taints,
+    run_taint,
+)
 
 
 def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
@@ -20,7 +26,9 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
         BadOption: ``node_selector`` cannot be parsed, or taints are invalid; names all of them.
     """
     del environ
-    params["node_selector"] = arguments_policy.label_selector("node_selector", params["node_selector"] or "")
+    params["node_selector"] = arguments_policy.label_selector(
+        "node_selector", params["node_selector"] or ""
+    )
     raws = arguments_taints.read("taints", params["taints"] or (), params["state"])
     return {**params, "taints": node_taints.read(raws, params["state"])[0]}
 
@@ -43,6 +51,8 @@ SPEC = specs.ClusterModuleSpec(
     },
     lists=("nodes", "keep"),
     prepare=_prepared,
-    engine=lambda ctx, params: run_taint.taint(ctx, specs.from_params(run_taint.TaintOptions, params)),
+    engine=lambda ctx, params: run_taint.taint(
+        ctx, specs.from_params(run_taint.TaintOptions, params)
+    ),
     foreign=kubernetes_core.of_taint,
 )

@@ -13,7 +13,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 
 
 def read(name: str, value: t.Any, state: str = "present") -> list[dict[str, t.Any]]:
-    """The taints as mappings, from kubectl's syntax, mappings, or a list of both; ``state`` is of those without one.
+    """The taints as mappings, from kubectl's syntax, mappings, or a list of both;
+    ``state`` is of those without one.
 
     Raises:
         BadOptions: taints are invalid; names all of them.
@@ -21,7 +22,9 @@ def read(name: str, value: t.Any, state: str = "present") -> list[dict[str, t.An
     items: t.Iterable[t.Any] = (value,) if isinstance(value, (str, t.Mapping)) else value
     if isinstance(items, (bool, int, float)):
         raise option_values.BadOption(
-            name, value, "taints such as dedicated=gpu:NoSchedule,old:NoExecute-, or a list of mappings"
+            name,
+            value,
+            "taints such as dedicated=gpu:NoSchedule,old:NoExecute-, or a list of mappings",
         )
     raws: list[dict[str, t.Any]] = []
     for item in items:
@@ -31,12 +34,15 @@ def read(name: str, value: t.Any, state: str = "present") -> list[dict[str, t.An
             words = _words(str(item))
             # With ``exact``, a variable that turned out to be empty would remove all taints.
             if not words and not isinstance(value, str):
-                raise option_values.BadOption(name, list(items), "taints without an empty one; [] if no taint is meant")
+                raise option_values.BadOption(
+                    name, list(items), "taints without an empty one; [] if no taint is meant"
+                )
             raws += [_mapping(word, state) for word in words]
     faults = [
         (f"{name}[{index}]", raw, "only key, value, effect and state")
         for index, raw in enumerate(raws)
-        if not raw.keys() <= {"key", "value", "effect", "state"} or raw.get("state") not in (None, "present", "absent")
+        if not raw.keys() <= {"key", "value", "effect", "state"}
+        or raw.get("state") not in (None, "present", "absent")
     ]
     found = node_taints.read(raws, state)[1]
     faults += [(fault.where.replace("taints", name, 1), *fault[1:]) for fault in found]
@@ -48,14 +54,20 @@ def read(name: str, value: t.Any, state: str = "present") -> list[dict[str, t.An
 
 
 def _words(text: str) -> tuple[str, ...]:
-    """The taints of a text, between commas or white space; a key with a space in it stays whole, and is refused."""
+    """The taints of a text, between commas or white space; a key with a space in it stays
+    whole, and is refused.
+    """
     parts = (part.strip() for part in re.split(r"[,\n]", text))
     return tuple(dict.fromkeys(word for part in parts for word in _between_spaces(part)))
 
 
 def _between_spaces(part: str) -> t.Sequence[str]:
     words = part.split()
-    return words if ":" not in part or all(":" in word or word.endswith("-") for word in words) else [part]
+    return (
+        words
+        if ":" not in part or all(":" in word or word.endswith("-") for word in words)
+        else [part]
+    )
 
 
 def _mapping(word: str, state: str) -> dict[str, t.Any]:

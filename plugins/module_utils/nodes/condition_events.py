@@ -9,14 +9,20 @@ import json
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import decoding, names, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    decoding,
+    names,
+    objects,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import node_records
 
 POSITIVE = "Ready"
 """The condition of Kubernetes that is true on a healthy node; its others are false on one."""
 
 Told = dict[str, dict[str, tuple[str, str]]]
-"""By the UID of a node and the type of a condition: the status that was told last, and since when it holds."""
+"""By the UID of a node and the type of a condition: the status that was told last,
+and since when it holds.
+"""
 
 Event = dict[str, t.Any]
 """As a rulebook gets it."""
@@ -38,18 +44,25 @@ class Wanted:
 
 @dataclass(slots=True)
 class Account:
-    """What has been told, and up to which version of the API's history; ``version`` is empty before the first list."""
+    """What has been told, and up to which version of the API's history;
+    ``version`` is empty before the first list.
+    """
 
     version: str = ""
     told: Told = field(default_factory=dict)
 
     @classmethod
     def read(cls, raw: objects.Raw | None) -> Account:
-        """From the ConfigMap that keeps it. What cannot be read counts as nothing told: better twice than never."""
+        """From the ConfigMap that keeps it. What cannot be read counts as nothing told:
+        better twice than never.
+        """
         data = (raw or {}).get("data") or {}
         try:
             told = {
-                str(uid): {str(name): (str(status), str(since)) for name, (status, since) in conditions.items()}
+                str(uid): {
+                    str(name): (str(status), str(since))
+                    for name, (status, since) in conditions.items()
+                }
                 for uid, conditions in decoding.json_of(data.get("told") or "{}").items()
             }
         except (ValueError, AttributeError, TypeError):
@@ -58,11 +71,15 @@ class Account:
 
     def data(self) -> dict[str, str]:
         """For the ConfigMap."""
-        return {"version": self.version, "told": json.dumps(self.told, sort_keys=True, separators=(",", ":"))}
+        return {
+            "version": self.version,
+            "told": json.dumps(self.told, sort_keys=True, separators=(",", ":")),
+        }
 
 
 def news(raw: objects.Raw, wanted: t.Iterable[Wanted], account: Account) -> list[Event]:
-    """The events of a node: each wanted condition that was not told as it is now, which brings the account up to date.
+    """The events of a node: each wanted condition that was not told as it is now,
+    which brings the account up to date.
 
     A condition that has never been told is news only if it is not healthy.
     """
@@ -78,7 +95,9 @@ def news(raw: objects.Raw, wanted: t.Iterable[Wanted], account: Account) -> list
 
 
 def standing(raw: objects.Raw, wanted: t.Iterable[Wanted], account: Account) -> list[Event]:
-    """The events of a node that were told before and still hold, of conditions that are not healthy."""
+    """The events of a node that were told before and still hold,
+    of conditions that are not healthy.
+    """
     node = objects.Node.of(raw)
     known = account.told.get(node.uid) or {}
     return [
@@ -97,7 +116,14 @@ def _state(condition: objects.Raw) -> tuple[str, str]:
     return str(condition.get("status") or ""), str(condition.get("lastTransitionTime") or "")
 
 
-def _event(node: objects.Node, want: Wanted, condition: objects.Raw, *, previous: str, repeated: bool = False) -> Event:
+def _event(
+    node: objects.Node,
+    want: Wanted,
+    condition: objects.Raw,
+    *,
+    previous: str,
+    repeated: bool = False,
+) -> Event:
     status, since = _state(condition)
     return {
         "node": node.name,

@@ -3,10 +3,11 @@
 
 """What is written to a node at each step of its maintenance.
 
-Each function takes the node as it was read and returns the one change that leads to the wanted step, or ``None`` if
-there is nothing to do. Record, cordon, taint and marks are written in one patch, conditional on the resourceVersion
-that was read, so there is no moment between "saved" and "changed". Giving back is a three-way merge (prior, ours,
-now): what somebody else changed in the meantime is kept.
+Each function takes the node as it was read and returns the one change that leads to the wanted
+step, or ``None`` if there is nothing to do. Record, cordon, taint and marks are written in one
+patch, conditional on the resourceVersion that was read, so there is no moment between "saved" and
+"changed". Giving back is a three-way merge (prior, ours, now):
+what somebody else changed in the meantime is kept.
 """
 
 from __future__ import annotations
@@ -23,8 +24,14 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     objects,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import unreachable
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import gate_checks, node_conditions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import node_records, queue_marks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import (
+    gate_checks,
+    node_conditions,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
+    node_records,
+    queue_marks,
+)
 
 BALANCERS = "label/node.kubernetes.io/exclude-from-external-load-balancers"
 BALANCERS_SETTLE = 30.0
@@ -40,16 +47,18 @@ MARKS: t.Mapping[str, t.Mapping[str, str]] = {
 }
 """For other controllers while a node is out of service, by what they would do to it.
 
-No traffic from cloud load balancers (service controller, stable since Kubernetes 1.21), no scale-down
-(cluster-autoscaler), no voluntary disruption (Karpenter 1), no remediation (Medik8s NodeHealthCheck and its
-remediators). A Cluster API MachineHealthCheck reads only the Machine's annotations (v1.11,
-``shouldSkipRemediation``), so nothing on the node would hold it.
+No traffic from cloud load balancers (service controller, stable since Kubernetes 1.21), no
+scale-down (cluster-autoscaler), no voluntary disruption (Karpenter 1), no remediation (Medik8s
+NodeHealthCheck and its remediators). A Cluster API MachineHealthCheck reads only the Machine's
+annotations (v1.11, ``shouldSkipRemediation``), so nothing on the node would hold it.
 """
 _SET = {key: ours for marks in MARKS.values() for key, ours in marks.items()}
 
 
 def balanced_for(record: node_records.Record, now: str) -> float:
-    """Seconds for which load balancers may still send to the node: 0 if it was excluded from them before us."""
+    """Seconds for which load balancers may still send to the node:
+    0 if it was excluded from them before us.
+    """
     if BALANCERS not in record.marks:
         return 0.0
     since, today = decoding.moment(record.since), decoding.moment(now)
@@ -72,8 +81,8 @@ def take_out(
 ) -> tuple[node_records.Record, api_changes.Change]:
     """Cordon, taint, marks and the record in one patch; ``record`` says who, why and when.
 
-    ``marks`` are keys of ``MARKS``; ``conditions``: the node's conditions tell of the maintenance, too. The record that
-    is returned also has the node's prior state.
+    ``marks`` are keys of ``MARKS``; ``conditions``: the node's conditions tell of the maintenance,
+    too. The record that is returned also has the node's prior state.
     """
     added = (our_taint(record.run),) if taint else ()
     wanted = {key: ours for name in marks for key, ours in MARKS[name].items()}
@@ -81,16 +90,24 @@ def take_out(
         record,
         step="cordoned",
         node_uid=node.uid,
-        prior={"unschedulable": node.unschedulable, "bootID": node.boot_id, **gate_checks.state_before(node)},
+        prior={
+            "unschedulable": node.unschedulable,
+            "bootID": node.boot_id,
+            **gate_checks.state_before(node),
+        },
         added=added,
         marks={
-            key: node_records.Mark(_read(node, key), ours) for key, ours in wanted.items() if _read(node, key) != ours
+            key: node_records.Mark(_read(node, key), ours)
+            for key, ours in wanted.items()
+            if _read(node, key) != ours
         },
         conditions=node_conditions.priors(node) if conditions else {},
     )
     ours = {key: mark.ours for key, mark in record.marks.items()}
     taints = _with(queue_marks.without(node.taints, record.run), added)
-    return record, _patch(node, f"Cordon node {node.name}", record, taints, unschedulable=True, marks=ours)
+    return record, _patch(
+        node, f"Cordon node {node.name}", record, taints, unschedulable=True, marks=ours
+    )
 
 
 def at_step(
@@ -111,19 +128,26 @@ def at_step(
     return None if _is(node, wanted, taints) else _patch(node, sentence, wanted, taints)
 
 
-def hooked(record: node_records.Record, entries: t.Mapping[str, t.Mapping[str, str]]) -> node_records.Record:
+def hooked(
+    record: node_records.Record, entries: t.Mapping[str, t.Mapping[str, str]]
+) -> node_records.Record:
     """The record with these calls of hooks as they are now."""
     return replace(record, hooks={**record.hooks, **entries})
 
 
 def with_hooks(
-    node: objects.Node, record: node_records.Record, entries: t.Mapping[str, t.Mapping[str, str]], sentence: str
+    node: objects.Node,
+    record: node_records.Record,
+    entries: t.Mapping[str, t.Mapping[str, str]],
+    sentence: str,
 ) -> api_changes.Change | None:
     """Write how far these calls of hooks are, and nothing else."""
     return noted(node, hooked(record, entries), sentence)
 
 
-def noted(node: objects.Node, wanted: node_records.Record, sentence: str) -> api_changes.Change | None:
+def noted(
+    node: objects.Node, wanted: node_records.Record, sentence: str
+) -> api_changes.Change | None:
     """Write the record, and nothing else of the node."""
     return None if _is(node, wanted, node.taints) else _patch(node, sentence, wanted, node.taints)
 
@@ -144,7 +168,9 @@ def hold_with(
 def let_go_of(
     node: objects.Node, record: node_records.Record, taint: objects.Raw
 ) -> tuple[node_records.Record, api_changes.Change | None]:
-    """The opposite of ``hold_with``; a taint that is not in the record is somebody else's and stays."""
+    """The opposite of ``hold_with``; a taint that is not in the record is
+    somebody else's and stays.
+    """
     if not _has(record.added, taint):
         return record, None
     wanted = replace(record, added=_without(record.added, (taint,)))
@@ -152,12 +178,16 @@ def let_go_of(
     return wanted, _patch(node, sentence, wanted, _rid(node, replace(record, added=(taint,))))
 
 
-def give_back(node: objects.Node, record: node_records.Record) -> tuple[api_changes.Change, tuple[str, ...]]:
-    """Undo what the record says is ours, and the record with it; also what stays because somebody else changed it.
+def give_back(
+    node: objects.Node, record: node_records.Record
+) -> tuple[api_changes.Change, tuple[str, ...]]:
+    """Undo what the record says is ours, and the record with it;
+    also what stays because somebody else changed it.
 
-    A kubelet can write its node's annotations, so the record alone is no proof. Undone is what we may have set: keys of
-    ``MARKS``, which a kubelet may set itself, and taints that show that they are ours, because it can set none. As long
-    as workloads wait for the node, their part of the record stays, at step ``back``.
+    A kubelet can write its node's annotations, so the record alone is no proof. Undone is what we
+    may have set: keys of ``MARKS``, which a kubelet may set itself, and taints that show that they
+    are ours, because it can set none. As long as workloads wait for the node, their part of the
+    record stays, at step ``back``.
     """
     if record.step == "back":
         return _patch(node, f"Forget the maintenance of node {node.name}", None, node.taints), ()
@@ -166,24 +196,39 @@ def give_back(node: objects.Node, record: node_records.Record) -> tuple[api_chan
     if node.unschedulable:
         unschedulable = bool(record.prior.get("unschedulable"))
     elif record.prior.get("unschedulable"):
-        kept.append(f"node {node.name} was cordoned before, and somebody uncordoned it in the meantime")
+        kept.append(
+            f"node {node.name} was cordoned before, and somebody uncordoned it in the meantime"
+        )
     else:
         kept.append(f"somebody uncordoned node {node.name} during the maintenance")
     marks: dict[str, str | None] = {}
     for key, mark in record.marks.items():
         if _SET.get(key) != mark.ours:
-            kept.append(f"{key} of node {node.name} is in its record, but this collection never sets it so")
+            kept.append(
+                f"{key} of node {node.name} is in its record, but this collection never sets it so"
+            )
         elif _read(node, key) == mark.ours:
             marks[key] = mark.prior
         else:
-            kept.append(f"{key} of node {node.name} was changed by somebody else to {_read(node, key)!r}")
-    sentence = f"Give node {node.name} back, cordoned as before" if unschedulable else f"Uncordon node {node.name}"
+            kept.append(
+                f"{key} of node {node.name} was changed by somebody else to {_read(node, key)!r}"
+            )
+    sentence = (
+        f"Give node {node.name} back, cordoned as before"
+        if unschedulable
+        else f"Uncordon node {node.name}"
+    )
     taints, left = _rid(node, record), None
     foreign = [node_taints.in_words(taint) for taint in taints if _has(record.added, taint)]
-    kept += [f"taint {taint} of node {node.name} is in its record, but not set by this collection" for taint in foreign]
+    kept += [
+        f"taint {taint} of node {node.name} is in its record, but not set by this collection"
+        for taint in foreign
+    ]
     if record.awaits:
         left = record.at("back", added=(), marks={}, conditions={}, volumes=())
-    return _patch(node, sentence, left, taints, unschedulable=unschedulable, marks=marks), tuple(kept)
+    return _patch(node, sentence, left, taints, unschedulable=unschedulable, marks=marks), tuple(
+        kept
+    )
 
 
 def foreign_changes(node: objects.Node, record: node_records.Record) -> tuple[str, ...]:
@@ -206,21 +251,29 @@ def _has(taints: t.Iterable[objects.Raw], taint: objects.Raw) -> bool:
     return any(node_taints.same_taint(taint, other) for other in taints)
 
 
-def _with(taints: tuple[objects.Raw, ...], added: tuple[objects.Raw, ...]) -> tuple[objects.Raw, ...]:
+def _with(
+    taints: tuple[objects.Raw, ...], added: tuple[objects.Raw, ...]
+) -> tuple[objects.Raw, ...]:
     return taints + tuple(taint for taint in added if not _has(taints, taint))
 
 
-def _without(taints: tuple[objects.Raw, ...], removed: tuple[objects.Raw, ...]) -> tuple[objects.Raw, ...]:
+def _without(
+    taints: tuple[objects.Raw, ...], removed: tuple[objects.Raw, ...]
+) -> tuple[objects.Raw, ...]:
     return tuple(taint for taint in taints if not _has(removed, taint))
 
 
 def _is_ours(taint: objects.Raw) -> bool:
-    return taint.get("key") == names.TAINT_KEY or taint.items() >= unreachable.OUT_OF_SERVICE.items()
+    return (
+        taint.get("key") == names.TAINT_KEY or taint.items() >= unreachable.OUT_OF_SERVICE.items()
+    )
 
 
 def _rid(node: objects.Node, record: node_records.Record) -> tuple[objects.Raw, ...]:
     """The node's taints without those of the record that are ours."""
-    return tuple(taint for taint in node.taints if not (_has(record.added, taint) and _is_ours(taint)))
+    return tuple(
+        taint for taint in node.taints if not (_has(record.added, taint) and _is_ours(taint))
+    )
 
 
 def _is(node: objects.Node, record: node_records.Record, taints: tuple[objects.Raw, ...]) -> bool:
@@ -245,7 +298,8 @@ def _patch(
         meta.setdefault(f"{place}s", {})[name] = value
     spec: dict[str, t.Any] = {}
     if taints != node.taints:
-        # A merge patch replaces the whole list: order and timeAdded of the others are sent back as read.
+        # A merge patch replaces the whole list: order and timeAdded of the others
+        # are sent back as read.
         spec["taints"] = [dict(x) for x in taints] or None
     if unschedulable != node.unschedulable:
         spec["unschedulable"] = unschedulable or None
@@ -267,7 +321,9 @@ def _shown(
     unschedulable: bool,
     marks: t.Mapping[str, str | None],
 ) -> objects.Raw:
-    """What a diff shows of the node; of the record no more than that, because its nonce is a right."""
+    """What a diff shows of the node; of the record no more than that,
+    because its nonce is a right.
+    """
     present = {key: marks[key] if key in marks else _read(node, key) for key in _SET}
     shown: dict[str, t.Any] = {key: value for key, value in present.items() if value is not None}
     if record is not None:
@@ -277,4 +333,8 @@ def _shown(
             shown["hooks"] = {key: entry["state"] for key, entry in hooks.items()}
         if awaits := told.get("awaits"):
             shown["awaits"] = [one["workload"]["name"] for one in awaits]
-    return {"unschedulable": unschedulable, "taints": [node_taints.in_words(x) for x in taints], **shown}
+    return {
+        "unschedulable": unschedulable,
+        "taints": [node_taints.in_words(x) for x in taints],
+        **shown,
+    }

@@ -3,8 +3,8 @@
 
 """The gates: whether a node that comes back may take pods.
 
-All gates are evaluated, so that everything that is missing is reported, not just the first of it. Our own taint
-and the cordon do not count: they are still there, or have just been removed.
+All gates are evaluated, so that everything that is missing is reported, not just the first of it.
+Our own taint and the cordon do not count: they are still there, or have just been removed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import node_records
 
-Gate = t.Literal["ready", "rebooted", "daemonsets", "pressure", "schedulable", "conditions", "stable"]
+Gate = t.Literal[
+    "ready", "rebooted", "daemonsets", "pressure", "schedulable", "conditions", "stable"
+]
 GATES: tuple[Gate, ...] = t.get_args(Gate)
 
 PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
@@ -42,8 +44,9 @@ PROBLEMS = (
     "KubeletUnhealthy",
     "ReadonlyFilesystem",
 )
-"""Conditions that are bad when True: those of Kubernetes, and those of node-problem-detector's configurations
-(``config/*.json`` in its sources; as shipped by GKE and AKS)."""
+"""Conditions that are bad when True: those of Kubernetes, and those of node-problem-detector's
+configurations (``config/*.json`` in its sources; as shipped by GKE and AKS).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,11 @@ NOTHING = Expected()
 def state_before(node: objects.Node) -> node_records.Prior:
     """What a record keeps of a node that is about to be cordoned, for the gates to compare with."""
     return {
-        "taints": sorted(_name(taint) for taint in node.taints if node_taints.hard(taint) and not _of_cordon(taint)),
+        "taints": sorted(
+            _name(taint)
+            for taint in node.taints
+            if node_taints.hard(taint) and not _of_cordon(taint)
+        ),
         "conditions": [kind for kind in PROBLEMS if node.conditions.get(kind) == "True"],
     }
 
@@ -80,37 +87,51 @@ def gates(
 ) -> tuple[reasons.Finding, ...]:
     """What keeps the node from taking pods; empty if every wanted gate is passed.
 
-    ``rebooted`` compares the bootID with the record's. ``daemonsets`` needs nodes, pods and DaemonSets in the
-    snapshot. ``missing_seconds`` is how much longer the other gates have to hold for ``stable``.
+    ``rebooted`` compares the bootID with the record's. ``daemonsets`` needs nodes, pods and
+    DaemonSets in the snapshot. ``missing_seconds`` is how much longer the other gates have to
+    hold for ``stable``.
     """
     found: list[reasons.Finding] = []
     if "ready" in wanted and not node.ready:
         status = node.conditions.get("Ready", "not reported")
-        found.append(_blocker("not_ready", node, f"its condition Ready is {status}", "Check its kubelet."))
+        found.append(
+            _blocker("not_ready", node, f"its condition Ready is {status}", "Check its kubelet.")
+        )
     if "rebooted" in wanted:
         found += _rebooted(node, record)
     if "pressure" in wanted:
         found += [
-            _blocker("pressure", node, f"its condition {name} is True", "Free the resource, or wait.")
+            _blocker(
+                "pressure", node, f"its condition {name} is True", "Free the resource, or wait."
+            )
             for name in PRESSURES
             if node.conditions.get(name) == "True"
         ]
     if "conditions" in wanted:
-        found += _conditions(node, record, () if "pressure" not in wanted else PRESSURES, expected.conditions)
+        found += _conditions(
+            node, record, () if "pressure" not in wanted else PRESSURES, expected.conditions
+        )
     if "schedulable" in wanted:
         found += [_tainted(node, taint) for taint in _new_taints(node, record, expected)]
     if "daemonsets" in wanted:
         passing = [x for x in _new_taints(node, record, expected) if node_taints.owner_of(x["key"])]
         found += _daemon_sets(snapshot, node, record, passing)
     if "stable" in wanted and not found and missing_seconds > 0:
-        found.append(_blocker("unstable", node, f"the gates have to hold {missing_seconds:.0f} s longer", "Wait."))
+        found.append(
+            _blocker(
+                "unstable", node, f"the gates have to hold {missing_seconds:.0f} s longer", "Wait."
+            )
+        )
     return tuple(found)
 
 
-def runs_on(daemon_set: objects.Raw, node: objects.Node, passing: t.Collection[objects.Raw] = ()) -> bool:
+def runs_on(
+    daemon_set: objects.Raw, node: objects.Node, passing: t.Collection[objects.Raw] = ()
+) -> bool:
     """Whether the DaemonSet keeps a pod on the node, decided as its controller does.
 
-    Our taint and those that are ``passing``, which a controller sets until the node has started, are ignored.
+    Our taint and those that are ``passing``, which a controller sets until the node has
+    started, are ignored.
     """
     spec: objects.Raw = ((daemon_set.get("spec") or {}).get("template") or {}).get("spec") or {}
     if daemon_set["metadata"].get("deletionTimestamp") or not node_affinity.selects(spec, node):
@@ -131,20 +152,29 @@ def _of_cordon(taint: objects.Raw) -> bool:
     return taint.get("key") in (names.TAINT_KEY, names.UNSCHEDULABLE_TAINT)
 
 
-def _new_taints(node: objects.Node, record: node_records.Record | None, expected: Expected) -> tuple[objects.Raw, ...]:
+def _new_taints(
+    node: objects.Node, record: node_records.Record | None, expected: Expected
+) -> tuple[objects.Raw, ...]:
     """The taints that keep pods away, and did not before the maintenance.
 
-    Where the record does not say what was there before, those that a known controller sets for a while.
+    Where the record does not say what was there before, those that a known
+    controller sets for a while.
     """
     before = record.prior.get("taints") if record else None
     ours = record.added if record else ()
     found = []
     for taint in node.taints:
-        if not node_taints.hard(taint) or _of_cordon(taint) or any(node_taints.same_taint(taint, x) for x in ours):
+        if (
+            not node_taints.hard(taint)
+            or _of_cordon(taint)
+            or any(node_taints.same_taint(taint, x) for x in ours)
+        ):
             continue
         if any(one.means(taint) for one in expected.taints):
             continue
-        known = node_taints.owner_of(taint["key"]) is None if before is None else _name(taint) in before
+        known = (
+            node_taints.owner_of(taint["key"]) is None if before is None else _name(taint) in before
+        )
         if not known:
             found.append(taint)
     return tuple(found)
@@ -157,8 +187,8 @@ def _tainted(node: objects.Node, taint: objects.Raw) -> reasons.Finding:
     if owner:
         return _blocker("tainted", node, f"{why}; {owner.name} sets and removes it", owner.remedy)
     remedy = (
-        f"Find out who set it, then remove it: kubectl taint node {node.name} {name}-. If it is to stay, name it in "
-        f"maintain_taints (taints of maintenance_plan): {words}."
+        f"Find out who set it, then remove it: kubectl taint node {node.name} {name}-. If it is "
+        f"to stay, name it in maintain_taints (taints of maintenance_plan): {words}."
     )
     return _blocker("tainted", node, f"{why}; its owner is unknown", remedy)
 
@@ -169,7 +199,9 @@ def _conditions(
     told: t.Collection[str],
     wanted: t.Mapping[str, str],
 ) -> list[reasons.Finding]:
-    """Conditions that are worse than before, or not as wanted; those ``told`` by another gate are left out."""
+    """Conditions that are worse than before, or not as wanted;
+    those ``told`` by another gate are left out.
+    """
     before = (record.prior.get("conditions") if record else None) or ()
     found = []
     for kind in PROBLEMS:
@@ -180,7 +212,11 @@ def _conditions(
     for kind, status in wanted.items():
         if (now := node.conditions.get(kind, "not reported")) != status:
             why = f"its condition {kind} is {now}, and has to be {status}"
-            found.append(_blocker("unhealthy", node, why, "Check who reports that condition, or wait for it."))
+            found.append(
+                _blocker(
+                    "unhealthy", node, why, "Check who reports that condition, or wait for it."
+                )
+            )
     return found
 
 
@@ -188,7 +224,9 @@ def _rebooted(node: objects.Node, record: node_records.Record | None) -> list[re
     before = record.prior.get("bootID") if record else None
     if not before:
         why = "its bootID before the maintenance is not recorded"
-        return [_blocker("not_rebooted", node, why, "Cordon it with node_cordon before it is rebooted.")]
+        return [
+            _blocker("not_rebooted", node, why, "Cordon it with node_cordon before it is rebooted.")
+        ]
     if node.boot_id == before:
         why = f"its bootID is still {before}: it has not been rebooted"
         return [_blocker("not_rebooted", node, why, "Reboot it, or omit the gate rebooted.")]
@@ -196,7 +234,8 @@ def _rebooted(node: objects.Node, record: node_records.Record | None) -> list[re
 
 
 def lacking_before(snapshot: snapshots.Snapshot, node: objects.Node) -> list[str]:
-    """Those that lack one by themselves: on a node that was lost, pods are unready since then, and it is tainted.
+    """Those that lack one by themselves: on a node that was lost,
+    pods are unready since then, and it is tainted.
 
     None where it is not known since when it is lost.
     """
@@ -207,14 +246,21 @@ def lacking_before(snapshot: snapshots.Snapshot, node: objects.Node) -> list[str
 
 
 def lacking(
-    snapshot: snapshots.Snapshot, node: objects.Node, passing: t.Collection[objects.Raw] = (), lost: str = ""
+    snapshot: snapshots.Snapshot,
+    node: objects.Node,
+    passing: t.Collection[objects.Raw] = (),
+    lost: str = "",
 ) -> list[str]:
     """The DaemonSets without a Ready pod on the node, although they run there (``runs_on``).
 
     Pods that became unready when the node was ``lost``, or since then, count as Ready.
     """
     there = (pod for pod in snapshot.pods_on({node.name}) if pod.owner and not pod.deleting)
-    serving = {pod.owner.uid for pod in there if pod.owner and (pod.ready or (lost and pod.ready_since >= lost))}
+    serving = {
+        pod.owner.uid
+        for pod in there
+        if pod.owner and (pod.ready or (lost and pod.ready_since >= lost))
+    }
     found = (one for one in snapshot.daemon_sets if one["metadata"]["uid"] not in serving)
     metas = (one["metadata"] for one in found if runs_on(one, node, passing))
     return [f"{meta.get('namespace')}/{meta['name']}" for meta in metas]
@@ -226,17 +272,27 @@ def _daemon_sets(
     record: node_records.Record | None,
     passing: t.Collection[objects.Raw],
 ) -> list[reasons.Finding]:
-    before, lack = record.prior.get("daemonsets") if record else None, lacking(snapshot, node, passing)
+    before, lack = (
+        record.prior.get("daemonsets") if record else None,
+        lacking(snapshot, node, passing),
+    )
     # Of several that want one host port, another one may have it by now.
     exchanged = before is None or not set(before) <= set(lack)
     waiting = ", ".join(str(one.workload) for one in record.awaits) if record else ""
     down = f"; until it is back, pods are missing of {waiting}" if waiting else ""
     found = []
     for name in (name for name in lack if name not in (before or ())):
-        there = [pod for pod in _meant_for(snapshot, node) if pod.owner and f"{pod.namespace}/{pod.owner.name}" == name]
+        there = [
+            pod
+            for pod in _meant_for(snapshot, node)
+            if pod.owner and f"{pod.namespace}/{pod.owner.name}" == name
+        ]
         if exchanged and any(PORTS in pod.unschedulable for pod in there):
             continue
-        why = f"DaemonSet {name} has no Ready pod on it{unready.told(unready.why(snapshot, there))}{down}"
+        why = (
+            f"DaemonSet {name} has no Ready pod on "
+            f"it{unready.told(unready.why(snapshot, there))}{down}"
+        )
         remedy = "Check that pod, or wait for it, or omit the gate daemonsets."
         found.append(_blocker("daemonset_missing", node, why, remedy))
     return found

@@ -3,9 +3,10 @@
 
 """Nodes as hosts of an inventory: their address, variables and groups.
 
-What is kept of a node (``kept``) may be stored in a cache on the controller, so it is plain JSON without secrets: of a
-record it has all but the nonce, which is the right to act. Groups and the age of the last maintenance are computed from
-it at each use (``hosts``), so a cache does not make them stale by itself.
+What is kept of a node (``kept``) may be stored in a cache on the controller, so it is plain JSON
+without secrets: of a record it has all but the nonce, which is the right to act. Groups and the age
+of the last maintenance are computed from it at each use (``hosts``),
+so a cache does not make them stale by itself.
 """
 
 from __future__ import annotations
@@ -15,7 +16,11 @@ import datetime
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import decoding, names, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    decoding,
+    names,
+    objects,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import node_records
 
 ADDRESS_TYPES = ("InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS")
@@ -42,16 +47,19 @@ INFO: t.Mapping[str, str] = {
 """Names of ours for fields of a node's ``nodeInfo``."""
 
 IN_SERVICE, WAITING, UNREADABLE = "none", "waiting", "unreadable"
-"""States of a maintenance that no step of a record stands for: none, its wave has not come, the record is broken."""
+"""States of a maintenance that no step of a record stands for: none, its wave has not come,
+the record is broken.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What the user wants of the inventory.
 
-    ``address_types``: the first that a node has becomes its ``ansible_host``. ``label_groups``: keys of labels by which
-    nodes are grouped. ``maintained_annotation``: the user's annotation with the time of the last maintenance
-    (RFC 3339); ``maintain_every``: seconds after which the next one is due.
+    ``address_types``: the first that a node has becomes its ``ansible_host``. ``label_groups``:
+    keys of labels by which nodes are grouped. ``maintained_annotation``: the user's annotation with
+    the time of the last maintenance (RFC 3339); ``maintain_every``:
+    seconds after which the next one is due.
     """
 
     address_types: tuple[str, ...] = ("InternalIP", "Hostname")
@@ -63,7 +71,8 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A host: its name, its variables in JSON's types, and its groups, not yet as Ansible allows their names.
+    """A host: its name, its variables in JSON's types, and its groups,
+    not yet as Ansible allows their names.
 
     ``fault`` says what is wrong with the node's annotations; empty if nothing is.
     """
@@ -75,11 +84,13 @@ class Host:
 
 
 def kept(raw: objects.Raw, annotation: str = "") -> dict[str, t.Any]:
-    """What is kept of a node, as plain JSON; ``annotation`` is the user's with the last maintenance.
+    """What is kept of a node, as plain JSON; ``annotation`` is the user's with
+    the last maintenance.
 
-    Keys: ``name``, ``labels``, ``taints``, ``unschedulable``, ``addresses`` (a list for each type), ``conditions``
-    (status by type), ``versions``, ``record`` (without nonce, ``None`` if there is none), ``unreadable`` (why the
-    record cannot be read) and ``maintained`` (the annotation's value, empty if it is missing).
+    Keys: ``name``, ``labels``, ``taints``, ``unschedulable``, ``addresses`` (a list for each type),
+    ``conditions`` (status by type), ``versions``, ``record`` (without nonce, ``None`` if there is
+    none), ``unreadable`` (why the record cannot be read) and ``maintained`` (the annotation's
+    value, empty if it is missing).
     """
     node, status = objects.Node.of(raw), raw.get("status") or {}
     addresses: dict[str, list[str]] = {}
@@ -95,7 +106,10 @@ def kept(raw: objects.Raw, annotation: str = "") -> dict[str, t.Any]:
     return {
         "name": node.name,
         "labels": dict(node.labels),
-        "taints": [{key: str(one.get(key) or "") for key in ("key", "value", "effect")} for one in node.taints],
+        "taints": [
+            {key: str(one.get(key) or "") for key in ("key", "value", "effect")}
+            for one in node.taints
+        ],
         "unschedulable": node.unschedulable,
         "addresses": addresses,
         "conditions": dict(node.conditions),
@@ -106,14 +120,19 @@ def kept(raw: objects.Raw, annotation: str = "") -> dict[str, t.Any]:
     }
 
 
-def hosts(nodes: t.Iterable[t.Mapping[str, t.Any]], wanted: Wanted, now: datetime.datetime) -> list[Host]:
+def hosts(
+    nodes: t.Iterable[t.Mapping[str, t.Any]], wanted: Wanted, now: datetime.datetime
+) -> list[Host]:
     """The hosts of these nodes, as ``kept`` made them.
 
-    They are ordered by name; with ``maintained_annotation`` those that were maintained least recently come first, and
-    those that never were before all others. Ansible keeps this order within each group.
+    They are ordered by name; with ``maintained_annotation`` those that were maintained least
+    recently come first, and those that never were before all others.
+    Ansible keeps this order within each group.
     """
     found = [(decoding.moment(node["maintained"]), _host(node, wanted, now)) for node in nodes]
-    return [host for _last, host in sorted(found, key=lambda pair: (pair[0] or LONG_AGO, pair[1].name))]
+    return [
+        host for _last, host in sorted(found, key=lambda pair: (pair[0] or LONG_AGO, pair[1].name))
+    ]
 
 
 def _host(node: t.Mapping[str, t.Any], wanted: Wanted, now: datetime.datetime) -> Host:
@@ -121,7 +140,9 @@ def _host(node: t.Mapping[str, t.Any], wanted: Wanted, now: datetime.datetime) -
     # A clock that is ahead must not make an age negative.
     age = max(int((now - last).total_seconds()), 0) if last else None
     due = wanted.maintain_every is not None and (age is None or age >= wanted.maintain_every)
-    facts = _Facts(_roles(labels), labels.get(ZONE_LABEL, ""), labels.get(REGION_LABEL, ""), _state(node), due)
+    facts = _Facts(
+        _roles(labels), labels.get(ZONE_LABEL, ""), labels.get(REGION_LABEL, ""), _state(node), due
+    )
     variables = {
         "node_name": node["name"],
         "node_roles": list(facts.roles),
@@ -138,11 +159,16 @@ def _host(node: t.Mapping[str, t.Any], wanted: Wanted, now: datetime.datetime) -
         "node_record": node["record"] or {},
     }
     if wanted.maintained_annotation:
-        variables |= {"node_maintained": node["maintained"] if last else "", "node_maintained_ago": age}
+        variables |= {
+            "node_maintained": node["maintained"] if last else "",
+            "node_maintained_ago": age,
+        }
     if wanted.maintain_every is not None:
         variables["node_maintenance_due"] = due
     faults = [node["unreadable"]]
-    if addresses := [found[0] for one in wanted.address_types if (found := node["addresses"].get(one))]:
+    if addresses := [
+        found[0] for one in wanted.address_types if (found := node["addresses"].get(one))
+    ]:
         # Its kubelet reports it, and SSH gets it.
         if good := next(filter(None, map(decoding.host, addresses)), ""):
             variables["ansible_host"] = good
@@ -150,7 +176,10 @@ def _host(node: t.Mapping[str, t.Any], wanted: Wanted, now: datetime.datetime) -
             text = f"Node {node['name']}: its address {addresses[0][:60]!r}"
             faults.append(f"{text} is neither an IP address nor a DNS name, so it is not used.")
     if node["maintained"] and not last:
-        text = f"Node {node['name']}: annotation {wanted.maintained_annotation} is {node['maintained']!r}, which is no"
+        text = (
+            f"Node {node['name']}: annotation {wanted.maintained_annotation} is "
+            f"{node['maintained']!r}, which is no"
+        )
         faults.append(f"{text} RFC 3339 time such as 2026-11-21T05:30:00Z.")
     fault = " ".join(filter(None, faults))
     return Host(node["name"], variables, (EVERYONE, *_groups(node, facts, wanted)), fault)
@@ -173,13 +202,20 @@ def _groups(node: t.Mapping[str, t.Any], facts: _Facts, wanted: Wanted) -> t.Ite
         "region": [f"region_{facts.region}"] if facts.region else [],
         "zone": [f"zone_{facts.zone}"] if facts.zone else [],
         "taint": [f"taint_{taint['key']}_{taint['effect']}" for taint in node["taints"]],
-        "ready": ["ready" if _ready(node) else "not_ready", *(["unschedulable"] if node["unschedulable"] else [])],
+        "ready": [
+            "ready" if _ready(node) else "not_ready",
+            *(["unschedulable"] if node["unschedulable"] else []),
+        ],
         "maintenance": [f"maintenance_{facts.state}"],
-        "due": ["maintenance_due" if facts.due else "maintenance_not_due"] if wanted.maintain_every is not None else [],
+        "due": ["maintenance_due" if facts.due else "maintenance_not_due"]
+        if wanted.maintain_every is not None
+        else [],
     }
     for name in wanted.group_by:
         yield from groups[name]
-    yield from (f"label_{key}_{node['labels'][key]}" for key in wanted.label_groups if key in node["labels"])
+    yield from (
+        f"label_{key}_{node['labels'][key]}" for key in wanted.label_groups if key in node["labels"]
+    )
 
 
 def _ready(node: t.Mapping[str, t.Any]) -> bool:
@@ -187,7 +223,9 @@ def _ready(node: t.Mapping[str, t.Any]) -> bool:
 
 
 def _roles(labels: t.Mapping[str, str]) -> tuple[str, ...]:
-    """As kubectl shows them: from the labels with the prefix, and the older label with the role as its value."""
+    """As kubectl shows them: from the labels with the prefix,
+    and the older label with the role as its value.
+    """
     found = {key.removeprefix(ROLE_LABEL) for key in labels if key.startswith(ROLE_LABEL)} | {
         labels.get(ROLE_LABEL_OLD, "")
     }

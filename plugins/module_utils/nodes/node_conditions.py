@@ -1,15 +1,17 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The node conditions by which Kubernetes lets others know of a maintenance (KEP-5683, k8s.io/api v0.37).
+"""The node conditions by which Kubernetes lets others know of a maintenance
+(KEP-5683, k8s.io/api v0.37).
 
-Kubernetes leaves them to the administrator: no code of it writes or reads them, at any version. A node's record says
-which of them are ours to set and what each was before; that is written with the cordon, so before the first of them. A
-condition that is set is ours by its reason, and is exchanged for what was there before when it no longer holds. What
-somebody else has set to True, or changed since the record was written, is neither overwritten nor cleared.
+Kubernetes leaves them to the administrator: no code of it writes or reads them, at any version. A
+node's record says which of them are ours to set and what each was before; that is written with the
+cordon, so before the first of them. A condition that is set is ours by its reason, and is exchanged
+for what was there before when it no longer holds. What somebody else has set to True, or changed
+since the record was written, is neither overwritten nor cleared.
 
-The list of conditions is sent as a whole, on the condition that the node is as it was read: the kubelet's heartbeat is
-either in it, or makes the API server refuse it.
+The list of conditions is sent as a whole, on the condition that the node is as it was read: the
+kubelet's heartbeat is either in it, or makes the API server refuse it.
 """
 
 from __future__ import annotations
@@ -40,8 +42,9 @@ SHOWN: t.Mapping[Phase, t.Mapping[str, bool]] = {
 }
 """Which conditions are set and which are cleared; one that is not named stays as it is.
 
-A drain that is resumed is still in progress. A node that is parked may have been drained or not; somebody works on it
-by hand, or will. One that is returning is still drained, but its DaemonSet pods are to come back.
+A drain that is resumed is still in progress. A node that is parked may have been drained or not;
+somebody works on it by hand, or will. One that is returning is still drained, but its DaemonSet
+pods are to come back.
 """
 
 
@@ -60,19 +63,28 @@ def priors(node: objects.Node) -> dict[str, objects.Raw | None]:
 
 def is_ours(condition: objects.Raw) -> bool:
     """Whether this collection has set it."""
-    return bool(condition.get("status") == "True" and condition.get("reason") == names.CONDITION_REASON)
+    return bool(
+        condition.get("status") == "True" and condition.get("reason") == names.CONDITION_REASON
+    )
 
 
 def foreign(node: objects.Node) -> list[objects.Raw]:
     """The conditions that somebody else has set to True."""
-    return [condition for condition in node.lifecycle if condition.get("status") == "True" and not is_ours(condition)]
+    return [
+        condition
+        for condition in node.lifecycle
+        if condition.get("status") == "True" and not is_ours(condition)
+    ]
 
 
-def change(raw: objects.Raw, record: node_records.Record, phase: Phase, now: str) -> api_changes.Change | None:
+def change(
+    raw: objects.Raw, record: node_records.Record, phase: Phase, now: str
+) -> api_changes.Change | None:
     """What brings the conditions of the node, as it was read, to the phase; ``now`` is RFC 3339.
 
     Returns:
-        The patch of the node's status; ``None`` if all is as it should be, or no condition is ours to set.
+        The patch of the node's status; ``None`` if all is as it should be,
+        or no condition is ours to set.
     """
     old: t.Sequence[objects.Raw] = (raw.get("status") or {}).get("conditions") or ()
     found = {condition["type"]: condition for condition in old}
@@ -87,11 +99,16 @@ def change(raw: objects.Raw, record: node_records.Record, phase: Phase, now: str
     if not new:
         return None
     kept = [new.get(condition["type"], condition) for condition in old]
-    after = [condition for condition in (*kept, *(new[kind] for kind in new if kind not in found)) if condition]
+    after = [
+        condition
+        for condition in (*kept, *(new[kind] for kind in new if kind not in found))
+        if condition
+    ]
     name = raw["metadata"]["name"]
     return api_changes.Change(
         "status",
-        # Without the UID the diff shows it apart from the node's other changes, which have other fields.
+        # Without the UID the diff shows it apart from the node's other changes,
+        # which have other fields.
         objects.Ref("Node", name, api_version="v1"),
         f"{_sentence(new)} of node {name}",
         body={"status": {"conditions": after}},
@@ -107,18 +124,25 @@ def after(raw: objects.Raw, made: api_changes.Change | None) -> objects.Raw:
 
 
 def notice_left(node: objects.Node, record: node_records.Record, notice: float, now: str) -> float:
-    """For how many seconds more others may react to the planned maintenance, before the first pod is moved.
+    """For how many seconds more others may react to the planned maintenance,
+    before the first pod is moved.
 
-    Counted by the API server's clock from when the condition was set; where somebody else had set it before, from when
-    the node was cordoned. 0 once the drain has begun.
+    Counted by the API server's clock from when the condition was set; where somebody else had set
+    it before, from when the node was cordoned. 0 once the drain has begun.
     """
-    set_ = {condition["type"]: condition for condition in node.lifecycle if condition.get("status") == "True"}
+    set_ = {
+        condition["type"]: condition
+        for condition in node.lifecycle
+        if condition.get("status") == "True"
+    }
     planned = set_.get(PLANNED)
     if planned is None or not record.conditions or record.step != "cordoned":
         return 0.0
     if DRAINING in set_ and is_ours(set_[DRAINING]):
         return 0.0
-    since = decoding.moment(planned.get("lastTransitionTime") or "" if is_ours(planned) else record.since)
+    since = decoding.moment(
+        planned.get("lastTransitionTime") or "" if is_ours(planned) else record.since
+    )
     today = decoding.moment(now)
     passed = (today - since).total_seconds() if since and today else 0.0
     return min(max(notice - passed, 0.0), notice)
@@ -126,7 +150,9 @@ def notice_left(node: objects.Node, record: node_records.Record, notice: float, 
 
 def _beaten(condition: objects.Raw | None) -> objects.Raw | None:
     """The condition without its heartbeat, which changes nothing."""
-    return condition and {key: value for key, value in condition.items() if key != "lastHeartbeatTime"}
+    return condition and {
+        key: value for key, value in condition.items() if key != "lastHeartbeatTime"
+    }
 
 
 def _set(kind: str, record: node_records.Record, now: str) -> objects.Raw:
@@ -137,7 +163,9 @@ def _set(kind: str, record: node_records.Record, now: str) -> objects.Raw:
         "lastHeartbeatTime": moment,
         "lastTransitionTime": moment,
         "reason": names.CONDITION_REASON,
-        "message": ": ".join(text for text in (f"Run {record.run} of {record.by}", record.reason) if text),
+        "message": ": ".join(
+            text for text in (f"Run {record.run} of {record.by}", record.reason) if text
+        ),
     }
 
 
@@ -151,4 +179,8 @@ def _sentence(new: t.Mapping[str, objects.Raw | None]) -> str:
 
 def _shown(conditions: t.Iterable[objects.Raw]) -> objects.Raw:
     """What a diff shows: each of these conditions with its status."""
-    return {"conditions": {c["type"]: c.get("status") for c in conditions if c["type"] in names.LIFECYCLE}}
+    return {
+        "conditions": {
+            c["type"]: c.get("status") for c in conditions if c["type"] in names.LIFECYCLE
+        }
+    }

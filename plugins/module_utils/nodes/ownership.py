@@ -3,18 +3,26 @@
 
 """Whether a node that is being drained is still the node that was cordoned, and still cordoned.
 
-If a person or another run changes that, they meant to: the drain stops and leaves the node as they made it.
+If a person or another run changes that, they meant to: the drain stops and leaves the
+node as they made it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, node_taints, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    names,
+    node_taints,
+    objects,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import node_records
 
-STOPPED = "No further pod of it is moved, and the node stays as they left it. To continue, cordon it again"
+STOPPED = (
+    "No further pod of it is moved, and the node stays as they left it. "
+    "To continue, cordon it again"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +41,9 @@ def node_lost(node: objects.Node | None, taken: node_records.Record) -> NodeLost
     if node is None:
         return NodeLost(outcomes.DrainOutcome.GONE, "it was deleted meanwhile")
     if node.uid != taken.node_uid:
-        text = "it was deleted, and another one that was never cordoned is registered under its name. "
+        text = (
+            "it was deleted, and another one that was never cordoned is registered under its name. "
+        )
         text += "No further pod of it is moved. To maintain the new one, start again"
         return NodeLost(outcomes.DrainOutcome.REPLACED, text)
     try:
@@ -41,14 +51,24 @@ def node_lost(node: objects.Node | None, taken: node_records.Record) -> NodeLost
     except node_records.BadRecordError as error:
         return NodeLost(outcomes.DrainOutcome.FAILED, str(error))
     if record is None:
-        return NodeLost(outcomes.DrainOutcome.ADOPTED_BY, "its record is gone: somebody gave the node back meanwhile")
-    if record.nonce != taken.nonce:
-        return NodeLost(outcomes.DrainOutcome.ADOPTED_BY, "its record was taken over by another run")
-    if not node.unschedulable:
-        return NodeLost(outcomes.DrainOutcome.UNCORDONED, f"somebody uncordoned it during the drain. {STOPPED}")
-    ours = [taint for taint in record.added if taint.get("key") == names.TAINT_KEY]
-    if any(not any(node_taints.same_taint(taint, found) for found in node.taints) for taint in ours):
         return NodeLost(
-            outcomes.DrainOutcome.UNTAINTED, f"somebody removed our taint {names.TAINT_KEY} during the drain. {STOPPED}"
+            outcomes.DrainOutcome.ADOPTED_BY,
+            "its record is gone: somebody gave the node back meanwhile",
+        )
+    if record.nonce != taken.nonce:
+        return NodeLost(
+            outcomes.DrainOutcome.ADOPTED_BY, "its record was taken over by another run"
+        )
+    if not node.unschedulable:
+        return NodeLost(
+            outcomes.DrainOutcome.UNCORDONED, f"somebody uncordoned it during the drain. {STOPPED}"
+        )
+    ours = [taint for taint in record.added if taint.get("key") == names.TAINT_KEY]
+    if any(
+        not any(node_taints.same_taint(taint, found) for found in node.taints) for taint in ours
+    ):
+        return NodeLost(
+            outcomes.DrainOutcome.UNTAINTED,
+            f"somebody removed our taint {names.TAINT_KEY} during the drain. {STOPPED}",
         )
     return None

@@ -21,9 +21,10 @@ def reasons(
 ) -> list[str]:
     """Why it has to be rebooted; empty if it need not be.
 
-    ``files`` are the existing files that ask for it, ``needs_restarting`` is the exit code of ``needs-restarting -r``
-    or ``dnf5 needs-restarting`` (1 if it is needed), ``None`` if it does not exist. ``running`` and ``installed``
-    are releases of kernels. Any other exit code, and a kernel without an installed one of its flavour, say nothing.
+    ``files`` are the existing files that ask for it, ``needs_restarting`` is the exit code of
+    ``needs-restarting -r`` or ``dnf5 needs-restarting`` (1 if it is needed), ``None`` if it does
+    not exist. ``running`` and ``installed`` are releases of kernels. Any other exit code, and a
+    kernel without an installed one of its flavour, say nothing.
     """
     found = [f"{path} exists" for path in files]
     if needs_restarting == 1:
@@ -36,7 +37,9 @@ def reasons(
 
 
 def flavour(release: str) -> list[str]:
-    """The words of a release, which are the same for all kernels that replace each other: ``generic``, ``el x``."""
+    """The words of a release, which are the same for all kernels that replace each other:
+    ``generic``, ``el x``.
+    """
     return re.findall(r"[a-z]+", release.lower())
 
 

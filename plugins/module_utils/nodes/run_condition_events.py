@@ -1,11 +1,13 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Tells of changes of node conditions until it is stopped, and keeps in the cluster what has been told.
+"""Tells of changes of node conditions until it is stopped, and keeps in the
+cluster what has been told.
 
-So a restart tells what happened in between, also where the API server no longer has the history: then the nodes are
-listed and compared with what was told. An event is handed on before it is kept, so one may come twice, none is lost.
-What is not healthy at a start is told again, because whoever heard of it may have been killed before acting on it.
+So a restart tells what happened in between, also where the API server no longer has the history:
+then the nodes are listed and compared with what was told. An event is handed on before it is kept,
+so one may come twice, none is lost. What is not healthy at a start is told again, because whoever
+heard of it may have been killed before acting on it.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube impo
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import condition_events
 
 KEEP_SECONDS = 60.0
-"""How often the version is kept while nothing happens: the API server has five minutes of history."""
+"""How often the version is kept while nothing happens: the API server has
+five minutes of history.
+"""
 LOOK_SECONDS = 0.25
 """How soon a stop is noticed."""
 
@@ -34,7 +38,9 @@ Emit = t.Callable[[dict[str, t.Any]], None]
 
 @dataclass(frozen=True, slots=True)
 class FollowOptions:
-    """``name`` tells the accounts of several listeners apart; ``conditions`` as ``flips.Wanted.of`` reads them."""
+    """``name`` tells the accounts of several listeners apart;
+    ``conditions`` as ``flips.Wanted.of`` reads them.
+    """
 
     name: str
     conditions: tuple[str, ...] = (condition_events.POSITIVE,)
@@ -49,7 +55,9 @@ class Listener:
         self._ctx = ctx
         self._wanted = tuple(condition_events.Wanted.of(text) for text in options.conditions)
         self._selector = options.node_selector
-        self._ref = objects.Ref("ConfigMap", names.events_name(options.name), names.NAMESPACE, api_version="v1")
+        self._ref = objects.Ref(
+            "ConfigMap", names.events_name(options.name), names.NAMESPACE, api_version="v1"
+        )
         self._emit = emit
         self._account = condition_events.Account()
         self._wake = ctx.clock.condition()
@@ -84,9 +92,14 @@ class Listener:
             reflector.stop()
 
     def _begin(self) -> None:
-        """Tell what is not healthy now: where nothing was told before, all of it; otherwise only what was."""
+        """Tell what is not healthy now: where nothing was told before, all of it;
+        otherwise only what was.
+        """
         listing = self._ctx.cluster.items(
-            kinds.NODES, labels=self._selector, patience=run_requests.PATIENCE, keep=condition_events.kept
+            kinds.NODES,
+            labels=self._selector,
+            patience=run_requests.PATIENCE,
+            keep=condition_events.kept,
         )
         condition_events.forget_others(listing.items, self._account)
         for raw in listing.items:
@@ -97,7 +110,9 @@ class Listener:
             self._keep(listing.resource_version)
 
     def _take(self, events: t.Iterable[tuple[str, objects.Raw]], version: str) -> None:
-        """Hand on what is new, and keep that it was, or at least now and then how far the history is known."""
+        """Hand on what is new, and keep that it was, or at least now and then how far
+        the history is known.
+        """
         told = 0
         for what, raw in events:
             if what == "DELETED":
@@ -133,7 +148,8 @@ class Listener:
 def follow(
     ctx: run_context.Context, options: FollowOptions, emit: Emit, stopped: t.Callable[[], bool]
 ) -> run_context.Result:
-    """Hand events to ``emit`` until ``stopped`` says so, which it is asked every quarter of a second.
+    """Hand events to ``emit`` until ``stopped`` says so, which it is asked every
+    quarter of a second.
 
     Raises:
         ClusterError: the nodes may not be watched, or what was told may not be read or kept.

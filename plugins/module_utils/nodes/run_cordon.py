@@ -3,8 +3,9 @@
 
 """``node_cordon``: take nodes through the steps of their maintenance, many at once.
 
-Every state is planned from one list of the nodes. Only if there is something to do, the node's lock is taken, the node
-read again, and the patch sent on the condition that nobody changed the node in between.
+Every state is planned from one list of the nodes. Only if there is something to do, the node's lock
+is taken, the node read again, and the patch sent on the condition that nobody changed
+the node in between.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import dispositions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions, run_handshakes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import (
+    hook_definitions,
+    run_handshakes,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import (
@@ -33,7 +37,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes imp
     run_lookup,
     run_node_steps,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy, pod_rules
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import (
+    drain_policy,
+    pod_rules,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
     node_records,
     run_heartbeats,
@@ -69,7 +76,11 @@ def show(
 
     def decide(raw: objects.Raw | None) -> api_changes.Change | None:
         record = own(raw) if raw else None
-        return node_conditions.change(raw, record, phase, ctx.clock.server()) if raw and record else None
+        return (
+            node_conditions.change(raw, record, phase, ctx.clock.server())
+            if raw and record
+            else None
+        )
 
     target = objects.Ref("Node", name, api_version="v1")
     return run_reconcile.reconcile(ctx, target, decide, known=known, fence=fence).object
@@ -84,7 +95,10 @@ DONE: t.Mapping[run_node_steps.State, str] = {
 }
 
 
-UNRECORDED = (outcomes.CordonOutcome.NOT_IN_MAINTENANCE, outcomes.CordonOutcome.NOT_IN_MAINTENANCE_YET)
+UNRECORDED = (
+    outcomes.CordonOutcome.NOT_IN_MAINTENANCE,
+    outcomes.CordonOutcome.NOT_IN_MAINTENANCE_YET,
+)
 
 
 def cordon(ctx: run_context.Context, options: run_node_steps.CordonOptions) -> run_context.Result:
@@ -96,17 +110,28 @@ def cordon(ctx: run_context.Context, options: run_node_steps.CordonOptions) -> r
     """
     found, _among = run_lookup.nodes(ctx, options.nodes)
     if options.state in ("cordoned", "out"):
-        run_lookup.refuse_unknown({name: objects.Node.of(raw) for name, raw in found.items()}, options.nodes)
+        run_lookup.refuse_unknown(
+            {name: objects.Node.of(raw) for name, raw in found.items()}, options.nodes
+        )
     run_id, nonce = ctx.caller
     newcomer = run_context.Run(run_id or ctx.clock.token(), nonce)
-    tasks = [run_node_steps.Task(name, found.get(name), newcomer) for name in dict.fromkeys(options.nodes)]
+    tasks = [
+        run_node_steps.Task(name, found.get(name), newcomer)
+        for name in dict.fromkeys(options.nodes)
+    ]
     for task in tasks:
         run_node_steps.decide(ctx, options, task)
     # To make the lock last longer it is taken even if the node needs no change.
     stretch = options.state == "cordoned" and options.lease_duration
     todo = [task for task in tasks if task.change or task.shown or _notice_left(ctx, options, task)]
-    todo += [task for task in tasks if options.state == "uncordoned" and task.awaited and task not in todo]
-    todo += [task for task in tasks if stretch and task.identity and not task.failed and task not in todo]
+    todo += [
+        task
+        for task in tasks
+        if options.state == "uncordoned" and task.awaited and task not in todo
+    ]
+    todo += [
+        task for task in tasks if stretch and task.identity and not task.failed and task not in todo
+    ]
     if todo and not ctx.check:
         _act(ctx, options, todo)
     elif todo:
@@ -117,24 +142,35 @@ def cordon(ctx: run_context.Context, options: run_node_steps.CordonOptions) -> r
             both = (task.shown, task.change) if first_shown else (task.change, task.shown)
             for change in (change for change in both if change):
                 run_requests.submit(ctx, change)
-    _drop_left_locks(ctx, options, [task for task in tasks if not task.raw or task.outcome in UNRECORDED])
+    _drop_left_locks(
+        ctx, options, [task for task in tasks if not task.raw or task.outcome in UNRECORDED]
+    )
     return run_lookup.result([task.to_dict(ctx.clock) for task in tasks])
 
 
 def _drop_left_locks(
-    ctx: run_context.Context, options: run_node_steps.CordonOptions, tasks: list[run_node_steps.Task]
+    ctx: run_context.Context,
+    options: run_node_steps.CordonOptions,
+    tasks: list[run_node_steps.Task],
 ) -> None:
     """Delete the locks of nodes that are gone or have no record: nobody else would.
 
-    A start that was killed right after its last patch of a node has left its lock, and tasks that delete a node or
-    register it again leave that of their own start. Only the way back is for locks of other starts.
+    A start that was killed right after its last patch of a node has left its lock, and tasks that
+    delete a node or register it again leave that of their own start.
+    Only the way back is for locks of other starts.
     """
     back, run = options.state == "uncordoned", ctx.run
     if not tasks or run is None or options.state == "cordoned" or not (run.id or back):
         return
     by_name = {task.name: task for task in tasks}
-    left = run_lease.left_locks(ctx, run, by_name.keys(), run_locks.lease_namespace(ctx, options.lease_namespace))
-    left = [lock for lock in left if back or run_context.Run.parse(lock.lease["spec"]["holderIdentity"]) == run]
+    left = run_lease.left_locks(
+        ctx, run, by_name.keys(), run_locks.lease_namespace(ctx, options.lease_namespace)
+    )
+    left = [
+        lock
+        for lock in left
+        if back or run_context.Run.parse(lock.lease["spec"]["holderIdentity"]) == run
+    ]
     ended: set[str] = set()
     for lock in left:
         name = run_lease.node_of(lock.lease)
@@ -146,8 +182,14 @@ def _drop_left_locks(
         run_heartbeats.sweep(ctx, run.id)
 
 
-def _act(ctx: run_context.Context, options: run_node_steps.CordonOptions, todo: list[run_node_steps.Task]) -> None:
-    namespace = "" if all(task.lease for task in todo) else run_locks.lease_namespace(ctx, options.lease_namespace)
+def _act(
+    ctx: run_context.Context, options: run_node_steps.CordonOptions, todo: list[run_node_steps.Task]
+) -> None:
+    namespace = (
+        ""
+        if all(task.lease for task in todo)
+        else run_locks.lease_namespace(ctx, options.lease_namespace)
+    )
     for task in todo:
         task.lease = task.lease or f"{namespace}/{names.node_lease_name(task.name)}"
     for me in dict.fromkeys(task.identity for task in todo if task.identity):
@@ -155,11 +197,17 @@ def _act(ctx: run_context.Context, options: run_node_steps.CordonOptions, todo: 
         locks = run_locks.Locks(ctx, me, {task.name: task.lease for task in group})
         given_up: list[str] = []
         try:
-            patient = ctx.run is not None and ctx.run.id == me.id and any(task.record for task in group)
-            for node, why in locks.take(patient=patient, borrowed=not me.nonce, adopt=options.adopt).items():
+            patient = (
+                ctx.run is not None and ctx.run.id == me.id and any(task.record for task in group)
+            )
+            for node, why in locks.take(
+                patient=patient, borrowed=not me.nonce, adopt=options.adopt
+            ).items():
                 task = next(x for x in group if x.name == node)
                 task.outcome, task.wanted = outcomes.CordonOutcome.HELD, task.record
-                task.message = f"{why}. Wait until it ends, or inspect it with the recover playbook."
+                task.message = (
+                    f"{why}. Wait until it ends, or inspect it with the recover playbook."
+                )
             if options.state == "cordoned" and options.stored:
                 given_up += _refuse_done(ctx, [task for task in group if not task.failed])
             if options.state == "out":
@@ -178,9 +226,12 @@ def _act(ctx: run_context.Context, options: run_node_steps.CordonOptions, todo: 
                     ctx, {task.name: _notice_left(ctx, options, task) for task in group}
                 )
             over = options.state in ("uncordoned", "parked")
-            # Somebody may have given a node back in the meantime: nobody else would delete its lock.
+            # Somebody may have given a node back in the meantime:
+            # nobody else would delete its lock.
             left = (outcomes.CordonOutcome.GONE, outcomes.CordonOutcome.NOT_IN_MAINTENANCE_YET)
-            given_up += [task.name for task in group if task.outcome in left or (over and not task.failed)]
+            given_up += [
+                task.name for task in group if task.outcome in left or (over and not task.failed)
+            ]
         finally:
             stays = options.lease_duration if options.state in ("out", "cordoned") else None
             locks.leave(stays or run_locks.IDLE, drop=given_up)
@@ -202,11 +253,15 @@ def _await_workloads(
     locks: run_locks.Locks,
     group: list[run_node_steps.Task],
 ) -> None:
-    """Forget nodes that workloads waited for once these run again, or after a while; what does not is said."""
+    """Forget nodes that workloads waited for once these run again, or after a while;
+    what does not is said.
+    """
     back = [task for task in group if task.awaited]
     if not back:
         return
-    short = run_external_controllers.await_workloads(ctx, {task.name: task.awaited for task in back})
+    short = run_external_controllers.await_workloads(
+        ctx, {task.name: task.awaited for task in back}
+    )
     told = [(task, task.message, (*task.kept, *short[task.name])) for task in back]
     for task in back:
         task.complete = True
@@ -217,9 +272,14 @@ def _await_workloads(
 
 
 def _write(
-    ctx: run_context.Context, options: run_node_steps.CordonOptions, locks: run_locks.Locks, task: run_node_steps.Task
+    ctx: run_context.Context,
+    options: run_node_steps.CordonOptions,
+    locks: run_locks.Locks,
+    task: run_node_steps.Task,
 ) -> None:
-    """Write one node under its lock; whoever held that before may have changed the node since it was read."""
+    """Write one node under its lock; whoever held that before may have changed the
+    node since it was read.
+    """
     planned = task.change
     kept: tuple[str, ...] = ()
 
@@ -234,12 +294,16 @@ def _write(
             run_handshakes.take_back(ctx, task.record, fence)
         return task.change
 
-    # If somebody has written the node since it was read, this patch is refused, and decided anew. What is announced on
-    # pods is taken back before it, by the record, which is read again for that.
+    # If somebody has written the node since it was read, this patch is refused, and decided anew.
+    # What is announced on pods is taken back before it, by the record,
+    # which is read again for that.
     as_read = planned is not None and not (
         options.state == "uncordoned" and task.record and hook_definitions.planned(task.record)
     )
-    target, fence = objects.Ref("Node", task.name, api_version="v1"), functools.partial(locks.fence, [task.name])
+    target, fence = (
+        objects.Ref("Node", task.name, api_version="v1"),
+        functools.partial(locks.fence, [task.name]),
+    )
     known: objects.Raw | run_reconcile.Unread | None = task.raw if as_read else run_reconcile.UNREAD
     try:
         if options.state == "uncordoned" and task.record and task.record.conditions:
@@ -257,7 +321,11 @@ def _write(
         task.outcome, task.message = outcomes.CordonOutcome.FAILED, f"Node {task.name}: {error}"
     else:
         if change is not None:
-            task.outcome, task.message, task.kept = outcomes.CordonOutcome(options.state), change.sentence, kept
+            task.outcome, task.message, task.kept = (
+                outcomes.CordonOutcome(options.state),
+                change.sentence,
+                kept,
+            )
             task.line = _done(options.state, change)
             if options.state != "uncordoned":
                 ctx.tell(task.outcome, task.line, node=task.name)
@@ -266,7 +334,9 @@ def _write(
 def _tell_back(ctx: run_context.Context, tasks: list[run_node_steps.Task]) -> None:
     """Tell of nodes that were given back, once they take pods again."""
     given_back = [task for task in tasks if task.line and task.outcome]
-    notes = run_external_controllers.await_schedulable(ctx, {task.name: task.raw for task in given_back if task.raw})
+    notes = run_external_controllers.await_schedulable(
+        ctx, {task.name: task.raw for task in given_back if task.raw}
+    )
     for task in given_back:
         note = notes.get(task.name, "")
         task.message += note
@@ -274,7 +344,10 @@ def _tell_back(ctx: run_context.Context, tasks: list[run_node_steps.Task]) -> No
 
 
 def _still_to_give_back(
-    ctx: run_context.Context, options: run_node_steps.CordonOptions, task: run_node_steps.Task, raw: objects.Raw
+    ctx: run_context.Context,
+    options: run_node_steps.CordonOptions,
+    task: run_node_steps.Task,
+    raw: objects.Raw,
 ) -> node_records.Record | None:
     """The record of the node, planned anew under its lock."""
     task.raw = raw
@@ -290,11 +363,21 @@ def _held_by(nonce: str, raw: objects.Raw) -> node_records.Record | None:
     return None
 
 
-def _notice_left(ctx: run_context.Context, options: run_node_steps.CordonOptions, task: run_node_steps.Task) -> float:
+def _notice_left(
+    ctx: run_context.Context, options: run_node_steps.CordonOptions, task: run_node_steps.Task
+) -> float:
     """For how long others may still react to the planned maintenance of the node, in seconds."""
-    if not options.planned_notice or options.state != "cordoned" or not task.node or not task.wanted or task.failed:
+    if (
+        not options.planned_notice
+        or options.state != "cordoned"
+        or not task.node
+        or not task.wanted
+        or task.failed
+    ):
         return 0.0
-    return node_conditions.notice_left(task.node, task.wanted, options.planned_notice, ctx.clock.server())
+    return node_conditions.notice_left(
+        task.node, task.wanted, options.planned_notice, ctx.clock.server()
+    )
 
 
 def _done(state: run_node_steps.State, change: api_changes.Change) -> str:
@@ -307,7 +390,8 @@ def _done(state: run_node_steps.State, change: api_changes.Change) -> str:
 
 
 def _refuse_done(ctx: run_context.Context, tasks: list[run_node_steps.Task]) -> list[str]:
-    """Refuse, and return, the nodes that another start of the run has finished while this one stood still.
+    """Refuse, and return, the nodes that another start of the run has finished while
+    this one stood still.
 
     Checked under the locks: a finished node is noted before its lock is deleted.
     """
@@ -318,8 +402,14 @@ def _refuse_done(ctx: run_context.Context, tasks: list[run_node_steps.Task]) -> 
     try:
         why = run_stored.not_to_do(ctx, run_id, [task.name for task in tasks])
     except (errors.ClusterError, node_records.BadRecordError) as error:
-        text = f"run {run_id} as stored cannot be read, so it is unknown whether the node is still to be done: {error}"
-        why, outcome = {task.name: f"Node {task.name}: {text}" for task in tasks}, outcomes.CordonOutcome.FAILED
+        text = (
+            f"run {run_id} as stored cannot be read, so it is unknown whether the node is still "
+            f"to be done: {error}"
+        )
+        why, outcome = (
+            {task.name: f"Node {task.name}: {text}" for task in tasks},
+            outcomes.CordonOutcome.FAILED,
+        )
     for task in tasks:
         if task.name in why:
             task.outcome, task.message, task.wanted = outcome, why[task.name], task.record
@@ -329,16 +419,22 @@ def _refuse_done(ctx: run_context.Context, tasks: list[run_node_steps.Task]) -> 
 def _refuse_undrained(
     ctx: run_context.Context, tasks: list[run_node_steps.Task], rules: tuple[pod_rules.Rule, ...]
 ) -> None:
-    """Prove once more that the nodes are drained, right before the user's tasks; a few lists for all of them.
+    """Prove once more that the nodes are drained, right before the user's tasks;
+    a few lists for all of them.
 
     What ``rules`` leave on the nodes does not count.
     """
     nodes = [task.name for task in tasks]
     there, among = run_lookup.nodes(ctx, nodes)
     pods = run_listing.pods_of(ctx.cluster, nodes, among)
-    known: dict[str, list[t.Any]] = {"nodes": list(map(objects.Node.of, there.values())), "pods": pods}
+    known: dict[str, list[t.Any]] = {
+        "nodes": list(map(objects.Node.of, there.values())),
+        "pods": pods,
+    }
     found = {**known, **run_listing.lists(ctx.cluster, ("leases", *run_listing.owners_of(pods)))}
-    left = dispositions.left_to_move(snapshots.Snapshot.of(found), nodes, drain_policy.DrainPolicy(rules=rules))
+    left = dispositions.left_to_move(
+        snapshots.Snapshot.of(found), nodes, drain_policy.DrainPolicy(rules=rules)
+    )
     for task in tasks:
         mine = [pod for pod in left if pod.node == task.name]
         step = task.record.step if task.record else "none"

@@ -1,7 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Those who react to what a node or its pods show: load balancers, operators, applications, Kubernetes' controllers."""
+"""Those who react to what a node or its pods show: load balancers, operators, applications,
+Kubernetes' controllers.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,19 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     scopes,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import pending
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds, watch
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
+    errors,
+    kinds,
+    watch,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import phases
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import cordon as plan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import node_records
 
 RUNS_AGAIN = 180.0
-"""For how long the successors of pods that waited for a node may take to be ready once it is back in service."""
+"""For how long the successors of pods that waited for a node may take to be ready once
+it is back in service.
+"""
 TICK = 1.0
 """Longest pause between two looks at them, in seconds."""
 
@@ -38,33 +46,49 @@ def await_notice(ctx: run_context.Context, waits: t.Mapping[str, float]) -> None
     nodes = ", ".join(name for name, wait in waits.items() if wait > 0)
     if nodes:
         longest = max(waits.values())
-        ctx.tell(phases.What.WAITING, f"{longest:.0f} s for others to react to MaintenancePlanned of {nodes}")
+        ctx.tell(
+            phases.What.WAITING,
+            f"{longest:.0f} s for others to react to MaintenancePlanned of {nodes}",
+        )
         ctx.clock.sleep(longest)
 
 
-def let_balancers_settle(ctx: run_context.Context, records: t.Mapping[str, node_records.Record]) -> None:
-    """Wait until load balancers outside of the cluster have removed the nodes, before work on their hosts starts."""
+def let_balancers_settle(
+    ctx: run_context.Context, records: t.Mapping[str, node_records.Record]
+) -> None:
+    """Wait until load balancers outside of the cluster have removed the nodes,
+    before work on their hosts starts.
+    """
     now = ctx.clock.server()
     wait = max((plan.balanced_for(record, now) for record in records.values()), default=0.0)
     if not wait or not _has_balancers(ctx):
         return
-    ctx.tell(phases.What.WAITING, f"{wait:.0f} s for external load balancers to remove {', '.join(records)}")
+    ctx.tell(
+        phases.What.WAITING,
+        f"{wait:.0f} s for external load balancers to remove {', '.join(records)}",
+    )
     ctx.clock.sleep(wait)
 
 
 def _has_balancers(ctx: run_context.Context) -> bool:
     """Whether a Service has an external load balancer; if Services may not be listed, one may."""
     try:
-        found = ctx.cluster.items(kinds.SERVICES, patience=run_requests.PATIENCE, keep=index_keys.service).items
+        found = ctx.cluster.items(
+            kinds.SERVICES, patience=run_requests.PATIENCE, keep=index_keys.service
+        ).items
     except errors.Forbidden:
         return True
     return any((service.get("spec") or {}).get("type") == "LoadBalancer" for service in found)
 
 
-def await_schedulable(ctx: run_context.Context, nodes: t.Mapping[str, objects.Raw]) -> dict[str, str]:
-    """Wait for the end of the unschedulable taints, some milliseconds after the cordons; notes on those that stay.
+def await_schedulable(
+    ctx: run_context.Context, nodes: t.Mapping[str, objects.Raw]
+) -> dict[str, str]:
+    """Wait for the end of the unschedulable taints, some milliseconds after the cordons;
+    notes on those that stay.
 
-    ``nodes`` are as the API server answered when their cordons were removed. One watch from there tells of all of them.
+    ``nodes`` are as the API server answered when their cordons were removed. One watch from there
+    tells of all of them.
     """
     held = {name for name, raw in nodes.items() if _held(raw)}
     if not held:
@@ -85,7 +109,8 @@ def await_schedulable(ctx: run_context.Context, nodes: t.Mapping[str, objects.Ra
         on_event=see,
     )
     versions = [nodes[name]["metadata"]["resourceVersion"] for name in held]
-    # From the first of them on, so that the watch tells of each; where their order is unknown, a list does.
+    # From the first of them on, so that the watch tells of each;
+    # where their order is unknown, a list does.
     reflector.resource_version = min(versions, key=int) if all(map(str.isdigit, versions)) else ""
     reflector.start()
     try:
@@ -98,7 +123,10 @@ def await_schedulable(ctx: run_context.Context, nodes: t.Mapping[str, objects.Ra
             late = sorted(held)
     finally:
         reflector.stop()
-    taint = f"the taint {names.UNSCHEDULABLE_TAINT} is still there, is the node lifecycle controller running?"
+    taint = (
+        f"the taint {names.UNSCHEDULABLE_TAINT} is still there, "
+        "is the node lifecycle controller running?"
+    )
     return dict.fromkeys(late, f"; {taint}")
 
 
@@ -116,7 +144,11 @@ def await_workloads(
         ) as live:
             live.seed({"scales": run_owners.named(ctx, live.snapshot(), refs)})
             live.widen(
-                scopes.related(live.snapshot(), (), filter(None, (live.snapshot().workload(r.uid) for r in refs)))
+                scopes.related(
+                    live.snapshot(),
+                    (),
+                    filter(None, (live.snapshot().workload(r.uid) for r in refs)),
+                )
             )
             while True:
                 seen = live.snapshot()
@@ -139,4 +171,6 @@ def await_workloads(
 def _held(raw: objects.Raw) -> bool:
     """Whether a node that is not cordoned still has the taint."""
     node = objects.Node.of(raw)
-    return not node.unschedulable and any(x.get("key") == names.UNSCHEDULABLE_TAINT for x in node.taints)
+    return not node.unschedulable and any(
+        x.get("key") == names.UNSCHEDULABLE_TAINT for x in node.taints
+    )

@@ -3,8 +3,8 @@
 
 """The gates of nodes that come back: evaluated once, or watched until all of them are passed.
 
-During the watch the locks of the caller's own nodes are renewed: a run that waits for a node is not dead. A soak
-watches nodes that are back already; there the caller's run is shown to be alive.
+During the watch the locks of the caller's own nodes are renewed: a run that waits for a node is not
+dead. A soak watches nodes that are back already; there the caller's run is shown to be alive.
 """
 
 from __future__ import annotations
@@ -23,9 +23,20 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     scopes,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes, phases, reasons
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import gate_checks, run_lookup
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import node_records, run_lease, run_locks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    outcomes,
+    phases,
+    reasons,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import (
+    gate_checks,
+    run_lookup,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
+    node_records,
+    run_lease,
+    run_locks,
+)
 
 TICK = 1.0
 """Longest pause of the loop, in seconds; any change in what is watched ends it early."""
@@ -44,9 +55,10 @@ Missing = t.Mapping[str, tuple[reasons.Finding, ...]]
 class GateOptions:
     """``stable``: seconds for which the gates have to hold; ``timeout`` in seconds or ``None``.
 
-    ``not_rebooted`` are nodes to which the gate ``rebooted`` does not apply.
-    ``soak``: seconds for which the gates have to hold from ``soak_since`` (RFC 3339, by the API server's clock) or, if
-    that is ``None``, from now; ``None`` without a soak. ``before`` stands for the records of nodes that have none.
+    ``not_rebooted`` are nodes to which the gate ``rebooted`` does not apply. ``soak``: seconds for
+    which the gates have to hold from ``soak_since`` (RFC 3339, by the API server's clock) or, if
+    that is ``None``, from now; ``None`` without a soak.
+    ``before`` stands for the records of nodes that have none.
     """
 
     nodes: tuple[str, ...]
@@ -61,10 +73,13 @@ class GateOptions:
     before: t.Mapping[str, node_records.Record] = field(default_factory=dict)
 
 
-def judge(ctx: run_context.Context, nodes: snapshots.Snapshot, asked: GateOptions) -> run_context.Result:
+def judge(
+    ctx: run_context.Context, nodes: snapshots.Snapshot, asked: GateOptions
+) -> run_context.Result:
     """Whether each node passes its gates; the call fails if one of them does not.
 
-    Without ``wait`` they are evaluated once and ``stable`` is ignored. Raises StopRun if a gate or a node is unknown.
+    Without ``wait`` they are evaluated once and ``stable`` is ignored.
+    Raises StopRun if a gate or a node is unknown.
     """
     wrong = [gate for gate in asked.gates if gate not in gate_checks.GATES]
     if wrong:
@@ -85,7 +100,11 @@ def judge(ctx: run_context.Context, nodes: snapshots.Snapshot, asked: GateOption
     try:
         refused = locks.take_recorded(_own(ctx, nodes, asked.nodes))
         seen = run_services.Services(ctx, {})
-        return _result(nodes, _watch(ctx, asked, len(nodes.nodes), lambda: {**refused, **locks.lost()}, seen), seen)
+        return _result(
+            nodes,
+            _watch(ctx, asked, len(nodes.nodes), lambda: {**refused, **locks.lost()}, seen),
+            seen,
+        )
     finally:
         locks.leave()
 
@@ -94,7 +113,9 @@ def _watched(asked: GateOptions) -> list[str]:
     return ["nodes", *(("pods", "daemon_sets") if "daemonsets" in asked.gates else ())]
 
 
-def _gathered(ctx: run_context.Context, nodes: snapshots.Snapshot, asked: GateOptions) -> snapshots.Snapshot:
+def _gathered(
+    ctx: run_context.Context, nodes: snapshots.Snapshot, asked: GateOptions
+) -> snapshots.Snapshot:
     """What is watched, by lists; the nodes have just been read."""
     found: dict[str, list[t.Any]] = {"nodes": list(nodes.nodes.values())}
     for name in _watched(asked):
@@ -105,21 +126,34 @@ def _gathered(ctx: run_context.Context, nodes: snapshots.Snapshot, asked: GateOp
     return snapshots.Snapshot.of(found)
 
 
-def _soak(ctx: run_context.Context, nodes: snapshots.Snapshot, asked: GateOptions, seconds: float) -> Missing:
-    """Evaluate the gates for the rest of the soak, once at least; ends at once when one of them fails.
+def _soak(
+    ctx: run_context.Context, nodes: snapshots.Snapshot, asked: GateOptions, seconds: float
+) -> Missing:
+    """Evaluate the gates for the rest of the soak, once at least;
+    ends at once when one of them fails.
 
-    Nodes that are gone before it begins are left out: an autoscaler may have removed them since they came back.
+    Nodes that are gone before it begins are left out: an autoscaler may have removed them
+    since they came back.
     """
     names = tuple(name for name in asked.nodes if name in nodes.nodes)
     if gone := [name for name in asked.nodes if name not in nodes.nodes]:
         ctx.tell(phases.What.NOTE, f"not watched, because no longer there: {', '.join(gone)}")
-    if (since := decoding.moment(asked.soak_since or "")) and (now := decoding.moment(ctx.clock.server())):
+    if (since := decoding.moment(asked.soak_since or "")) and (
+        now := decoding.moment(ctx.clock.server())
+    ):
         seconds -= (now - since).total_seconds()
-    start, every = ctx.clock.now(), min(max(seconds / SOAK_LINES, LEAST_BETWEEN_LINES), MOST_BETWEEN_LINES)
+    start, every = (
+        ctx.clock.now(),
+        min(max(seconds / SOAK_LINES, LEAST_BETWEEN_LINES), MOST_BETWEEN_LINES),
+    )
     announced = shown = start - MOST_BETWEEN_LINES
-    with run_watch_cache.WatchCache(ctx, _watched(asked), scopes.apart(names, len(nodes.nodes))) as live:
+    with run_watch_cache.WatchCache(
+        ctx, _watched(asked), scopes.apart(names, len(nodes.nodes))
+    ) as live:
         seen = live.snapshot()
-        there = replace(asked, nodes=names, before={name: _as_it_is(seen, nodes.nodes[name]) for name in names})
+        there = replace(
+            asked, nodes=names, before={name: _as_it_is(seen, nodes.nodes[name]) for name in names}
+        )
         while True:
             found, at = _look(live.snapshot(), there, {}), ctx.clock.now()
             left = seconds - (at - start)
@@ -127,7 +161,10 @@ def _soak(ctx: run_context.Context, nodes: snapshots.Snapshot, asked: GateOption
                 return found
             if at - announced >= every:
                 announced = at
-                ctx.tell(phases.What.SOAKING, f"the gates hold; nodes watched: {len(found)}, {left:.0f} s left")
+                ctx.tell(
+                    phases.What.SOAKING,
+                    f"the gates hold; nodes watched: {len(found)}, {left:.0f} s left",
+                )
             if ctx.run and ctx.run.nonce and at - shown >= run_locks.IDLE / 3:
                 shown = at
                 run_lease.renew(ctx, ctx.run)
@@ -135,7 +172,9 @@ def _soak(ctx: run_context.Context, nodes: snapshots.Snapshot, asked: GateOption
 
 
 def _as_it_is(seen: snapshots.Snapshot, node: objects.Node) -> node_records.Record:
-    """Stands for the record, which went with the return, so that what was bad before fails no gate."""
+    """Stands for the record, which went with the return, so that what was bad
+    before fails no gate.
+    """
     before: node_records.Prior = {
         "conditions": gate_checks.state_before(node)["conditions"],
         "daemonsets": list(gate_checks.lacking(seen, node)),
@@ -148,13 +187,18 @@ def _own(
 ) -> dict[str, node_records.Record]:
     """The records of the caller's nodes whose locks have to be renewed while it waits.
 
-    The lock of a node whose tasks are running lasts as long as they may; nobody works on a parked node.
+    The lock of a node whose tasks are running lasts as long as they may;
+    nobody works on a parked node.
     """
     found = {}
     for name in () if ctx.check else wanted:
         with contextlib.suppress(node_records.BadRecordError):
             record = node_records.record_of(nodes.nodes[name])
-            if record and record.step not in ("out", "parked") and not record.foreign_to(*ctx.caller):
+            if (
+                record
+                and record.step not in ("out", "parked")
+                and not record.foreign_to(*ctx.caller)
+            ):
                 found[name] = record
     return found
 
@@ -168,12 +212,15 @@ def _watch(
 ) -> Missing:
     """Evaluate the gates until all are passed or time is up.
 
-    ``among``: how many nodes the cluster has. ``lost`` gives the nodes whose locks are not ours, and why; they are not
-    waited for. Meanwhile Services are watched (``seen``), except in large clusters.
+    ``among``: how many nodes the cluster has. ``lost`` gives the nodes whose locks are not ours,
+    and why; they are not waited for. Meanwhile Services are watched (``seen``),
+    except in large clusters.
     """
     start, announced = ctx.clock.now(), ""
     holds_since: dict[str, float] = {}
-    with run_watch_cache.WatchCache(ctx, [*_watched(asked), "slices"], scopes.apart(asked.nodes, among)) as live:
+    with run_watch_cache.WatchCache(
+        ctx, [*_watched(asked), "slices"], scopes.apart(asked.nodes, among)
+    ) as live:
         while True:
             snapshot, now = live.snapshot(), ctx.clock.now()
             seen.sample(snapshot)
@@ -189,7 +236,9 @@ def _watch(
             late = asked.timeout is not None and now - start >= asked.timeout
             if late or not any(missing for name, missing in found.items() if name not in taken):
                 return found
-            text = " ".join(f.message for missing in found.values() for f in missing if f.code != "unstable")
+            text = " ".join(
+                f.message for missing in found.values() for f in missing if f.code != "unstable"
+            )
             if text and text != announced:
                 announced = text
                 ctx.tell(phases.What.WAITING, text)
@@ -205,20 +254,30 @@ def _look(snapshot: snapshots.Snapshot, asked: GateOptions, left: t.Mapping[str,
     return {name: _gates(snapshot, name, asked, left.get(name, 0.0)) for name in asked.nodes}
 
 
-def _gates(snapshot: snapshots.Snapshot, name: str, asked: GateOptions, left: float) -> tuple[reasons.Finding, ...]:
+def _gates(
+    snapshot: snapshots.Snapshot, name: str, asked: GateOptions, left: float
+) -> tuple[reasons.Finding, ...]:
     node = snapshot.nodes.get(name)
     if node is None:
         gone = f"Node {name} no longer exists."
-        return (reasons.Finding.of_node(name, "unknown_node", gone, "Check whether it registers again."),)
+        return (
+            reasons.Finding.of_node(
+                name, "unknown_node", gone, "Check whether it registers again."
+            ),
+        )
     try:
         record = node_records.record_of(node) or asked.before.get(name)
     except node_records.BadRecordError as error:
         return (reasons.Finding.of_node(name, "bad_record", str(error), "Repair it by hand."),)
     wanted = [gate for gate in asked.gates if gate != "rebooted" or name not in asked.not_rebooted]
-    return gate_checks.gates(snapshot, node, record, wanted, expected=asked.expected, missing_seconds=left)
+    return gate_checks.gates(
+        snapshot, node, record, wanted, expected=asked.expected, missing_seconds=left
+    )
 
 
-def _result(nodes: snapshots.Snapshot, found: Missing, seen: run_services.Services | None = None) -> run_context.Result:
+def _result(
+    nodes: snapshots.Snapshot, found: Missing, seen: run_services.Services | None = None
+) -> run_context.Result:
     failed = [finding for missing in found.values() for finding in missing]
     return run_context.Result(
         {
@@ -233,7 +292,9 @@ def _result(nodes: snapshots.Snapshot, found: Missing, seen: run_services.Servic
             "budgets": [],
             "estimate_seconds": 0,
             "estimate_range": [0, 0],
-            "nodes": [_node(nodes.nodes.get(name), name, missing) for name, missing in found.items()],
+            "nodes": [
+                _node(nodes.nodes.get(name), name, missing) for name, missing in found.items()
+            ],
             **(seen.result() if seen and seen.watched else {}),
         },
         failed=bool(failed),
@@ -241,7 +302,9 @@ def _result(nodes: snapshots.Snapshot, found: Missing, seen: run_services.Servic
     )
 
 
-def _node(node: objects.Node | None, name: str, missing: tuple[reasons.Finding, ...]) -> dict[str, t.Any]:
+def _node(
+    node: objects.Node | None, name: str, missing: tuple[reasons.Finding, ...]
+) -> dict[str, t.Any]:
     outcome = outcomes.GateOutcome.FAILED if missing else outcomes.GateOutcome.PASSED
     message = " ".join(finding.message for finding in missing) or f"Node {name} passed its gates."
     return {**outcomes.entry(name, outcome, message), "address": node.address if node else ""}

@@ -16,10 +16,15 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import drafts, preflight
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import (
+    drafts,
+    preflight,
+)
 
 
-def nodes(ctx: run_context.Context, wanted: t.Collection[str]) -> tuple[dict[str, objects.Raw], int]:
+def nodes(
+    ctx: run_context.Context, wanted: t.Collection[str]
+) -> tuple[dict[str, objects.Raw], int]:
     """These nodes by name, maybe among others, and how many the cluster has at least.
 
     If one of the names is unknown, it is all nodes: the message about it tells similar names.
@@ -27,7 +32,8 @@ def nodes(ctx: run_context.Context, wanted: t.Collection[str]) -> tuple[dict[str
     found, whole = run_targeted_reads.nodes_of(ctx.cluster, wanted)
     if not whole and not found.keys() >= set(wanted):
         found = {
-            raw["metadata"]["name"]: raw for raw in ctx.cluster.items(kinds.NODES, patience=run_requests.PATIENCE).items
+            raw["metadata"]["name"]: raw
+            for raw in ctx.cluster.items(kinds.NODES, patience=run_requests.PATIENCE).items
         }
         whole = True
     return found, len(found) if whole else scopes.FEW * scopes.SPARSE
@@ -36,13 +42,16 @@ def nodes(ctx: run_context.Context, wanted: t.Collection[str]) -> tuple[dict[str
 def selected(
     ctx: run_context.Context, wanted: t.Sequence[str], selector: str = ""
 ) -> tuple[dict[str, objects.Raw], int]:
-    """The nodes of these names, or those that the label selector matches; and how many the cluster has at least.
+    """The nodes of these names, or those that the label selector matches;
+    and how many the cluster has at least.
 
     Raises:
         StopRun: one of the names is unknown, or the selector matches no node.
     """
     if selector:
-        listed = ctx.cluster.items(kinds.NODES, labels=selector, patience=run_requests.PATIENCE).items
+        listed = ctx.cluster.items(
+            kinds.NODES, labels=selector, patience=run_requests.PATIENCE
+        ).items
         if not listed:
             first = drafts.nothing_selected(selector)
             raise run_context.CallAborted(first.code, first.message, first.remedy, first.object)
@@ -55,11 +64,15 @@ def selected(
 def result(entries: list[dict[str, t.Any]], **more: t.Any) -> run_context.Result:
     """The call's result; it fails if one of the nodes did."""
     failed = [entry["message"] for entry in entries if entry["failed"]]
-    return run_context.Result({"nodes": entries, **more}, failed=bool(failed), message="; ".join(failed))
+    return run_context.Result(
+        {"nodes": entries, **more}, failed=bool(failed), message="; ".join(failed)
+    )
 
 
 def refuse_unknown(found: t.Mapping[str, objects.Node], wanted: t.Iterable[str]) -> None:
     """Raise StopRun if there is no node with one of the wanted names."""
     if unknown := preflight.unknown_nodes(snapshots.Snapshot(nodes=found), wanted):
         first = unknown[0]
-        raise run_context.CallAborted(first.code, " ".join(x.message for x in unknown), first.remedy, first.object)
+        raise run_context.CallAborted(
+            first.code, " ".join(x.message for x in unknown), first.remedy, first.object
+        )

@@ -1,7 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What ``node_cordon`` does with one node: the change of it and of its conditions, or why it is refused."""
+"""What ``node_cordon`` does with one node: the change of it and of its conditions,
+or why it is refused.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import unreachable
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import clocks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import cordon, node_conditions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import (
+    cordon,
+    node_conditions,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import pod_rules
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import node_records
 
@@ -29,10 +34,11 @@ State = t.Literal["cordoned", "out", "returning", "parked", "uncordoned"]
 class CordonOptions:
     """Options of the module.
 
-    ``stored``: ``cordoned`` refuses nodes that the caller's run, as stored, has finished. ``lease_duration``: seconds
-    for which the lock lasts after ``cordoned`` and ``out``, for work during which nobody renews it. ``planned_notice``:
-    seconds that others have to react to the condition MaintenancePlanned, of nodes that are taken out with
-    ``node_conditions``. ``rules`` are those by which the nodes were drained, for ``out``.
+    ``stored``: ``cordoned`` refuses nodes that the caller's run, as stored, has finished.
+    ``lease_duration``: seconds for which the lock lasts after ``cordoned`` and ``out``, for work
+    during which nobody renews it. ``planned_notice``: seconds that others have to react to the
+    condition MaintenancePlanned, of nodes that are taken out with ``node_conditions``. ``rules``
+    are those by which the nodes were drained, for ``out``.
     """
 
     state: State
@@ -65,10 +71,10 @@ class CordonOptions:
 class Task:
     """One node's part of the call.
 
-    ``raw`` is the node as it was last read, ``shown`` the change of its conditions, ``line`` what to tell of its own.
-    ``complete``: what waited for the node, which is back in service, runs again, or was waited for long enough.
-    ``newcomer`` takes out a node that nobody holds; it is the same for all nodes of a call, so that later calls take
-    their locks together.
+    ``raw`` is the node as it was last read, ``shown`` the change of its conditions, ``line`` what
+    to tell of its own. ``complete``: what waited for the node, which is back in service, runs
+    again, or was waited for long enough. ``newcomer`` takes out a node that nobody holds; it is the
+    same for all nodes of a call, so that later calls take their locks together.
     """
 
     name: str
@@ -96,7 +102,9 @@ class Task:
 
     @property
     def awaited(self) -> tuple[node_records.Awaited, ...]:
-        """The workloads that still wait for the node, which is back in service as it was last read."""
+        """The workloads that still wait for the node, which is back in service
+        as it was last read.
+        """
         with contextlib.suppress(node_records.BadRecordError):
             record = node_records.record_of(self.node) if self.node and not self.failed else None
             return record.awaits if record and record.step == "back" else ()
@@ -128,7 +136,10 @@ def _decide_step(ctx: run_context.Context, options: CordonOptions, task: Task) -
     node = task.node
     task.change, task.kept = None, ()
     if node is None:
-        task.outcome, task.message = outcomes.CordonOutcome.GONE, f"Node {task.name} no longer exists."
+        task.outcome, task.message = (
+            outcomes.CordonOutcome.GONE,
+            f"Node {task.name} no longer exists.",
+        )
         return
     try:
         task.record = record = node_records.record_of(node)
@@ -142,10 +153,15 @@ def _decide_step(ctx: run_context.Context, options: CordonOptions, task: Task) -
     run_id, nonce = ctx.caller
     mine = not record.foreign_to(run_id, nonce)
     if not mine and not _may_adopt(options, record, run_id):
-        task.outcome, task.message = outcomes.CordonOutcome.ADOPTED_BY, _refusal(node.name, record, options)
+        task.outcome, task.message = (
+            outcomes.CordonOutcome.ADOPTED_BY,
+            _refusal(node.name, record, options),
+        )
         return
     task.identity = run_context.Run(record.run, nonce)
-    if options.state in ("returning", "uncordoned") and (why := unreachable.stays_out(node, record)):
+    if options.state in ("returning", "uncordoned") and (
+        why := unreachable.stays_out(node, record)
+    ):
         task.outcome, task.message = outcomes.CordonOutcome.STILL_DEAD, why
         return
     held = replace(record, nonce=task.identity.nonce)
@@ -153,26 +169,37 @@ def _decide_step(ctx: run_context.Context, options: CordonOptions, task: Task) -
         held = replace(held, by=ctx.by, reason=options.reason or record.reason)
     match options.state:
         case "cordoned" if record.step == "back":
-            task.wanted, task.change = _taken_out(options, node, replace(held, since=ctx.clock.server(), hooks={}))
+            task.wanted, task.change = _taken_out(
+                options, node, replace(held, since=ctx.clock.server(), hooks={})
+            )
         case "cordoned":
             keep = record.step in ("cordoned", "drained") and mine
             task.change = None if keep else cordon.at_step(node, held, "cordoned")
             task.wanted = held if keep else held.at("cordoned")
         case "uncordoned" if record.step == "back" and not task.complete:
-            task.outcome, task.message = outcomes.CordonOutcome.UNCORDONED, f"Node {node.name} is in service again."
+            task.outcome, task.message = (
+                outcomes.CordonOutcome.UNCORDONED,
+                f"Node {node.name} is in service again.",
+            )
             return
         case "uncordoned":
             (task.change, task.kept), task.wanted = cordon.give_back(node, held), None
         case step:
             reached = "back" if record.step == "back" else step
             task.change, task.wanted = cordon.at_step(node, held, reached), held.at(reached)
-    task.outcome = outcomes.CordonOutcome(options.state if task.change else f"already_{options.state}")
-    task.message = task.change.sentence if task.change else f"Node {task.name} is {options.state} already."
+    task.outcome = outcomes.CordonOutcome(
+        options.state if task.change else f"already_{options.state}"
+    )
+    task.message = (
+        task.change.sentence if task.change else f"Node {task.name} is {options.state} already."
+    )
     if options.state != "uncordoned":
         task.kept = cordon.foreign_changes(node, record)
 
 
-def _decide_unrecorded(ctx: run_context.Context, options: CordonOptions, task: Task, node: objects.Node) -> None:
+def _decide_unrecorded(
+    ctx: run_context.Context, options: CordonOptions, task: Task, node: objects.Node
+) -> None:
     if options.state == "uncordoned":
         kept = " Somebody else cordoned it, and it stays so." if node.unschedulable else ""
         task.outcome = outcomes.CordonOutcome.NOT_IN_MAINTENANCE
@@ -180,7 +207,9 @@ def _decide_unrecorded(ctx: run_context.Context, options: CordonOptions, task: T
         return
     if options.state != "cordoned":
         task.outcome = outcomes.CordonOutcome.NOT_IN_MAINTENANCE_YET
-        task.message = f"Node {node.name} has no record: take it out of service first with state=cordoned."
+        task.message = (
+            f"Node {node.name} has no record: take it out of service first with state=cordoned."
+        )
         if ctx.check:
             task.outcome = outcomes.CordonOutcome(options.state)
             task.message = f"Node {node.name} would be cordoned by then."
@@ -200,7 +229,9 @@ def _decide_unrecorded(ctx: run_context.Context, options: CordonOptions, task: T
     task.wanted, task.change = _taken_out(options, node, draft)
     task.outcome, task.message = outcomes.CordonOutcome.CORDONED, task.change.sentence
     if node.unschedulable:
-        task.kept = (f"node {node.name} was cordoned before by somebody else and stays so afterwards",)
+        task.kept = (
+            f"node {node.name} was cordoned before by somebody else and stays so afterwards",
+        )
 
 
 def judge_new(task: Task, lock: objects.Raw) -> None:
@@ -215,14 +246,17 @@ def judge_new(task: Task, lock: objects.Raw) -> None:
 def _taken_out(
     options: CordonOptions, node: objects.Node, draft: node_records.Record
 ) -> tuple[node_records.Record, api_changes.Change]:
-    return cordon.take_out(node, draft, taint=options.taint, marks=options.marks, conditions=options.node_conditions)
+    return cordon.take_out(
+        node, draft, taint=options.taint, marks=options.marks, conditions=options.node_conditions
+    )
 
 
 def _may_adopt(options: CordonOptions, record: node_records.Record, run_id: str) -> bool:
-    """Whether the record of another start may be taken over at all; the lock decides whether it may be now.
+    """Whether the record of another start may be taken over at all;
+    the lock decides whether it may be now.
 
-    A call that names no run, or the record's, may. A node that is out is the exception: nobody renews its lock, so
-    an expired one does not mean that the tasks on the host are over.
+    A call that names no run, or the record's, may. A node that is out is the exception: nobody
+    renews its lock, so an expired one does not mean that the tasks on the host are over.
     """
     if options.adopt or record.step in ("out", "parked"):
         return options.adopt or record.step == "parked"
@@ -232,6 +266,12 @@ def _may_adopt(options: CordonOptions, record: node_records.Record, run_id: str)
 def _refusal(name: str, record: node_records.Record, options: CordonOptions) -> str:
     where = f"run {record.run} of {record.by} (since {record.since}, step {record.step})"
     if record.step == "out":
-        text = f"Node {name} is out of service for the tasks of {where}, which may still be running on the host."
+        text = (
+            f"Node {name} is out of service for the tasks of {where}, "
+            "which may still be running on the host."
+        )
         return f"{text} {node_records.once_over(record.run)}"
-    return f"Node {name} belongs to {where}; a call of another start may not bring it to {options.state}."
+    return (
+        f"Node {name} belongs to {where}; a call of another start may not bring it "
+        f"to {options.state}."
+    )

@@ -3,8 +3,8 @@
 
 """``node_taint``: bring the taints of nodes to what is wanted.
 
-To the API server a node's taints are one value, so the list is read, changed and written on the condition that nobody
-changed the node in between; otherwise it is read and planned again.
+To the API server a node's taints are one value, so the list is read, changed and written on the
+condition that nobody changed the node in between; otherwise it is read and planned again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     run_reconcile,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes, reasons
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    outcomes,
+    reasons,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import run_lookup
 
 State = t.Literal["present", "absent", "exact"]
@@ -30,9 +33,11 @@ State = t.Literal["present", "absent", "exact"]
 
 @dataclass(frozen=True, slots=True)
 class TaintOptions:
-    """Options of the module; ``taints`` are valid; ``keep`` has keys that ``exact`` leaves, ``example.com/*`` too.
+    """Options of the module; ``taints`` are valid; ``keep`` has keys that ``exact`` leaves,
+    ``example.com/*`` too.
 
-    The nodes are those of these names, or without any those that the label selector ``node_selector`` matches.
+    The nodes are those of these names, or without any those that the label selector
+    ``node_selector`` matches.
     """
 
     state: State
@@ -81,7 +86,8 @@ def taint(ctx: run_context.Context, options: TaintOptions) -> run_context.Result
 
     Raises:
         StopRun: there is no such node, or none that the selector matches; nothing was written.
-        ClusterError: the API server cannot be reached, or refuses to list nodes or pods; nothing was written.
+        ClusterError: the API server cannot be reached, or refuses to list nodes or pods;
+            nothing was written.
     """
     found, among = run_lookup.selected(ctx, options.nodes, options.node_selector)
     tasks = [_Task(name, raw) for name, raw in found.items()]
@@ -93,7 +99,9 @@ def taint(ctx: run_context.Context, options: TaintOptions) -> run_context.Result
     if harsh and not options.allow_no_execute:
         refusal = _refusal(harsh, kills)
         message = refusal.sentence
-        return run_context.Result({"findings": [refusal.to_dict()], "evicts": evicts}, failed=True, message=message)
+        return run_context.Result(
+            {"findings": [refusal.to_dict()], "evicts": evicts}, failed=True, message=message
+        )
     for task in tasks:
         if task.change:
             _write(ctx, options, task, kills)
@@ -102,16 +110,26 @@ def taint(ctx: run_context.Context, options: TaintOptions) -> run_context.Result
 
 def _plan(options: TaintOptions, task: _Task) -> None:
     exact = options.state == "exact"
-    task.after = node_taints.desired_taints(task.node.taints, options.taints, exact=exact, keep=options.keep)
+    task.after = node_taints.desired_taints(
+        task.node.taints, options.taints, exact=exact, keep=options.keep
+    )
     task.change = node_taints.rewrite(task.node, task.after)
     if task.change or not task.outcome:
         task.before = task.node.taints
-    task.outcome = outcomes.TaintOutcome(options.state if task.change else f"already_{options.state}")
-    task.message = f"{task.change.sentence}." if task.change else f"The taints of node {task.name} are as wanted."
+    task.outcome = outcomes.TaintOutcome(
+        options.state if task.change else f"already_{options.state}"
+    )
+    task.message = (
+        f"{task.change.sentence}."
+        if task.change
+        else f"The taints of node {task.name} are as wanted."
+    )
     task.message = f"{task.message} {node_taints.outdated(options.taints)}".rstrip()
 
 
-def _kills(ctx: run_context.Context, harsh: t.Sequence[_Task], among: int) -> tuple[no_execute.Kill, ...]:
+def _kills(
+    ctx: run_context.Context, harsh: t.Sequence[_Task], among: int
+) -> tuple[no_execute.Kill, ...]:
     """Which pods new NoExecute taints will end; pods are listed only if a node gets such a taint.
 
     ``among``: how many nodes the cluster has at least.
@@ -121,11 +139,17 @@ def _kills(ctx: run_context.Context, harsh: t.Sequence[_Task], among: int) -> tu
     pods: dict[str, list[objects.Pod]] = {task.name: [] for task in harsh}
     for pod in run_listing.pods_of(ctx.cluster, pods, among):
         pods[pod.node].append(pod)
-    return tuple(kill for task in harsh for kill in no_execute.forecast(pods[task.name], task.node.taints, task.after))
+    return tuple(
+        kill
+        for task in harsh
+        for kill in no_execute.forecast(pods[task.name], task.node.taints, task.after)
+    )
 
 
 def _refusal(harsh: t.Sequence[_Task], kills: t.Sequence[no_execute.Kill]) -> reasons.Finding:
-    words = ", ".join(dict.fromkeys(node_taints.in_words(taint) for task in harsh for taint in task.harsh))
+    words = ", ".join(
+        dict.fromkeys(node_taints.in_words(taint) for task in harsh for taint in task.harsh)
+    )
     names = ", ".join(task.name for task in harsh)
     return reasons.Finding(
         "no_execute_refused",
@@ -147,25 +171,35 @@ def _toll(kills: t.Sequence[no_execute.Kill]) -> str:
     return f"ends {len(kills)} pod{'s' if len(kills) > 1 else ''} ({soon} at once{later})"
 
 
-def _write(ctx: run_context.Context, options: TaintOptions, task: _Task, kills: t.Sequence[no_execute.Kill]) -> None:
+def _write(
+    ctx: run_context.Context, options: TaintOptions, task: _Task, kills: t.Sequence[no_execute.Kill]
+) -> None:
     """Patch one node, planned on its present state; fills the task's outcome."""
     mine = [kill for kill in kills if kill.pod.node == task.name]
     toll = f"{_toll(mine)}, without regard to budgets" if mine else ""
 
     def decide(raw: objects.Raw | None) -> api_changes.Change | None:
         if raw is None:
-            task.outcome, task.message = outcomes.TaintOutcome.GONE, f"Node {task.name} was deleted in the meantime."
+            task.outcome, task.message = (
+                outcomes.TaintOutcome.GONE,
+                f"Node {task.name} was deleted in the meantime.",
+            )
             return None
         task.raw = raw
         _plan(options, task)
         if task.harsh and not options.allow_no_execute:
             task.outcome = outcomes.TaintOutcome.REFUSED
-            task.message = f"Somebody removed a NoExecute taint from node {task.name} in the meantime; run again."
+            task.message = (
+                f"Somebody removed a NoExecute taint from node {task.name} in the "
+                "meantime; run again."
+            )
             return None
         return task.change
 
     try:
-        written = run_reconcile.reconcile(ctx, objects.Ref("Node", task.name, api_version="v1"), decide, known=task.raw)
+        written = run_reconcile.reconcile(
+            ctx, objects.Ref("Node", task.name, api_version="v1"), decide, known=task.raw
+        )
     except errors.ClusterError as error:
         task.outcome, task.message = outcomes.TaintOutcome.FAILED, f"Node {task.name}: {error}"
         return
@@ -175,5 +209,7 @@ def _write(ctx: run_context.Context, options: TaintOptions, task: _Task, kills: 
         words = (f"{written.change.sentence}.", f"This {toll}." if toll else "", outdated)
         task.message = " ".join(word for word in words if word)
         if not ctx.check:
-            line = "; ".join(word for word in (node_taints.progress(written.change), toll, outdated) if word)
+            line = "; ".join(
+                word for word in (node_taints.progress(written.change), toll, outdated) if word
+            )
             ctx.tell(task.outcome, line, node=task.name)

@@ -1,7 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What would remove each obstacle of a plan, from what the plan knows: only routes of refused pods are made again."""
+"""What would remove each obstacle of a plan, from what the plan knows:
+only routes of refused pods are made again.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,12 @@ import json
 import typing as t
 from dataclasses import asdict, dataclass, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import budgets, names, objects, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    budgets,
+    names,
+    objects,
+    snapshots,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import (
     dispositions,
     other_runs,
@@ -19,15 +26,17 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import guard_budgets
 
-# Changes that people can make to a cluster or to a call, each with the command that makes it and its way back.
+# Changes that people can make to a cluster or to a call, each with the command that makes
+# it and its way back.
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change: ``code`` is what is done, to the object of ``kind``, ``namespace`` and ``name`` (empty: to the call).
+    """One change: ``code`` is what is done, to the object of ``kind``, ``namespace`` and ``name``
+    (empty: to the call).
 
-    ``command`` does it, or is the argument that does. ``back`` takes it back after the maintenance, empty where nothing
-    is left.
+    ``command`` does it, or is the argument that does. ``back`` takes it back after the maintenance,
+    empty where nothing is left.
     """
 
     code: str
@@ -53,28 +62,34 @@ def delete_budget(budget: objects.Budget, other: objects.Budget) -> Change:
     text = f"Delete {budget.ref}, or narrow its selector: {other.ref} selects the same pods."
     what = f"pdb {budget.name} {_in(budget)}"
     command = f"kubectl get {what} -o yaml > {budget.name}.yaml && kubectl delete {what}"
-    return Change.of("delete_budget", budget.ref, text, command, f"kubectl apply -f {budget.name}.yaml")
+    return Change.of(
+        "delete_budget", budget.ref, text, command, f"kubectl apply -f {budget.name}.yaml"
+    )
 
 
 def relax_budget(snapshot: snapshots.Snapshot, budget: objects.Budget) -> Change:
     """The budget allows one disruption.
 
-    By a maxUnavailable where its pods have a controller with a scale subresource, which its controller requires, else
-    by a lower minAvailable.
+    By a maxUnavailable where its pods have a controller with a scale subresource, which its
+    controller requires, else by a lower minAvailable.
     """
     selected = list(snapshot.selected(budget.namespace, budget.selector))
     covered = [pod for pod in selected if not pod.finished]
-    # Of finished pods the controller has to exist, too. A status that could not be computed says nothing of its pods.
+    # Of finished pods the controller has to exist, too. A status that could not be computed says
+    # nothing of its pods.
     scaled = bool(covered) and not budget.sync_failed and all(map(snapshot.workload_of, selected))
     expected = len(covered) if budget.sync_failed else budget.expected or len(covered)
     rule = {"maxUnavailable": 1, "minAvailable": None}
     if not scaled:
         rule = {"maxUnavailable": None, "minAvailable": max(0, expected - 1)}
-    shown = " and ".join(f"{key}: {'none' if value is None else value}" for key, value in rule.items())
+    shown = " and ".join(
+        f"{key}: {'none' if value is None else value}" for key, value in rule.items()
+    )
     text = f"Let {budget.ref} allow one disruption ({shown})."
     before = {"maxUnavailable": budget.max_unavailable, "minAvailable": budget.min_available}
     command, back = (
-        f"kubectl patch pdb {budget.name} {_in(budget)} --type=merge -p '{_compact(each)}'" for each in (rule, before)
+        f"kubectl patch pdb {budget.name} {_in(budget)} --type=merge -p '{_compact(each)}'"
+        for each in (rule, before)
     )
     return Change.of("relax_budget", budget.ref, text, command, back)
 
@@ -82,23 +97,38 @@ def relax_budget(snapshot: snapshots.Snapshot, budget: objects.Budget) -> Change
 def allow_interruption(ref: objects.Ref) -> Change:
     """The consent of the workload's owner, or of the pod's if it has no workload that is known."""
     text = f"Allow that {ref} is interrupted: it is down until its pod serves again."
-    annotate = f"kubectl annotate {_resource(ref)} {ref.name} -n {ref.namespace} {names.ALLOW_INTERRUPTION}"
+    annotate = (
+        f"kubectl annotate {_resource(ref)} {ref.name} -n {ref.namespace} "
+        f"{names.ALLOW_INTERRUPTION}"
+    )
     return Change.of("allow_interruption", ref, text, f"{annotate}=true", f"{annotate}-")
 
 
 def choose_surge(workload: objects.Workload) -> Change:
     """Its owner chooses that it is surged, where its pods may not be let go."""
-    text = f"Surge {workload.ref} instead of replacing its pod first: that changes its replicas for a while."
+    text = (
+        f"Surge {workload.ref} instead of replacing its pod first: "
+        "that changes its replicas for a while."
+    )
     before = workload.annotations.get(names.METHOD)
-    annotate = f"kubectl annotate --overwrite {_resource(workload.ref)} {workload.name} {_in(workload)} {names.METHOD}"
+    annotate = (
+        f"kubectl annotate --overwrite {_resource(workload.ref)} {workload.name} "
+        f"{_in(workload)} {names.METHOD}"
+    )
     back = f"{annotate}={before}" if before else f"{annotate}-"
     return Change.of("choose_method", workload.ref, text, f"{annotate}=surge", back)
 
 
 def add_replica(snapshot: snapshots.Snapshot, workload: objects.Workload) -> Change | None:
-    """One more replica; ``None`` where it would be another member, or somebody else sets the count."""
+    """One more replica; ``None`` where it would be another member,
+    or somebody else sets the count.
+    """
     scaler, wanted = snapshot.autoscaler_of(workload), workload.replicas + 1
-    if workload.owner or workload.kind == "StatefulSet" or (scaler and (scaler.owner or scaler.maximum < wanted)):
+    if (
+        workload.owner
+        or workload.kind == "StatefulSet"
+        or (scaler and (scaler.owner or scaler.maximum < wanted))
+    ):
         return None
     text = f"Give {workload.ref} {wanted} replicas, if there is room for one more pod."
     scale = f"kubectl scale {_resource(workload.ref)} {workload.name} {_in(workload)} --replicas="
@@ -106,14 +136,18 @@ def add_replica(snapshot: snapshots.Snapshot, workload: objects.Workload) -> Cha
     if scaler:
         text = f"Raise the minimum of {scaler.ref} to {wanted}, if there is room for one more pod."
         patch = f"kubectl patch hpa {scaler.name} {_in(scaler)} --type=merge -p"
-        command, back = (f"{patch} '{_compact({'minReplicas': number})}'" for number in (wanted, scaler.minimum))
+        command, back = (
+            f"{patch} '{_compact({'minReplicas': number})}'" for number in (wanted, scaler.minimum)
+        )
     return Change.of("add_replica", workload.ref, text, command, back)
 
 
 def uncordon(node: objects.Node) -> Change:
     """A node that somebody else keeps out of service takes pods again."""
     text = f"Uncordon {node.ref}, if nobody needs it out of service any more."
-    return Change.of("uncordon", node.ref, text, f"kubectl uncordon {node.name}", f"kubectl cordon {node.name}")
+    return Change.of(
+        "uncordon", node.ref, text, f"kubectl uncordon {node.name}", f"kubectl cordon {node.name}"
+    )
 
 
 def set_option(name: str, value: bool | int | str, text: str) -> Change:
@@ -141,7 +175,11 @@ CROWDED = ("no_room", "preempts", "last_schedulable_node", "quota_forbids_surge"
 OF_WAVES = ("last_schedulable_node", "quota_forbids_surge")
 """Those of them that no node has alone."""
 FORCE = ("force", True, "Delete for good the pods that nothing recreates.")
-ALLOW = ("allow_interruption", True, "Allow interruptions: what cannot be moved without one is down for a while.")
+ALLOW = (
+    "allow_interruption",
+    True,
+    "Allow interruptions: what cannot be moved without one is down for a while.",
+)
 OPTIONS: t.Mapping[str, tuple[str, bool | str, str]] = {
     "bare_pod": FORCE,
     "daemonset_gone": FORCE,
@@ -149,7 +187,9 @@ OPTIONS: t.Mapping[str, tuple[str, bool | str, str]] = {
     "emptydir": ("delete_emptydir_data", True, "Allow that the data in emptyDir volumes is lost."),
     "no_job": ("fallback", "eviction", "Evict the pods that no PodMigrationJob can move."),
 }
-"""What may let refused pods go, by code; of others it is the consent. Whether it does is for their routes to tell."""
+"""What may let refused pods go, by code; of others it is the consent.
+Whether it does is for their routes to tell.
+"""
 OBJECTS = 10
 """For how many objects of an obstacle changes of their own are told."""
 
@@ -171,8 +211,12 @@ class Advice:
         return {"codes": list(self.codes), "objects": list(self.objects), "changes": listed}
 
 
-def advice(snapshot: snapshots.Snapshot, wanted: drafts.Wanted, plan: drafts.Plan) -> tuple[Advice, ...]:
-    """What people can do against the blockers of the plan, and against those that stand behind a consent."""
+def advice(
+    snapshot: snapshots.Snapshot, wanted: drafts.Wanted, plan: drafts.Plan
+) -> tuple[Advice, ...]:
+    """What people can do against the blockers of the plan, and against those that
+    stand behind a consent.
+    """
     found, left = _refused(snapshot, wanted, plan)
     groups: dict[tuple[str, bool], list[drain_policy.PodPlan]] = {}
     for one in found:
@@ -186,23 +230,33 @@ def advice(snapshot: snapshots.Snapshot, wanted: drafts.Wanted, plan: drafts.Pla
 def _refused(
     snapshot: snapshots.Snapshot, wanted: drafts.Wanted, plan: drafts.Plan
 ) -> tuple[list[drain_policy.PodPlan], set[tuple[str, str]]]:
-    """The pods that are not let go, also those for another reason once consents are given, and what is left then."""
+    """The pods that are not let go, also those for another reason once consents are given,
+    and what is left then.
+    """
     nodes = [name for name in wanted.nodes if name in snapshot.nodes]
     found: dict[tuple[str, str], drain_policy.PodPlan] = {}
     choices, left = wanted.choices, _kept(plan.draft.plans)
     while not left.keys() <= found.keys():
         found |= {key: one for key, one in left.items() if key not in found}
-        given: dict[str, t.Any] = {name: value for name, value, _text in (_option(code) for code, _uid in found)}
+        given: dict[str, t.Any] = {
+            name: value for name, value, _text in (_option(code) for code, _uid in found)
+        }
         choices = replace(choices, **given)
         uids = {uid for _code, uid in left}
         left = _kept(
-            dispositions.routes(snapshot, nodes, choices, now=wanted.now, only=uids, unreplaced=wanted.unreplaced)
+            dispositions.routes(
+                snapshot, nodes, choices, now=wanted.now, only=uids, unreplaced=wanted.unreplaced
+            )
         )
     return list(found.values()), set(left)
 
 
 def _kept(plans: t.Iterable[drain_policy.PodPlan]) -> dict[tuple[str, str], drain_policy.PodPlan]:
-    return {_key(plan): plan for plan in plans if plan.route == "refuse" or plan.code == "unhealthy_blocked"}
+    return {
+        _key(plan): plan
+        for plan in plans
+        if plan.route == "refuse" or plan.code == "unhealthy_blocked"
+    }
 
 
 def _key(plan: drain_policy.PodPlan) -> tuple[str, str]:
@@ -213,11 +267,15 @@ def _option(code: str) -> tuple[str, bool | str, str]:
     return OPTIONS.get(code, ALLOW)
 
 
-def _of_pods(snapshot: snapshots.Snapshot, group: t.Sequence[drain_policy.PodPlan], *, helps: bool) -> Advice:
+def _of_pods(
+    snapshot: snapshots.Snapshot, group: t.Sequence[drain_policy.PodPlan], *, helps: bool
+) -> Advice:
     owners = {str(one.workload or one.pod.ref): one for one in group}
     own: list[Change] = []
     if group[0].code in drain_policy.BUDGET_FORBIDS:
-        own = [change for one in list(owners.values())[:OBJECTS] for change in _budgets(snapshot, one)]
+        own = [
+            change for one in list(owners.values())[:OBJECTS] for change in _budgets(snapshot, one)
+        ]
     elif helps and _option(group[0].code) == ALLOW:
         own = _consents(snapshot, owners.values())
     option = _option(group[0].code) if helps else None
@@ -237,11 +295,15 @@ def _advice(
     return Advice(tuple(dict.fromkeys(codes)), tuple(subjects), tuple(ordered))
 
 
-def _consents(snapshot: snapshots.Snapshot, plans: t.Collection[drain_policy.PodPlan]) -> list[Change]:
+def _consents(
+    snapshot: snapshots.Snapshot, plans: t.Collection[drain_policy.PodPlan]
+) -> list[Change]:
     found: list[Change] = []
     for one in list(plans)[:OBJECTS]:
         workload = snapshot.workload_of(one.pod)
-        found += [choose_surge(workload)] if workload and one.code == replacement.NOT_REPLACED else []
+        found += (
+            [choose_surge(workload)] if workload and one.code == replacement.NOT_REPLACED else []
+        )
         found.append(allow_interruption((workload or one.pod).ref))
     return found
 
@@ -253,7 +315,9 @@ def _budgets(snapshot: snapshots.Snapshot, plan: drain_policy.PodPlan) -> list[C
     if plan.code == "two_budgets":
         # The one that allows the most is missed the least.
         loosest = sorted(free, key=lambda one: (-one.allowed, one.name))
-        return [delete_budget(one, next(other for other in over if other is not one)) for one in loosest]
+        return [
+            delete_budget(one, next(other for other in over if other is not one)) for one in loosest
+        ]
     found = []
     workload = snapshot.workload_of(plan.pod)
     if workload and any(_by_count(one) for one in over):
@@ -264,12 +328,20 @@ def _budgets(snapshot: snapshots.Snapshot, plan: drain_policy.PodPlan) -> list[C
 
 
 def _by_count(budget: objects.Budget) -> bool:
-    """Whether one more healthy pod is one more that may be missing: not of a share, nor of a rule that allows none."""
+    """Whether one more healthy pod is one more that may be missing: not of a share,
+    nor of a rule that allows none.
+    """
     return isinstance(budget.min_available, int) and not budget.sync_failed
 
 
-def _of_room(snapshot: snapshots.Snapshot, wanted: drafts.Wanted, plan: drafts.Plan, code: str) -> Advice:
-    mine = [finding for finding in plan.findings if (finding.code, finding.severity) == (code, "blocker")]
+def _of_room(
+    snapshot: snapshots.Snapshot, wanted: drafts.Wanted, plan: drafts.Plan, code: str
+) -> Advice:
+    mine = [
+        finding
+        for finding in plan.findings
+        if (finding.code, finding.severity) == (code, "blocker")
+    ]
     subjects = dict.fromkeys(finding.object for finding in mine)
     found: list[Change] = []
     # Nodes that stay out are out together, whatever their waves are.
@@ -278,9 +350,13 @@ def _of_room(snapshot: snapshots.Snapshot, wanted: drafts.Wanted, plan: drafts.P
         found.append(set_option("serial", 1, "Take out one node at a time."))
     if mine and code == "last_schedulable_node":
         idle = (
-            one for one in snapshot.nodes.values() if one.unschedulable and one.ready and not other_runs.recorded(one)
+            one
+            for one in snapshot.nodes.values()
+            if one.unschedulable and one.ready and not other_runs.recorded(one)
         )
         found += [uncordon(node) for node in idle if node.name not in wanted.nodes][:OBJECTS]
     stuck = {str(one.workload): one for one in plan.draft.plans if one.interruption == "possible"}
     stuck = {name: one for name, one in stuck.items() if name in subjects}
-    return _advice([code], subjects, [*found, *_consents(snapshot, stuck.values())], ALLOW if stuck else None)
+    return _advice(
+        [code], subjects, [*found, *_consents(snapshot, stuck.values())], ALLOW if stuck else None
+    )

@@ -7,12 +7,25 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import option_values, specs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import decoding, node_taints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import (
+    option_values,
+    specs,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    decoding,
+    node_taints,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import arguments_policy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import arguments
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import arguments_conditions, gate_checks
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import neighbours, run_plan, waves
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import (
+    arguments_conditions,
+    gate_checks,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import (
+    neighbours,
+    run_plan,
+    waves,
+)
 
 TAINT: specs.Params = {
     "key": {"type": "str", "required": True, "no_log": False},
@@ -29,11 +42,15 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
         if params[name] is not None and params[name] < 1:
             raise option_values.BadOption(name, params[name], "an integer of at least 1")
     if params["soak_since"] and decoding.moment(params["soak_since"]) is None:
-        raise option_values.BadOption("soak_since", params["soak_since"], "a timestamp such as 2026-11-21T05:30:00Z")
+        raise option_values.BadOption(
+            "soak_since", params["soak_since"], "a timestamp such as 2026-11-21T05:30:00Z"
+        )
     taints, faults = node_taints.read(params.pop("taints") or (), "present")
     if faults:
         raise option_values.BadOptions(faults)
-    expected = gate_checks.Expected(taints, arguments_conditions.read("conditions", params.pop("conditions") or {}))
+    expected = gate_checks.Expected(
+        taints, arguments_conditions.read("conditions", params.pop("conditions") or {})
+    )
     asked = arguments.read("before_pod", params.pop("before_pod"), "before_pod")
     more = {"gates": tuple(params["gates"] or ()), "expected": expected, "before_pod": asked}
     return arguments_policy.combined({**params, **more}, environ)
@@ -74,12 +91,22 @@ SPEC = specs.ClusterModuleSpec(
         "required_by": {"soak": ["gates"], "soak_since": ["soak"]},
     },
     durations=(
-        *("job_wait", "operator_budget_wait", "load_balancer_wait", "settle", "planned_notice", "stable", "timeout"),
+        *(
+            "job_wait",
+            "operator_budget_wait",
+            "load_balancer_wait",
+            "settle",
+            "planned_notice",
+            "stable",
+            "timeout",
+        ),
         "soak",
     ),
     lists=("nodes", "namespaces", "fenced", "not_rebooted"),
     prepare=_prepared,
     unshown=("before_pod",),
     detailed=True,
-    engine=lambda ctx, params: run_plan.make_plan(ctx, specs.from_params(run_plan.PlanOptions, params)),
+    engine=lambda ctx, params: run_plan.make_plan(
+        ctx, specs.from_params(run_plan.PlanOptions, params)
+    ),
 )

@@ -19,11 +19,15 @@ with suppress(ImportError):
     import yaml
 
 KEYS = ("days", "start", "end", "tz")
-EXPECTED = 'a window such as {days: [sat, sun], start: "22:00", end: "04:00", tz: Europe/Berlin}, or a list of such'
+EXPECTED = (
+    'a window such as {days: [sat, sun], start: "22:00", end: "04:00", tz: '
+    "Europe/Berlin}, or a list of such"
+)
 
 
 def read(name: str, value: t.Any) -> list[dict[str, t.Any]]:
-    """The windows, with all keys and with days as numbers (0 is Monday), from mappings or their YAML text.
+    """The windows, with all keys and with days as numbers (0 is Monday),
+    from mappings or their YAML text.
 
     Raises:
         BadOption: a key does not exist or is missing, or its value cannot be read.
@@ -38,19 +42,27 @@ def read(name: str, value: t.Any) -> list[dict[str, t.Any]]:
     if not isinstance(items, t.Sequence) or not all(isinstance(item, t.Mapping) for item in items):
         raise option_values.BadOption(name, value, EXPECTED)
     several = isinstance(given, t.Sequence)
-    return [_window(f"{name}[{index}]" if several else name, item) for index, item in enumerate(items)]
+    return [
+        _window(f"{name}[{index}]" if several else name, item) for index, item in enumerate(items)
+    ]
 
 
 def closed(given: t.Iterable[t.Mapping[str, t.Any]], now: float | str, seconds: float) -> str:
     """``windows.closed`` for results of ``read``; ``now`` is in seconds since the epoch."""
-    return windows.closed(_windows(given), datetime.datetime.fromtimestamp(float(now), datetime.UTC), seconds)
+    return windows.closed(
+        _windows(given), datetime.datetime.fromtimestamp(float(now), datetime.UTC), seconds
+    )
 
 
 def fitting(
     given: t.Iterable[t.Mapping[str, t.Any]], now: float | str, seconds: float
 ) -> tuple[datetime.datetime, datetime.datetime] | None:
-    """Start and end of ``windows.fitting`` for results of ``read``; ``now`` is in seconds since the epoch."""
-    span = windows.fitting(_windows(given), datetime.datetime.fromtimestamp(float(now), datetime.UTC), seconds)
+    """Start and end of ``windows.fitting`` for results of ``read``;
+    ``now`` is in seconds since the epoch.
+    """
+    span = windows.fitting(
+        _windows(given), datetime.datetime.fromtimestamp(float(now), datetime.UTC), seconds
+    )
     return (span.start, span.end) if span else None
 
 
@@ -58,7 +70,9 @@ def _windows(given: t.Iterable[t.Mapping[str, t.Any]]) -> list[windows.Window]:
     found = []
     for each in given:
         start, end = (datetime.time.fromisoformat(each[key]) for key in ("start", "end"))
-        found.append(windows.Window(frozenset(each["days"]), start, end, zoneinfo.ZoneInfo(each["tz"])))
+        found.append(
+            windows.Window(frozenset(each["days"]), start, end, zoneinfo.ZoneInfo(each["tz"]))
+        )
     return found
 
 
@@ -71,7 +85,9 @@ def _window(name: str, item: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
             )
     missing = [key for key in ("start", "end", "tz") if item.get(key) in (None, "")]
     if missing:
-        raise option_values.BadOption(name, dict(item), f"{' and '.join(missing)} as well: {EXPECTED}")
+        raise option_values.BadOption(
+            name, dict(item), f"{' and '.join(missing)} as well: {EXPECTED}"
+        )
     return {
         "days": _days(f"{name}.days", item.get("days")),
         "start": _time(f"{name}.start", item["start"]),
@@ -97,7 +113,11 @@ def _days(name: str, value: t.Any) -> list[int]:
 def _time(name: str, value: t.Any) -> str:
     """A time of day as HH:MM; 24:00 is 00:00."""
     # YAML 1.1 reads 22:00 without quotes as a number in base 60, which is then minutes.
-    text = f"{value // 60}:{value % 60:02}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    text = (
+        f"{value // 60}:{value % 60:02}"
+        if isinstance(value, int) and not isinstance(value, bool)
+        else str(value)
+    )
     if found := re.fullmatch(r"(\d{1,2}):(\d{2})", text.strip(), re.ASCII):
         hour, minute = int(found[1]), int(found[2])
         if (hour < 24 and minute < 60) or (hour, minute) == (24, 0):

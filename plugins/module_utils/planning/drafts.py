@@ -3,7 +3,8 @@
 
 """A whole plan from a snapshot alone: routes, waves, forecasts and findings.
 
-In two halves, because the routes tell which further kinds have to be read before the rest can be judged.
+In two halves, because the routes tell which further kinds have to be read before
+the rest can be judged.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ import difflib
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import objects, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    objects,
+    snapshots,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import dispositions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import (
@@ -21,7 +25,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning 
     preflight,
     waves,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import forecast_findings as placement
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import (
+    forecast_findings as placement,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import node_records
 
@@ -30,11 +36,12 @@ Waits = tuple[waves.Wait, ...]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is planned: ``nodes`` as named, unknown ones too; the others are options of ``maintenance_plan``.
+    """What is planned: ``nodes`` as named, unknown ones too; the others are options of
+    ``maintenance_plan``.
 
-    ``run`` is the id of the run or ``""``, ``now`` is RFC 3339. ``evacuates``: the nodes stay out, and those that are
-    out and empty already are at their goal. Without ``with_volumes`` the snapshot lacks what volumes of pods need.
-    ``unreplaced`` as in ``migrate.routes``.
+    ``run`` is the id of the run or ``""``, ``now`` is RFC 3339. ``evacuates``: the nodes stay out,
+    and those that are out and empty already are at their goal. Without ``with_volumes`` the
+    snapshot lacks what volumes of pods need. ``unreplaced`` as in ``migrate.routes``.
     """
 
     nodes: tuple[str, ...]
@@ -66,14 +73,18 @@ class Shape:
 
     def formed(self, more: tuple[waves.Share, ...] = ()) -> waves.Formed:
         """The waves, where nodes share ``more`` as well."""
-        return waves.formed(self.nodes, self.sharing(more).limits, together=self.together, lines=self.lines)
+        return waves.formed(
+            self.nodes, self.sharing(more).limits, together=self.together, lines=self.lines
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """The first half: ``there`` are nodes at their goal, ``todo`` the others in order; ``plans`` are of their pods.
+    """The first half: ``there`` are nodes at their goal, ``todo`` the others in order;
+    ``plans`` are of their pods.
 
-    ``waits`` say why nodes are not in the first wave. What room is left has no part in the waves yet.
+    ``waits`` say why nodes are not in the first wave. What room is left has no
+    part in the waves yet.
     """
 
     plans: tuple[drain_policy.PodPlan, ...]
@@ -86,7 +97,9 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The whole, with the waves as the room allows; ``placed`` has the forecast of each pod that moves, by UID."""
+    """The whole, with the waves as the room allows; ``placed`` has the forecast of each
+    pod that moves, by UID.
+    """
 
     draft: Draft
     placed: t.Mapping[str, forecast.Forecast]
@@ -100,7 +113,9 @@ def draft(snapshot: snapshots.Snapshot, wanted: Wanted) -> Draft:
         ValueError: ``pod_selector`` is not a label selector.
     """
     present = [name for name in wanted.nodes if name in snapshot.nodes]
-    plans = dispositions.routes(snapshot, present, wanted.choices, now=wanted.now, unreplaced=wanted.unreplaced)
+    plans = dispositions.routes(
+        snapshot, present, wanted.choices, now=wanted.now, unreplaced=wanted.unreplaced
+    )
     there = frozenset(name for name in present if _at_goal(snapshot, name, wanted))
     todo = [snapshot.nodes[name] for name in present if name not in there]
     todo = waves.ordered(todo, plans, wanted.order, zone_key=wanted.zone_key)
@@ -114,11 +129,15 @@ def draft(snapshot: snapshots.Snapshot, wanted: Wanted) -> Draft:
 
 
 def judged(snapshot: snapshots.Snapshot, wanted: Wanted, drafted: Draft) -> Plan:
-    """The plan with forecasts and findings; the snapshot has by now what the routes need besides."""
+    """The plan with forecasts and findings; the snapshot has by now what the
+    routes need besides.
+    """
     plans = drafted.plans
 
     def foresee(some: t.Sequence[t.Collection[str]]) -> dict[str, forecast.Forecast]:
-        return forecast.forecasts(snapshot, plans, some, stay_out=wanted.evacuates, with_volumes=wanted.with_volumes)
+        return forecast.forecasts(
+            snapshot, plans, some, stay_out=wanted.evacuates, with_volumes=wanted.with_volumes
+        )
 
     seen = _shaped(plans, drafted.shape, waves.Formed(drafted.waves, drafted.waits), foresee)
     # Nodes that stay out are out together, whatever their waves are.
@@ -135,7 +154,9 @@ def judged(snapshot: snapshots.Snapshot, wanted: Wanted, drafted: Draft) -> Plan
         now=wanted.now,
         stay_out=wanted.evacuates,
         kured=wanted.kured,
-        terminating=frozenset(name for name, phase in phases(snapshot).items() if phase == "Terminating"),
+        terminating=frozenset(
+            name for name, phase in phases(snapshot).items() if phase == "Terminating"
+        ),
     )
     out: t.Sequence[t.Collection[str]] = drafted.waves
     if wanted.choices.node_autoscaler:
@@ -149,15 +170,21 @@ def judged(snapshot: snapshots.Snapshot, wanted: Wanted, drafted: Draft) -> Plan
     return Plan(drafted, seen.placed, found)
 
 
-def fitting(snapshot: snapshots.Snapshot, wanted: Wanted, whole: Plan) -> tuple[Plan, tuple[reasons.Finding, ...]]:
+def fitting(
+    snapshot: snapshots.Snapshot, wanted: Wanted, whole: Plan
+) -> tuple[Plan, tuple[reasons.Finding, ...]]:
     """The plan without the nodes that are blocked, and the blockers of these.
 
-    It is the whole one where a blocker is not about nodes of the plan alone, or about a name that is no node's.
+    It is the whole one where a blocker is not about nodes of the plan alone,
+    or about a name that is no node's.
     """
     plan, told = whole, dict[reasons.Finding, None]()
     while blockers := [finding for finding in plan.findings if finding.severity == "blocker"]:
         blocked = {name for finding in blockers for name in finding.nodes}
-        if not all(finding.nodes for finding in blockers) or not blocked <= {*wanted.nodes} & snapshot.nodes.keys():
+        if (
+            not all(finding.nodes for finding in blockers)
+            or not blocked <= {*wanted.nodes} & snapshot.nodes.keys()
+        ):
             return whole, ()
         told |= dict.fromkeys(blockers)
         wanted = replace(wanted, nodes=tuple(name for name in wanted.nodes if name not in blocked))
@@ -176,7 +203,10 @@ def _shaped(
 
 def phases(snapshot: snapshots.Snapshot) -> dict[str, str]:
     """Each namespace with its phase; none if they may not be read."""
-    return {item["metadata"]["name"]: (item.get("status") or {}).get("phase", "") for item in snapshot.namespaces}
+    return {
+        item["metadata"]["name"]: (item.get("status") or {}).get("phase", "")
+        for item in snapshot.namespaces
+    }
 
 
 def _at_goal(snapshot: snapshots.Snapshot, name: str, wanted: Wanted) -> bool:
@@ -203,7 +233,9 @@ def nothing_selected(selector: str) -> reasons.Finding:
 
 
 def unknown_zone_key(nodes: t.Iterable[objects.Node], wanted: Wanted) -> list[reasons.Finding]:
-    """A limit or an order by a label that no node of the cluster has would silently mean one zone for all."""
+    """A limit or an order by a label that no node of the cluster has would silently
+    mean one zone for all.
+    """
     key, labels = wanted.zone_key, {label for node in nodes for label in node.labels}
     if key in labels or (wanted.max_per_zone is None and wanted.order != "zone"):
         return []
@@ -211,4 +243,8 @@ def unknown_zone_key(nodes: t.Iterable[objects.Node], wanted: Wanted) -> list[re
     close = close or sorted(label for label in labels if "zone" in label)
     hint = f" Similar labels are {', '.join(close)}." if close else ""
     remedy = "Name the label with the zones in maintain_zone_key (zone_key of maintenance_plan)."
-    return [reasons.Finding("unknown_zone_key", f"No node has the label {key}.{hint}", remedy, "blocker", key)]
+    return [
+        reasons.Finding(
+            "unknown_zone_key", f"No node has the label {key}.{hint}", remedy, "blocker", key
+        )
+    ]

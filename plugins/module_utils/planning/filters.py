@@ -1,7 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Where a pod fits now: each node, or why it cannot, in the words and the order of the default scheduler."""
+"""Where a pod fits now: each node, or why it cannot, in the words and the order of
+the default scheduler.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     objects,
     selectors,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import storage, world
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import (
+    storage,
+    world,
+)
 
 # Filters by pod affinity and anti-affinity, of the pod and of those that run (InterPodAffinity).
 
@@ -30,7 +35,8 @@ Domains = Counter[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Company:
-    """``wanted`` and ``shunned`` are the topology keys of the pod's terms; ``first``: it may be the first of its kind.
+    """``wanted`` and ``shunned`` are the topology keys of the pod's terms; ``first``:
+    it may be the first of its kind.
 
     ``unwelcome`` are the domains of pods that keep it away, with the labels that name them.
     """
@@ -59,7 +65,12 @@ def company(around: world.World, guest: world.Guest) -> Company:
         first = not near and tally.counts(guest)
     bad: Domains = Counter()
     for term in shunned:
-        _count(around, bad, around.tally((_wanted(around, guest.namespace, term),)).by_node, term["topologyKey"])
+        _count(
+            around,
+            bad,
+            around.tally((_wanted(around, guest.namespace, term),)).by_node,
+            term["topologyKey"],
+        )
     unwelcome: Domains = Counter()
     for example, by_node in around.shunning(guest):
         for term in example.terms("podAntiAffinity"):
@@ -75,11 +86,17 @@ def affinity_reason(found: Company, place: world.Place) -> str:
         domains = [(key, place.labels.get(key)) for key in found.wanted]
         if any(value is None for _key, value in domains):
             return NO_COMPANY
-        if not found.first and any(found.near.get((key, value or ""), 0) <= 0 for key, value in domains):
+        if not found.first and any(
+            found.near.get((key, value or ""), 0) <= 0 for key, value in domains
+        ):
             return NO_COMPANY
     if _within(found.bad, found.shunned, place):
         return BAD_COMPANY
-    return UNWELCOME if _within(found.unwelcome, {key for key, _value in found.unwelcome}, place) else ""
+    return (
+        UNWELCOME
+        if _within(found.unwelcome, {key for key, _value in found.unwelcome}, place)
+        else ""
+    )
 
 
 def _within(domains: Domains, keys: t.Iterable[str], place: world.Place) -> bool:
@@ -93,7 +110,9 @@ def _count(around: world.World, domains: Domains, by_node: t.Mapping[str, int], 
             domains[key, value] += count
 
 
-def _wanted(around: world.World, namespace: str, term: objects.Raw) -> tuple[frozenset[str] | None, objects.Raw | None]:
+def _wanted(
+    around: world.World, namespace: str, term: objects.Raw
+) -> tuple[frozenset[str] | None, objects.Raw | None]:
     """The namespaces and the selector of a term; without any namespaces the pod's own counts."""
     listed, selector = term.get("namespaces") or (), term.get("namespaceSelector")
     if selector is None:
@@ -104,12 +123,15 @@ def _wanted(around: world.World, namespace: str, term: objects.Raw) -> tuple[fro
 
 def _covers(around: world.World, namespace: str, term: objects.Raw, guest: world.Guest) -> bool:
     spaces, selector = _wanted(around, namespace, term)
-    return (spaces is None or guest.namespace in spaces) and selectors.matches(selector, guest.labels)
+    return (spaces is None or guest.namespace in spaces) and selectors.matches(
+        selector, guest.labels
+    )
 
 
 # Filters that look at the node alone: unschedulable, taints, node selector and node affinity.
 #
-# They are the scheduler's plugins NodeUnschedulable, TaintToleration and NodeAffinity, in its order.
+# They are the scheduler's plugins NodeUnschedulable,
+# TaintToleration and NodeAffinity, in its order.
 
 
 CLOSED = "node(s) were unschedulable"
@@ -124,11 +146,15 @@ _CORDON: objects.Raw = {"key": world.UNSCHEDULABLE, "effect": "NoSchedule"}
 def required(guest: world.Guest) -> objects.Raw | None:
     """Its required node affinity."""
     affinity = (guest.spec.get("affinity") or {}).get("nodeAffinity") or {}
-    return t.cast("objects.Raw | None", affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))
+    return t.cast(
+        "objects.Raw | None", affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    )
 
 
 def nodes_named(guest: world.Guest) -> frozenset[str] | None:
-    """The node names that its ``matchFields`` leave, ``None`` for any: each of the ORed terms has to name some."""
+    """The node names that its ``matchFields`` leave, ``None`` for any:
+    each of the ORed terms has to name some.
+    """
     terms = (required(guest) or {}).get("nodeSelectorTerms") or ()
     found: set[str] = set()
     for term in terms:
@@ -158,13 +184,21 @@ def node_reason(guest: world.Guest, place: world.Place) -> str:
 
 
 def unmet(pod: objects.Pod, node: objects.Node) -> list[str]:
-    """What keeps the pod off the node by itself, in words: taints, labels that it lacks; nothing of a cordon."""
-    taints = node_taints.untolerated(pod.tolerations, (x for x in node.taints if x.get("key") != world.UNSCHEDULABLE))
-    return [*(f"taint {node_taints.in_words(taint)}" for taint in taints), *node_affinity.unmet(pod.placed, node)]
+    """What keeps the pod off the node by itself, in words: taints, labels that it lacks;
+    nothing of a cordon.
+    """
+    taints = node_taints.untolerated(
+        pod.tolerations, (x for x in node.taints if x.get("key") != world.UNSCHEDULABLE)
+    )
+    return [
+        *(f"taint {node_taints.in_words(taint)}" for taint in taints),
+        *node_affinity.unmet(pod.placed, node),
+    ]
 
 
 def preference(guest: world.Guest, place: world.Place) -> tuple[int, int]:
-    """How little the pod wants the node: PreferNoSchedule taints that it does not tolerate, weights that do not match.
+    """How little the pod wants the node: PreferNoSchedule taints that it does not tolerate,
+    weights that do not match.
 
     The lower the better.
     """
@@ -173,13 +207,16 @@ def preference(guest: world.Guest, place: world.Place) -> tuple[int, int]:
     taints = sum(
         1
         for taint in place.taints
-        if taint.get("effect") == "PreferNoSchedule" and not node_taints.tolerates(guest.tolerations, taint)
+        if taint.get("effect") == "PreferNoSchedule"
+        and not node_taints.tolerates(guest.tolerations, taint)
     )
     affinity = (guest.spec.get("affinity") or {}).get("nodeAffinity") or {}
     weight = sum(
         term.get("weight", 0)
         for term in affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
-        if node_affinity.node_matches({"nodeSelectorTerms": [term.get("preference") or {}]}, place.node)
+        if node_affinity.node_matches(
+            {"nodeSelectorTerms": [term.get("preference") or {}]}, place.node
+        )
     )
     return taints, -weight
 
@@ -193,7 +230,9 @@ NO_LABEL = f"{UNEVEN} (missing required label)"
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """One constraint with the count of matching pods by domain, those of the nodes that count; none is none."""
+    """One constraint with the count of matching pods by domain,
+    those of the nodes that count; none is none.
+    """
 
     key: str
     skew: int
@@ -226,7 +265,9 @@ def spread_reason(found: t.Iterable[Constraint], place: world.Place) -> str:
     return ""
 
 
-def _constraint(around: world.World, guest: world.Guest, raw: objects.Raw, keys: t.Sequence[str]) -> Constraint:
+def _constraint(
+    around: world.World, guest: world.Guest, raw: objects.Raw, keys: t.Sequence[str]
+) -> Constraint:
     key, selector = raw["topologyKey"], _selector(guest, raw)
     counting = _counting(around, guest, raw, keys)
     counts: Counter[str] = Counter()
@@ -239,29 +280,48 @@ def _constraint(around: world.World, guest: world.Guest, raw: objects.Raw, keys:
     fewest = min(counts.values(), default=2**31 - 1)
     if len(counts) < len(counting.all) or len(counting.all) < (raw.get("minDomains") or 1):
         fewest = 0
-    return Constraint(key, raw.get("maxSkew", 1), int(selectors.matches(selector, guest.labels)), fewest, counts)
+    return Constraint(
+        key, raw.get("maxSkew", 1), int(selectors.matches(selector, guest.labels)), fewest, counts
+    )
 
 
-def _counting(around: world.World, guest: world.Guest, raw: objects.Raw, keys: t.Sequence[str]) -> world.Domains:
-    """The nodes that count, with their domain: they have the labels of all constraints, and the policies allow them."""
+def _counting(
+    around: world.World, guest: world.Guest, raw: objects.Raw, keys: t.Sequence[str]
+) -> world.Domains:
+    """The nodes that count, with their domain: they have the labels of all constraints, and the
+    policies allow them.
+    """
 
     def found() -> dict[str, str]:
-        labelled = (place for place in around.places.values() if all(key in place.labels for key in keys))
-        return {place.name: place.labels[raw["topologyKey"]] for place in labelled if _counts(guest, raw, place)}
+        labelled = (
+            place for place in around.places.values() if all(key in place.labels for key in keys)
+        )
+        return {
+            place.name: place.labels[raw["topologyKey"]]
+            for place in labelled
+            if _counts(guest, raw, place)
+        }
 
     policies = (raw.get("nodeAffinityPolicy"), raw.get("nodeTaintsPolicy"))
     own = (guest.spec.get("nodeSelector"), required(guest), guest.tolerations)
     lasting = raw.get("nodeTaintsPolicy", "Ignore") != "Honor"
-    return around.domains(world.key_of(raw["topologyKey"], keys, policies, own), found, lasting=lasting)
+    return around.domains(
+        world.key_of(raw["topologyKey"], keys, policies, own), found, lasting=lasting
+    )
 
 
 def _selector(guest: world.Guest, raw: objects.Raw) -> objects.Raw | None:
     selector: objects.Raw | None = raw.get("labelSelector")
-    more = {key: guest.labels[key] for key in raw.get("matchLabelKeys") or () if key in guest.labels}
+    more = {
+        key: guest.labels[key] for key in raw.get("matchLabelKeys") or () if key in guest.labels
+    }
     if not more or selector is None:
         return selector
     expressions = [{"key": key, "operator": "In", "values": [value]} for key, value in more.items()]
-    return {**selector, "matchExpressions": [*(selector.get("matchExpressions") or ()), *expressions]}
+    return {
+        **selector,
+        "matchExpressions": [*(selector.get("matchExpressions") or ()), *expressions],
+    }
 
 
 def _counts(guest: world.Guest, raw: objects.Raw, place: world.Place) -> bool:
@@ -297,7 +357,8 @@ class Answer:
 
 @dataclass(slots=True)
 class _Suiting:
-    """For equal pods: reasons by node of what the nodes are by themselves, and the places that are left.
+    """For equal pods: reasons by node of what the nodes are by themselves,
+    and the places that are left.
 
     They are as after the first ``seen`` changes of nodes.
     """
@@ -308,7 +369,8 @@ class _Suiting:
 
 
 class Filters:
-    """The scheduler's filters over a world; what a pod's nodes have of their own is computed once for equal pods.
+    """The scheduler's filters over a world; what a pod's nodes have of their own is computed
+    once for equal pods.
 
     ``looks`` counts how often a pod was held against a node: what a forecast costs.
     """
@@ -341,7 +403,9 @@ class Filters:
         named = nodes_named(guest)
         if named is not None and not named:
             return Look(self, guest, refusal=CONFLICT)
-        needs = storage.needs(self.storage, self.around, guest) if guest.volumes else storage.NOTHING
+        needs = (
+            storage.needs(self.storage, self.around, guest) if guest.volumes else storage.NOTHING
+        )
         if needs.refusal:
             return Look(self, guest, refusal=needs.refusal)
         return Look(
@@ -352,8 +416,12 @@ class Filters:
             company=company(self.around, guest),
         )
 
-    def by_itself(self, guest: world.Guest) -> tuple[t.Mapping[str, str], t.Mapping[str, world.Place]]:
-        """Reasons by node of what the nodes are by themselves, and the places that are left, by name."""
+    def by_itself(
+        self, guest: world.Guest
+    ) -> tuple[t.Mapping[str, str], t.Mapping[str, world.Place]]:
+        """Reasons by node of what the nodes are by themselves,
+        and the places that are left, by name.
+        """
         around = self.around
         key = world.key_of(guest.spec.get("nodeSelector"), required(guest), guest.tolerations)
         found = self._suiting.get(key)
@@ -366,7 +434,9 @@ class Filters:
         named = nodes_named(guest)
         for name in again:
             place = around.places[name]
-            why = NOT_NAMED if named is not None and name not in named else node_reason(guest, place)
+            why = (
+                NOT_NAMED if named is not None and name not in named else node_reason(guest, place)
+            )
             if why:
                 found.reasons[name] = why
                 found.places.pop(name, None)
@@ -395,7 +465,9 @@ class Look:
             return (world.PORTS,)
         if short := world.short(guest, place):
             return short
-        if guest.volumes and (why := storage.reasons(self.filters.storage, guest, self.needs, place)):
+        if guest.volumes and (
+            why := storage.reasons(self.filters.storage, guest, self.needs, place)
+        ):
             return why
         if self.spread and (uneven := spread_reason(self.spread, place)):
             return (uneven,)

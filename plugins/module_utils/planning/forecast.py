@@ -1,11 +1,13 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Where the pods of a maintenance go, one after the other: each takes its room before the next is placed.
+"""Where the pods of a maintenance go, one after the other: each takes its room
+before the next is placed.
 
-While a wave is out its nodes take no pods; nodes that wait for their turn do. A pod that is evicted leaves before its
-successor comes, one that is swapped after; a wave begins with its swaps. The choice among several nodes follows the
-scheduler's scores: preferences first, then the emptiest node, then the name; the real one draws lots between equals.
+While a wave is out its nodes take no pods; nodes that wait for their turn do. A pod that is evicted
+leaves before its successor comes, one that is swapped after; a wave begins with its swaps. The
+choice among several nodes follows the scheduler's scores: preferences first, then the emptiest
+node, then the name; the real one draws lots between equals.
 """
 
 from __future__ import annotations
@@ -20,21 +22,30 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     selectors,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import devices, other_runs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import filters, storage, world
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import (
+    devices,
+    other_runs,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import (
+    filters,
+    storage,
+    world,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
 
 # Whom the scheduler would preempt for a pod that fits nowhere (DefaultPreemption).
 #
-# It spares budgets, but deletes pods against them where nothing else helps. Of equally important pods it keeps those
-# that have run for longer.
+# It spares budgets, but deletes pods against them where nothing else helps. Of equally important
+# pods it keeps those that have run for longer.
 
 
 Budgets: t.TypeAlias = "t.Mapping[str, t.Sequence[objects.Budget]]"
 """By namespace."""
 
 EACH = 2**31
-"""What the scheduler adds to the priority of each victim before it adds them up, so that none is below 0."""
+"""What the scheduler adds to the priority of each victim before it adds them up,
+so that none is below 0.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +61,25 @@ class Eviction:
 
     @property
     def cost(self) -> tuple[int, int, int, int, tuple[int, ...], str]:
-        """The scheduler takes the lowest: of equal ones the node whose most important victims started last."""
+        """The scheduler takes the lowest: of equal ones the node whose most important
+        victims started last.
+        """
         priorities = [victim.priority for victim in self.victims]
         highest, total = max(priorities), sum(one + EACH for one in priorities)
         earliest = min(victim.since for victim in self.victims if victim.priority == highest)
-        return self.against, highest, total, len(priorities), tuple(-ord(one) for one in earliest), self.node
+        return (
+            self.against,
+            highest,
+            total,
+            len(priorities),
+            tuple(-ord(one) for one in earliest),
+            self.node,
+        )
 
 
 def preempted(scheduler: filters.Filters, guest: world.Guest) -> Eviction | None:
-    """What would be deleted for the pod: as few against budgets, as unimportant and as few as can be.
+    """What would be deleted for the pod: as few against budgets,
+    as unimportant and as few as can be.
 
     ``None`` if that does not help.
     """
@@ -84,8 +105,12 @@ def by_namespace(snapshot: snapshots.Snapshot) -> Budgets:
     return found
 
 
-def on_node(scheduler: filters.Filters, guest: world.Guest, place: world.Place, budgets: Budgets) -> Eviction | None:
-    """The pods that have to leave this node; those that may stay are kept, the most important first."""
+def on_node(
+    scheduler: filters.Filters, guest: world.Guest, place: world.Place, budgets: Budgets
+) -> Eviction | None:
+    """The pods that have to leave this node; those that may stay are kept,
+    the most important first.
+    """
     around = scheduler.around
     lower = [other for other in place.guests.values() if other.priority < guest.priority]
     lower.sort(key=lambda one: (-one.priority, one.since, one.namespace, one.name))
@@ -129,23 +154,32 @@ MOVED = frozenset({"evict", "swap", "replace", "job"})
 BEFORE = frozenset({"swap", "replace", "job"})
 """Routes on which the successor comes before the pod leaves."""
 MANY, SCORED = 100, 10
-"""Beyond ``MANY`` nodes the best is chosen among the ``SCORED`` emptiest that take the pod: in large clusters the
-scheduler does not score all of them either.
+"""Beyond ``MANY`` nodes the best is chosen among the ``SCORED`` emptiest that take the pod: in
+large clusters the scheduler does not score all of them either.
 """
 MOST_LOOKS = 5_000_000
-"""How often pods are held against nodes at most, about half a minute: each pod that fits nowhere is against all."""
+"""How often pods are held against nodes at most, about half a minute:
+each pod that fits nowhere is against all.
+"""
 BY_OTHERS = frozenset({filters.NO_COMPANY, filters.BAD_COMPANY, filters.UNWELCOME, filters.UNEVEN})
-"""Reasons for which a node is refused that may go when other pods of the wave are placed, or have left."""
-TOO_MUCH = "too many pods fit nowhere, or wait for the room of others, to go on. Plan fewer nodes at a time."
+"""Reasons for which a node is refused that may go when other pods of the wave are
+placed, or have left.
+"""
+TOO_MUCH = (
+    "too many pods fit nowhere, or wait for the room of others, to go on. "
+    "Plan fewer nodes at a time."
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Where a pod's successor goes: ``fits`` is ``None`` if that is not forecast, and ``text`` says why.
+    """Where a pod's successor goes: ``fits`` is ``None`` if that is not forecast,
+    and ``text`` says why.
 
-    If it fits nowhere, ``reasons`` are numbers of nodes by reason, and ``text`` is the scheduler's message. ``first``:
-    it would fit if it were placed before the other pods of its wave. ``victims`` would be preempted for it, ``starved``
-    are those of them that fit nowhere else. ``scheduler`` is one that decides by rules of its own.
+    If it fits nowhere, ``reasons`` are numbers of nodes by reason, and ``text`` is the scheduler's
+    message. ``first``: it would fit if it were placed before the other pods of its wave.
+    ``victims`` would be preempted for it, ``starved`` are those of them that fit nowhere else.
+    ``scheduler`` is one that decides by rules of its own.
     """
 
     fits: bool | None = None
@@ -166,16 +200,25 @@ def forecasts(
     stay_out: bool = False,
     with_volumes: bool = True,
 ) -> dict[str, Forecast]:
-    """The forecast of each pod that moves, by UID; ``stay_out``: the nodes do not come back after their wave.
+    """The forecast of each pod that moves, by UID; ``stay_out``:
+    the nodes do not come back after their wave.
 
     What replaces a pod that has finished is there already, or never comes.
     Without ``with_volumes`` the snapshot lacks what the volumes of pods need.
     """
-    moving = [plan for plan in plans if plan.route in MOVED and plan.workload and not plan.pod.finished]
-    return Sequence(snapshot, with_volumes=with_volumes).roll(moving, waves, stay_out=stay_out) if moving else {}
+    moving = [
+        plan for plan in plans if plan.route in MOVED and plan.workload and not plan.pod.finished
+    ]
+    return (
+        Sequence(snapshot, with_volumes=with_volumes).roll(moving, waves, stay_out=stay_out)
+        if moving
+        else {}
+    )
 
 
-def place(scheduler: filters.Filters, guest: world.Guest) -> tuple[str | None, filters.Answer | None]:
+def place(
+    scheduler: filters.Filters, guest: world.Guest
+) -> tuple[str | None, filters.Answer | None]:
     """The node for the pod, which takes its room there, or the answer if no node can take it."""
     look = scheduler.look(guest)
     best: tuple[t.Any, ...] | None = None
@@ -198,7 +241,12 @@ def place(scheduler: filters.Filters, guest: world.Guest) -> tuple[str | None, f
 def _from_the_emptiest(scheduler: filters.Filters, guest: world.Guest) -> t.Iterator[world.Place]:
     places = scheduler.by_itself(guest)[1]
     by_crowd = scheduler.around.by_crowd
-    return (spot for crowd in sorted(by_crowd) for name, spot in by_crowd[crowd].items() if name in places)
+    return (
+        spot
+        for crowd in sorted(by_crowd)
+        for name, spot in by_crowd[crowd].items()
+        if name in places
+    )
 
 
 class Sequence:
@@ -220,7 +268,9 @@ class Sequence:
         *,
         stay_out: bool = False,
     ) -> dict[str, Forecast]:
-        """The forecast of each of these pods, by UID, in their order within a wave, those that are swapped first."""
+        """The forecast of each of these pods, by UID, in their order within a wave,
+        those that are swapped first.
+        """
         found: dict[str, Forecast] = {}
         waves = list(waves)
         self.wait(name for wave in waves[1:] for name in wave)
@@ -229,7 +279,9 @@ class Sequence:
             swaps = [plan for plan in leaving if plan.route == "swap"]
             found |= self._moved(swaps)
             # A swap that may be an interruption instead is evicted with the others.
-            allowed = [replace(plan, route="evict") for plan in swaps if plan.interruption == "allowed"]
+            allowed = [
+                replace(plan, route="evict") for plan in swaps if plan.interruption == "allowed"
+            ]
             late = [plan for plan in allowed if found[plan.pod.uid].fits is False]
             found |= self._moved([*late, *(plan for plan in leaving if plan.route != "swap")])
             if not stay_out:
@@ -237,7 +289,9 @@ class Sequence:
         return found
 
     def _moved(self, plans: t.Iterable[drain_policy.PodPlan]) -> dict[str, Forecast]:
-        """The forecast of each of these pods, by UID; one that waits for what others do is tried again."""
+        """The forecast of each of these pods, by UID; one that waits for what
+        others do is tried again.
+        """
         found: dict[str, Forecast] = {}
         waiting, before = list(plans), -1
         while waiting and len(waiting) != before:
@@ -268,7 +322,9 @@ class Sequence:
             node = self.snapshot.nodes.get(name)
             # Somebody else's cordon stays.
             if node is not None and (not node.unschedulable or other_runs.recorded(node)):
-                self.around.reopen(name, tuple(x for x in node.taints if x.get("key") != names.TAINT_KEY))
+                self.around.reopen(
+                    name, tuple(x for x in node.taints if x.get("key") != names.TAINT_KEY)
+                )
 
     def move(self, plan: drain_policy.PodPlan) -> Forecast:
         """The pod goes to another node."""
@@ -278,9 +334,20 @@ class Sequence:
         if unknown is None and self.scheduler.looks > MOST_LOOKS:
             unknown = Forecast(text=f"Not forecast: {TOO_MUCH}")
         if unknown is None and pod.attaches and not self.with_volumes:
-            unknown = Forecast(text="Not forecast: these credentials may not list csinodes and storageclasses.")
-        if unknown is None and not self.snapshot.namespaces and '"namespaceSelector"' in world.key_of(pod.placed):
-            unknown = Forecast(text="Not forecast: these credentials may not list namespaces, which its rules select.")
+            unknown = Forecast(
+                text="Not forecast: these credentials may not list csinodes and storageclasses."
+            )
+        if (
+            unknown is None
+            and not self.snapshot.namespaces
+            and '"namespaceSelector"' in world.key_of(pod.placed)
+        ):
+            unknown = Forecast(
+                text=(
+                    "Not forecast: these credentials may not list namespaces, "
+                    "which its rules select."
+                )
+            )
         old = self.around.by_uid.get(pod.uid)
         if unknown is not None:
             if old is not None:
@@ -299,14 +366,21 @@ class Sequence:
         if answer is None and target is not None:
             self.placed.append((guest, target))
             if driver := storage.provisioner(self.scheduler.storage, guest):
-                return Forecast(text=f"Not forecast: whether {driver} has storage left for its new volume.")
+                return Forecast(
+                    text=f"Not forecast: whether {driver} has storage left for its new volume."
+                )
             return Forecast(fits=True, target=target)
         if answer is None:
             return Forecast()
         if devised := self.by_devices.intersection(
             reason.removeprefix(world.INSUFFICIENT) for reason in answer.reasons
         ):
-            return Forecast(text=f"Not forecast: devices may serve {', '.join(sorted(devised))} where nodes do not.")
+            return Forecast(
+                text=(
+                    f"Not forecast: devices may serve {', '.join(sorted(devised))} "
+                    "where nodes do not."
+                )
+            )
         eviction = preempted(self.scheduler, guest)
         if eviction is None:
             return Forecast(False, None, answer.text, answer.reasons, first=self._first(guest))
@@ -314,12 +388,23 @@ class Sequence:
             self.around.leave(victim)
         self.around.take(guest, eviction.node)
         self.placed.append((guest, eviction.node))
-        starved = [victim.words for victim in eviction.victims if place(self.scheduler, victim)[0] is None]
+        starved = [
+            victim.words for victim in eviction.victims if place(self.scheduler, victim)[0] is None
+        ]
         victims = tuple(victim.words for victim in eviction.victims)
-        return Forecast(True, eviction.node, answer.text, answer.reasons, victims=victims, starved=tuple(starved))
+        return Forecast(
+            True,
+            eviction.node,
+            answer.text,
+            answer.reasons,
+            victims=victims,
+            starved=tuple(starved),
+        )
 
     def _first(self, guest: world.Guest) -> bool:
-        """Whether the pod would fit without the pods that the forecast placed before it in this wave."""
+        """Whether the pod would fit without the pods that the forecast placed
+        before it in this wave.
+        """
         for other, _name in self.placed:
             self.around.leave(other)
         fits = bool(self.placed) and bool(self.scheduler.answer(guest).nodes)
@@ -338,33 +423,61 @@ def unserved(snapshot: snapshots.Snapshot) -> dict[str, str]:
 
     Of a pod with a gate the API server itself says that it is not scheduled.
     """
-    served = {pod.scheduler for pod in snapshot.pods if pod.node or (pod.looked_at and not _gated(pod))}
-    waiting = [pod for pod in snapshot.pods if not pod.node and not pod.looked_at and not pod.finished]
-    return {pod.scheduler: str(pod.ref) for pod in waiting if pod.scheduler not in served and not _gated(pod)}
+    served = {
+        pod.scheduler for pod in snapshot.pods if pod.node or (pod.looked_at and not _gated(pod))
+    }
+    waiting = [
+        pod for pod in snapshot.pods if not pod.node and not pod.looked_at and not pod.finished
+    ]
+    return {
+        pod.scheduler: str(pod.ref)
+        for pod in waiting
+        if pod.scheduler not in served and not _gated(pod)
+    }
 
 
 def _gated(pod: objects.Pod) -> bool:
     return bool(pod.placed.get("schedulingGates"))
 
 
-def unforeseen(pod: objects.Pod, template: objects.Raw, idle: t.Mapping[str, str]) -> Forecast | None:
-    """What is said of a pod that the default scheduler's rules do not place; ``idle`` are the names of ``unserved``."""
+def unforeseen(
+    pod: objects.Pod, template: objects.Raw, idle: t.Mapping[str, str]
+) -> Forecast | None:
+    """What is said of a pod that the default scheduler's rules do not place;
+    ``idle`` are the names of ``unserved``.
+    """
     scheduler = template.get("schedulerName") or pod.scheduler or DEFAULT_SCHEDULER
     if scheduler in idle:
-        text = f"No scheduler serves the name {scheduler}: none has looked at {idle[scheduler]} yet."
+        text = (
+            f"No scheduler serves the name {scheduler}: none has looked at {idle[scheduler]} yet."
+        )
         return Forecast(fits=False, text=text)
     if scheduler != DEFAULT_SCHEDULER:
         text = f"Not forecast: the scheduler {scheduler} decides by rules of its own."
         return Forecast(text=text, scheduler=scheduler)
     if gates := template.get("schedulingGates"):
         listed = ", ".join(gate.get("name", "") for gate in gates)
-        return Forecast(text=f"Not forecast: its successor waits until somebody removes the scheduling gate {listed}.")
+        return Forecast(
+            text=(
+                "Not forecast: its successor waits until somebody removes the "
+                f"scheduling gate {listed}."
+            )
+        )
     if template.get("nodeName"):
-        return Forecast(text=f"Not forecast: its workload names the node {template['nodeName']} itself.")
+        return Forecast(
+            text=f"Not forecast: its workload names the node {template['nodeName']} itself."
+        )
     if pod.device_claims or pod.placed.get("resourceClaims"):
         return Forecast(text="Not forecast: it needs devices by resource claims.")
     if declared := pod.placed.get("declared"):
-        return Forecast(text=f"Not forecast: which nodes declare what it needs ({', '.join(declared)}).")
+        return Forecast(
+            text=f"Not forecast: which nodes declare what it needs ({', '.join(declared)})."
+        )
     if pod.group:
-        return Forecast(text=f"Not forecast: it is scheduled together with the other pods of PodGroup {pod.group}.")
+        return Forecast(
+            text=(
+                "Not forecast: it is scheduled together with the other pods of "
+                f"PodGroup {pod.group}."
+            )
+        )
     return None

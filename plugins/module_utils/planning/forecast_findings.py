@@ -8,11 +8,21 @@ from __future__ import annotations
 import collections
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import objects, serving, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    objects,
+    serving,
+    snapshots,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import pending
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import filters, forecast
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy, readiness
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import (
+    filters,
+    forecast,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import (
+    drain_policy,
+    readiness,
+)
 
 
 def findings(
@@ -21,11 +31,12 @@ def findings(
     found: t.Mapping[str, forecast.Forecast],
     waves: t.Iterable[t.Collection[str]],
 ) -> list[reasons.Finding]:
-    """Pods that fit nowhere, and those for which others would be preempted: one for each workload and reason.
+    """Pods that fit nowhere, and those for which others would be preempted:
+    one for each workload and reason.
 
-    It is a blocker where too few would be left of them until their nodes are back, and for a swap, which needs a second
-    pod, unless its interruption was allowed; else a warning: then the drain does not wait for them. Without ``waves``
-    all of them are waited for.
+    It is a blocker where too few would be left of them until their nodes are back, and for a swap,
+    which needs a second pod, unless its interruption was allowed; else a warning: then the drain
+    does not wait for them. Without ``waves`` all of them are waited for.
     """
     groups: dict[tuple[str, reasons.Severity, str, str], list[drain_policy.PodPlan]] = {}
     plans, waves = list(plans), list(waves)
@@ -46,7 +57,9 @@ def findings(
         subject = str(plan.workload or plan.pod.ref)
         stuck = bool(waves) and _needs_another(plan)
         code = "preempts" if one.victims else "no_room" if stuck else "fits_nowhere"
-        groups.setdefault((code, "blocker" if stuck else "warning", subject, described(one)), []).append(plan)
+        groups.setdefault(
+            (code, "blocker" if stuck else "warning", subject, described(one)), []
+        ).append(plan)
     short = {plan.pod.uid for gap in gaps for plan in gap.plans}
     return [
         *(_blocker(snapshot, gap, found) for gap in blocked),
@@ -70,7 +83,9 @@ def _needs_another(plan: drain_policy.PodPlan) -> bool:
 def _of_schedulers(
     plans: t.Iterable[drain_policy.PodPlan], found: t.Mapping[str, forecast.Forecast]
 ) -> t.Iterator[reasons.Finding]:
-    """Schedulers of which only these pods tell that there are any; the jobs of Koordinator ask for theirs."""
+    """Schedulers of which only these pods tell that there are any;
+    the jobs of Koordinator ask for theirs.
+    """
     groups: dict[str, list[drain_policy.PodPlan]] = {}
     for plan in plans:
         if plan.route != "job" and (one := found.get(plan.pod.uid)) and one.scheduler:
@@ -78,37 +93,57 @@ def _of_schedulers(
     for scheduler, group in groups.items():
         owners = dict.fromkeys(str(plan.workload or plan.pod.ref) for plan in group)
         message = (
-            f"{len(group)} pods that move ({reasons.listed(owners)}) belong to the scheduler {scheduler}: whether "
-            "it runs, and where it puts their successors, is not known."
+            f"{len(group)} pods that move ({reasons.listed(owners)}) belong to the scheduler "
+            f"{scheduler}: whether it runs, and where it puts their successors, is not known."
         )
         remedy = "Make sure that it runs: a successor that no scheduler looks at never starts."
         nodes = tuple(dict.fromkeys(plan.pod.node for plan in group))
-        yield reasons.Finding("unknown_scheduler", message, remedy, "warning", f"Scheduler {scheduler}", nodes)
+        yield reasons.Finding(
+            "unknown_scheduler", message, remedy, "warning", f"Scheduler {scheduler}", nodes
+        )
 
 
 def _stalled(one: pending.Stalled) -> reasons.Finding:
-    """That the successors of pods are not created before an earlier pod of their StatefulSet is Ready."""
+    """That the successors of pods are not created before an earlier pod of their
+    StatefulSet is Ready.
+    """
     subject = str(one.workload.ref)
-    message = f"{_where(subject, one.plans)}: {one.why}, and before it is, no later pod of it is created. "
+    message = (
+        f"{_where(subject, one.plans)}: {one.why}, and before it is, "
+        "no later pod of it is created. "
+    )
     message += f"{len(one.plans)} {'are' if len(one.plans) > 1 else 'is'} missing until then"
     message += "." if one.bearable else ", and then too few would be left."
     nodes = tuple(dict.fromkeys(plan.pod.node for plan in one.plans))
-    remedy, severity = "Repair that pod first, or wait until it is Ready.", "warning" if one.bearable else "blocker"
-    return reasons.Finding("successor_waits", message, remedy, t.cast("reasons.Severity", severity), subject, nodes)
+    remedy, severity = (
+        "Repair that pod first, or wait until it is Ready.",
+        "warning" if one.bearable else "blocker",
+    )
+    return reasons.Finding(
+        "successor_waits", message, remedy, t.cast("reasons.Severity", severity), subject, nodes
+    )
 
 
 def unplaced(
     plans: t.Iterable[drain_policy.PodPlan], found: t.Mapping[str, forecast.Forecast]
 ) -> t.Iterator[drain_policy.PodPlan]:
     """The pods for whose successors the scheduler would find no node."""
-    return (plan for plan in plans if (one := found.get(plan.pod.uid)) and one.fits is False and one.reasons)
+    return (
+        plan
+        for plan in plans
+        if (one := found.get(plan.pod.uid)) and one.fits is False and one.reasons
+    )
 
 
 def described(one: forecast.Forecast) -> str:
     """The forecast of one pod as a sentence; empty if it simply fits."""
     if one.victims:
         text = f"It fits on {one.target} only if the scheduler preempts {', '.join(one.victims)}"
-        return f"{text}, of which {', '.join(one.starved)} fit nowhere else." if one.starved else f"{text}."
+        return (
+            f"{text}, of which {', '.join(one.starved)} fit nowhere else."
+            if one.starved
+            else f"{text}."
+        )
     if one.fits is False and one.first:
         return f"No room is left after the pods that are placed before it: {one.text}"
     return one.text
@@ -129,7 +164,9 @@ def _finding(
     about: tuple[str, ...] = (subject,)
     if code == "preempts" and severity == "warning":
         remedy = "Free room for them first, or accept that pods of lower priority are deleted."
-        return reasons.Finding("preempts", f"{where}: {text}", remedy, "warning", subject, nodes, text)
+        return reasons.Finding(
+            "preempts", f"{where}: {text}", remedy, "warning", subject, nodes, text
+        )
     text += _rules(snapshot, group[0].pod, one)
     if severity == "blocker":
         return _stuck(code, subject, f"{where}: {text}", group, one, text)
@@ -139,8 +176,13 @@ def _finding(
         text += " It is down until its node is back, which was allowed."
         down = serving.dark_without(snapshot, (plan.pod for plan in group))
         about += tuple(dict.fromkeys(name for names in down.values() for name in names))
-    message = f"{where}: the successor of {'each pod' if len(group) > 1 else 'the pod'} fits on no other node. {text}"
-    return reasons.Finding("fits_nowhere", message, _remedy(one), "warning", subject, nodes, text, about)
+    message = (
+        f"{where}: the successor of {'each pod' if len(group) > 1 else 'the pod'} fits on no "
+        f"other node. {text}"
+    )
+    return reasons.Finding(
+        "fits_nowhere", message, _remedy(one), "warning", subject, nodes, text, about
+    )
 
 
 HERE = frozenset({"local_volume", "no_free_device"})
@@ -150,24 +192,43 @@ RULES = 5
 
 
 def _rules(snapshot: snapshots.Snapshot, pod: objects.Pod, one: forecast.Forecast) -> str:
-    """The labels and taints that keep the pod off other nodes, which the scheduler's message only counts."""
+    """The labels and taints that keep the pod off other nodes,
+    which the scheduler's message only counts.
+    """
     if {filters.TAINTED, filters.NOT_SELECTED}.isdisjoint(one.reasons or ()):
         return ""
-    others = [node for node in snapshot.nodes.values() if node.name != pod.node and not node.unschedulable]
+    others = [
+        node for node in snapshot.nodes.values() if node.name != pod.node and not node.unschedulable
+    ]
     counts = collections.Counter(word for node in others for word in filters.unmet(pod, node))
-    named = [f"{word} ({count} node{'s' if count > 1 else ''})" for word, count in counts.most_common(RULES)]
+    named = [
+        f"{word} ({count} node{'s' if count > 1 else ''})"
+        for word, count in counts.most_common(RULES)
+    ]
     return f" Refused by: {', '.join(named)}." if named else ""
 
 
 def _stuck(
-    code: str, subject: str, message: str, group: t.Sequence[drain_policy.PodPlan], one: forecast.Forecast, like: str
+    code: str,
+    subject: str,
+    message: str,
+    group: t.Sequence[drain_policy.PodPlan],
+    one: forecast.Forecast,
+    like: str,
 ) -> reasons.Finding:
     """That no second pod would come to serve, without which the pod does not leave."""
-    message += " No swap preempts others." if code == "preempts" else " Without a second pod it is not deleted."
+    message += (
+        " No swap preempts others."
+        if code == "preempts"
+        else " Without a second pod it is not deleted."
+    )
     remedy = f"{_remedy(one)} {reasons.GROWN}"
     if all(plan.interruption for plan in group):
         allow = reasons.options(allow_interruption=True)
-        remedy += f" Or accept the interruption with {allow}: it is then evicted, and down until it serves again."
+        remedy += (
+            f" Or accept the interruption with {allow}: it is then evicted, "
+            "and down until it serves again."
+        )
     nodes = tuple(dict.fromkeys(plan.pod.node for plan in group))
     return reasons.Finding(code, message, remedy, "blocker", subject, nodes, like)
 
@@ -181,15 +242,27 @@ def _blocker(
     snapshot: snapshots.Snapshot, gap: pending.Gap, found: t.Mapping[str, forecast.Forecast]
 ) -> reasons.Finding:
     """That too few would be left; a drain would wait for ever for the others to be back."""
-    one, nodes = found[gap.plans[0].pod.uid], tuple(dict.fromkeys(plan.pod.node for plan in gap.plans))
+    one, nodes = (
+        found[gap.plans[0].pod.uid],
+        tuple(dict.fromkeys(plan.pod.node for plan in gap.plans)),
+    )
     subject = str(gap.need.object)
     bound = f"{gap.need.most} may be missing"
     if gap.dark:
         bound = f"nothing would be left of {', '.join(str(workload.ref) for workload in gap.dark)}"
-    message = f"{_where(subject, gap.plans)}: {len(gap.plans)} fit on no other node until theirs is back, and {bound}. "
+    message = (
+        f"{_where(subject, gap.plans)}: {len(gap.plans)} fit on no other node until theirs is "
+        f"back, and {bound}. "
+    )
     text = described(one) + _rules(snapshot, gap.plans[0].pod, one)
     return reasons.Finding(
-        "no_room", message + text, f"{_remedy(one)} {reasons.GROWN}", "blocker", subject, nodes, text
+        "no_room",
+        message + text,
+        f"{_remedy(one)} {reasons.GROWN}",
+        "blocker",
+        subject,
+        nodes,
+        text,
     )
 
 

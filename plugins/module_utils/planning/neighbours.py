@@ -23,7 +23,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes imp
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
 
 KURED_LOCK = "weave.works/kured-node-lock"
-"""Annotation of kured's DaemonSet (kured 1.17, pkg/daemonsetlock); ``--lock-annotation`` may name another one."""
+"""Annotation of kured's DaemonSet (kured 1.17, pkg/daemonsetlock);
+``--lock-annotation`` may name another one.
+"""
 
 KURED = "kube-system/kured"
 """Where kured's DaemonSet is unless its user has given it another namespace or name."""
@@ -33,24 +35,34 @@ LEAVING: t.Mapping[str, str] = {
     "karpenter.sh/disruption": "Karpenter is about to delete it",
     "ToBeDeletedByClusterAutoscaler": "cluster-autoscaler is about to delete it",
 }
-"""By the key of a hard taint, who takes the node away: Karpenter 1 and its beta, cluster-autoscaler (``taints.go``)."""
+"""By the key of a hard taint, who takes the node away: Karpenter 1 and its beta,
+cluster-autoscaler (``taints.go``).
+"""
 
 
 def findings(
     snapshot: snapshots.Snapshot, nodes: t.Iterable[str], now: str, kured: str = KURED
 ) -> list[reasons.Finding]:
-    """What stands against taking these nodes out; ``now`` is RFC 3339, ``kured`` names kured's DaemonSet."""
+    """What stands against taking these nodes out; ``now`` is RFC 3339,
+    ``kured`` names kured's DaemonSet.
+    """
     found: list[reasons.Finding] = []
     named = [snapshot.nodes[name] for name in nodes if name in snapshot.nodes]
     for node in named:
         found += [*_leaving(node), *_leased(snapshot, node, now), *_maintained(node)]
-    return [*found, *_rebooting(snapshot, [node.name for node in named], now, kured)] if named else found
+    return (
+        [*found, *_rebooting(snapshot, [node.name for node in named], now, kured)]
+        if named
+        else found
+    )
 
 
 def _leaving(node: objects.Node) -> list[reasons.Finding]:
     """Whether the node is being deleted: there will be nothing to give back."""
     why = ["it has a deletionTimestamp"] if node.deleting else []
-    hard = [str(x.get("key")) for x in node.taints if x.get("effect") in ("NoSchedule", "NoExecute")]
+    hard = [
+        str(x.get("key")) for x in node.taints if x.get("effect") in ("NoSchedule", "NoExecute")
+    ]
     why += [f"{LEAVING[key]} (taint {key})" for key in hard if key in LEAVING]
     if not why:
         return []
@@ -60,19 +72,26 @@ def _leaving(node: objects.Node) -> list[reasons.Finding]:
 
 
 def _leased(snapshot: snapshots.Snapshot, node: objects.Node, now: str) -> list[reasons.Finding]:
-    """Whether an operator of Medik8s works on the node; its lease is the one that we take as our lock."""
+    """Whether an operator of Medik8s works on the node; its lease is the one that
+    we take as our lock.
+    """
     lease = objects.find(snapshot.leases, names.MEDIK8S_NAMESPACE, names.node_lease_name(node.name))
     if lease is None or other_runs.recorded(node) or not other_runs.alive(lease, now):
         return []
     if (lease["metadata"].get("labels") or {}).get(names.MANAGED_BY_LABEL) == names.MANAGED_BY:
-        # Another run of ours, at work or killed just now: whether it lives is found out when the lock is taken.
+        # Another run of ours, at work or killed just now:
+        # whether it lives is found out when the lock is taken.
         return []
     spec = lease["spec"]
     message = (
-        f"Node {node.name} is held by {spec['holderIdentity']} since {spec.get('acquireTime') or spec['renewTime']} "
-        f"(lease {names.MEDIK8S_NAMESPACE}/{names.node_lease_name(node.name)})."
+        f"Node {node.name} is held by {spec['holderIdentity']} since "
+        f"{spec.get('acquireTime') or spec['renewTime']} (lease "
+        f"{names.MEDIK8S_NAMESPACE}/{names.node_lease_name(node.name)})."
     )
-    remedy = "Wait until that maintenance or remediation ends: `kubectl get nodemaintenances,nodehealthchecks`."
+    remedy = (
+        "Wait until that maintenance or remediation ends: `kubectl get "
+        "nodemaintenances,nodehealthchecks`."
+    )
     return [reasons.Finding.of_node(node.name, "leased", message, remedy)]
 
 
@@ -84,7 +103,10 @@ def _maintained(node: objects.Node) -> list[reasons.Finding]:
     found = []
     for condition in () if other_runs.recorded(node) else node_conditions.foreign(node):
         kind = condition["type"]
-        why = ": ".join(condition[key] for key in ("reason", "message") if condition.get(key)) or "no reason given"
+        why = (
+            ": ".join(condition[key] for key in ("reason", "message") if condition.get(key))
+            or "no reason given"
+        )
         at_work = kind in (node_conditions.DRAINING, node_conditions.IN_PROGRESS)
         message = f"Node {node.name}: somebody else has set condition {kind} to True ({why})."
         remedy = "It stays as it is."
@@ -95,16 +117,21 @@ def _maintained(node: objects.Node) -> list[reasons.Finding]:
                 f"`kubectl patch node {node.name} --subresource=status -p '{patch}'`."
             )
         severity: reasons.Severity = "blocker" if at_work else "warning"
-        found.append(reasons.Finding.of_node(node.name, "foreign_condition", message, remedy, severity))
+        found.append(
+            reasons.Finding.of_node(node.name, "foreign_condition", message, remedy, severity)
+        )
     return found
 
 
-def _rebooting(snapshot: snapshots.Snapshot, nodes: t.Sequence[str], now: str, kured: str) -> list[reasons.Finding]:
+def _rebooting(
+    snapshot: snapshots.Snapshot, nodes: t.Sequence[str], now: str, kured: str
+) -> list[reasons.Finding]:
     """Whether kured reboots a node.
 
-    Its lock is for the whole cluster, so it stands against all nodes. A lock in the name of what is no node is how an
-    administrator switches kured off (its documentation, "Manual Lock"), and in nobody's way. Anybody who may create
-    DaemonSets can write such a lock, so only that of kured's own counts; another one is worth knowing.
+    Its lock is for the whole cluster, so it stands against all nodes. A lock in the name of what is
+    no node is how an administrator switches kured off (its documentation, "Manual Lock"), and in
+    nobody's way. Anybody who may create DaemonSets can write such a lock, so only that of kured's
+    own counts; another one is worth knowing.
     """
     found: list[reasons.Finding] = []
     for daemon_set in snapshot.daemon_sets:
@@ -117,23 +144,35 @@ def _rebooting(snapshot: snapshots.Snapshot, nodes: t.Sequence[str], now: str, k
             if place != kured:
                 found.append(_not_kured(place, kured))
                 break
-            message = f"kured is rebooting node {holder} since {since}: it holds the lock in DaemonSet {place}."
-            remedy = (
-                "Wait until it has released the lock. If that node does not come back: "
-                f"`kubectl -n {meta.get('namespace')} annotate daemonset {meta['name']} {KURED_LOCK}-`."
+            message = (
+                f"kured is rebooting node {holder} since {since}: "
+                f"it holds the lock in DaemonSet {place}."
             )
-            found.append(reasons.Finding("kured_reboot", message, remedy, object=f"Node {holder}", nodes=tuple(nodes)))
+            remedy = (
+                "Wait until it has released the lock. If that node does not come back: `kubectl "
+                f"-n {meta.get('namespace')} annotate daemonset {meta['name']} {KURED_LOCK}-`."
+            )
+            found.append(
+                reasons.Finding(
+                    "kured_reboot", message, remedy, object=f"Node {holder}", nodes=tuple(nodes)
+                )
+            )
     return found
 
 
 def _not_kured(place: str, kured: str) -> reasons.Finding:
-    message = f"DaemonSet {place} has a lock of kured, which does not count: kured's DaemonSet is {kured}."
+    message = (
+        f"DaemonSet {place} has a lock of kured, which does not count: "
+        f"kured's DaemonSet is {kured}."
+    )
     remedy = f"If it is kured's, set maintain_kured (kured of maintenance_plan) to {place}."
     return reasons.Finding("kured_reboot", message, remedy, "warning", f"DaemonSet {place}")
 
 
 def _kured_locks(text: str, now: str) -> list[tuple[str, str]]:
-    """Node and beginning of each lock in the annotation that has not expired; text of somebody else holds nothing."""
+    """Node and beginning of each lock in the annotation that has not expired;
+    text of somebody else holds nothing.
+    """
     try:
         value = decoding.json_of(text)
         locks = value.get("locks") or () if "maxOwners" in value else (value,)
@@ -155,33 +194,47 @@ def _expired(lock: t.Mapping[str, t.Any], now: str) -> bool:
 MOVED = ("evict", "swap", "replace", "job")
 
 
-def together(snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan]) -> list[tuple[str, ...]]:
+def together(
+    snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan]
+) -> list[tuple[str, ...]]:
     """For each gang that is interrupted, the nodes that its pods leave, where these are several."""
     nodes = ((gang, _nodes(group, MOVED)) for gang, group in _by_gang(snapshot, plans))
     return [leaving for _gang, leaving in nodes if len(leaving) > 1]
 
 
 def gang_findings(
-    snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan], waves: t.Sequence[t.Collection[str]]
+    snapshot: snapshots.Snapshot,
+    plans: t.Iterable[drain_policy.PodPlan],
+    waves: t.Sequence[t.Collection[str]],
 ) -> list[reasons.Finding]:
-    """One finding for each gang with pods on the nodes: a blocker without consent, an info if it is only waited for."""
+    """One finding for each gang with pods on the nodes: a blocker without consent,
+    an info if it is only waited for.
+    """
     found = []
     for gang, group in _by_gang(snapshot, plans):
         refused = [plan for plan in group if plan.route == "refuse" and plan.code == "gang"]
-        severity: reasons.Severity = "blocker" if refused else "warning" if _nodes(group, MOVED) else "info"
+        severity: reasons.Severity = (
+            "blocker" if refused else "warning" if _nodes(group, MOVED) else "info"
+        )
         nodes = _nodes(group, (*MOVED, "wait", "refuse"))
         message = f"{gang.words} is a gang: what ends one of its pods interrupts all of them."
         if severity == "warning":
             leaving = _nodes(group, MOVED)
             times = sum(1 for wave in waves if set(wave) & set(leaving))
-            message += f" It is interrupted on {', '.join(leaving)}, which leave {_together(times)}."
+            message += (
+                f" It is interrupted on {', '.join(leaving)}, which leave {_together(times)}."
+            )
         remedy = refused[0].remedy if refused else ""
         found.append(reasons.Finding("gang", message, remedy, severity, str(gang.ref), nodes))
     return found
 
 
 def _together(times: int) -> str:
-    return "together" if times < 2 else f"in {times} waves because of max_per_zone, so it is interrupted {times} times"
+    return (
+        "together"
+        if times < 2
+        else f"in {times} waves because of max_per_zone, so it is interrupted {times} times"
+    )
 
 
 def _by_gang(

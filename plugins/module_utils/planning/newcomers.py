@@ -1,13 +1,18 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Whether new pods that serve before others leave, and the guards, can be created: quotas, limit ranges, namespaces."""
+"""Whether new pods that serve before others leave, and the guards, can be created: quotas,
+limit ranges, namespaces.
+"""
 
 from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import objects, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    objects,
+    snapshots,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import released
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
@@ -29,8 +34,14 @@ def findings(
     The new pods of one wave exist at the same time, those of different waves do not.
     """
     up = {surge.uid for surge in surge_records.surges_in(snapshot)}
-    first = [p for p in plans if p.route in ("swap", "replace") and p.workload and p.workload.uid not in up]
-    found = _terminating([p for p in plans if p.route in ("swap", "replace") or p.guarded], terminating)
+    first = [
+        p
+        for p in plans
+        if p.route in ("swap", "replace") and p.workload and p.workload.uid not in up
+    ]
+    found = _terminating(
+        [p for p in plans if p.route in ("swap", "replace") or p.guarded], terminating
+    )
     for _wave, beside in drain_policy.by_wave(first, waves):
         leaving: dict[str, list[drain_policy.PodPlan]] = {}
         for plan in beside:
@@ -44,7 +55,11 @@ def findings(
 
 def _severity(groups: t.Iterable[list[drain_policy.PodPlan]]) -> reasons.Severity:
     """Pods of several replicas that are not replaced first are evicted as their budget allows."""
-    stay = any(plan.route == "swap" or plan.interruption == "possible" for group in groups for plan in group)
+    stay = any(
+        plan.route == "swap" or plan.interruption == "possible"
+        for group in groups
+        for plan in group
+    )
     return "blocker" if stay else "warning"
 
 
@@ -53,54 +68,82 @@ def _of_workload(
 ) -> list[reasons.Finding]:
     nodes, severity = _nodes(group), _severity([group])
     found = []
-    for name, why in quota.violated(_in(snapshot.limits, workload.namespace), workload.pod_spec).items():
+    for name, why in quota.violated(
+        _in(snapshot.limits, workload.namespace), workload.pod_spec
+    ).items():
         place = f"LimitRange {workload.namespace}/{name}"
         message = f"One more pod of {workload.ref} violates {place}: {why}."
         remedy = "Change the LimitRange or the workload."
-        found.append(reasons.Finding("limit_range_forbids_surge", message, remedy, severity, place, nodes))
+        found.append(
+            reasons.Finding("limit_range_forbids_surge", message, remedy, severity, place, nodes)
+        )
     leaving = {plan.pod.uid for plan in group}
-    waiting = [p for p in snapshot.pods_of(workload) if p.uid not in leaving and not p.ready and not p.deleting]
+    waiting = [
+        p
+        for p in snapshot.pods_of(workload)
+        if p.uid not in leaving and not p.ready and not p.deleting
+    ]
     if waiting and group[0].route == "swap":
         message = (
-            f"{', '.join(str(p.ref) for p in waiting[:5])} of {workload.ref} is not Ready: until it is, lowering the "
-            "replicas could delete a pod that serves."
+            f"{', '.join(str(p.ref) for p in waiting[:5])} of {workload.ref} is not Ready: until "
+            "it is, lowering the replicas could delete a pod that serves."
         )
         remedy = "Repair or remove that pod first."
-        found.append(reasons.Finding("not_ready_elsewhere", message, remedy, "blocker", str(workload.ref), nodes))
+        found.append(
+            reasons.Finding(
+                "not_ready_elsewhere", message, remedy, "blocker", str(workload.ref), nodes
+            )
+        )
     return found
 
 
 def _count(workload: objects.Workload, group: list[drain_policy.PodPlan]) -> int:
     """How many more pods of it there are at the same time."""
-    return len(group) if group[0].route == "swap" else min(len(group), released.most_at_once(workload))
+    return (
+        len(group) if group[0].route == "swap" else min(len(group), released.most_at_once(workload))
+    )
 
 
 def _quotas(snapshot: snapshots.Snapshot, moves: Moves) -> list[reasons.Finding]:
     found = []
     for namespace in dict.fromkeys(workload.namespace for workload, _group in moves):
         inside = [(workload, group) for workload, group in moves if workload.namespace == namespace]
-        newcomers = [quota.Newcomers(workload.pod_spec, _count(workload, group)) for workload, group in inside]
+        newcomers = [
+            quota.Newcomers(workload.pod_spec, _count(workload, group))
+            for workload, group in inside
+        ]
         limits = _in(snapshot.limits, namespace)
         count = sum(newcomer.count for newcomer in newcomers)
         for name, why in quota.exceeded(_in(snapshot.quotas, namespace), limits, newcomers).items():
             place = f"ResourceQuota {namespace}/{name}"
             who = ", ".join(str(workload.ref) for workload, _group in inside)
-            message = f"{place} has no room for {count} more pod{'s' if count > 1 else ''} ({who}): {why}."
+            message = (
+                f"{place} has no room for {count} more "
+                f"pod{'s' if count > 1 else ''} ({who}): {why}."
+            )
             remedy = "Raise the quota for the maintenance, or drain fewer nodes at a time."
             severity = _severity(group for _workload, group in inside)
             nodes = _nodes(plan for _workload, group in inside for plan in group)
-            found.append(reasons.Finding("quota_forbids_surge", message, remedy, severity, place, nodes))
+            found.append(
+                reasons.Finding("quota_forbids_surge", message, remedy, severity, place, nodes)
+            )
     return found
 
 
-def _terminating(plans: list[drain_policy.PodPlan], terminating: t.Collection[str]) -> list[reasons.Finding]:
+def _terminating(
+    plans: list[drain_policy.PodPlan], terminating: t.Collection[str]
+) -> list[reasons.Finding]:
     found = []
-    for namespace in dict.fromkeys(plan.pod.namespace for plan in plans if plan.pod.namespace in terminating):
+    for namespace in dict.fromkeys(
+        plan.pod.namespace for plan in plans if plan.pod.namespace in terminating
+    ):
         place = f"Namespace {namespace}"
         message = f"{place} is being deleted: no new pod and no guard can be created in it."
         nodes = _nodes(plan for plan in plans if plan.pod.namespace == namespace)
         found.append(
-            reasons.Finding("namespace_terminating", message, "Wait until it is gone.", "blocker", place, nodes)
+            reasons.Finding(
+                "namespace_terminating", message, "Wait until it is gone.", "blocker", place, nodes
+            )
         )
     return found
 

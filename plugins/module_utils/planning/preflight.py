@@ -1,7 +1,8 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Everything that blocks a maintenance, or is worth knowing, before the first write: all of it at once.
+"""Everything that blocks a maintenance, or is worth knowing,
+before the first write: all of it at once.
 
 A blocker stops the run, a warning names what will happen, an info explains what might surprise.
 """
@@ -26,7 +27,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain imp
     other_runs,
     unreachable,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import feed, migration_jobs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import (
+    feed,
+    migration_jobs,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import (
     neighbours,
@@ -42,8 +46,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods impo
 
 # Webhooks that fail closed, and what becomes of new pods while their own pods are away.
 #
-# Where such a webhook does not answer, no successor is created: of pods that were evicted there is none, and swaps
-# wait.
+# Where such a webhook does not answer, no successor is created: of pods that were evicted there is
+# none, and swaps wait.
 
 
 SHOWN = 5
@@ -56,8 +60,14 @@ def webhook_findings(
     """Webhooks that are down already, and those whose last pods leave with a wave."""
     if not snapshot.webhooks:
         return []
-    labels = {raw["metadata"]["name"]: raw["metadata"].get("labels") or {} for raw in snapshot.namespaces}
-    moving = [plan for plan in plans if plan.route in ("evict", "swap", "replace", "job") and not plan.pod.finished]
+    labels = {
+        raw["metadata"]["name"]: raw["metadata"].get("labels") or {} for raw in snapshot.namespaces
+    }
+    moving = [
+        plan
+        for plan in plans
+        if plan.route in ("evict", "swap", "replace", "job") and not plan.pod.finished
+    ]
     by_wave = list(drain_policy.by_wave(moving, waves))
     found = []
     for hook in snapshot.webhooks:
@@ -74,7 +84,9 @@ def webhook_findings(
     return found
 
 
-def _asks(hook: admission.Webhook, pod: objects.Pod, labels: t.Mapping[str, t.Mapping[str, str]]) -> bool:
+def _asks(
+    hook: admission.Webhook, pod: objects.Pod, labels: t.Mapping[str, t.Mapping[str, str]]
+) -> bool:
     # Every namespace has its name as a label; others are unknown where namespaces may not be read.
     known = labels.get(pod.namespace, {"kubernetes.io/metadata.name": pod.namespace})
     return hook.asks_for(pod.labels, known)
@@ -92,16 +104,21 @@ def _called(hook: admission.Webhook) -> str:
     return f"Webhook {hook.name} ({hook.config})"
 
 
-def _down(hook: admission.Webhook, asked: t.Sequence[drain_policy.PodPlan], *, sure: bool) -> reasons.Finding:
+def _down(
+    hook: admission.Webhook, asked: t.Sequence[drain_policy.PodPlan], *, sure: bool
+) -> reasons.Finding:
     owners = list(dict.fromkeys(str(plan.workload) for plan in asked))
     shown = reasons.listed(owners, SHOWN)
     message = (
-        f"{_called(hook)} fails closed, and Service {'/'.join(hook.service)} has no ready endpoint: no successor of "
-        f"{len(asked)} {'pod' if len(asked) == 1 else 'pods'} ({shown}) {'can' if sure else 'may'} be created."
+        f"{_called(hook)} fails closed, and Service {'/'.join(hook.service)} has no ready "
+        f"endpoint: no successor of {len(asked)} {'pod' if len(asked) == 1 else 'pods'} ({shown}) "
+        f"{'can' if sure else 'may'} be created."
     )
     remedy = f"Repair the pods of the Service, or set failurePolicy: Ignore in {hook.config}."
     nodes = tuple(dict.fromkeys(plan.pod.node for plan in asked))
-    return reasons.Finding("webhook_down", message, remedy, "blocker" if sure else "warning", str(hook.config), nodes)
+    return reasons.Finding(
+        "webhook_down", message, remedy, "blocker" if sure else "warning", str(hook.config), nodes
+    )
 
 
 def _leaves(
@@ -113,17 +130,23 @@ def _leaves(
 ) -> reasons.Finding:
     owner = mine[0].workload or mine[0].pod.ref
     names = ", ".join(f"{plan.pod.namespace}/{plan.pod.name}" for plan in mine[:SHOWN])
-    message = f"{_called(hook)} fails closed, and all pods that answer it ({names}) leave with one wave."
+    message = (
+        f"{_called(hook)} fails closed, and all pods that answer it ({names}) leave with one wave."
+    )
     rule = f"{{owners: [{owner.kind}/{owner.name}], namespaces: [{owner.namespace}], last: true}}"
     remedy = "Give it a second replica on another node, or a budget that keeps one of its pods"
     if own:
         message += " It is asked for its own pods, too: none of their successors could be created."
         remedy += f"; or exclude its namespace in {hook.config}."
     else:
-        message += f" Until one of them serves again, no successor of {len(others)} other pods is created."
+        message += (
+            f" Until one of them serves again, no successor of {len(others)} other pods is created."
+        )
         remedy += f"; or let its pods leave after the others: maintain_rules: [{rule}]."
     nodes = tuple(dict.fromkeys(plan.pod.node for plan in mine))
-    return reasons.Finding("webhook_leaves", message, remedy, "blocker" if own else "warning", str(owner), nodes)
+    return reasons.Finding(
+        "webhook_leaves", message, remedy, "blocker" if own else "warning", str(owner), nodes
+    )
 
 
 Waves = tuple[tuple[str, ...], ...]
@@ -131,10 +154,11 @@ Waves = tuple[tuple[str, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class PreflightOptions:
-    """The request: ``nodes`` as named, unknown ones too, and ``waves`` of those that are to be taken out.
+    """The request: ``nodes`` as named, unknown ones too, and ``waves`` of those that
+    are to be taken out.
 
-    ``run`` is the id of the run or ``""``, ``now`` is RFC 3339, ``terminating`` are the namespaces that are being
-    deleted. ``stay_out``: the nodes are not given back wave by wave.
+    ``run`` is the id of the run or ``""``, ``now`` is RFC 3339, ``terminating`` are the namespaces
+    that are being deleted. ``stay_out``: the nodes are not given back wave by wave.
     """
 
     nodes: tuple[str, ...]
@@ -181,7 +205,11 @@ def unknown_nodes(snapshot: snapshots.Snapshot, wanted: t.Iterable[str]) -> list
         close = address or difflib.get_close_matches(name, snapshot.nodes, n=3, cutoff=0.6)
         meant = f" Did you mean {' or '.join(close)}?" if close else ""
         remedy = "Name nodes as `kubectl get nodes` does, not by their addresses."
-        found.append(reasons.Finding.of_node(name, "unknown_node", f"There is no node {name}.{meant}", remedy))
+        found.append(
+            reasons.Finding.of_node(
+                name, "unknown_node", f"There is no node {name}.{meant}", remedy
+            )
+        )
     return found
 
 
@@ -189,7 +217,10 @@ def _options(asked: PreflightOptions) -> list[reasons.Finding]:
     if not asked.choices.disable_eviction or asked.choices.force:
         return []
     code = "disable_eviction"
-    message, remedy = f"{code} deletes pods without regard to any budget.", "Omit it, or set force as well."
+    message, remedy = (
+        f"{code} deletes pods without regard to any budget.",
+        "Omit it, or set force as well.",
+    )
     return [reasons.Finding(code, message, remedy, "blocker", code)]
 
 
@@ -206,31 +237,57 @@ def _nodes(snapshot: snapshots.Snapshot, asked: PreflightOptions) -> list[reason
         found += other_runs.findings(node, snapshot.leases, run=asked.run, now=asked.now)
         if node.unschedulable and not other_runs.recorded(node):
             message = f"Node {name} was cordoned by somebody else."
-            remedy = "It stays cordoned after the maintenance; uncordon it by hand if nobody needs that."
-            found.append(reasons.Finding.of_node(name, "foreign_cordon", message, remedy, "warning"))
+            remedy = (
+                "It stays cordoned after the maintenance; uncordon it by hand if nobody needs that."
+            )
+            found.append(
+                reasons.Finding.of_node(name, "foreign_cordon", message, remedy, "warning")
+            )
         if not node.ready and not other_runs.recorded(node) and not unreachable.lost(node):
-            message = f"Node {name} is not Ready: its pods may not terminate until its kubelet is back."
+            message = (
+                f"Node {name} is not Ready: its pods may not terminate until its kubelet is back."
+            )
             remedy = "Check its kubelet first, unless that is what the maintenance is for."
-            found.append(reasons.Finding.of_node(name, "node_not_ready", message, remedy, "warning"))
+            found.append(
+                reasons.Finding.of_node(name, "node_not_ready", message, remedy, "warning")
+            )
     return found
 
 
-def _last_schedulable(snapshot: snapshots.Snapshot, asked: PreflightOptions) -> list[reasons.Finding]:
-    """Whether each wave leaves a node that takes pods; all waves together if their nodes stay out."""
+def _last_schedulable(
+    snapshot: snapshots.Snapshot, asked: PreflightOptions
+) -> list[reasons.Finding]:
+    """Whether each wave leaves a node that takes pods; all waves together if
+    their nodes stay out.
+    """
     together = tuple(dict.fromkeys(name for wave in asked.waves for name in wave))
     for wave in (together,) if asked.stay_out and together else asked.waves:
         leaving = [snapshot.nodes[name] for name in wave]
-        if any(node.name not in wave and _takes_pods_of(node, leaving) for node in snapshot.nodes.values()):
+        if any(
+            node.name not in wave and _takes_pods_of(node, leaving)
+            for node in snapshot.nodes.values()
+        ):
             continue
-        message = f"With {', '.join(wave)} out of service no Ready and schedulable node is left for the pods."
+        message = (
+            f"With {', '.join(wave)} out of service no Ready and schedulable node is "
+            "left for the pods."
+        )
         remedy = "Take fewer nodes at a time, uncordon another node, or add one."
-        return [reasons.Finding("last_schedulable_node", message, remedy, "blocker", f"Node {wave[-1]}", wave)]
+        return [
+            reasons.Finding(
+                "last_schedulable_node", message, remedy, "blocker", f"Node {wave[-1]}", wave
+            )
+        ]
     return []
 
 
 def _takes_pods_of(node: objects.Node, leaving: t.Iterable[objects.Node]) -> bool:
-    """Ready, schedulable and in service; a taint that a leaving node has too keeps none of its pods away."""
-    known = {(x.get("key"), x.get("value"), x.get("effect")) for other in leaving for x in other.taints}
+    """Ready, schedulable and in service; a taint that a leaving node has too keeps
+    none of its pods away.
+    """
+    known = {
+        (x.get("key"), x.get("value"), x.get("effect")) for other in leaving for x in other.taints
+    }
     hard = (x for x in node.taints if x.get("effect") in ("NoSchedule", "NoExecute"))
     free = all((x.get("key"), x.get("value"), x.get("effect")) in known for x in hard)
     return node.ready and not node.unschedulable and free and not other_runs.recorded(node)
@@ -266,7 +323,8 @@ def _pods(
             # Gangs are told as a whole.
             severity = None if plan.code == "gang" else "blocker"
         if plan.code == "unhealthy_blocked" and unreachable.lost(snapshot.nodes.get(plan.pod.node)):
-            # The drain does not wait for pods of a lost node: it ends as unreachable or, with a proof, ignores budgets.
+            # The drain does not wait for pods of a lost node: it ends as unreachable or, with a
+            # proof, ignores budgets.
             severity = "warning"
         if severity:
             # About the workload that somebody has to act on, else about the pod.
@@ -279,7 +337,12 @@ def _pods(
         _grouped(code, severity, subject, group, dark)
         for (code, severity, subject, _namespace), group in groups.items()
     ]
-    return [*found, *_spent(snapshot, plans), *_pace(snapshot, plans, asked), *_not_selected(plans, asked)]
+    return [
+        *found,
+        *_spent(snapshot, plans),
+        *_pace(snapshot, plans, asked),
+        *_not_selected(plans, asked),
+    ]
 
 
 def _grouped(
@@ -292,7 +355,11 @@ def _grouped(
     nodes = tuple(dict.fromkeys(plan.pod.node for plan in group))
     pods = reasons.listed([plan.pod.name for plan in group])
     first = group[0]
-    who = str(first.pod.ref) if len(group) == 1 else f"{len(group)} pods in {first.pod.namespace} ({pods})"
+    who = (
+        str(first.pod.ref)
+        if len(group) == 1
+        else f"{len(group)} pods in {first.pod.namespace} ({pods})"
+    )
     where = f"{who} on {reasons.listed(nodes)}"
     # A reason may begin with the pod itself.
     own = first.reason.startswith(f"{who} ")
@@ -302,18 +369,29 @@ def _grouped(
         message += f" Dark meanwhile: {reasons.listed(services)}."
     about = (subject, *services) if services else ()
     # The reason of each pod is in its plan.
-    return reasons.Finding(code, message, first.remedy, severity, subject, nodes, first.remedy or code, about)
+    return reasons.Finding(
+        code, message, first.remedy, severity, subject, nodes, first.remedy or code, about
+    )
 
 
 def _emptied(groups: t.Sequence[t.Sequence[drain_policy.PodPlan]]) -> list[reasons.Finding]:
-    """The pods of several workloads that lose emptyDir volumes, as one: they need the same consent."""
+    """The pods of several workloads that lose emptyDir volumes, as one:
+    they need the same consent.
+    """
     mine = [plan for group in groups for plan in group]
     owners = list(dict.fromkeys(str(plan.workload or plan.pod.ref) for plan in mine))
     nodes = tuple(dict.fromkeys(plan.pod.node for plan in mine))
-    volumes = [[one["emptyDir"] or {} for one in plan.pod.volumes if "emptyDir" in one] for plan in mine]
+    volumes = [
+        [one["emptyDir"] or {} for one in plan.pod.volumes if "emptyDir" in one] for plan in mine
+    ]
     minor = [plan.pod for plan in mine if len(plan.pod.scratch) == len(plan.pod.empty_dirs)]
     uses = collections.Counter(use for pod in minor for use in pod.scratch.values())
-    limits = [str(one["sizeLimit"]) for each in volumes for one in each if quantities.readable(one.get("sizeLimit"))]
+    limits = [
+        str(one["sizeLimit"])
+        for each in volumes
+        for one in each
+        if quantities.readable(one.get("sizeLimit"))
+    ]
     whose = f"{len(mine)} pods of {len(owners)} workloads ({reasons.listed(owners)})"
     message = f"{whose} would lose the data of their emptyDir volumes."
     if minor:
@@ -324,12 +402,18 @@ def _emptied(groups: t.Sequence[t.Sequence[drain_policy.PodPlan]]) -> list[reaso
         message += f" {len(limits)} of the volumes have a size limit, of {largest} at most."
     subject = f"{len(mine)} pods with emptyDir"
     return [
-        reasons.Finding("emptydir", message, mine[0].remedy, "blocker", subject, nodes, objects=tuple(owners)),
+        reasons.Finding(
+            "emptydir", message, mine[0].remedy, "blocker", subject, nodes, objects=tuple(owners)
+        ),
     ]
 
 
-def _spent(snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan]) -> list[reasons.Finding]:
-    """Budgets, guards of ours among them, that allow no eviction at the moment; the drain waits for them."""
+def _spent(
+    snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan]
+) -> list[reasons.Finding]:
+    """Budgets, guards of ours among them, that allow no eviction at the moment;
+    the drain waits for them.
+    """
     found: dict[objects.Ref, reasons.Finding] = {}
     for plan in plans:
         if plan.route not in ("evict", "job"):
@@ -339,11 +423,15 @@ def _spent(snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan]
             subject, message, remedy = what
             message = f"{message} The drain waits for it."
             nodes = (plan.pod.node,)
-            found[subject] = reasons.Finding("budget_spent", message, remedy, "warning", str(subject), nodes)
+            found[subject] = reasons.Finding(
+                "budget_spent", message, remedy, "warning", str(subject), nodes
+            )
     return list(found.values())
 
 
-def _spent_budget(snapshot: snapshots.Snapshot, plan: drain_policy.PodPlan) -> tuple[objects.Ref, str, str] | None:
+def _spent_budget(
+    snapshot: snapshots.Snapshot, plan: drain_policy.PodPlan
+) -> tuple[objects.Ref, str, str] | None:
     told = plan.code in ("unhealthy_blocked", "operator_budget")
     verdict = budgets.diagnose(snapshot, plan.pod) if plan.budgets and not told else None
     if verdict is None or verdict.allowed or verdict.lasting or not verdict.budget:
@@ -351,7 +439,9 @@ def _spent_budget(snapshot: snapshots.Snapshot, plan: drain_policy.PodPlan) -> t
     return verdict.budget, verdict.message, verdict.remedy
 
 
-def _spent_guard(snapshot: snapshots.Snapshot, plan: drain_policy.PodPlan) -> tuple[objects.Ref, str, str] | None:
+def _spent_guard(
+    snapshot: snapshots.Snapshot, plan: drain_policy.PodPlan
+) -> tuple[objects.Ref, str, str] | None:
     short = queues.guard_spent(snapshot, plan)
     if not short or plan.workload is None:
         return None
@@ -375,12 +465,12 @@ def _pace(
         mine = [plan for plan in jobs if plan.workload and plan.workload.uid == uid]
         gap, _burst = migration_controller.interval(controller, "workload", workload.replicas)
         message = (
-            f"{len(mine)} pods of {workload.ref} are moved by PodMigrationJobs, and the object limiter allows one "
-            f"every {gap:g} s: that alone takes {seconds:.0f} s."
+            f"{len(mine)} pods of {workload.ref} are moved by PodMigrationJobs, and the object "
+            f"limiter allows one every {gap:g} s: that alone takes {seconds:.0f} s."
         )
         remedy = (
-            "Nothing to do if there is time. objectLimiters.workload of the MigrationController sets the pace; "
-            f"{reasons.options(backend='auto')} evicts instead of waiting for it."
+            "Nothing to do if there is time. objectLimiters.workload of the MigrationController "
+            f"sets the pace; {reasons.options(backend='auto')} evicts instead of waiting for it."
         )
         nodes = tuple(dict.fromkeys(plan.pod.node for plan in mine))
         found.append(reasons.Finding("job_pace", message, remedy, "info", str(workload.ref), nodes))
@@ -390,27 +480,47 @@ def _pace(
 def unapproved(
     jobs: t.Iterable[migration_jobs.Job], plans: t.Iterable[drain_policy.PodPlan], seconds: float
 ) -> list[reasons.Finding]:
-    """The paused jobs of pods that are planned to leave by a job: the drain leaves them to people for ``seconds``."""
+    """The paused jobs of pods that are planned to leave by a job:
+    the drain leaves them to people for ``seconds``.
+    """
     paused = [job for job in jobs if job.paused and not job.ended]
     found = []
     for pod in (plan.pod for plan in plans if plan.route == "job"):
         for job in paused:
-            if (job.pod.namespace, job.pod.name) == (pod.namespace, pod.name) and job.pod.uid in ("", pod.uid):
-                message = f"{pod.ref} has PodMigrationJob {job.name}, which is paused: {job.made_by} created it."
-                remedy = (
-                    "Approve or reject it with the module pod_migration_job. The drain does neither: after "
-                    f"{seconds:g} s it goes on without the job."
+            if (job.pod.namespace, job.pod.name) == (pod.namespace, pod.name) and job.pod.uid in (
+                "",
+                pod.uid,
+            ):
+                message = (
+                    f"{pod.ref} has PodMigrationJob {job.name}, which is paused: "
+                    f"{job.made_by} created it."
                 )
-                found.append(reasons.Finding("job_paused", message, remedy, "warning", str(job.ref), (pod.node,)))
+                remedy = (
+                    "Approve or reject it with the module pod_migration_job. The drain does "
+                    f"neither: after {seconds:g} s it goes on without the job."
+                )
+                found.append(
+                    reasons.Finding(
+                        "job_paused", message, remedy, "warning", str(job.ref), (pod.node,)
+                    )
+                )
     return found
 
 
-def _not_selected(plans: t.Sequence[drain_policy.PodPlan], asked: PreflightOptions) -> list[reasons.Finding]:
+def _not_selected(
+    plans: t.Sequence[drain_policy.PodPlan], asked: PreflightOptions
+) -> list[reasons.Finding]:
     left = [plan for plan in plans if plan.code == "not_selected"]
     if not left:
         return []
-    nodes, selector = tuple(dict.fromkeys(plan.pod.node for plan in left)), asked.choices.pod_selector
+    nodes, selector = (
+        tuple(dict.fromkeys(plan.pod.node for plan in left)),
+        asked.choices.pod_selector,
+    )
     stay = f"{len(left)} pods on {reasons.listed(nodes)} are not selected and stay"
-    message, remedy = f"{stay}, so these nodes will not be reported as drained.", "Omit pod_selector and namespaces."
+    message, remedy = (
+        f"{stay}, so these nodes will not be reported as drained.",
+        "Omit pod_selector and namespaces.",
+    )
     subject = f"pod_selector {selector}" if selector else "namespaces"
     return [reasons.Finding("not_selected", message, remedy, "info", subject, nodes)]

@@ -3,9 +3,9 @@
 
 """Pods that leave one after the other, because their budget lets only so many be missing at a time.
 
-A budget counts pods that are Ready and not ending. So the next pod may leave when the successor of one before is Ready:
-a Deployment makes that at once, a StatefulSet when the old pod is gone, and, unless it is ``Parallel``, one after the
-other.
+A budget counts pods that are Ready and not ending. So the next pod may leave when the successor of
+one before is Ready: a Deployment makes that at once, a StatefulSet when the old pod is gone, and,
+unless it is ``Parallel``, one after the other.
 """
 
 from __future__ import annotations
@@ -30,13 +30,15 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods impo
 
 # How long a pod takes to end: a range, and what is expected within it.
 #
-# Nothing in the API tells how long a pod took that is gone, but for a StatefulSet: it makes a pod again when the old
-# one is gone, and in a rollout it ends a pod as soon as the one with the next higher number is available. So what is
-# between these two moments was the end of the old pod; of several the median is expected.
+# Nothing in the API tells how long a pod took that is gone, but for a StatefulSet: it makes a pod
+# again when the old one is gone, and in a rollout it ends a pod as soon as the one with the next
+# higher number is available. So what is between these two moments was the end of the old pod; of
+# several the median is expected.
 #
-# Of other pods only the limits are known: what their containers sleep before they are told to end, and the grace
-# period. Most end soon after they were told. A grace period that somebody made shorter than the default was made so
-# because the pods use it; of the default one, and of a longer one, nobody knows.
+# Of other pods only the limits are known: what their containers sleep before they are told to end,
+# and the grace period. Most end soon after they were told. A grace period that somebody made
+# shorter than the default was made so because the pods use it; of the default one,
+# and of a longer one, nobody knows.
 
 
 SOON = 2.0
@@ -69,14 +71,21 @@ def _in_rollouts(snapshot: snapshots.Snapshot, workload: objects.Workload) -> li
     """How long the pods took that the pods of today have replaced one by one."""
     if workload.kind != "StatefulSet":
         return []
-    numbered = {int(name[1]): pod for pod in snapshot.pods_of(workload) if (name := _NUMBERED.fullmatch(pod.name))}
+    numbered = {
+        int(name[1]): pod
+        for pod in snapshot.pods_of(workload)
+        if (name := _NUMBERED.fullmatch(pod.name))
+    }
     settles = float(workload.spec.get("minReadySeconds") or 0)
-    found = (_between(numbered[n + 1], pod, settles) for n, pod in numbered.items() if n + 1 in numbered)
+    found = (
+        _between(numbered[n + 1], pod, settles) for n, pod in numbered.items() if n + 1 in numbered
+    )
     return [seconds for seconds in found if seconds is not None]
 
 
 def _between(before: objects.Pod, pod: objects.Pod, settles: float) -> float | None:
-    """Seconds between when one was available and the other made, if that was the end of the other's predecessor.
+    """Seconds between when one was available and the other made,
+    if that was the end of the other's predecessor.
 
     When a StatefulSet is made, or grows, the higher numbers come last, or all at the same time.
     """
@@ -90,17 +99,21 @@ def _between(before: objects.Pod, pod: objects.Pod, settles: float) -> float | N
 Bound = t.Literal["least", "expected", "most"]
 """Which of the times that a pod may take to end."""
 TURN = 0.3
-"""Seconds until the budget's status shows that a successor is Ready, and the next eviction is accepted."""
+"""Seconds until the budget's status shows that a successor is Ready,
+and the next eviction is accepted.
+"""
 SERVING = 2.0
-"""Seconds for which others have to be enough before a pod that was replaced may end, unless it is minReadySeconds."""
+"""Seconds for which others have to be enough before a pod that was replaced may end,
+unless it is minReadySeconds.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """A pod that leaves: how long it takes to end, and its successor to be Ready, in seconds.
 
-    ``after``: the successor comes only once the pod is gone; ``ordered``: and only once the one before it in its
-    workload, with this UID, is available, ``settles`` seconds after it is Ready.
+    ``after``: the successor comes only once the pod is gone; ``ordered``: and only once the one
+    before it in its workload, with this UID, is available, ``settles`` seconds after it is Ready.
     """
 
     stop: float
@@ -184,20 +197,31 @@ class Times:
         return t.cast("float", getattr(self._stops[key], self._bound))
 
     def replaced(self, plan: drain_policy.PodPlan) -> float:
-        """Of a successor until it has served, and for how long the pod is out of its Services before it may end."""
+        """Of a successor until it has served, and for how long the pod is out of its
+        Services before it may end.
+        """
         start = self.start(plan)
-        return start.ready + max(SERVING, start.available - start.ready) + plan.manner.balanced(self._balanced) + TURN
+        return (
+            start.ready
+            + max(SERVING, start.available - start.ready)
+            + plan.manner.balanced(self._balanced)
+            + TURN
+        )
 
     def job(self, plan: drain_policy.PodPlan) -> float:
         """Both, one after the other, as by a PodMigrationJob."""
         return self.stop(plan) + self.start(plan).available
 
     def move(self, plan: drain_policy.PodPlan, settle: float) -> float | None:
-        """Once it is the pod's turn: until it is gone and its successor Ready; ``None`` if nothing has to move."""
+        """Once it is the pod's turn: until it is gone and its successor Ready;
+        ``None`` if nothing has to move.
+        """
         if plan.pod.finished:
             return None
         if plan.route in ("swap", "replace"):
-            starts = self.start(plan).available + settle if plan.route == "swap" else self.replaced(plan)
+            starts = (
+                self.start(plan).available + settle if plan.route == "swap" else self.replaced(plan)
+            )
             return starts + self.stop(plan)
         if plan.route == "job":
             return self.job(plan)
@@ -209,7 +233,13 @@ class Times:
         if workload is None or workload.kind != "StatefulSet":
             return Step(self.stop(plan), start.ready)
         ordered = workload.uid if workload.ordered else ""
-        return Step(self.stop(plan), start.ready, after=True, ordered=ordered, settles=start.available - start.ready)
+        return Step(
+            self.stop(plan),
+            start.ready,
+            after=True,
+            ordered=ordered,
+            settles=start.available - start.ready,
+        )
 
     def _workload(self, plan: drain_policy.PodPlan) -> objects.Workload | None:
         uid = plan.pod.uid
@@ -222,8 +252,9 @@ class Times:
 class Queue:
     """Pods of a wave that share what lets them leave.
 
-    ``budget`` is that, with ``guard`` the one of ours for ``workload``; ``None`` if nothing holds the pods back.
-    ``allowed`` may be missing at a time: 0 if it allows nothing at the moment, and the pods wait until it does.
+    ``budget`` is that, with ``guard`` the one of ours for ``workload``; ``None`` if nothing holds
+    the pods back. ``allowed`` may be missing at a time: 0 if it allows nothing at the moment, and
+    the pods wait until it does.
     """
 
     plans: tuple[drain_policy.PodPlan, ...]
@@ -259,18 +290,29 @@ def _queue(snapshot: snapshots.Snapshot, plans: tuple[drain_policy.PodPlan, ...]
     first = plans[0]
     if first.guarded and first.workload:
         name = names.guard_name(first.workload.uid)
-        guard = objects.Ref("PodDisruptionBudget", name, first.pod.namespace, api_version="policy/v1")
-        return Queue(plans, guard, first.workload, 0 if guard_spent(snapshot, first) else 1, guard=True)
+        guard = objects.Ref(
+            "PodDisruptionBudget", name, first.pod.namespace, api_version="policy/v1"
+        )
+        return Queue(
+            plans, guard, first.workload, 0 if guard_spent(snapshot, first) else 1, guard=True
+        )
     if ref := _budget(first):
-        verdict, budget = budgets.diagnose(snapshot, first.pod), snapshot.budget(ref.namespace, ref.name)
-        return Queue(plans, ref, first.workload, budget.allowed if budget and verdict.allowed else 0)
+        verdict, budget = (
+            budgets.diagnose(snapshot, first.pod),
+            snapshot.budget(ref.namespace, ref.name),
+        )
+        return Queue(
+            plans, ref, first.workload, budget.allowed if budget and verdict.allowed else 0
+        )
     return Queue(plans, None, first.workload, len(plans))
 
 
 def guard_spent(snapshot: snapshots.Snapshot, plan: drain_policy.PodPlan) -> str:
-    """Why a guard (``maxUnavailable: 1``) would not allow the eviction of the pod now; empty if it would.
+    """Why a guard (``maxUnavailable: 1``) would not allow the eviction of the pod
+    now; empty if it would.
 
-    One pod of its workload is missing already. One that is not Ready itself may go (``AlwaysAllow``).
+    One pod of its workload is missing already. One that is not Ready itself may
+    go (``AlwaysAllow``).
     """
     workload = snapshot.workload_of(plan.pod)
     if not plan.guarded or workload is None or not plan.pod.ready:

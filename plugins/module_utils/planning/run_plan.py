@@ -1,8 +1,8 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""``maintenance_plan``: what a maintenance would do and what stands against it; with ``gates``: whether
-nodes that come back may take pods. Reads only.
+"""``maintenance_plan``: what a maintenance would do and what stands against it; with ``gates``:
+whether nodes that come back may take pods. Reads only.
 """
 
 from __future__ import annotations
@@ -36,10 +36,23 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain imp
     unreachable,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import run_installed, run_job_cache
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import collector, errors, kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes, reasons
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import gate_checks, run_gates
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import (
+    run_installed,
+    run_job_cache,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
+    collector,
+    errors,
+    kinds,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    outcomes,
+    reasons,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import (
+    gate_checks,
+    run_gates,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import (
     advice,
     drafts,
@@ -52,7 +65,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning 
     wave_times,
     waves,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import forecast_findings as placement
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import (
+    forecast_findings as placement,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
     node_records,
@@ -72,9 +87,10 @@ OnBlocked = t.Literal["stop", "skip"]
 class PlanOptions:
     """Options of the module; times in seconds, ``None`` without a limit.
 
-    With ``goal`` ``evacuated``, nodes that are out and empty already join no wave, with ``on_blocked`` ``skip`` those
-    with a blocker. ``settle`` and ``planned_notice`` are for the estimate, and ``timeout`` is what the calls of the run
-    will have. With ``gates`` nothing is planned; ``expected`` is for them, and ``timeout`` is theirs.
+    With ``goal`` ``evacuated``, nodes that are out and empty already join no wave, with
+    ``on_blocked`` ``skip`` those with a blocker. ``settle`` and ``planned_notice`` are for the
+    estimate, and ``timeout`` is what the calls of the run will have. With ``gates`` nothing is
+    planned; ``expected`` is for them, and ``timeout`` is theirs.
     """
 
     nodes: tuple[str, ...] = ()
@@ -115,7 +131,9 @@ def make_plan(ctx: run_context.Context, options: PlanOptions) -> run_context.Res
         if options.gates:
             times = (options.stable, options.wait, options.timeout)
             soak = (options.soak, options.soak_since)
-            asked = run_gates.GateOptions(wanted, options.gates, *times, options.expected, options.not_rebooted, *soak)
+            asked = run_gates.GateOptions(
+                wanted, options.gates, *times, options.expected, options.not_rebooted, *soak
+            )
             return run_gates.judge(ctx, nodes, asked)
         with collector.paused():
             present = tuple(name for name in wanted if name in nodes.nodes)
@@ -134,8 +152,14 @@ def _wanted(nodes: snapshots.Snapshot, options: PlanOptions) -> tuple[str, ...]:
     try:
         selector = selectors.parse(options.node_selector)
     except ValueError as error:
-        raise run_context.CallAborted("bad_selector", f"node_selector: {error}.", "", options.node_selector) from error
-    return tuple(sorted(node.name for node in nodes.nodes.values() if selectors.matches(selector, node.labels)))
+        raise run_context.CallAborted(
+            "bad_selector", f"node_selector: {error}.", "", options.node_selector
+        ) from error
+    return tuple(
+        sorted(
+            node.name for node in nodes.nodes.values() if selectors.matches(selector, node.labels)
+        )
+    )
 
 
 def _plan(
@@ -146,7 +170,9 @@ def _plan(
     given_up: t.Mapping[str, str] = MappingProxyType({}),
     told: tuple[reasons.Finding, ...] = (),
 ) -> run_context.Result:
-    """The plan; ``given_up``: why pods of these workloads, by their UIDs, are not replaced first, as ``told`` tells."""
+    """The plan; ``given_up``: why pods of these workloads, by their UIDs,
+    are not replaced first, as ``told`` tells.
+    """
     now = ctx.clock.server()
     choices, warned = run_installed.prepared(ctx, options.choices)
     asked = replace(_asked(ctx, options, wanted, choices, now), unreplaced=given_up)
@@ -168,10 +194,14 @@ def _plan(
     fence: run_access.Standing = "unknown"
     # A run that has started knew both before its first write, and looks again before each wave.
     if not (ctx.run and ctx.run.nonce):
-        lacking = run_permissions.ask(ctx, _needs(snapshot, plans, choices, options, todo) if todo else ())
+        lacking = run_permissions.ask(
+            ctx, _needs(snapshot, plans, choices, options, todo) if todo else ()
+        )
         found = [*lacking, *found]
         if not lacking:
-            refused, unreplaced = run_trials.refused(ctx, snapshot, plans, choices, judges, options.before_pod)
+            refused, unreplaced = run_trials.refused(
+                ctx, snapshot, plans, choices, judges, options.before_pod
+            )
             if unreplaced:
                 # Their pods have another way, which is planned and tried anew.
                 told = (*told, *(one for one in refused if one.severity == "warning"))
@@ -186,7 +216,13 @@ def _plan(
     data = {
         "feasible": not blockers and bool(groups or not skipped),
         "findings": [finding.to_dict() for finding in reasons.merged((*skipped, *found))],
-        "pods": _pods(snapshot, planned, queues.Times(snapshot, choices.load_balancer_wait), options.settle, now),
+        "pods": _pods(
+            snapshot,
+            planned,
+            queues.Times(snapshot, choices.load_balancer_wait),
+            options.settle,
+            now,
+        ),
         "waves": [list(wave) for wave in groups],
         "waits": [wait.to_dict() for wait in planned.draft.waits],
         **_lasting(times),
@@ -201,7 +237,9 @@ def _plan(
 def _completed(
     ctx: run_context.Context, snapshot: snapshots.Snapshot, draft: drafts.Draft
 ) -> tuple[snapshots.Snapshot, list[admission.Judge], list[reasons.Finding], bool]:
-    """The cluster with what these plans need besides; who judges requests; what is unknown; whether volumes are not."""
+    """The cluster with what these plans need besides; who judges requests; what is unknown;
+    whether volumes are not.
+    """
     plans, todo = draft.plans, draft.todo
     snapshot, unread = _room(ctx, snapshot, plans)
     snapshot, judges, unseen = _webhooks(ctx, snapshot) if todo else (snapshot, [], [])
@@ -224,7 +262,11 @@ def _lasting(times: t.Sequence[wave_times.WaveTime]) -> dict[str, t.Any]:
 
 
 def _asked(
-    ctx: run_context.Context, options: PlanOptions, wanted: tuple[str, ...], choices: drain_policy.DrainPolicy, now: str
+    ctx: run_context.Context,
+    options: PlanOptions,
+    wanted: tuple[str, ...],
+    choices: drain_policy.DrainPolicy,
+    now: str,
 ) -> drafts.Wanted:
     return drafts.Wanted(
         nodes=wanted,
@@ -247,20 +289,27 @@ def _needs(
     options: PlanOptions,
     todo: t.Sequence[objects.Node],
 ) -> t.Sequence[permissions.Need]:
-    """The permissions that the maintenance needs, where our namespaces exist; none are known if none may be read."""
+    """The permissions that the maintenance needs, where our namespaces exist;
+    none are known if none may be read.
+    """
     there = drafts.phases(snapshot)
     absent = bool(there) and names.NAMESPACE not in there
     locks = names.MEDIK8S_NAMESPACE if names.MEDIK8S_NAMESPACE in there else names.NAMESPACE
     conditions = options.node_conditions or any(record.conditions for record in _records(todo))
     return (
-        *permissions.needs(snapshot, plans, choices, namespace_missing=absent, locks=locks, conditions=conditions),
+        *permissions.needs(
+            snapshot, plans, choices, namespace_missing=absent, locks=locks, conditions=conditions
+        ),
         *permissions.for_hooks(plans, options.before_pod),
         *(permissions.for_events(plans) if options.announce_events else ()),
     )
 
 
 def _gather(
-    ctx: run_context.Context, nodes: snapshots.Snapshot, present: tuple[str, ...], choices: drain_policy.DrainPolicy
+    ctx: run_context.Context,
+    nodes: snapshots.Snapshot,
+    present: tuple[str, ...],
+    choices: drain_policy.DrainPolicy,
 ) -> snapshots.Snapshot:
     """The cluster as far as the pods on the nodes need it: one list for each kind."""
     if not present:
@@ -290,20 +339,31 @@ def _gather(
     seen = snapshots.Snapshot.of(found)
     found["scales"] = run_owners.scales(ctx, seen, here)
     found.update(
-        run_listing.lists(ctx.cluster, [name for name in replacement.kinds(seen, here, choices) if name not in found])
+        run_listing.lists(
+            ctx.cluster,
+            [name for name in replacement.kinds(seen, here, choices) if name not in found],
+        )
     )
     return snapshots.Snapshot.of(found)
 
 
 def _foreign_leases(ctx: run_context.Context, nodes: list[objects.Node]) -> list[objects.Raw]:
     """Locks in another namespace than ours, such as Medik8s'."""
-    places = {tuple(record.lease.split("/", 1)) for node in nodes if (record := _record(node)) and "/" in record.lease}
+    places = {
+        tuple(record.lease.split("/", 1))
+        for node in nodes
+        if (record := _record(node)) and "/" in record.lease
+    }
     others = {place[0] for place in places} - {names.NAMESPACE}
-    return [lease for lease in run_leases.leases_in(ctx, others) if run_lease.place_of(lease) in places]
+    return [
+        lease for lease in run_leases.leases_in(ctx, others) if run_lease.place_of(lease) in places
+    ]
 
 
 def _medik8s(ctx: run_context.Context, snapshot: snapshots.Snapshot) -> snapshots.Snapshot:
-    """With the leases of Medik8s, where its namespace exists; if they may not be read, the lock finds out."""
+    """With the leases of Medik8s, where its namespace exists; if they may not be
+    read, the lock finds out.
+    """
     if names.MEDIK8S_NAMESPACE not in drafts.phases(snapshot):
         return snapshot
     try:
@@ -311,7 +371,10 @@ def _medik8s(ctx: run_context.Context, snapshot: snapshots.Snapshot) -> snapshot
     except errors.Forbidden:
         return snapshot
     known = {run_lease.place_of(lease) for lease in found}
-    return replace(snapshot, leases=(*(x for x in snapshot.leases if run_lease.place_of(x) not in known), *found))
+    return replace(
+        snapshot,
+        leases=(*(x for x in snapshot.leases if run_lease.place_of(x) not in known), *found),
+    )
 
 
 def _room(
@@ -323,15 +386,24 @@ def _room(
     try:
         found = run_listing.lists(ctx.cluster, ("quotas", "limits"))
     except errors.Forbidden as error:
-        message = f"It is unknown whether quotas and limit ranges have room for the replacement pods: {error}"
-        return snapshot, [reasons.Finding("not_checked", message, severity="info", object="ResourceQuota, LimitRange")]
+        message = (
+            "It is unknown whether quotas and limit ranges have room for the "
+            f"replacement pods: {error}"
+        )
+        return snapshot, [
+            reasons.Finding(
+                "not_checked", message, severity="info", object="ResourceQuota, LimitRange"
+            )
+        ]
     return replace(snapshot, quotas=tuple(found["quotas"]), limits=tuple(found["limits"])), []
 
 
 def _requested(
     ctx: run_context.Context, snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan]
 ) -> snapshots.Snapshot:
-    """EvictionRequests, if pods to be evicted have responders; a missing permission is found with the others."""
+    """EvictionRequests, if pods to be evicted have responders; a missing permission is
+    found with the others.
+    """
     if not any(plan.route == "evict" and plan.pod.responders for plan in plans):
         return snapshot
     with contextlib.suppress(errors.Forbidden):
@@ -346,15 +418,24 @@ def _webhooks(
     """Webhooks that fail closed, and who may refuse what, before a run begins."""
     if ctx.run and ctx.run.nonce:
         return snapshot, [], []
-    hooks_, judges, unseen = list[admission.Webhook](), list[admission.Judge](), list[reasons.Finding]()
+    hooks_, judges, unseen = (
+        list[admission.Webhook](),
+        list[admission.Judge](),
+        list[reasons.Finding](),
+    )
     for kind in (kinds.VALIDATING_WEBHOOKS, kinds.MUTATING_WEBHOOKS, kinds.ADMISSION_POLICIES):
         try:
             raws = ctx.cluster.items(kind, patience=run_requests.PATIENCE).items
         except errors.NotFound:
             continue
         except errors.Forbidden as error:
-            message = f"It is unknown whether one of these would refuse pods, or what the maintenance writes: {error}"
-            unseen.append(reasons.Finding("not_checked", message, severity="info", object=kind.kind))
+            message = (
+                "It is unknown whether one of these would refuse pods, "
+                f"or what the maintenance writes: {error}"
+            )
+            unseen.append(
+                reasons.Finding("not_checked", message, severity="info", object=kind.kind)
+            )
             continue
         hooks_ += [one for raw in raws for one in admission.webhooks(raw, kind.kind)]
         judges += [one for raw in raws for one in admission.judges(raw)]
@@ -364,7 +445,8 @@ def _webhooks(
 def _serving(
     ctx: run_context.Context, snapshot: snapshots.Snapshot, plans: t.Sequence[drain_policy.PodPlan]
 ) -> snapshots.Snapshot:
-    """EndpointSlices, before a run begins: of pods that stay and may serve, of webhooks, of what may go dark.
+    """EndpointSlices, before a run begins: of pods that stay and may serve, of webhooks,
+    of what may go dark.
 
     A missing right is found with the others.
     """
@@ -374,9 +456,13 @@ def _serving(
     spaces |= service_findings.might_darken(plans)
     if not spaces or (ctx.run and ctx.run.nonce):
         return snapshot
-    scope = scopes.ReadScope((), tuple(sorted(spaces))) if len(snapshot.nodes) > scopes.LARGE else None
+    scope = (
+        scopes.ReadScope((), tuple(sorted(spaces))) if len(snapshot.nodes) > scopes.LARGE else None
+    )
     with contextlib.suppress(errors.Forbidden):
-        return replace(snapshot, slices=tuple(run_listing.lists(ctx.cluster, ("slices",), scope)["slices"]))
+        return replace(
+            snapshot, slices=tuple(run_listing.lists(ctx.cluster, ("slices",), scope)["slices"])
+        )
     return snapshot
 
 
@@ -396,11 +482,14 @@ def _volumes(
         return snapshot, []
     try:
         found = run_listing.lists(
-            ctx.cluster, ["csi_nodes", "storage_classes", *(() if snapshot.attachments else ("attachments",))]
+            ctx.cluster,
+            ["csi_nodes", "storage_classes", *(() if snapshot.attachments else ("attachments",))],
         )
     except errors.Forbidden as error:
         message = f"It is not forecast where pods with volumes go: {error}"
-        return snapshot, [reasons.Finding("not_checked", message, severity="info", object="CSINode, StorageClass")]
+        return snapshot, [
+            reasons.Finding("not_checked", message, severity="info", object="CSINode, StorageClass")
+        ]
     read: dict[str, t.Any] = {kind: tuple(items) for kind, items in found.items()}
     return replace(snapshot, **read), []
 
@@ -414,19 +503,27 @@ def _record(node: objects.Node) -> node_records.Record | None:
 
 
 def _node(
-    snapshot: snapshots.Snapshot, name: str, there: t.Collection[str], blockers: list[reasons.Finding]
+    snapshot: snapshots.Snapshot,
+    name: str,
+    there: t.Collection[str],
+    blockers: list[reasons.Finding],
 ) -> dict[str, t.Any]:
     """One node of the result."""
     node = snapshot.nodes.get(name)
     record = _record(node) if node else None
-    against = ", ".join(f"{f.code} ({f.object})" for f in blockers if name in f.nodes or not f.nodes)
+    against = ", ".join(
+        f"{f.code} ({f.object})" for f in blockers if name in f.nodes or not f.nodes
+    )
     outcome, message = outcomes.PlanOutcome.PLANNED, f"Node {name} can be taken out."
     if node is None:
         outcome, message = outcomes.PlanOutcome.UNKNOWN, f"There is no node {name}."
     elif name in there:
         outcome, message = outcomes.PlanOutcome.AT_GOAL, f"Node {name} is out and empty already."
     elif against:
-        outcome, message = outcomes.PlanOutcome.BLOCKED, f"Node {name} cannot be taken out: {against}."
+        outcome, message = (
+            outcomes.PlanOutcome.BLOCKED,
+            f"Node {name} cannot be taken out: {against}.",
+        )
     return {
         "name": name,
         "outcome": outcome.value,
@@ -442,14 +539,20 @@ def _pods(
 ) -> list[dict[str, t.Any]]:
     return [
         _pod(
-            plan, unreachable.fate(snapshot, plan.pod, now), planned.placed.get(plan.pod.uid), times.move(plan, settle)
+            plan,
+            unreachable.fate(snapshot, plan.pod, now),
+            planned.placed.get(plan.pod.uid),
+            times.move(plan, settle),
         )
         for plan in planned.draft.plans
     ]
 
 
 def _pod(
-    plan: drain_policy.PodPlan, fate: unreachable.Fate | None, placed: forecast.Forecast | None, seconds: float | None
+    plan: drain_policy.PodPlan,
+    fate: unreachable.Fate | None,
+    placed: forecast.Forecast | None,
+    seconds: float | None,
 ) -> dict[str, t.Any]:
     return {
         **{key: getattr(plan.pod, key) for key in ("namespace", "name", "uid", "node")},
@@ -465,8 +568,16 @@ def _pod(
     }
 
 
-def _forbidden(ctx: run_context.Context, options: PlanOptions, error: errors.Forbidden) -> run_context.Result:
+def _forbidden(
+    ctx: run_context.Context, options: PlanOptions, error: errors.Forbidden
+) -> run_context.Result:
     """A list was refused: report that with all other missing permissions."""
     found = run_permissions.refused(ctx, error, options.choices)
-    data = {"feasible": False, "waves": [], "findings": [finding.to_dict() for finding in reasons.merged(found)]}
-    return run_context.Result(data, failed=True, message="\n".join(finding.sentence for finding in found))
+    data = {
+        "feasible": False,
+        "waves": [],
+        "findings": [finding.to_dict() for finding in reasons.merged(found)],
+    }
+    return run_context.Result(
+        data, failed=True, message="\n".join(finding.sentence for finding in found)
+    )

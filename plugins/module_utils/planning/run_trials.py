@@ -1,7 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Asks the API server by dry runs whether admission webhooks or policies would refuse a maintenance."""
+"""Asks the API server by dry runs whether admission webhooks or policies would
+refuse a maintenance.
+"""
 
 from __future__ import annotations
 
@@ -22,19 +24,27 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     snapshots,
     virtual_machines,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import released, replacement
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import (
+    released,
+    replacement,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import guard_budgets, run_lock_policy
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
+    guard_budgets,
+    run_lock_policy,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import steps
 
-# What a maintenance is going to write where webhooks or admission policies may refuse it: tried before it begins.
+# What a maintenance is going to write where webhooks or admission policies may refuse it:
+# tried before it begins.
 #
-# For each namespace one change of each kind, as a dry run: an eviction, a guard, the patches of a pod (for a surge,
-# for a hook), and the count of a surge; and for each workload those that let a pod of it go. None ends a pod of which
-# an operator or a virtual machine answers an eviction: there a refusal is how the move begins.
+# For each namespace one change of each kind, as a dry run: an eviction, a guard, the patches of a
+# pod (for a surge, for a hook), and the count of a surge; and for each workload those that let a
+# pod of it go. None ends a pod of which an operator or a virtual machine answers an eviction: there
+# a refusal is how the move begins.
 
 
 MOST = 300
@@ -45,7 +55,10 @@ Make = functools.partial[t.Any]
 """What makes a change, or ``None``; its function says of which kind."""
 Request = tuple[str, str, str]
 """API group, resource and operation, as rules of webhooks name them."""
-ENDING: t.Mapping[bool, Request] = {False: ("", "pods/eviction", "CREATE"), True: ("", "pods", "DELETE")}
+ENDING: t.Mapping[bool, Request] = {
+    False: ("", "pods/eviction", "CREATE"),
+    True: ("", "pods", "DELETE"),
+}
 """How pods are ended: by an eviction, or by a deletion."""
 
 
@@ -53,8 +66,8 @@ ENDING: t.Mapping[bool, Request] = {False: ("", "pods/eviction", "CREATE"), True
 class Trial:
     """One change, and the pods of its namespace that need such a change.
 
-    ``lets_go``: the pods are let go by their ReplicaSet; where that is refused, they have another way. ``by_others``: a
-    controller writes it after that.
+    ``lets_go``: the pods are let go by their ReplicaSet; where that is refused, they have another
+    way. ``by_others``: a controller writes it after that.
     """
 
     namespace: str
@@ -71,9 +84,13 @@ def trials(
     judges: t.Sequence[admission.Judge],
     rules: t.Iterable[hook_definitions.Rule] = (),
 ) -> list[Trial]:
-    """What is to be tried; empty where nobody is asked about such requests. ``rules`` are those of hooks."""
+    """What is to be tried; empty where nobody is asked about such requests.
+    ``rules`` are those of hooks.
+    """
     handshakes = [rule for rule in rules if rule.action == "annotation"]
-    labels = {raw["metadata"]["name"]: raw["metadata"].get("labels") or {} for raw in snapshot.namespaces}
+    labels = {
+        raw["metadata"]["name"]: raw["metadata"].get("labels") or {} for raw in snapshot.namespaces
+    }
     wanted = operators.selectors_of(choices.reactive_budgets)
 
     @functools.cache
@@ -84,11 +101,15 @@ def trials(
     for plan in plans:
         space = plan.pod.namespace
         for request, make in _changes(snapshot, plan, choices, handshakes):
-            if not judged(request, space) or (request in ENDING.values() and _answered(snapshot, plan.pod, wanted)):
+            if not judged(request, space) or (
+                request in ENDING.values() and _answered(snapshot, plan.pod, wanted)
+            ):
                 continue
             lets_go, by_others = make.func is released.trial, make.keywords.get("gone", False)
             about = plan.workload if lets_go else None
-            if (key := (request, make.func, space, about, by_others)) not in found and (change := make()):
+            if (key := (request, make.func, space, about, by_others)) not in found and (
+                change := make()
+            ):
                 found[key] = Trial(space, change, lets_go, by_others)
             if key in found:
                 found[key].plans.append(plan)
@@ -109,9 +130,15 @@ def _changes(
         delete = choices.disable_eviction
         yield ENDING[delete], functools.partial(api_changes.eviction, pod, delete=delete)
     if hook_definitions.before(handshakes, plan):
-        yield ("", "pods", "UPDATE"), functools.partial(hook_definitions.announcement, pod, pod.created)
+        yield (
+            ("", "pods", "UPDATE"),
+            functools.partial(hook_definitions.announcement, pod, pod.created),
+        )
     if plan.guarded:
-        yield ("policy", "poddisruptionbudgets", "CREATE"), functools.partial(_guard, snapshot, plan)
+        yield (
+            ("policy", "poddisruptionbudgets", "CREATE"),
+            functools.partial(_guard, snapshot, plan),
+        )
     if plan.route == "swap" and workload and workload.kind in permissions.PLURALS:
         yield ("", "pods", "UPDATE"), functools.partial(steps.cost, pod, names.LOWEST_COST)
         group, plural = permissions.PLURALS[workload.kind]
@@ -120,16 +147,26 @@ def _changes(
 
 
 def _guard(snapshot: snapshots.Snapshot, plan: drain_policy.PodPlan) -> api_changes.Change | None:
-    return next((guard.change for guard in guard_budgets.guards(snapshot, [plan]) if not guard.instead), None)
+    return next(
+        (guard.change for guard in guard_budgets.guards(snapshot, [plan]) if not guard.instead),
+        None,
+    )
 
 
-def _answered(snapshot: snapshots.Snapshot, pod: objects.Pod, wanted: t.Sequence[objects.Raw]) -> bool:
+def _answered(
+    snapshot: snapshots.Snapshot, pod: objects.Pod, wanted: t.Sequence[objects.Raw]
+) -> bool:
     budget = next(iter(snapshot.budgets_of(pod)), None)
-    return virtual_machines.runs_in(pod) or operators.operator_of(snapshot, pod, budget, wanted) is not None
+    return (
+        virtual_machines.runs_in(pod)
+        or operators.operator_of(snapshot, pod, budget, wanted) is not None
+    )
 
 
 def findings(refused: t.Iterable[tuple[Trial, str]]) -> list[reasons.Finding]:
-    """One for each webhook or policy and each kind of change, with the words of the first refusal."""
+    """One for each webhook or policy and each kind of change,
+    with the words of the first refusal.
+    """
     groups: dict[tuple[str, str, bool], list[tuple[Trial, str]]] = {}
     for trial, words in refused:
         who = _WHO.search(words)
@@ -140,14 +177,20 @@ def findings(refused: t.Iterable[tuple[Trial, str]]) -> list[reasons.Finding]:
 
 def unreplaced(refused: t.Iterable[tuple[Trial, str]]) -> dict[str, str]:
     """Why pods of these workloads, by their UIDs, may not be let go."""
-    found = ((plan.workload, words) for trial, words in refused if trial.lets_go for plan in trial.plans)
+    found = (
+        (plan.workload, words) for trial, words in refused if trial.lets_go for plan in trial.plans
+    )
     return {workload.uid: words for workload, words in found if workload}
 
 
 def _finding(who: str, group: t.Sequence[tuple[Trial, str]]) -> reasons.Finding:
     trial, words = group[0]
     plans = [plan for one, _words in group for plan in one.plans]
-    places = [str(plan.workload) for plan in plans] if trial.lets_go else [one.namespace for one, _words in group]
+    places = (
+        [str(plan.workload) for plan in plans]
+        if trial.lets_go
+        else [one.namespace for one, _words in group]
+    )
     where = reasons.listed(list(dict.fromkeys(places)))
     message = f"A dry run in {where} is refused ({trial.change.sentence}): {words.rstrip('.')}."
     remedy = "Comply with it, or ask its owner to let the maintenance pass."
@@ -155,15 +198,23 @@ def _finding(who: str, group: t.Sequence[tuple[Trial, str]]) -> reasons.Finding:
         message = f"{message} So its pods are not replaced first."
         remedy = f"{remedy} Or choose another way by the annotation {names.METHOD} of the workload."
     nodes = tuple(dict.fromkeys(plan.pod.node for plan in plans))
-    return reasons.Finding("webhook_refuses", message, remedy, "warning" if trial.lets_go else "blocker", who, nodes)
+    return reasons.Finding(
+        "webhook_refuses", message, remedy, "warning" if trial.lets_go else "blocker", who, nodes
+    )
 
 
 def untried(count: int) -> list[reasons.Finding]:
     """That there were more than are tried."""
     if count <= MOST:
         return []
-    message = f"Of {count} dry runs of what admission webhooks and policies may refuse, {MOST} were made."
-    return [reasons.Finding("not_checked", message, severity="info", object="admission webhooks and policies")]
+    message = (
+        f"Of {count} dry runs of what admission webhooks and policies may refuse, {MOST} were made."
+    )
+    return [
+        reasons.Finding(
+            "not_checked", message, severity="info", object="admission webhooks and policies"
+        )
+    ]
 
 
 UNANSWERED = "failed calling webhook"
@@ -197,7 +248,9 @@ def _refusal(ctx: run_context.Context, trial: Trial) -> str:
         # Bounds of the account: what is done to a pod names a lock, which a plan does not hold.
         change = replace(change, fence=f"{names.node_lease_name('')}={names.TRIAL}")
     try:
-        ctx.cluster.send(verbs.dry(run_requests.request_for(change)), patience=run_requests.NO_PATIENCE)
+        ctx.cluster.send(
+            verbs.dry(run_requests.request_for(change)), patience=run_requests.NO_PATIENCE
+        )
     except errors.DeniedByWebhook as error:
         bounds = trial.by_others and f".{names.PREFIX}'" in error.message
         return "" if bounds or run_lock_policy.by_the_fence(error) else error.message

@@ -3,8 +3,9 @@
 
 """Pods that stay on their nodes and serve from there.
 
-While such a node reboots, their Service still sends clients to it until the node counts as not ready, some 50 seconds
-later; with ``internalTrafficPolicy: Local``, those on the node. No watch of EndpointSlices shows it.
+While such a node reboots, their Service still sends clients to it until the node counts as not
+ready, some 50 seconds later; with ``internalTrafficPolicy: Local``, those on the node. No watch of
+EndpointSlices shows it.
 """
 
 from __future__ import annotations
@@ -21,24 +22,39 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import other_runs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy, readiness
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import (
+    drain_policy,
+    readiness,
+)
 
 OURS = {"key": names.TAINT_KEY, "effect": "NoSchedule"}
 
 
 def might_serve(plans: t.Iterable[drain_policy.PodPlan]) -> list[objects.Pod]:
-    """The pods that stay and are ready: whether they serve is in the EndpointSlices of their namespaces."""
-    return [plan.pod for plan in plans if plan.route == "skip" and plan.pod.ready and not plan.pod.deleting]
+    """The pods that stay and are ready: whether they serve is in the EndpointSlices
+    of their namespaces.
+    """
+    return [
+        plan.pod
+        for plan in plans
+        if plan.route == "skip" and plan.pod.ready and not plan.pod.deleting
+    ]
 
 
-def findings(snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan]) -> list[reasons.Finding]:
-    """One for each DaemonSet, or pod of something else, that serves from nodes that are still to be taken out."""
+def findings(
+    snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan]
+) -> list[reasons.Finding]:
+    """One for each DaemonSet, or pod of something else, that serves from nodes that are
+    still to be taken out.
+    """
     groups: dict[str, list[tuple[objects.Pod, list[str]]]] = {}
     for pod in might_serve(plans):
         if other_runs.recorded(snapshot.nodes[pod.node]):
             continue
         if services := _services(snapshot, pod):
-            owner = objects.Ref(pod.owner.kind, pod.owner.name, pod.namespace) if pod.owner else pod.ref
+            owner = (
+                objects.Ref(pod.owner.kind, pod.owner.name, pod.namespace) if pod.owner else pod.ref
+            )
             groups.setdefault(str(owner), []).append((pod, services))
     return [_finding(subject, group) for subject, group in groups.items()]
 
@@ -48,17 +64,29 @@ def _finding(subject: str, group: t.Sequence[tuple[objects.Pod, list[str]]]) -> 
     served = tuple(dict.fromkeys(name for _pod, services in group for name in services))
     while_ = "while the node reboots" if len(nodes) == 1 else "while they reboot"
     where = f"{', '.join(served)} from {reasons.listed(nodes)}"
-    message, remedy = f"{subject} stays, and serves {where}: dark for its clients there {while_}.", _remedy(group[0][0])
-    return reasons.Finding("serves_from_node", message, remedy, "warning", subject, nodes, objects=(subject, *served))
+    message, remedy = (
+        f"{subject} stays, and serves {where}: dark for its clients there {while_}.",
+        _remedy(group[0][0]),
+    )
+    return reasons.Finding(
+        "serves_from_node", message, remedy, "warning", subject, nodes, objects=(subject, *served)
+    )
 
 
 def _services(snapshot: snapshots.Snapshot, pod: objects.Pod) -> list[str]:
-    """The Services of which the pod is a ready endpoint, but headless ones, whose clients choose among the pods."""
+    """The Services of which the pod is a ready endpoint, but headless ones,
+    whose clients choose among the pods.
+    """
     pieces = (
-        piece for piece in snapshot.slices_with(pod.uid) if index_keys.HEADLESS not in piece["metadata"]["labels"]
+        piece
+        for piece in snapshot.slices_with(pod.uid)
+        if index_keys.HEADLESS not in piece["metadata"]["labels"]
     )
     places = (
-        place for piece in pieces if index_keys.ready_in(piece, pod.uid) for place in index_keys.service_of(piece)
+        place
+        for piece in pieces
+        if index_keys.ready_in(piece, pod.uid)
+        for place in index_keys.service_of(piece)
     )
     return [f"Service {namespace}/{name}" for namespace, name in dict.fromkeys(places)]
 
@@ -69,13 +97,16 @@ def _remedy(pod: objects.Pod) -> str:
     if not node_taints.untolerated(pod.tolerations, (node_taints.CORDON, OURS)):
         return "It tolerates our taint, so no rule can move it: it would be there again at once."
     rule = f"{{owners: [DaemonSet/{pod.owner.name}], namespaces: [{pod.namespace}], last: true}}"
-    return f"If nothing on the node needs it meanwhile, let it leave last: maintain_rules: [{rule}]."
+    return (
+        f"If nothing on the node needs it meanwhile, let it leave last: maintain_rules: [{rule}]."
+    )
 
 
-# Services that go dark: of pods that leave by consent, and those that one pod of several alone stands behind.
+# Services that go dark: of pods that leave by consent, and those that one pod of several
+# alone stands behind.
 #
-# The latter are those of single brokers or announced addresses. Such a pod is evicted while the others serve, but not
-# for these Services: nothing else has what they select.
+# The latter are those of single brokers or announced addresses. Such a pod is evicted while the
+# others serve, but not for these Services: nothing else has what they select.
 
 
 SHOWN = 5
@@ -92,9 +123,13 @@ def _darkens(plan: drain_policy.PodPlan) -> bool:
 
 
 def dark(
-    snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan], waves: t.Iterable[t.Collection[str]]
+    snapshot: snapshots.Snapshot,
+    plans: t.Iterable[drain_policy.PodPlan],
+    waves: t.Iterable[t.Collection[str]],
 ) -> dict[str, list[str]]:
-    """The Services without a ready endpoint once the pods of a wave have left by consent, by the pods' UIDs."""
+    """The Services without a ready endpoint once the pods of a wave have left by
+    consent, by the pods' UIDs.
+    """
     found: dict[str, list[str]] = {}
     for _wave, group in drain_policy.by_wave(filter(_darkens, plans), waves):
         found |= serving.dark_without(snapshot, (plan.pod for plan in group))
@@ -103,11 +138,21 @@ def dark(
 
 def might_be_alone(plans: t.Iterable[drain_policy.PodPlan]) -> list[drain_policy.PodPlan]:
     """Those of numbered members that leave while others serve."""
-    moved = (plan for plan in plans if plan.route in ("evict", "job") and plan.code in readiness.OF_SEVERAL)
-    return [plan for plan in moved if plan.pod.ready and plan.pod.owner and plan.pod.owner.kind == "StatefulSet"]
+    moved = (
+        plan
+        for plan in plans
+        if plan.route in ("evict", "job") and plan.code in readiness.OF_SEVERAL
+    )
+    return [
+        plan
+        for plan in moved
+        if plan.pod.ready and plan.pod.owner and plan.pod.owner.kind == "StatefulSet"
+    ]
 
 
-def member_findings(snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan]) -> list[reasons.Finding]:
+def member_findings(
+    snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan]
+) -> list[reasons.Finding]:
     """One for each workload with pods that leave, and that Services have for themselves."""
     groups: dict[str, list[tuple[objects.Pod, list[str]]]] = {}
     for plan in might_be_alone(plans):
@@ -119,19 +164,32 @@ def member_findings(snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy
 def _alone_behind(snapshot: snapshots.Snapshot, pod: objects.Pod) -> list[str]:
     """The Services with a cluster IP of which the pod is the only ready endpoint."""
     pieces = (
-        piece for piece in snapshot.slices_with(pod.uid) if index_keys.HEADLESS not in piece["metadata"]["labels"]
+        piece
+        for piece in snapshot.slices_with(pod.uid)
+        if index_keys.HEADLESS not in piece["metadata"]["labels"]
     )
     places = dict.fromkeys(place for piece in pieces for place in index_keys.service_of(piece))
-    return [f"{namespace}/{name}" for namespace, name in places if snapshot.endpoints((namespace, name)) == {pod.uid}]
+    return [
+        f"{namespace}/{name}"
+        for namespace, name in places
+        if snapshot.endpoints((namespace, name)) == {pod.uid}
+    ]
 
 
-def _member_finding(subject: str, group: t.Sequence[tuple[objects.Pod, list[str]]]) -> reasons.Finding:
+def _member_finding(
+    subject: str, group: t.Sequence[tuple[objects.Pod, list[str]]]
+) -> reasons.Finding:
     services = tuple(dict.fromkeys(name for _pod, service_names in group for name in service_names))
     message = (
-        f"Only one pod of {subject} is behind each of the Services {reasons.listed(services, SHOWN)}: dark for their "
-        "clients while it moves."
+        f"Only one pod of {subject} is behind each of the Services "
+        f"{reasons.listed(services, SHOWN)}: dark for their clients while it moves."
     )
-    remedy = "Nothing to do where clients change to another member by themselves. The report will name these Services."
+    remedy = (
+        "Nothing to do where clients change to another member by themselves. "
+        "The report will name these Services."
+    )
     nodes = tuple(dict.fromkeys(pod.node for pod, _names in group))
     about = (subject, *(f"Service {name}" for name in services))
-    return reasons.Finding("member_services", message, remedy, "warning", subject, nodes, objects=about)
+    return reasons.Finding(
+        "member_services", message, remedy, "warning", subject, nodes, objects=about
+    )

@@ -1,8 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Filters by volumes: disks and ReadWriteOncePod (VolumeRestrictions), attach limits (NodeVolumeLimits), node affinity
-of volumes and claims that are not bound yet (VolumeBinding), zones (VolumeZone).
+"""Filters by volumes: disks and ReadWriteOncePod (VolumeRestrictions), attach limits
+(NodeVolumeLimits), node affinity of volumes and claims that are not bound yet
+(VolumeBinding), zones (VolumeZone).
 
 Not forecast: the storage that a CSI driver has left (CSIStorageCapacity), see ``provisioner``.
 """
@@ -26,7 +27,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning 
 
 DISK = "node(s) had no available disk"
 ONE_POD = (
-    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already "
+    "in-use by another pod"
 )
 LIMIT = "node(s) exceed max volume count"
 ELSEWHERE = "node(s) didn't match PersistentVolume's node affinity"
@@ -68,23 +70,32 @@ class Storage:
         """The volumes that are attached to each node, by driver and handle."""
         found: dict[str, set[tuple[str, str]]] = {}
         for raw in self.snapshot.attachments:
-            volume = self.volumes.get(((raw["spec"].get("source") or {}).get("persistentVolumeName")) or "")
+            volume = self.volumes.get(
+                ((raw["spec"].get("source") or {}).get("persistentVolumeName")) or ""
+            )
             if volume and (handle := _csi(volume["spec"])):
                 found.setdefault(raw["spec"]["nodeName"], set()).add(handle)
         return found
 
     def by_class(self, name: str) -> list[objects.Raw]:
         """The volumes of a class, the smallest first."""
-        inside = [raw for raw in self.volumes.values() if (raw["spec"].get("storageClassName") or "") == name]
-        return sorted(inside, key=lambda raw: (_size(raw["spec"].get("capacity")), raw["metadata"]["name"]))
+        inside = [
+            raw
+            for raw in self.volumes.values()
+            if (raw["spec"].get("storageClassName") or "") == name
+        ]
+        return sorted(
+            inside, key=lambda raw: (_size(raw["spec"].get("capacity")), raw["metadata"]["name"])
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
     """What the pod's volumes ask of every node; ``refusal`` is why no node can take it at all.
 
-    ``bound`` are raw volumes, ``waiting`` claims that the scheduler binds, ``new`` the classes of generic ephemeral
-    volumes, whose claims do not exist yet. ``busy``: a ReadWriteOncePod claim is in use.
+    ``bound`` are raw volumes, ``waiting`` claims that the scheduler binds, ``new`` the classes of
+    generic ephemeral volumes, whose claims do not exist yet. ``busy``:
+    a ReadWriteOncePod claim is in use.
     """
 
     refusal: str = ""
@@ -132,11 +143,15 @@ def needs(storage: Storage, around: world.World, guest: world.Guest) -> Needs:
         elif "uid" in claim["metadata"]:
             return Needs(UNBOUND)
     disks = (_disk_before_csi(volume) for volume in guest.volumes)
-    csi = frozenset(handle for handle in (*disks, *(_handle(storage, claim) for claim in claims)) if handle)
+    csi = frozenset(
+        handle for handle in (*disks, *(_handle(storage, claim) for claim in claims)) if handle
+    )
     return Needs("", tuple(bound), missing, tuple(waiting), csi, busy)
 
 
-def reasons(storage: Storage, guest: world.Guest, found: Needs, place: world.Place) -> tuple[str, ...]:
+def reasons(
+    storage: Storage, guest: world.Guest, found: Needs, place: world.Place
+) -> tuple[str, ...]:
     """Why the pod's volumes keep it off the node, of the first plugin that refuses it."""
     if _disk_taken(guest, place):
         return (DISK,)
@@ -151,12 +166,16 @@ def reasons(storage: Storage, guest: world.Guest, found: Needs, place: world.Pla
 
 
 def provisioner(storage: Storage, guest: world.Guest) -> str:
-    """Who makes a volume for the pod anew, as it does for generic ephemeral ones; empty if nobody has to."""
+    """Who makes a volume for the pod anew, as it does for generic ephemeral ones;
+    empty if nobody has to.
+    """
     for volume in guest.volumes:
         spec = ((volume.get("ephemeral") or {}).get("volumeClaimTemplate") or {}).get("spec")
         if spec is None or spec.get("storageClassName") == "":
             continue
-        made = (storage.classes.get(spec.get("storageClassName", "")) or {}).get("provisioner", "the default class")
+        made = (storage.classes.get(spec.get("storageClassName", "")) or {}).get(
+            "provisioner", "the default class"
+        )
         if made not in NOT_PROVISIONED:
             return str(made)
     return ""
@@ -174,7 +193,9 @@ def _refusal(claim: objects.Raw | None, name: str) -> str:
 
 
 def _class_of(claim: objects.Raw) -> str:
-    old = (claim["metadata"].get("annotations") or {}).get("volume.beta.kubernetes.io/storage-class")
+    old = (claim["metadata"].get("annotations") or {}).get(
+        "volume.beta.kubernetes.io/storage-class"
+    )
     return str(old or claim["spec"].get("storageClassName") or "")
 
 
@@ -184,17 +205,25 @@ def _delayed(storage: Storage, claim: objects.Raw) -> bool:
 
 
 def _handle(storage: Storage, claim: objects.Raw) -> tuple[str, str] | None:
-    """Driver and handle of the claim's CSI volume; an unbound one has its class's driver and a name of its own."""
+    """Driver and handle of the claim's CSI volume; an unbound one has its class's driver
+    and a name of its own.
+    """
     volume = storage.volumes.get(claim["spec"].get("volumeName") or "")
     if volume is not None:
         return _csi(volume["spec"])
     driver = (storage.classes.get(_class_of(claim)) or {}).get("provisioner")
     meta = claim["metadata"]
-    return (DRIVERS.get(driver) or str(driver), f"{meta.get('namespace')}/{meta['name']}") if driver else None
+    return (
+        (DRIVERS.get(driver) or str(driver), f"{meta.get('namespace')}/{meta['name']}")
+        if driver
+        else None
+    )
 
 
 def _csi(spec: objects.Raw) -> tuple[str, str] | None:
-    """Driver and handle of a PersistentVolume, also of one from before CSI that a driver serves by now."""
+    """Driver and handle of a PersistentVolume, also of one from before CSI that a
+    driver serves by now.
+    """
     if csi := spec.get("csi"):
         return csi["driver"], csi["volumeHandle"]
     return _disk_before_csi(spec)
@@ -210,14 +239,21 @@ def _disk_before_csi(volume: objects.Raw) -> tuple[str, str] | None:
 
 
 def _limits(raw: objects.Raw) -> dict[str, int]:
-    counts = ((one["name"], (one.get("allocatable") or {}).get("count")) for one in raw["spec"].get("drivers") or ())
+    counts = (
+        (one["name"], (one.get("allocatable") or {}).get("count"))
+        for one in raw["spec"].get("drivers") or ()
+    )
     return {name: count for name, count in counts if count is not None}
 
 
 def _over_limit(storage: Storage, found: Needs, place: world.Place) -> bool:
     limits = storage.limits.get(place.name)
     attached = storage.attached.get(place.name, ())
-    at_most = sum(len(guest.volumes) for guest in place.mounting.values()) + len(attached) + len(found.csi)
+    at_most = (
+        sum(len(guest.volumes) for guest in place.mounting.values())
+        + len(attached)
+        + len(found.csi)
+    )
     if not limits or at_most <= min(limits.values()):
         return False
     there: set[tuple[str, str]] = set()
@@ -230,7 +266,9 @@ def _over_limit(storage: Storage, found: Needs, place: world.Place) -> bool:
                 there.add(handle)
     used = Counter(driver for driver, _handle in there.union(attached))
     new = Counter(driver for driver, _handle in found.csi - there)
-    return any(driver in limits and used[driver] + count > limits[driver] for driver, count in new.items())
+    return any(
+        driver in limits and used[driver] + count > limits[driver] for driver, count in new.items()
+    )
 
 
 def _binding(storage: Storage, found: Needs, place: world.Place) -> t.Iterator[str]:
@@ -250,7 +288,9 @@ def _on_node(volume: objects.Raw, place: world.Place) -> bool:
 def _bindable(storage: Storage, claims: t.Sequence[objects.Raw], place: world.Place) -> bool:
     """Whether each claim finds a free volume for the node, or can be provisioned there."""
     chosen: set[str] = set()
-    for claim in sorted(claims, key=lambda raw: _size((raw["spec"].get("resources") or {}).get("requests"))):
+    for claim in sorted(
+        claims, key=lambda raw: _size((raw["spec"].get("resources") or {}).get("requests"))
+    ):
         selected = (claim["metadata"].get("annotations") or {}).get(SELECTED)
         if selected and selected != place.name:
             return False
@@ -258,43 +298,63 @@ def _bindable(storage: Storage, claims: t.Sequence[objects.Raw], place: world.Pl
             None
             if selected
             else next(
-                (volume for volume in storage.by_class(_class_of(claim)) if _serves(volume, claim, chosen, place)), None
+                (
+                    volume
+                    for volume in storage.by_class(_class_of(claim))
+                    if _serves(volume, claim, chosen, place)
+                ),
+                None,
             )
         )
         if match is not None:
             chosen.add(match["metadata"]["name"])
             continue
         how = storage.classes.get(_class_of(claim)) or {}
-        if how.get("provisioner", "") in NOT_PROVISIONED or not _allowed(how.get("allowedTopologies"), place):
+        if how.get("provisioner", "") in NOT_PROVISIONED or not _allowed(
+            how.get("allowedTopologies"), place
+        ):
             return False
     return True
 
 
-def _serves(volume: objects.Raw, claim: objects.Raw, chosen: t.Collection[str], place: world.Place) -> bool:
+def _serves(
+    volume: objects.Raw, claim: objects.Raw, chosen: t.Collection[str], place: world.Place
+) -> bool:
     spec, wanted = volume["spec"], claim["spec"]
     holder = spec.get("claimRef")
     mine = bool(holder) and (holder.get("namespace"), holder["name"]) == (
         claim["metadata"].get("namespace"),
         claim["metadata"]["name"],
     )
-    if volume["metadata"]["name"] in chosen or (holder and not mine) or volume["metadata"].get("deletionTimestamp"):
+    if (
+        volume["metadata"]["name"] in chosen
+        or (holder and not mine)
+        or volume["metadata"].get("deletionTimestamp")
+    ):
         return False
     if _size(spec.get("capacity")) < _size((wanted.get("resources") or {}).get("requests")):
         return False
-    if spec.get("volumeMode", "Filesystem") != wanted.get("volumeMode", "Filesystem") or not _on_node(volume, place):
+    if spec.get("volumeMode", "Filesystem") != wanted.get(
+        "volumeMode", "Filesystem"
+    ) or not _on_node(volume, place):
         return False
     if mine:
         return True
     if (volume.get("status") or {}).get("phase") != "Available":
         return False
-    if wanted.get("selector") and not selectors.matches(wanted["selector"], volume["metadata"].get("labels") or {}):
+    if wanted.get("selector") and not selectors.matches(
+        wanted["selector"], volume["metadata"].get("labels") or {}
+    ):
         return False
     return set(wanted.get("accessModes") or ()) <= set(spec.get("accessModes") or ())
 
 
 def _allowed(terms: t.Sequence[objects.Raw] | None, place: world.Place) -> bool:
     return not terms or any(
-        all(place.labels.get(one["key"]) in one["values"] for one in term.get("matchLabelExpressions") or ())
+        all(
+            place.labels.get(one["key"]) in one["values"]
+            for one in term.get("matchLabelExpressions") or ()
+        )
         for term in terms
     )
 
@@ -317,7 +377,12 @@ def _disk_taken(guest: world.Guest, place: world.Place) -> bool:
     mine = [disk for volume in guest.volumes if (disk := _disk(volume))]
     if not mine:
         return False
-    others = [disk for other in place.mounting.values() for volume in other.volumes if (disk := _disk(volume))]
+    others = [
+        disk
+        for other in place.mounting.values()
+        for volume in other.volumes
+        if (disk := _disk(volume))
+    ]
     return any(
         kind == other and names & them and not (read_only and only)
         for kind, names, read_only in mine
@@ -326,7 +391,9 @@ def _disk_taken(guest: world.Guest, place: world.Place) -> bool:
 
 
 def _disk(volume: objects.Raw) -> tuple[str, frozenset[t.Any], bool] | None:
-    """A disk that two pods of a node cannot share: its kind, what it is called, whether it is read only."""
+    """A disk that two pods of a node cannot share: its kind, what it is called,
+    whether it is read only.
+    """
     if disk := volume.get("gcePersistentDisk"):
         return "gce", frozenset({disk.get("pdName")}), bool(disk.get("readOnly"))
     if disk := volume.get("awsElasticBlockStore"):
@@ -334,7 +401,10 @@ def _disk(volume: objects.Raw) -> tuple[str, frozenset[t.Any], bool] | None:
     if disk := volume.get("iscsi"):
         return "iscsi", frozenset({disk.get("iqn")}), bool(disk.get("readOnly"))
     if disk := volume.get("rbd"):
-        images = ((monitor, disk.get("pool", "rbd"), disk.get("image")) for monitor in disk.get("monitors") or ())
+        images = (
+            (monitor, disk.get("pool", "rbd"), disk.get("image"))
+            for monitor in disk.get("monitors") or ()
+        )
         return "rbd", frozenset(images), bool(disk.get("readOnly"))
     return None
 

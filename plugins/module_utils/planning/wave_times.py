@@ -1,14 +1,17 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""How long each wave of a maintenance will take, without the user's own tasks, and which budgets hold it up.
+"""How long each wave of a maintenance will take, without the user's own tasks,
+and which budgets hold it up.
 
-In a wave, the successors of pods that are swapped start first, all at the same time. Then the others leave: pods of one
-budget in a queue (``queues``), different budgets at the same time, so the slowest queue counts. Pods that leave by a
-PodMigrationJob go as fast as Koordinator's limits let them, but with backend ``auto`` they are evicted after
-``job_wait``. How long a leaving pod takes is known within limits only (``stop_times``), so each wave has a range.
+In a wave, the successors of pods that are swapped start first, all at the same time. Then the
+others leave: pods of one budget in a queue (``queues``), different budgets at the same time, so the
+slowest queue counts. Pods that leave by a PodMigrationJob go as fast as Koordinator's limits let
+them, but with backend ``auto`` they are evicted after ``job_wait``. How long a leaving pod takes is
+known within limits only (``stop_times``), so each wave has a range.
 
-Between two waves nothing is left of what a budget allowed: a wave ends when the successors of its pods are Ready.
+Between two waves nothing is left of what a budget allowed: a wave ends when the successors
+of its pods are Ready.
 """
 
 from __future__ import annotations
@@ -18,7 +21,10 @@ import math
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import objects, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    objects,
+    snapshots,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import released
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import feed
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
@@ -26,7 +32,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
 
 PER_WAVE = 3.0
-"""Seconds for the cordon, the proof that the nodes are empty, and giving them back; measured on a busy lab."""
+"""Seconds for the cordon, the proof that the nodes are empty, and giving them back;
+measured on a busy lab.
+"""
 
 BOUNDS: tuple[queues.Bound, ...] = ("expected", "least", "most")
 
@@ -35,9 +43,9 @@ BOUNDS: tuple[queues.Bound, ...] = ("expected", "least", "most")
 class Parts:
     """What a wave takes, in seconds; the whole is their sum.
 
-    ``steps`` is for cordon, proof and giving back, ``notice`` before the first pod leaves. ``starts`` is waiting for
-    successors, ``stops`` for pods to end, ``budgets`` and ``jobs`` for the turn of a pod by its budget or by
-    Koordinator's limits.
+    ``steps`` is for cordon, proof and giving back, ``notice`` before the first pod leaves.
+    ``starts`` is waiting for successors, ``stops`` for pods to end, ``budgets`` and ``jobs`` for
+    the turn of a pod by its budget or by Koordinator's limits.
     """
 
     steps: float = PER_WAVE
@@ -54,25 +62,32 @@ class Parts:
 
     def plus(self, other: Parts) -> Parts:
         """Both, one after the other."""
-        return Parts(*(mine + theirs for mine, theirs in zip(_values(self), _values(other), strict=True)))
+        return Parts(
+            *(mine + theirs for mine, theirs in zip(_values(self), _values(other), strict=True))
+        )
 
     def to_dict(self) -> dict[str, float]:
-        return {field.name: round(getattr(self, field.name), 1) for field in dataclasses.fields(self)}
+        return {
+            field.name: round(getattr(self, field.name), 1) for field in dataclasses.fields(self)
+        }
 
 
 NOTHING = Parts(steps=0.0)
 Rounds: t.TypeAlias = tuple[int, list[drain_policy.PodPlan]]
 """How many times others of a workload are waited for, of which these pods are replaced first."""
 Band: t.TypeAlias = tuple[list[drain_policy.PodPlan], list[queues.Queue], list[Rounds]]
-"""Pods of a wave that leave at the same time: those that are swapped, the queues of the others, and the replaced."""
+"""Pods of a wave that leave at the same time: those that are swapped,
+the queues of the others, and the replaced.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
     """A budget that holds pods of a wave back, or for good.
 
-    ``allowed`` pods may be missing at a time; the last of them waits ``seconds`` for its turn. With 0 the budget allows
-    nothing at the moment, and how long that lasts is not known: ``seconds`` are from then on. ``blocks``: it lasts.
+    ``allowed`` pods may be missing at a time; the last of them waits ``seconds`` for its turn. With
+    0 the budget allows nothing at the moment, and how long that lasts is not known: ``seconds`` are
+    from then on. ``blocks``: it lasts.
     """
 
     wave: int
@@ -101,10 +116,12 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class WaveTime:
-    """The forecast of one wave; ``held`` with the budget first that holds it up longest, those that block before.
+    """The forecast of one wave; ``held`` with the budget first that holds it up longest,
+    those that block before.
 
-    ``parts`` are what is expected; ``others`` are the same if all pods end as fast, or as slowly, as they may. It is
-    expected that ``swaps`` seconds pass until all swaps have taken over, and then ``drains`` in the drain.
+    ``parts`` are what is expected; ``others`` are the same if all pods end as fast, or as slowly,
+    as they may. It is expected that ``swaps`` seconds pass until all swaps have taken over, and
+    then ``drains`` in the drain.
     """
 
     parts: Parts
@@ -137,8 +154,8 @@ def wave_times(
 ) -> list[WaveTime]:
     """The forecast of each wave; ending pods are not waited for in it.
 
-    Each wave waits for what Koordinator's object limiter remembers of those before, with ``now`` (RFC 3339) also of
-    earlier runs.
+    Each wave waits for what Koordinator's object limiter remembers of those before, with ``now``
+    (RFC 3339) also of earlier runs.
     """
     choices = choices or drain_policy.DrainPolicy()
     times = queues.Times(snapshot, choices.load_balancer_wait)
@@ -147,14 +164,19 @@ def wave_times(
     for number, (_nodes, leaving) in enumerate(drain_policy.by_wave(plans, waves), start=1):
         wave = _Wave(leaving, _bands(snapshot, leaving), settle, notice)
         (ready, moves), *others = [_parts_of(snapshot, wave, way, choices) for way in ways]
-        held, sums = _held(snapshot, times, leaving, number), tuple(each.plus(more) for each, more in others)
+        held, sums = (
+            _held(snapshot, times, leaving, number),
+            tuple(each.plus(more) for each, more in others),
+        )
         found.append(WaveTime(ready.plus(moves), held, sums, ready.starts, moves.seconds))
     return found
 
 
 @dataclass
 class _Way:
-    """How fast pods end, and go by jobs, in one course of all waves, of which so many ``seconds`` are over."""
+    """How fast pods end, and go by jobs, in one course of all waves,
+    of which so many ``seconds`` are over.
+    """
 
     times: queues.Times
     pace: feed.Pace
@@ -200,7 +222,11 @@ def _bands(snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan]
         if plan.route in ("evict", "swap", "replace"):
             bands.setdefault((plan.manner.last, plan.manner.order), []).append(plan)
     return [
-        ([plan for plan in band if plan.route == "swap"], queues.queues(snapshot, band), _replaced(snapshot, band))
+        (
+            [plan for plan in band if plan.route == "swap"],
+            queues.queues(snapshot, band),
+            _replaced(snapshot, band),
+        )
         for band in bands.values()
     ]
 
@@ -217,14 +243,18 @@ def _evictions(times: queues.Times, bands: t.Iterable[Band]) -> Parts:
     return whole
 
 
-def _replaced(snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan]) -> list[Rounds]:
+def _replaced(
+    snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan]
+) -> list[Rounds]:
     """The pods that are replaced first, of each workload so many at a time."""
     found: dict[str, list[drain_policy.PodPlan]] = {}
     for plan in plans:
         if plan.route == "replace" and plan.workload:
             found.setdefault(plan.workload.uid, []).append(plan)
     workloads = ((snapshot.workload(uid), some) for uid, some in found.items())
-    return [(-(-len(some) // released.most_at_once(one)) if one else 1, some) for one, some in workloads]
+    return [
+        (-(-len(some) // released.most_at_once(one)) if one else 1, some) for one, some in workloads
+    ]
 
 
 def _parts(times: queues.Times, queue: queues.Queue) -> Parts:
@@ -236,18 +266,36 @@ def _parts(times: queues.Times, queue: queues.Queue) -> Parts:
 
 
 def _held(
-    snapshot: snapshots.Snapshot, times: queues.Times, plans: t.Sequence[drain_policy.PodPlan], wave: int
+    snapshot: snapshots.Snapshot,
+    times: queues.Times,
+    plans: t.Sequence[drain_policy.PodPlan],
+    wave: int,
 ) -> tuple[Held, ...]:
-    found = [Held(wave, budget, None, len(group), 0, 0.0, blocks=True) for budget, group in _blocked(plans).items()]
+    found = [
+        Held(wave, budget, None, len(group), 0, 0.0, blocks=True)
+        for budget, group in _blocked(plans).items()
+    ]
     for queue in queues.queues(snapshot, plans):
         waits = queues.play([times.step(plan) for plan in queue.plans], queue.allowed).waits
         if queue.budget and (waits or not queue.allowed):
             count = len(queue.plans)
-            found.append(Held(wave, queue.budget, queue.workload, count, queue.allowed, waits, guard=queue.guard))
+            found.append(
+                Held(
+                    wave,
+                    queue.budget,
+                    queue.workload,
+                    count,
+                    queue.allowed,
+                    waits,
+                    guard=queue.guard,
+                )
+            )
     return tuple(sorted(found, key=lambda one: (not one.blocks, -one.seconds, str(one.budget))))
 
 
-def _blocked(plans: t.Iterable[drain_policy.PodPlan]) -> dict[objects.Ref, list[drain_policy.PodPlan]]:
+def _blocked(
+    plans: t.Iterable[drain_policy.PodPlan],
+) -> dict[objects.Ref, list[drain_policy.PodPlan]]:
     """The pods of budgets that never allow an eviction."""
     found: dict[objects.Ref, list[drain_policy.PodPlan]] = {}
     for plan in plans:
@@ -277,8 +325,12 @@ def findings(
     waves: t.Sequence[t.Sequence[str]], times: t.Sequence[WaveTime], timeout: float | None
 ) -> list[reasons.Finding]:
     """One for each of the two calls that takes too long for a wave, about the longest one."""
-    found = _late(waves, [time.swaps for time in times], "pdb_guard", SWAPS if timeout is None else timeout)
-    return found + _late(waves, [time.drains for time in times], "node_drain", DRAIN if timeout is None else timeout)
+    found = _late(
+        waves, [time.swaps for time in times], "pdb_guard", SWAPS if timeout is None else timeout
+    )
+    return found + _late(
+        waves, [time.drains for time in times], "node_drain", DRAIN if timeout is None else timeout
+    )
 
 
 def _late(
@@ -291,8 +343,8 @@ def _late(
     others = f", and too long for {len(late) - 1} more" if len(late) > 1 else ""
     seconds = math.ceil(taken[longest])
     message = (
-        f"By the forecast {call} takes about {seconds} s for wave {longest + 1}{others}. Its limit is {limit:g} s; "
-        "then the nodes are given back."
+        f"By the forecast {call} takes about {seconds} s for wave {longest + 1}{others}. Its "
+        f"limit is {limit:g} s; then the nodes are given back."
     )
     remedy = f"Give it more time: {reasons.options(timeout=f'{math.ceil(ROOM * seconds / 60)}m')}."
     nodes = tuple(name for index in late for name in waves[index])

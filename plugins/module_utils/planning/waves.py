@@ -11,7 +11,10 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import objects, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    objects,
+    snapshots,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import pending
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import (
@@ -37,9 +40,9 @@ def ordered(
 ) -> list[objects.Node]:
     """The nodes in this order; those that are equal by it keep the order given.
 
-    ``name`` counts numbers in a name by their value, ``pods`` begins with the node with the fewest pods to move,
-    ``priority`` with the one whose most important pod to move has the lowest priority, ``zone`` does zone after zone by
-    the label ``zone_key``, nodes without it first.
+    ``name`` counts numbers in a name by their value, ``pods`` begins with the node with the fewest
+    pods to move, ``priority`` with the one whose most important pod to move has the lowest
+    priority, ``zone`` does zone after zone by the label ``zone_key``, nodes without it first.
     """
     leaving: dict[str, list[int]] = {}
     for plan in plans:
@@ -62,16 +65,17 @@ def _natural(text: str) -> list[int | str]:
 
 # How long the pods of a wave queue, because those that share a budget leave only so many at a time.
 #
-# Budgets are a vector: each has a line of its own, and the pods of all lines leave at the same time. So a wave takes
-# as long as its longest line, and nodes whose pods stand in different lines go well together.
+# Budgets are a vector: each has a line of its own, and the pods of all lines leave at the same
+# time. So a wave takes as long as its longest line, and nodes whose pods stand in different
+# lines go well together.
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
     """Pods that leave ``allowed`` at a time; ``takes`` is how many of them each node has.
 
-    The next turn comes after ``turn`` seconds, and the last one takes ``ends`` seconds. ``words`` tell what a node with
-    such pods is; no other line has the same.
+    The next turn comes after ``turn`` seconds, and the last one takes ``ends`` seconds. ``words``
+    tell what a node with such pods is; no other line has the same.
     """
 
     allowed: int
@@ -118,7 +122,9 @@ class Turns:
             self.longest = max(self.longest, line.lasts(pods))
 
     def longer(self, nodes: t.Sequence[objects.Node]) -> t.Iterator[Line]:
-        """The lines that would be longer than the longest one if the nodes were in the wave, too."""
+        """The lines that would be longer than the longest one if the nodes
+        were in the wave, too.
+        """
         return (line for line, pods in self._with(nodes) if line.lasts(pods) > self.longest)
 
     def _with(self, nodes: t.Sequence[objects.Node]) -> t.Iterator[tuple[Line, int]]:
@@ -127,7 +133,9 @@ class Turns:
             yield line, self._pods[words] + sum(line.takes.get(node.name, 0) for node in nodes)
 
 
-def lines(snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan]) -> tuple[Line, ...]:
+def lines(
+    snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan]
+) -> tuple[Line, ...]:
     """Those of the pods that are evicted under a budget, or under the guard of their workload."""
     times, found = queues.Times(snapshot), list[Line]()
     for queue in queues.queues(snapshot, plans):
@@ -135,7 +143,10 @@ def lines(snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan])
             continue
         allowed, holder = max(1, queue.allowed), queue.workload if queue.guard else queue.budget
         takes = collections.Counter(plan.pod.node for plan in queue.plans)
-        steps, words = [times.step(plan) for plan in queue.plans], f"with pods of {holder}, of which {allowed} may"
+        steps, words = (
+            [times.step(plan) for plan in queue.plans],
+            f"with pods of {holder}, of which {allowed} may",
+        )
         turn, ends = max(step.turn for step in steps), max(step.lasts for step in steps)
         found.append(Line(allowed, takes, f"{words} leave at a time", turn, ends))
     return tuple(found)
@@ -146,16 +157,20 @@ Unit: t.TypeAlias = t.Sequence[objects.Node]
 """Nodes that share a wave."""
 
 AHEAD, AT_MOST = 4, 256
-"""For how many times ``max_parallel`` nodes, and at most for how many, it is tried whether they shorten a wave."""
+"""For how many times ``max_parallel`` nodes, and at most for how many,
+it is tried whether they shorten a wave.
+"""
 SHOWN = 2
 """How many of the budgets and the like are named that a node waits for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Something of which the nodes of a wave may take ``most`` with them; ``takes`` is how much each node does.
+    """Something of which the nodes of a wave may take ``most`` with them;
+    ``takes`` is how much each node does.
 
-    A node that takes more by itself goes without others that take any. ``words`` tell what such a node is.
+    A node that takes more by itself goes without others that take any.
+    ``words`` tell what such a node is.
     """
 
     limit: Limit
@@ -170,7 +185,8 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How many nodes of a wave there may be, and how many of them with the same value of the label ``zone_key``.
+    """How many nodes of a wave there may be, and how many of them with the same value of
+    the label ``zone_key``.
 
     Nodes without the label count as one zone. ``shares`` are what they may take with them.
     """
@@ -211,10 +227,11 @@ class Limits:
 class Wait:
     """Why a node is in ``wave`` (from 1, never the first) and not in the one before.
 
-    That one would have exceeded ``limits`` with the node and those that leave ``together`` with it, because ``behind``,
-    which come first, are in it: without them the node would be in it. ``shared`` are the words of exceeded shares. With
-    the limit ``queue`` it gave way to later nodes: ``shared`` are the words of the lines in which its pods would have
-    queued behind others. With ``max_parallel`` as well there are no others, it has more turns by itself.
+    That one would have exceeded ``limits`` with the node and those that leave ``together`` with it,
+    because ``behind``, which come first, are in it: without them the node would be in it.
+    ``shared`` are the words of exceeded shares. With the limit ``queue`` it gave way to later
+    nodes: ``shared`` are the words of the lines in which its pods would have queued behind others.
+    With ``max_parallel`` as well there are no others, it has more turns by itself.
     """
 
     node: str
@@ -230,21 +247,36 @@ class Wait:
         before, names = f"wave {self.wave - 1}", reasons.listed(self.behind, 3)
         full = f"{len(self.behind)} {'node' if len(self.behind) == 1 else 'nodes'}"
         if self.together:
-            room = f"{before} has no room for {len(self.together) + 1} nodes that leave together, as it has"
-            return f"{room} {full}" if "max_parallel" in self.limits else f"{room} {names} {self._alike}"
+            room = (
+                f"{before} has no room for {len(self.together) + 1} nodes that leave "
+                "together, as it has"
+            )
+            return (
+                f"{room} {full}"
+                if "max_parallel" in self.limits
+                else f"{room} {names} {self._alike}"
+            )
         if "max_parallel" not in self.limits:
             return f"{before} has {names} {self._alike}"
         also = [" whose pods need fewer turns"] if "queue" in self.limits else []
-        also += [" and has as many of the same zone as it may"] if "max_per_zone" in self.limits else []
+        also += (
+            [" and has as many of the same zone as it may"] if "max_per_zone" in self.limits else []
+        )
         return "".join(
-            [f"{before} is full with {full}", *also, *(f" and has one {words}" for words in self.shared[:SHOWN])]
+            [
+                f"{before} is full with {full}",
+                *also,
+                *(f" and has one {words}" for words in self.shared[:SHOWN]),
+            ]
         )
 
     @property
     def _alike(self) -> str:
         """What those have in common that it waits for."""
         zone = ("of the same zone",) if "max_per_zone" in self.limits else ()
-        more = (f"{len(self.shared) - SHOWN} others like these",) if len(self.shared) > SHOWN else ()
+        more = (
+            (f"{len(self.shared) - SHOWN} others like these",) if len(self.shared) > SHOWN else ()
+        )
         return " or ".join((*zone, *self.shared[:SHOWN], *more))
 
     def to_dict(self) -> dict[str, t.Any]:
@@ -254,7 +286,9 @@ class Wait:
 
 
 class Formed(t.NamedTuple):
-    """The nodes by wave, and for each node that is not in the first wave why it waits, in the same order."""
+    """The nodes by wave, and for each node that is not in the first wave why it
+    waits, in the same order.
+    """
 
     waves: tuple[tuple[str, ...], ...]
     waits: tuple[Wait, ...]
@@ -269,19 +303,22 @@ def formed(
 ) -> Formed:
     """The nodes in waves within the limits, in the order given.
 
-    A wave takes the first nodes that it has room for. Nodes that are named ``together`` share a wave, if need be a
-    larger one, unless there are too many of a zone among them, or they take too much of a share.
+    A wave takes the first nodes that it has room for. Nodes that are named ``together`` share a
+    wave, if need be a larger one, unless there are too many of a zone among them,
+    or they take too much of a share.
 
-    Two nodes with pods in the same of these ``lines`` may share a wave: the drain keeps to the budget. But a node that
-    would make the longest line of a wave longer gives way to one of the next that does not, if the plan gets shorter by
-    it and has no more waves.
+    Two nodes with pods in the same of these ``lines`` may share a wave: the drain keeps to the
+    budget. But a node that would make the longest line of a wave longer gives way to one of the
+    next that does not, if the plan gets shorter by it and has no more waves.
     """
     units = list[Unit]()
     for unit in _units(nodes, together):
         units += [[node] for node in unit] if limits.crowded(unit) or limits.taken(unit) else [unit]
     found, queued = _filled(units, limits, Lines(())), Lines(lines)
     shorter = _filled(units, limits, queued) if queued and limits.max_parallel > 1 else found
-    if len(shorter) <= len(found) and _seconds(units, shorter, queued) < _seconds(units, found, queued):
+    if len(shorter) <= len(found) and _seconds(units, shorter, queued) < _seconds(
+        units, found, queued
+    ):
         found = shorter
     else:
         queued = Lines(())
@@ -325,10 +362,14 @@ def _filled(units: t.Sequence[Unit], limits: Limits, lines: Lines) -> list[list[
     return found
 
 
-def _next(fitting: dict[int, Unit], nodes: t.Sequence[objects.Node], limits: Limits, queued: Turns) -> int | None:
-    """The first unit that makes no line of the wave longer than its longest, else the first for which there is room.
+def _next(
+    fitting: dict[int, Unit], nodes: t.Sequence[objects.Node], limits: Limits, queued: Turns
+) -> int | None:
+    """The first unit that makes no line of the wave longer than its longest, else the first for
+    which there is room.
 
-    Those for which there is none leave ``fitting``: there will not be any when the wave has more nodes.
+    Those for which there is none leave ``fitting``: there will not be any when the
+    wave has more nodes.
     """
     first, looked, full = t.cast("int | None", None), 0, list[int]()
     for number, unit in fitting.items():
@@ -349,40 +390,65 @@ def _next(fitting: dict[int, Unit], nodes: t.Sequence[objects.Node], limits: Lim
 
 
 def _waits(
-    before: t.Sequence[objects.Node], unit: Unit, wave: int, limits: Limits, longer: t.Sequence[Line]
+    before: t.Sequence[objects.Node],
+    unit: Unit,
+    wave: int,
+    limits: Limits,
+    longer: t.Sequence[Line],
 ) -> t.Iterator[Wait]:
-    """Of the nodes of a unit that is not in the wave before; where ``longer`` are lines, it gave way to nodes in it."""
+    """Of the nodes of a unit that is not in the wave before; where ``longer`` are lines,
+    it gave way to nodes in it.
+    """
     both = [*before, *unit]
     exceeded, zones, shares = limits.exceeded(both), limits.crowded(both), limits.taken(both)
     behind = tuple(
         node.name
         for node in before
-        if "max_parallel" in exceeded or limits.zone(node) in zones or any(node.name in share.takes for share in shares)
+        if "max_parallel" in exceeded
+        or limits.zone(node) in zones
+        or any(node.name in share.takes for share in shares)
     )
     words = tuple(share.words for share in shares)
     if longer and exceeded == ("max_parallel",):
-        queued = tuple(node.name for node in before if any(node.name in line.takes for line in longer))
+        queued = tuple(
+            node.name for node in before if any(node.name in line.takes for line in longer)
+        )
         exceeded = ("queue",) if queued else ("max_parallel", "queue")
         behind, words = queued or behind, tuple(line.words for line in longer) if queued else ()
     for node in unit:
-        yield Wait(node.name, wave, exceeded, behind, tuple(other.name for other in unit if other is not node), words)
+        yield Wait(
+            node.name,
+            wave,
+            exceeded,
+            behind,
+            tuple(other.name for other in unit if other is not node),
+            words,
+        )
 
 
-def _units(nodes: t.Sequence[objects.Node], together: t.Iterable[t.Collection[str]]) -> list[list[objects.Node]]:
+def _units(
+    nodes: t.Sequence[objects.Node], together: t.Iterable[t.Collection[str]]
+) -> list[list[objects.Node]]:
     """The nodes in groups that share a wave, each at the place of its first node."""
     units = [[node] for node in nodes]
     for named in together:
         joined = [unit for unit in units if any(node.name in named for node in unit)]
         if len(joined) > 1:
-            units = [unit for unit in units if unit is joined[0] or not any(unit is other for other in joined)]
+            units = [
+                unit
+                for unit in units
+                if unit is joined[0] or not any(unit is other for other in joined)
+            ]
             joined[0].extend(node for unit in joined[1:] for node in unit)
     return units
 
 
-# Waves by the room that is left: nodes whose pods fit nowhere while all of them are out leave in smaller waves.
+# Waves by the room that is left: nodes whose pods fit nowhere while all of them are out
+# leave in smaller waves.
 #
-# Which nodes these are is found by forecasts: of a wave with a pod that fits nowhere now, but would if the nodes left
-# one after the other, at most half as many nodes share a wave, until all such pods fit or smaller waves do not help.
+# Which nodes these are is found by forecasts: of a wave with a pod that fits nowhere now, but would
+# if the nodes left one after the other, at most half as many nodes share a wave, until all such
+# pods fit or smaller waves do not help.
 
 
 Placed: t.TypeAlias = t.Mapping[str, forecast.Forecast]
@@ -406,7 +472,8 @@ class Foreseen:
 
 
 class Shaping:
-    """The waves of nodes with these pods; ``form`` gives them under further shares, ``foresee`` their forecast.
+    """The waves of nodes with these pods; ``form`` gives them under further shares,
+    ``foresee`` their forecast.
 
     ``together`` are nodes that share a wave.
     """
@@ -423,7 +490,9 @@ class Shaping:
         self._form, self._foresee = form, foresee
 
     def shaped(self, formed: Formed) -> Foreseen:
-        """The waves in which the fewest pods fit nowhere; these as they are if smaller ones do not help."""
+        """The waves in which the fewest pods fit nowhere; these as they are if
+        smaller ones do not help.
+        """
         best = last = Foreseen(formed, self._foresee(formed.waves))
         helped = best.lost - self._lost_alone(best) if best.lost else frozenset()
         shares: tuple[Share, ...] = ()
@@ -438,8 +507,12 @@ class Shaping:
                 best = last
         return best
 
-    def _narrower(self, seen: Foreseen, helped: frozenset[str], shares: tuple[Share, ...]) -> tuple[Share, ...]:
-        """For each wave with such pods that fit nowhere: half as many of its nodes, and of those they shared with."""
+    def _narrower(
+        self, seen: Foreseen, helped: frozenset[str], shares: tuple[Share, ...]
+    ) -> tuple[Share, ...]:
+        """For each wave with such pods that fit nowhere: half as many of its nodes,
+        and of those they shared with.
+        """
         hit = {self._node[uid] for uid in seen.lost & helped}
         for wave in seen.formed.waves:
             units = self._units(wave)
@@ -458,7 +531,9 @@ class Shaping:
         hit = {self._node[uid] for uid in seen.lost}
         crowded = [wave for wave in seen.formed.waves if len(wave) > 1 and hit.intersection(wave)]
         apart = [unit for wave in crowded for unit in self._units(wave)]
-        fits = {uid for uid, one in self._foresee(apart).items() if one.fits} if apart else frozenset()
+        fits = (
+            {uid for uid, one in self._foresee(apart).items() if one.fits} if apart else frozenset()
+        )
         return seen.lost - fits
 
     def _units(self, wave: t.Iterable[str]) -> list[list[str]]:
@@ -469,24 +544,31 @@ class Shaping:
         return list(units.values())
 
 
-# What nodes of a wave must not take with them together: the control plane, and members of what needs a quorum.
+# What nodes of a wave must not take with them together: the control plane,
+# and members of what needs a quorum.
 #
-# A pod that moves is back before the next one of its budget leaves, so nodes with such pods may share a wave. A pod
-# whose volume only its node has, or whose successor fits nowhere else, is down until that is back: the next one of
-# its budget could not leave in the same wave.
+# A pod that moves is back before the next one of its budget leaves, so nodes with such pods may
+# share a wave. A pod whose volume only its node has, or whose successor fits nowhere else, is down
+# until that is back: the next one of its budget could not leave in the same wave.
 
 
-CONTROL_PLANE = tuple(f"node-role.kubernetes.io/{role}" for role in ("control-plane", "master", "etcd"))
+CONTROL_PLANE = tuple(
+    f"node-role.kubernetes.io/{role}" for role in ("control-plane", "master", "etcd")
+)
 """Labels of nodes that run the control plane or its etcd, of which one is out at a time."""
 DOWN = "local_volume"
 """The code of pods that are down until their node is back."""
 
 
 def shares(
-    snapshot: snapshots.Snapshot, nodes: t.Iterable[objects.Node], plans: t.Iterable[drain_policy.PodPlan]
+    snapshot: snapshots.Snapshot,
+    nodes: t.Iterable[objects.Node],
+    plans: t.Iterable[drain_policy.PodPlan],
 ) -> tuple[Share, ...]:
     """What these nodes share; nothing that only one of them has."""
-    members = {node.name: 1 for node in nodes if any(label in node.labels for label in CONTROL_PLANE)}
+    members = {
+        node.name: 1 for node in nodes if any(label in node.labels for label in CONTROL_PLANE)
+    }
     found = [Share("control_plane", 1, members, "of the control plane")]
     down: dict[objects.Ref, collections.Counter[str]] = {}
     for plan in plans:
@@ -494,19 +576,29 @@ def shares(
         if plan.code == DOWN and plan.route == "evict" and keeper:
             down.setdefault(keeper, collections.Counter())[plan.pod.node] += 1
     for keeper, takes in down.items():
-        budget = snapshot.budget(keeper.namespace, keeper.name) if keeper.kind == "PodDisruptionBudget" else None
+        budget = (
+            snapshot.budget(keeper.namespace, keeper.name)
+            if keeper.kind == "PodDisruptionBudget"
+            else None
+        )
         most = max(1, budget.allowed) if budget else 1
         found.append(_down(keeper, most, takes))
     return tuple(share for share in found if len(share.takes) > 1)
 
 
 def nowhere(
-    snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan], placed: t.Mapping[str, forecast.Forecast]
+    snapshot: snapshots.Snapshot,
+    plans: t.Iterable[drain_policy.PodPlan],
+    placed: t.Mapping[str, forecast.Forecast],
 ) -> tuple[Share, ...]:
     """What nodes share by pods whose successors fit nowhere."""
     gaps = pending.gaps(snapshot, forecast_findings.unplaced(plans, placed))
     found = ((gap, collections.Counter(plan.pod.node for plan in gap.plans)) for gap in gaps)
-    return tuple(_down(gap.need.object, max(1, gap.need.most), takes) for gap, takes in found if len(takes) > 1)
+    return tuple(
+        _down(gap.need.object, max(1, gap.need.most), takes)
+        for gap, takes in found
+        if len(takes) > 1
+    )
 
 
 def _down(keeper: objects.Ref, most: int, takes: t.Mapping[str, int]) -> Share:

@@ -3,8 +3,9 @@
 
 """Maintenance windows: whether a wave may start now, and if not, when.
 
-Start and end are times of a wall clock. One that the clock skips in spring counts as if it had not been set forward
-yet; one that comes twice in autumn is its first occurrence (as in PEP 495 with ``fold=0``).
+Start and end are times of a wall clock. One that the clock skips in spring counts as if it had not
+been set forward yet; one that comes twice in autumn is its first occurrence (as in PEP
+495 with ``fold=0``).
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ AHEAD = 15
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Opens on ``days`` (0 is Monday) at ``start`` and closes at the next ``end``, both by the clock of ``zone``.
+    """Opens on ``days`` (0 is Monday) at ``start`` and closes at the next ``end``,
+    both by the clock of ``zone``.
 
     If both are equal, it is open for a whole day.
     """
@@ -34,7 +36,9 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A time without interruption in which a window is open; ``zone`` is that of its first window."""
+    """A time without interruption in which a window is open;
+    ``zone`` is that of its first window.
+    """
 
     start: datetime.datetime
     end: datetime.datetime
@@ -46,7 +50,9 @@ class Span:
 
 
 def spans(windows: t.Iterable[Window], now: datetime.datetime) -> list[Span]:
-    """The open times from before ``now`` (with a time zone) to two weeks later; those that touch are one."""
+    """The open times from before ``now`` (with a time zone) to two weeks later;
+    those that touch are one.
+    """
     found: list[Span] = []
     for window in windows:
         today = now.astimezone(window.zone).date()
@@ -69,13 +75,17 @@ def spans(windows: t.Iterable[Window], now: datetime.datetime) -> list[Span]:
 
 
 def fitting(windows: t.Iterable[Window], now: datetime.datetime, seconds: float) -> Span | None:
-    """The next open time, from now on, in which a wave that takes ``seconds`` can start; ``None`` without one."""
+    """The next open time, from now on, in which a wave that takes ``seconds`` can start;
+    ``None`` without one.
+    """
     ahead = (Span(max(now, span.start), span.end, span.zone) for span in spans(windows, now))
     return next((span for span in ahead if span.seconds > 0 and span.seconds >= seconds), None)
 
 
 def closed(windows: t.Sequence[Window], now: datetime.datetime, seconds: float) -> str:
-    """Why a wave that takes ``seconds`` must not start now, and when it can; empty if it may, or without windows."""
+    """Why a wave that takes ``seconds`` must not start now, and when it can;
+    empty if it may, or without windows.
+    """
     if not windows:
         return ""
     known = spans(windows, now)
@@ -87,7 +97,10 @@ def closed(windows: t.Sequence[Window], now: datetime.datetime, seconds: float) 
         return ""
     else:
         which = "The next one"
-        text = f"{takes}, and the maintenance window closes in {_lasting(left)} ({_said(current.end, current.zone)})."
+        text = (
+            f"{takes}, and the maintenance window closes in {_lasting(left)} "
+            f"({_said(current.end, current.zone)})."
+        )
     ahead = [span for span in known if span.start > now]
     fitting = next((span for span in ahead if span.seconds >= seconds), None)
     if fitting:
@@ -95,8 +108,9 @@ def closed(windows: t.Sequence[Window], now: datetime.datetime, seconds: float) 
     longest = max((span.seconds for span in (*ahead, *([current] if current else ()))), default=0.0)
     before = "" if current else f" {takes}."
     return (
-        f"{text}{before} No window of the next two weeks is open that long; the longest one for {_lasting(longest)}. "
-        "Set a longer maintain_window, a smaller maintain_serial or a shorter maintain_tasks_estimate."
+        f"{text}{before} No window of the next two weeks is open that long; the longest one for "
+        f"{_lasting(longest)}. Set a longer maintain_window, a smaller maintain_serial or a "
+        "shorter maintain_tasks_estimate."
     )
 
 

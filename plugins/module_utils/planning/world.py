@@ -1,10 +1,12 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The cluster as the scheduler would see it while pods move: nodes with their pods, indexed once and then kept current.
+"""The cluster as the scheduler would see it while pods move: nodes with their pods, indexed once
+and then kept current.
 
-Built in one pass over nodes and pods. What depends on all pods, the counts of topology spread and pod affinity, is kept
-in tallies: one for each selector that was asked for, with its matches by node.
+Built in one pass over nodes and pods. What depends on all pods, the counts of topology spread and
+pod affinity, is kept in tallies: one for each selector that was asked for,
+with its matches by node.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     snapshots,
 )
 
-# What a pod asks of a node and takes of it: resources and host ports (``component-helpers/resource``).
+# What a pod asks of a node and takes of it: resources and host ports
+# (``component-helpers/resource``).
 
 
 Amounts = dict[str, int]
@@ -35,21 +38,28 @@ EVERYWHERE = "0.0.0.0"
 
 
 def pod_requests(spec: objects.Raw, *, running: bool) -> Amounts:
-    """The requests of a trimmed spec: containers and sidecars together, or the largest init container at its turn.
+    """The requests of a trimmed spec: containers and sidecars together, or the largest init
+    container at its turn.
 
-    What is said for the whole pod counts instead, and the overhead is added. ``running``: during a resize the larger of
-    what is wanted, allocated and in force counts.
+    What is said for the whole pod counts instead, and the overhead is added. ``running``: during a
+    resize the larger of what is wanted, allocated and in force counts.
     """
     counted: Mapping[str, t.Any] = (spec.get("counted") or {}) if running else {}
     infeasible = bool(spec.get("infeasible"))
     total: Amounts = {}
     for container in spec.get("containers") or ():
-        _add(total, _effective(container.get("requests"), counted.get(container["name"]), infeasible))
+        _add(
+            total, _effective(container.get("requests"), counted.get(container["name"]), infeasible)
+        )
     sidecars: Amounts = {}
     peak: Amounts = {}
     for container in spec.get("initContainers") or ():
         sidecar = container.get("restartPolicy") == "Always"
-        own = _effective(container.get("requests"), counted.get(container["name"]) if sidecar else None, infeasible)
+        own = _effective(
+            container.get("requests"),
+            counted.get(container["name"]) if sidecar else None,
+            infeasible,
+        )
         if sidecar:
             _add(total, own)
             _add(sidecars, own)
@@ -79,7 +89,9 @@ def ports(spec: objects.Raw) -> tuple[Port, ...]:
     )
 
 
-def _effective(wanted: objects.Raw | None, counted: t.Sequence[objects.Raw] | None, infeasible: bool) -> Amounts:
+def _effective(
+    wanted: objects.Raw | None, counted: t.Sequence[objects.Raw] | None, infeasible: bool
+) -> Amounts:
     if not counted:
         return _amounts(wanted)
     found: Amounts = {}
@@ -107,7 +119,9 @@ Wanted: t.TypeAlias = "tuple[tuple[frozenset[str] | None, objects.Raw | None], .
 
 
 HOLDING = ("persistentVolumeClaim", "ephemeral", *shapes.DISKS, "iscsi", "rbd")
-"""Kinds of volumes that decide where a pod fits; others, such as a ConfigMap's, are made on any node."""
+"""Kinds of volumes that decide where a pod fits; others, such as a ConfigMap's,
+are made on any node.
+"""
 
 
 NOW = "9"
@@ -118,8 +132,8 @@ NOW = "9"
 class Guest:
     """A pod, on a node or to be placed; ``deleting`` pods do not count for topology spread.
 
-    ``spec`` is trimmed, ``volumes`` are those of ``HOLDING``, ``requests`` and ``ports`` are what it takes. It started
-    at ``since``, which is ``NOW`` before that.
+    ``spec`` is trimmed, ``volumes`` are those of ``HOLDING``, ``requests`` and ``ports`` are what
+    it takes. It started at ``since``, which is ``NOW`` before that.
     """
 
     namespace: str
@@ -147,7 +161,9 @@ class Guest:
 
     @classmethod
     def of(cls, pod: objects.Pod, known: dict[int, Amounts] | None = None) -> Guest:
-        """A pod as it runs; ``known`` are the requests of such pods before it, by the ``id`` of what they share."""
+        """A pod as it runs; ``known`` are the requests of such pods before it,
+        by the ``id`` of what they share.
+        """
         found = {} if known is None else known
         if id(pod.placed) not in found:
             found[id(pod.placed)] = pod_requests(pod.placed, running=True)
@@ -155,17 +171,22 @@ class Guest:
 
     @classmethod
     def successor(cls, pod: objects.Pod, template: objects.Raw) -> Guest:
-        """The pod that replaces it: as it is, but with the requests of its workload's ``template`` (a raw pod spec).
+        """The pod that replaces it: as it is, but with the requests of its workload's
+        ``template`` (a raw pod spec).
 
-        The template counts because a resize changes only the pod; the pod counts for the rest, because admission adds
-        to the template.
+        The template counts because a resize changes only the pod; the pod counts for the rest,
+        because admission adds to the template.
         """
         spec = dict(pod.placed)
         for key in ("containers", "initContainers"):
-            asked = {one.get("name"): (one.get("resources") or {}).get("requests") for one in template.get(key) or ()}
+            asked = {
+                one.get("name"): (one.get("resources") or {}).get("requests")
+                for one in template.get(key) or ()
+            }
             if spec.get(key):
                 spec[key] = [
-                    {**one, "requests": asked[one["name"]]} if asked.get(one["name"]) else one for one in spec[key]
+                    {**one, "requests": asked[one["name"]]} if asked.get(one["name"]) else one
+                    for one in spec[key]
                 ]
         return cls._of(pod, spec, pod_requests(spec, running=False), running=False)
 
@@ -177,7 +198,9 @@ class Guest:
             labels=pod.labels,
             spec=spec,
             tolerations=pod.tolerations,
-            volumes=tuple(volume for volume in pod.volumes if any(volume.get(kind) for kind in HOLDING)),
+            volumes=tuple(
+                volume for volume in pod.volumes if any(volume.get(kind) for kind in HOLDING)
+            ),
             requests=requests,
             ports=ports(spec),
             priority=pod.priority,
@@ -235,22 +258,25 @@ class Tally:
         if self.living and guest.deleting:
             return False
         return all(
-            (spaces is None or guest.namespace in spaces) and selectors.matches(selector, guest.labels)
+            (spaces is None or guest.namespace in spaces)
+            and selectors.matches(selector, guest.labels)
             for spaces, selector in self.wanted
         )
 
     @property
     def hint(self) -> tuple[str, str] | None:
         """A label that every match has."""
-        return next((label for _spaces, selector in self.wanted if (label := _label_of(selector))), None)
+        return next(
+            (label for _spaces, selector in self.wanted if (label := _label_of(selector))), None
+        )
 
 
 class World:
     """All nodes and pods; ``take``, ``leave``, ``close`` and ``reopen`` change it.
 
-    ``changed`` are the nodes that were closed or reopened, one after the other; ``by_crowd`` are the nodes by number of
-    pods; ``anti`` are the pods with required anti-affinity, one of each group of equal terms, with their numbers by
-    node.
+    ``changed`` are the nodes that were closed or reopened, one after the other; ``by_crowd`` are
+    the nodes by number of pods; ``anti`` are the pods with required anti-affinity, one of each
+    group of equal terms, with their numbers by node.
     """
 
     def __init__(self, snapshot: snapshots.Snapshot) -> None:
@@ -264,7 +290,9 @@ class World:
         self.by_crowd: dict[int, dict[str, Place]] = {0: dict(self.places)}
         self.anti: dict[str, tuple[Guest, Counter[str]]] = {}
         self._anti_by_label: dict[tuple[str, str] | None, dict[str, None]] = {}
-        self.namespace_labels = {n["metadata"]["name"]: n["metadata"].get("labels") or {} for n in snapshot.namespaces}
+        self.namespace_labels = {
+            n["metadata"]["name"]: n["metadata"].get("labels") or {} for n in snapshot.namespaces
+        }
         self._tallies: dict[str, Tally] = {}
         self._domains: dict[str, tuple[int, Domains]] = {}
         self._hinted: dict[tuple[str, str], list[Tally]] = {}
@@ -314,7 +342,10 @@ class World:
     def reopen(self, name: str, taints: tuple[objects.Raw, ...]) -> None:
         """The node takes pods again, with these taints."""
         place = self.places[name]
-        place.closed, place.taints = False, tuple(x for x in taints if x.get("key") != UNSCHEDULABLE)
+        place.closed, place.taints = (
+            False,
+            tuple(x for x in taints if x.get("key") != UNSCHEDULABLE),
+        )
         self.changed.append(name)
 
     def shun(self, name: str, taint: objects.Raw) -> None:
@@ -338,7 +369,9 @@ class World:
     def shunning(self, guest: Guest) -> list[tuple[Guest, Counter[str]]]:
         """Those of ``anti`` whose terms may mean the pod, by a label that a term asks for."""
         labels = (None, *guest.labels.items())
-        groups = dict.fromkeys(group for label in labels for group in self._anti_by_label.get(label, ()))
+        groups = dict.fromkeys(
+            group for label in labels for group in self._anti_by_label.get(label, ())
+        )
         return [self.anti[group] for group in groups]
 
     def _moved(self, place: Place, step: int) -> None:
@@ -359,7 +392,9 @@ class World:
             if guest.group not in self.anti:
                 self.anti[guest.group] = (guest, Counter())
                 for term in terms:
-                    self._anti_by_label.setdefault(_label_of(term.get("labelSelector")), {})[guest.group] = None
+                    self._anti_by_label.setdefault(_label_of(term.get("labelSelector")), {})[
+                        guest.group
+                    ] = None
             self.anti[guest.group][1][place.name] += step
         for label in guest.labels.items():
             for tally in self._hinted.get(label, ()):
@@ -372,7 +407,11 @@ class World:
     def tally(self, wanted: Wanted, *, living: bool = False) -> Tally:
         """The count of the pods that match, current from now on."""
         key = key_of(
-            [[sorted(spaces) if spaces is not None else None, selector] for spaces, selector in wanted], living
+            [
+                [sorted(spaces) if spaces is not None else None, selector]
+                for spaces, selector in wanted
+            ],
+            living,
         )
         found = self._tallies.get(key)
         if found is None:
@@ -384,7 +423,9 @@ class World:
                 guests = self._labelled.get(hint, {}).values()
             else:
                 self._unhinted.append(found)
-                guests = (guest for place in self.places.values() for guest in place.guests.values())
+                guests = (
+                    guest for place in self.places.values() for guest in place.guests.values()
+                )
             for guest in guests:
                 if found.counts(guest):
                     found.by_node[self.where[id(guest)]] += 1
@@ -394,7 +435,11 @@ class World:
         """The namespaces that a namespace selector selects, ``None`` for all."""
         if not selector.get("matchLabels") and not selector.get("matchExpressions"):
             return None
-        return frozenset(name for name, labels in self.namespace_labels.items() if selectors.matches(selector, labels))
+        return frozenset(
+            name
+            for name, labels in self.namespace_labels.items()
+            if selectors.matches(selector, labels)
+        )
 
 
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
@@ -416,7 +461,8 @@ def _place(node: objects.Node) -> Place:
     return Place(node, node.taints, node.unschedulable, room, room.get("pods", 0))
 
 
-# Filters by what is left on a node: host ports, pod count, resources (NodePorts and NodeResourcesFit).
+# Filters by what is left on a node: host ports, pod count,
+# resources (NodePorts and NodeResourcesFit).
 
 
 PORTS = "node(s) didn't have free ports for the requested pod ports"
@@ -425,7 +471,9 @@ INSUFFICIENT = "Insufficient "
 
 
 def ports_taken(guest: Guest, place: Place) -> bool:
-    """Whether a host port that it wants is in use; one on every address clashes with the same on any."""
+    """Whether a host port that it wants is in use; one on every address clashes
+    with the same on any.
+    """
     for address, protocol, number in guest.ports:
         for (other, used, taken), count in place.ports.items():
             clash = EVERYWHERE in (address, other) or address == other
@@ -437,7 +485,11 @@ def ports_taken(guest: Guest, place: Place) -> bool:
 def short(guest: Guest, place: Place) -> tuple[str, ...]:
     """Every resource that the node is short of: the scheduler names all of them."""
     found: tuple[str, ...]
-    found, has, used = (PODS,) if len(place.guests) >= place.most_pods else (), place.room, place.used
+    found, has, used = (
+        (PODS,) if len(place.guests) >= place.most_pods else (),
+        place.room,
+        place.used,
+    )
     for name, amount in guest.requests.items():
         if amount > has.get(name, 0) - used.get(name, 0):
             found += (f"{INSUFFICIENT}{name}",)
@@ -445,7 +497,9 @@ def short(guest: Guest, place: Place) -> tuple[str, ...]:
 
 
 def load(guest: Guest, place: Place) -> float:
-    """How full the node is with the pod, of CPU and memory together (the scheduler's LeastAllocated); 0 is empty."""
+    """How full the node is with the pod, of CPU and memory together (the scheduler's
+    LeastAllocated); 0 is empty.
+    """
     found = 0.0
     for name in ("cpu", "memory"):
         if place.room.get(name):

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes, reasons
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    outcomes,
+    reasons,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import text
 
 Answer = t.Mapping[str, t.Any]
@@ -19,10 +22,16 @@ Entry = t.Mapping[str, t.Any]
 
 NOTES = 8
 """How many findings of a severity are shown."""
-KINDS: t.Mapping[reasons.Severity, str] = {"blocker": "blocker", "warning": "warning", "info": "note"}
+KINDS: t.Mapping[reasons.Severity, str] = {
+    "blocker": "blocker",
+    "warning": "warning",
+    "info": "note",
+}
 
 OF_OTHERS = (outcomes.CordonOutcome.ADOPTED_BY, outcomes.CordonOutcome.HELD)
-"""Outcomes of nodes that belong to another run by now, which is why they are rightly left as they are."""
+"""Outcomes of nodes that belong to another run by now, which is why they are
+rightly left as they are.
+"""
 
 
 def entries(*answers: Answer) -> list[Entry]:
@@ -65,9 +74,14 @@ def reason(*given: str) -> str:
 
 
 def failure(
-    node: str, why: str, remedy: str | None, outcome: outcomes.Outcome = outcomes.PlaybookOutcome.FAILED
+    node: str,
+    why: str,
+    remedy: str | None,
+    outcome: outcomes.Outcome = outcomes.PlaybookOutcome.FAILED,
 ) -> dict[str, t.Any]:
-    """The entry about a node that is not where it should be; with a ``remedy`` it stays out of service."""
+    """The entry about a node that is not where it should be;
+    with a ``remedy`` it stays out of service.
+    """
     stays = "" if remedy is None else f"Node {node} stays out of service. {remedy}".rstrip()
     message = f"{ended(why)} {stays}" if stays else why
     return {"name": node, "failed": True, "outcome": outcome.value, "message": message}
@@ -79,7 +93,9 @@ def blockers(plan: Answer) -> list[Entry]:
 
 
 def notes(plan: Answer, severity: reasons.Severity) -> list[str]:
-    """The first findings of a severity as lines; the report has all, and describes blockers with their remedies."""
+    """The first findings of a severity as lines; the report has all,
+    and describes blockers with their remedies.
+    """
     found = [finding for finding in plan.get("findings") or () if finding["severity"] == severity]
     lines = [f"{severity}: {sentence(finding)}" for finding in found[:NOTES]]
     return lines + more(len(found) - NOTES, KINDS[severity])
@@ -91,11 +107,16 @@ def more(hidden: int, noun: str) -> list[str]:
 
 
 def left_out(plan: Answer) -> list[str]:
-    """What is said of each node that a plan leaves out because of its blockers, which the report has told in full."""
+    """What is said of each node that a plan leaves out because of its blockers,
+    which the report has told in full.
+    """
     left = plan.get("left_out") or ()
     about = (entry for entry in entries(plan) if entry["name"] in left)
     return [
-        f"{entry['message']} It was left out{', and stays out of service' if entry.get('record') else ''}."
+        (
+            f"{entry['message']} It was left "
+            f"out{', and stays out of service' if entry.get('record') else ''}."
+        )
         for entry in about
     ]
 
@@ -106,7 +127,9 @@ def sentence(finding: Entry) -> str:
 
 
 def short(found: t.Sequence[Entry]) -> list[str]:
-    """Findings that the report has told in full, as one line for a last message; none if there are none."""
+    """Findings that the report has told in full, as one line for a last message;
+    none if there are none.
+    """
     if not found:
         return []
     of: dict[str, list[str]] = {}

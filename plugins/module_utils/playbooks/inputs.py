@@ -1,7 +1,8 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The input of the playbooks: ``maintain_*`` variables from the command line, surveys, files and the inventory.
+"""The input of the playbooks: ``maintain_*`` variables from the command line, surveys,
+files and the inventory.
 
 They are converted once, here, and all errors are reported at once.
 """
@@ -32,11 +33,15 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning 
     waves,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import pod_rules
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import arguments_announcements
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import (
+    arguments_announcements,
+)
 
 PREFIX = "maintain_"
 ROLE = "migrate_"
-"""The role whose options are mistaken for the playbook's: as extra variables they would silently override it."""
+"""The role whose options are mistaken for the playbook's: as extra variables they would
+silently override it.
+"""
 RUN_ID = re.compile(r"[a-z0-9]([a-z0-9-]{0,50}[a-z0-9])?")
 
 CLOSE = 0.75
@@ -68,11 +73,27 @@ FORECAST = (
 )
 POLICIES: t.Mapping[str, tuple[str, ...]] = {
     "plan": (*POLICY, *FORECAST),
-    "guard": ("method", "allow_interruption", "node_autoscaler", "rules", "reactive_budgets", "settle"),
+    "guard": (
+        "method",
+        "allow_interruption",
+        "node_autoscaler",
+        "rules",
+        "reactive_budgets",
+        "settle",
+    ),
     "drain": (*POLICY, "alarm_after"),
 }
 """What every call of a run is told that plans how pods are moved, prepares that, or does it."""
-LISTS = ("nodes", "taints", "fenced", "rules", "reactive_budgets", "window", "reboot_checks", "reboot_files")
+LISTS = (
+    "nodes",
+    "taints",
+    "fenced",
+    "rules",
+    "reactive_budgets",
+    "window",
+    "reboot_checks",
+    "reboot_files",
+)
 """The variables that are lists."""
 EVERY_NODE = "kubernetes.io/hostname"
 """A selector of all nodes: each kubelet sets this label."""
@@ -101,7 +122,9 @@ def _seconds(name: str, value: t.Any) -> int | None:
 def _some_seconds(name: str, value: t.Any) -> int | None:
     seconds = _seconds(name, value)
     if seconds == 0:
-        raise option_values.BadOption(name, value, "more than 0 seconds; maintain_backend=eviction uses no jobs")
+        raise option_values.BadOption(
+            name, value, "more than 0 seconds; maintain_backend=eviction uses no jobs"
+        )
     return seconds
 
 
@@ -120,10 +143,16 @@ def _selectors(name: str, value: t.Any) -> list[str]:
             name, value, "a list of label selectors, or a string with semicolons between them"
         )
     # Its imports are needed by few playbooks.
-    from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import arguments_policy
+    from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import (
+        arguments_policy,
+    )
 
     items = re.split(r"[;\n]", value) if isinstance(value, str) else value
-    return list(arguments_policy.reactive_budgets([text for item in items if (text := str(item).strip())], name))
+    return list(
+        arguments_policy.reactive_budgets(
+            [text for item in items if (text := str(item).strip())], name
+        )
+    )
 
 
 def _at_least(smallest: int) -> Convert:
@@ -147,13 +176,17 @@ def _one_of(*words: str) -> Convert:
 
 
 def _reboot(name: str, value: t.Any) -> str:
-    """``always``, ``if_required``, or empty for never; true and false are words for the first and the last."""
+    """``always``, ``if_required``, or empty for never; true and false are words for
+    the first and the last.
+    """
     word = str(value).strip()
     if word not in ("always", "if_required", "never"):
         try:
             word = "always" if _truth(name, value) else "never"
         except option_values.BadOption:
-            raise option_values.BadOption(name, value, "one of if_required, always, never, true, false") from None
+            raise option_values.BadOption(
+                name, value, "one of if_required, always, never, true, false"
+            ) from None
     return "" if word == "never" else word
 
 
@@ -216,24 +249,33 @@ def _moment(name: str, value: t.Any) -> float:
         moment = datetime.datetime.min
     if moment.tzinfo is None:
         raise option_values.BadOption(
-            name, value, "a time of day such as 05:30, or a timestamp such as 2026-11-21T05:30:00+01:00"
+            name,
+            value,
+            "a time of day such as 05:30, or a timestamp such as 2026-11-21T05:30:00+01:00",
         )
     return moment.timestamp()
 
 
 def _descheduler(name: str, value: t.Any) -> dict[str, t.Any]:
-    # This imports the engine of descheduler_config, which costs half a second that most playbooks can save.
-    from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import arguments_input
+    # This imports the engine of descheduler_config, which costs half a second that
+    # most playbooks can save.
+    from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
+        arguments_input,
+    )
 
     return arguments_input.read(name, value)
 
 
 def _hooks(hook: str) -> Convert:
-    """Rules of hooks, as lists of mappings or as JSON from a survey; paths of task files are absolute afterwards."""
+    """Rules of hooks, as lists of mappings or as JSON from a survey; paths of task files are
+    absolute afterwards.
+    """
 
     def convert(name: str, value: t.Any) -> list[dict[str, t.Any]]:
         # As above: most playbooks have no hooks.
-        from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import arguments
+        from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import (
+            arguments,
+        )
 
         return arguments.variable(name, value, t.cast("t.Any", hook))
 
@@ -308,7 +350,9 @@ VARIABLES: t.Mapping[str, Variable] = {
     "descheduler": Variable(_descheduler, {}),
     "report_dir": Variable(_text, ""),
     "traffic": Variable(_names, ()),
-    "announce_on": Variable(_some_of(*arguments_announcements.MOMENTS), list(arguments_announcements.MOMENTS)),
+    "announce_on": Variable(
+        _some_of(*arguments_announcements.MOMENTS), list(arguments_announcements.MOMENTS)
+    ),
     "announce_events": Variable(_truth, False),
     "announce_webhook": Variable(arguments_announcements.url, ""),
     "announce_headers": Variable(arguments_announcements.headers, {}),
@@ -332,10 +376,11 @@ def read(
 ) -> dict[str, t.Any]:
     """The input in its final types, with the list of ``errors`` in it.
 
-    ``raw`` maps full names of variables to their values, including variables that start like an option of the role
-    ``migrate``. Empty and null mean unset. A relative path is relative to the current directory, because the directory
-    of a playbook that imports ours is unknown here. ``extra`` are the names of all extra variables. ``fault`` says what
-    is wrong with a file of tasks, which Ansible would find out only after the drain.
+    ``raw`` maps full names of variables to their values, including variables that start like an
+    option of the role ``migrate``. Empty and null mean unset. A relative path is relative to the
+    current directory, because the directory of a playbook that imports ours is unknown here.
+    ``extra`` are the names of all extra variables. ``fault`` says what is wrong with a file of
+    tasks, which Ansible would find out only after the drain.
     """
     wrong = without_prefix(raw, extra)
     values: dict[str, t.Any] = {name: variable.unset for name, variable in VARIABLES.items()}
@@ -383,32 +428,47 @@ def unknown(full: str) -> str:
     # Without the prefix, which they all share.
     close = difflib.get_close_matches(full.removeprefix(PREFIX), VARIABLES, n=3, cutoff=CLOSE)
     names = [PREFIX + name for name in close[: 1 if full in VARIABLES else None] or VARIABLES]
-    hint = f"Did you mean {' or '.join(names)}?" if close else f"The variables are {', '.join(names)}."
+    hint = (
+        f"Did you mean {' or '.join(names)}?" if close else f"The variables are {', '.join(names)}."
+    )
     return f"{full} is not a variable of this playbook. {hint}"
 
 
 def without_prefix(raw: t.Container[str], extra: t.Iterable[str]) -> list[str]:
-    """The messages about extra variables like ``force`` instead of ``maintain_force``, which would have no effect.
+    """The messages about extra variables like ``force`` instead of ``maintain_force``,
+    which would have no effect.
 
     If the latter is set as well, a playbook that imports ours may have set it from the former.
     """
-    return [unknown(name) for name in sorted(extra) if name in VARIABLES and PREFIX + name not in raw]
+    return [
+        unknown(name) for name in sorted(extra) if name in VARIABLES and PREFIX + name not in raw
+    ]
 
 
 def of_the_role(full: str) -> list[str]:
-    """The message about a variable similar to an option of the role ``migrate``; empty for other variables."""
+    """The message about a variable similar to an option of the role ``migrate``;
+    empty for other variables.
+    """
     close = difflib.get_close_matches(full.removeprefix(ROLE), VARIABLES, n=1, cutoff=0.8)
-    return [f"{full} is a variable of the role migrate. Use {PREFIX}{close[0]} with this playbook."] if close else []
+    return (
+        [f"{full} is a variable of the role migrate. Use {PREFIX}{close[0]} with this playbook."]
+        if close
+        else []
+    )
 
 
 def fingerprint(values: t.Mapping[str, t.Any], playbook: str) -> dict[str, t.Any]:
-    """What makes two starts the same run: what is done to which nodes, without timeouts and limits."""
+    """What makes two starts the same run: what is done to which nodes,
+    without timeouts and limits.
+    """
     parts = ("nodes", "node_selector", "tasks", "reboot", "backend", "taints")
     return {"playbook": playbook, **{name: values[name] for name in parts}}
 
 
 def _empty(value: t.Any) -> bool:
-    return value is None or (isinstance(value, (str, t.Mapping, list, tuple)) and not str(value or "").strip())
+    return value is None or (
+        isinstance(value, (str, t.Mapping, list, tuple)) and not str(value or "").strip()
+    )
 
 
 def _only_reboots(values: t.Mapping[str, t.Any], playbook: str) -> bool:
@@ -421,16 +481,26 @@ def _cross_checks(values: t.Mapping[str, t.Any], playbook: str) -> list[str]:
     if CHOSEN in values["nodes"]:
         if playbook == "release" or list(values["nodes"]) != [CHOSEN]:
             return [
-                f"maintain_nodes: {CHOSEN} stands alone, for plan, maintain and evacuate. Otherwise name the nodes."
+                (
+                    f"maintain_nodes: {CHOSEN} stands alone, for plan, maintain and evacuate. "
+                    "Otherwise name the nodes."
+                )
             ]
         return []
     if values["nodes"] and values["node_selector"]:
         return ["maintain_nodes and maintain_node_selector are both set. Set only one of them."]
     if not values["nodes"] and not values["node_selector"]:
-        example = f"-e maintain_nodes=worker-1,worker-2, or -e maintain_node_selector={'pool=blue'!r}"
+        example = (
+            f"-e maintain_nodes=worker-1,worker-2, or -e maintain_node_selector={'pool=blue'!r}"
+        )
         return [f"Playbook {playbook} needs nodes. Set {example}."]
     if values["planned_notice"] and not values["node_conditions"]:
-        return ["maintain_planned_notice waits after a node condition. Set maintain_node_conditions=true as well."]
+        return [
+            (
+                "maintain_planned_notice waits after a node condition. Set "
+                "maintain_node_conditions=true as well."
+            )
+        ]
     if (values["max_per_zone"] or 0) > (values["serial"] or 1):
         most = (
             f"maintain_serial={values['serial']}"
@@ -438,8 +508,10 @@ def _cross_checks(values: t.Mapping[str, t.Any], playbook: str) -> list[str]:
             else "one node, because maintain_serial is not set"
         )
         return [
-            f"maintain_max_per_zone={values['max_per_zone']} contradicts {most}: a wave never has so many nodes. "
-            "Raise maintain_serial, or leave out maintain_max_per_zone."
+            (
+                f"maintain_max_per_zone={values['max_per_zone']} contradicts {most}: a wave never "
+                "has so many nodes. Raise maintain_serial, or leave out maintain_max_per_zone."
+            )
         ]
     return []
 
@@ -456,18 +528,27 @@ def _task_files(values: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, str]]:
     """The files of tasks that exist, with the variables that name them."""
     named = [(PREFIX + name, values[name]) for name in ("tasks", "fence_tasks")]
     for hook in ("before_node", "before_pod", "after_pod", "after_node"):
-        named += [(f"{PREFIX}{hook}[{index}].tasks", rule.get("tasks")) for index, rule in enumerate(values[hook])]
+        named += [
+            (f"{PREFIX}{hook}[{index}].tasks", rule.get("tasks"))
+            for index, rule in enumerate(values[hook])
+        ]
     yield from ((name, path) for name, path in named if path and Path(path).is_file())
 
 
 def _traffic(paths: t.Iterable[str]) -> t.Iterator[str]:
-    """What is wrong with files of requests. Whoever writes one at its end has not yet, so it need not be there."""
+    """What is wrong with files of requests. Whoever writes one at its end has not yet,
+    so it need not be there.
+    """
     for path in map(Path, paths):
         # As above: most playbooks have none.
-        from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import run_traffic
+        from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import (
+            run_traffic,
+        )
 
         if not path.parent.is_dir():
-            yield f"{PREFIX}traffic: {path} cannot be written, because {path.parent} is no directory."
+            yield (
+                f"{PREFIX}traffic: {path} cannot be written, because {path.parent} is no directory."
+            )
         elif path.exists():
             try:
                 run_traffic.read(str(path))

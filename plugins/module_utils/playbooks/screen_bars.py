@@ -1,9 +1,11 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Bars at the foot of a terminal: for each node how many of its pods are gone, for a build how long it takes.
+"""Bars at the foot of a terminal: for each node how many of its pods are gone,
+for a build how long it takes.
 
-Nothing here reads a clock or knows a terminal: ``now`` is in seconds of any clock, ``width`` in columns.
+Nothing here reads a clock or knows a terminal: ``now`` is in seconds of any clock,
+``width`` in columns.
 """
 
 from __future__ import annotations
@@ -19,21 +21,26 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report im
 
 CELLS = 20
 WIDE, NARROW = 100, 70
-"""Columns below which a bar is half as long and without its forecast, and below which only its words are shown: what is
-waited for is worth more."""
+"""Columns below which a bar is half as long and without its forecast, and below which only its
+words are shown: what is waited for is worth more.
+"""
 SHOWN = 8
 """So many bars at a time; the others are counted."""
 OVER = frozenset({"drained", "parked", "out", "back", "gone", "returning"})
 """Phases of a node in which no pod is waited for."""
 LEFT = re.compile(r"(\d+) of (\d+) pods left(?:, |; )?(.*)", re.DOTALL)
 GONE = re.compile(r"all (\d+) pods gone(?:, |; )?(.*)", re.DOTALL)
-BUILDING = re.compile(r"Building (?P<what>.+), (?P<number>\d+) of (?P<of>\d+): \d+ s, usually (?P<usually>\d+) s")
+BUILDING = re.compile(
+    r"Building (?P<what>.+), (?P<number>\d+) of (?P<of>\d+): \d+ s, usually (?P<usually>\d+) s"
+)
 """The name of the task that waits for a build of the lab, ``roles/lab/tasks/follow.yml``."""
 
 
 @dataclass(slots=True)
 class Bar:
-    """``done`` of ``total``, begun at ``began``; ``forecast`` in seconds, ``None`` if there is none."""
+    """``done`` of ``total``, begun at ``began``; ``forecast`` in seconds,
+    ``None`` if there is none.
+    """
 
     name: str
     began: float
@@ -49,11 +56,19 @@ class Bar:
         share = min(1.0, self.done / self.total) if self.total else 0.0
         most = CELLS if width >= WIDE else CELLS // 2 if width >= NARROW else 0
         cells = int(share * most)
-        took = text.duration(round(now - self.began)) if now - self.began >= 10 else f"{now - self.began:.0f} s"
+        took = (
+            text.duration(round(now - self.began))
+            if now - self.began >= 10
+            else f"{now - self.began:.0f} s"
+        )
         shows = self.forecast and (width >= WIDE or not self.says)
         of = f" of about {text.duration(round(self.forecast or 0.0))}" if shows else ""
         words = "  ".join(word for word in (self.counts, f"{took}{of}", self.says) if word)
-        drawn = f"{full * cells}{empty * (most - cells)}  " if most and (self.total or self.counts) else ""
+        drawn = (
+            f"{full * cells}{empty * (most - cells)}  "
+            if most and (self.total or self.counts)
+            else ""
+        )
         return clipped(f"{self.name:<{names}}  {drawn}{words}", width)
 
 
@@ -69,7 +84,9 @@ class Bars:
         return bool(self._bars)
 
     def see(self, event: t.Mapping[str, str], now: float) -> bool:
-        """Take an event of the engine into account; whether its bar says all of it, so that no line has to."""
+        """Take an event of the engine into account; whether its bar says all of it,
+        so that no line has to.
+        """
         node = event["node"]
         if event["phase"] in OVER and not event["name"]:
             self._bars.pop(node, None)
@@ -88,7 +105,9 @@ class Bars:
         return True
 
     def wait(self, name: str, says: str, now: float) -> None:
-        """Show that something without a number is waited for, on the node or host ``name`` (or on none)."""
+        """Show that something without a number is waited for, on the node or host
+        ``name`` (or on none).
+        """
         self._bars.setdefault(name, Bar(name or "waiting", now)).says = says
 
     def build(self, what: str, since: float, usually: float, which: str) -> None:
@@ -112,7 +131,9 @@ class Bars:
 
 
 def counted(message: str) -> tuple[int, int, str] | None:
-    """Pods gone, pods in all and what else a line of a drain's progress says; ``None`` for any other message."""
+    """Pods gone, pods in all and what else a line of a drain's progress says;
+    ``None`` for any other message.
+    """
     if found := LEFT.fullmatch(message):
         left, total, rest = found.groups()
         return int(total) - int(left), int(total), rest

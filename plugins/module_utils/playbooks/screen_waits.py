@@ -1,7 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What is waited for, where no bar can show it: lines for each wait that lasts, none for those that are soon over."""
+"""What is waited for, where no bar can show it: lines for each wait that lasts,
+none for those that are soon over.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,16 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible i
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import phases
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import text
 
-WORDS = frozenset({phases.What.WAITING.value, phases.What.PROTECTING.value, phases.What.PROGRESS.value})
+WORDS = frozenset(
+    {phases.What.WAITING.value, phases.What.PROTECTING.value, phases.What.PROGRESS.value}
+)
 """Events that tell what is waited for, and are out of date with the next one."""
 LASTS = 10.0
 """Seconds after which a wait is news, also one that has another reason by now."""
 AGAIN = 14.0
-"""Seconds after which the same is told again. Looked at once a second, nothing is silent for more than 15."""
+"""Seconds after which the same is told again. Looked at once a second,
+nothing is silent for more than 15.
+"""
 SHOWN = 5
 """So many waits at a time; the others are counted."""
 
@@ -62,7 +68,8 @@ class Waits:
     def see(self, event: t.Mapping[str, str], now: float) -> None:
         """Hold a wait back; what is no wait ends the one of its node or object.
 
-        One that names neither ends with whatever is told next. That pods were let go or evicted ends no wait.
+        One that names neither ends with whatever is told next.
+        That pods were let go or evicted ends no wait.
         """
         key = (event["node"], f"{event['namespace']}/{event['name']}")
         if key != NOTHING:
@@ -79,7 +86,9 @@ class Waits:
         """The lines that are to be shown by now; ``at`` is the time of the day, as in events."""
         late = [held for held in list(self._held.values()) if held.due(now)]
         told = [held.told(now, at) for held in late]
-        lines = told[:SHOWN] + ([f"and {text.count(len(told) - SHOWN, 'more wait')}"] if len(told) > SHOWN else [])
+        lines = told[:SHOWN] + (
+            [f"and {text.count(len(told) - SHOWN, 'more wait')}"] if len(told) > SHOWN else []
+        )
         task, since = self._task
         if task and not self._held and now - self._silent_since >= LASTS:
             lines = [_lasting(f"{at[11:19]}  {task}", now - since)]

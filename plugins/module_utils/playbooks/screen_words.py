@@ -1,7 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Results as lines for people: the plan as a table, the output of a task, a failure with its cause."""
+"""Results as lines for people: the plan as a table, the output of a task,
+a failure with its cause.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,17 @@ Answer = t.Mapping[str, t.Any]
 ROWS, ROWS_OF_MANY = 20, 5
 """So many nodes have a row each, of more than these the first ``ROWS_OF_MANY``."""
 MOVES = ("swap", "replace", "evict", "job", "wait", "refuse", "skip", "finished")
-"""Routes, and what is only an object that is deleted, in the order in which the table names them."""
+"""Routes, and what is only an object that is deleted, in the order in which
+the table names them.
+"""
 OUTPUTS = ("stderr", "stdout", "module_stderr", "module_stdout")
 """What a failed task may have said beside its message; modules that died have the latter two."""
 
 
 def planned(plan: Answer) -> bool:
-    """Whether a result of ``maintenance_plan`` has waves to show; the results of gates have none."""
+    """Whether a result of ``maintenance_plan`` has waves to show;
+    the results of gates have none.
+    """
     return bool(plan.get("waves")) and "pods" in plan
 
 
@@ -35,7 +41,9 @@ def forecasts(plan: Answer) -> dict[str, float]:
 
 
 def plan_lines(plan: Answer, first: int = 1) -> list[str]:
-    """The waves as a table, from the ``first`` on, and what is worth knowing before the first write."""
+    """The waves as a table, from the ``first`` on, and what is worth knowing
+    before the first write.
+    """
     routes: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     for pod in plan["pods"]:
         finished = pod.get("code") == "finished"
@@ -45,13 +53,24 @@ def plan_lines(plan: Answer, first: int = 1) -> list[str]:
     for number, (wave, took) in enumerate(zip(plan["waves"], ranges, strict=True), start=first):
         for node in wave:
             leads = node == wave[0]
-            pods = ", ".join(f"{routes[node][route]} {_route(route)}" for route in MOVES if routes[node][route])
-            rows.append((str(number) if leads else "", node, pods or "none", text.between(*took) if leads else ""))
+            pods = ", ".join(
+                f"{routes[node][route]} {_route(route)}" for route in MOVES if routes[node][route]
+            )
+            rows.append(
+                (
+                    str(number) if leads else "",
+                    node,
+                    pods or "none",
+                    text.between(*took) if leads else "",
+                )
+            )
     hidden = len(rows) - 1 - ROWS_OF_MANY if len(rows) > ROWS + 1 else 0
     rows = rows[: len(rows) - hidden]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     lines = [
-        f"{wave:>{widths[0]}}  {node:<{widths[1]}}  {pods:<{widths[2]}}  {took:>{widths[3]}}".rstrip()
+        (
+            f"{wave:>{widths[0]}}  {node:<{widths[1]}}  {pods:<{widths[2]}}  {took:>{widths[3]}}"
+        ).rstrip()
         for wave, node, pods, took in rows
     ]
     return (
@@ -97,11 +116,16 @@ def _last(output: str, most: int) -> list[str]:
     lines = output.rstrip().split("\n")
     if len(lines) <= most:
         return lines
-    return [f"… {text.count(len(lines) - most, 'line')} before, see -v", *(lines[-most:] if most else ())]
+    return [
+        f"… {text.count(len(lines) - most, 'line')} before, see -v",
+        *(lines[-most:] if most else ()),
+    ]
 
 
 def failure_lines(result: Answer, *, action: str, path: str, most: int) -> list[str]:
-    """A failure below its headline: the message, the module with its code, what it printed, and where it stands."""
+    """A failure below its headline: the message, the module with its code, what it printed,
+    and where it stands.
+    """
     facts: list[tuple[str, list[str]]] = [("", message_lines(result))]
     code = result.get("rc")
     facts.append(("module", [action + (f", return code {code}" if code is not None else "")]))
@@ -125,11 +149,23 @@ def failure_lines(result: Answer, *, action: str, path: str, most: int) -> list[
 
 COLLECTION = "kubeops.node_maintenance"
 BUILT_IN = ("ansible.builtin.", "ansible.legacy.")
-SILENT = frozenset({
-    *("add_host", "gather_facts", "group_by", "include_role", "include_tasks", "import_role", "import_tasks"),
-    *("meta", "set_fact", "set_stats", "setup", "validate_argument_spec"),
-})  # fmt: skip
-"""Actions of ansible-core that keep books: that they went well is no news, whoever wrote the task."""
+SILENT = frozenset(
+    {
+        *(
+            "add_host",
+            "gather_facts",
+            "group_by",
+            "include_role",
+            "include_tasks",
+            "import_role",
+            "import_tasks",
+        ),
+        *("meta", "set_fact", "set_stats", "setup", "validate_argument_spec"),
+    }
+)
+"""Actions of ansible-core that keep books: that they went well is no news,
+whoever wrote the task.
+"""
 FOLDERS = ("playbooks", "roles")
 """Where the collection's own tasks are."""
 SAMPLES = ("playbooks/tasks/demo_work.yml",)
@@ -137,7 +173,9 @@ SAMPLES = ("playbooks/tasks/demo_work.yml",)
 
 
 class Kind(enum.Enum):
-    """``ENGINE`` calls a module of ours, ``OURS`` is another task of our playbooks and roles, ``THEIRS`` a user's."""
+    """``ENGINE`` calls a module of ours, ``OURS`` is another task of our playbooks and roles,
+    ``THEIRS`` a user's.
+    """
 
     SILENT = "silent"
     ENGINE = "engine"
@@ -151,8 +189,13 @@ def short(action: str) -> str:
 
 
 def own(path: str, home: str) -> bool:
-    """Whether ``path``, a file or ``<file>:<line>``, is one of our playbooks or roles; ``home`` is the collection."""
-    file, root = pathlib.Path(path.rpartition(":")[0] or path).resolve(), pathlib.Path(home).resolve()
+    """Whether ``path``, a file or ``<file>:<line>``, is one of our playbooks or roles;
+    ``home`` is the collection.
+    """
+    file, root = (
+        pathlib.Path(path.rpartition(":")[0] or path).resolve(),
+        pathlib.Path(home).resolve(),
+    )
     if not path or not file.is_relative_to(root):
         return False
     place = file.relative_to(root)

@@ -16,29 +16,38 @@ OMIT = "or omit its node from this run"
 
 
 def reach(answers: call_results.Answers, *, host: str) -> dict[str, str]:
-    """``text``: what is missing between the controller and a module that runs on the host, and how to mend it.
+    """``text``: what is missing between the controller and a module that runs on the
+    host, and how to mend it.
 
-    ``answers`` has the result that ``failed``, and what came of it without become: a command without Python
-    (``connection``) and a ping with it (``modules``).
+    ``answers`` has the result that ``failed``, and what came of it without become: a command
+    without Python (``connection``) and a ping with it (``modules``).
     """
     failed, modules = answers["failed"], answers["modules"]
     if answers["connection"].get("unreachable"):
-        what = f"is unreachable for your tasks ({_why(failed)}). Correct its address, user or key in the inventory"
+        what = (
+            f"is unreachable for your tasks ({_why(failed)}). Correct its address, "
+            "user or key in the inventory"
+        )
     elif "ping" not in modules:
         what = (
-            f"answers, but no module of Ansible runs on it ({_why(modules, failed)}). Install Python there, or name it"
+            f"answers, but no module of Ansible runs on it ({_why(modules, failed)}). Install "
+            "Python there, or name it"
         )
         what += " with ansible_python_interpreter in the inventory"
     else:
         what = (
-            f"answers, but nobody becomes root there ({_why(failed)}). Allow it to the user, for example with sudo, or"
+            f"answers, but nobody becomes root there ({_why(failed)}). Allow it to the user, for "
+            "example with sudo, or"
         )
         what += " give the password as ansible_become_password"
     return {"text": f"Host {host} {what}, {OMIT}."}
 
 
 def _why(*results: call_results.Answer) -> str:
-    return next((str(result["msg"]).rstrip(".") for result in results if result.get("msg")), "see the output above")
+    return next(
+        (str(result["msg"]).rstrip(".") for result in results if result.get("msg")),
+        "see the output above",
+    )
 
 
 # Why a task of the user failed, in one line for the last message, the report and the announcements.
@@ -49,25 +58,36 @@ OUTPUTS = ("stderr", "module_stderr", "stdout", "module_stdout")
 SAID = 500
 """Characters of it: errors come last."""
 SHOWN = (None, "", "no", "false", "off", "0", "n", "f")
-"""Values of ``no_log`` that hide nothing; until ansible-core 2.18 it may be a template that was not evaluated yet."""
+"""Values of ``no_log`` that hide nothing; until ansible-core 2.18 it may be a template that
+was not evaluated yet.
+"""
 
 
-def failed_task(answers: call_results.Answers, *, host: str, name: str = "", no_log: t.Any = None) -> dict[str, str]:
-    """``text``: which task failed on which host, with its message and the end of what its program said.
+def failed_task(
+    answers: call_results.Answers, *, host: str, name: str = "", no_log: t.Any = None
+) -> dict[str, str]:
+    """``text``: which task failed on which host, with its message and the end of
+    what its program said.
 
     ``answers`` has the ``result`` of the task. Of one with ``no_log`` nothing is told.
     """
     task = f"Task {read.text(name)!r}" if name else "A task"
     what = f"{task} failed on host {host}"
     result = answers["result"]
-    if (no_log if no_log is None else str(no_log).lower()) not in SHOWN or result.get("_ansible_no_log"):
+    if (no_log if no_log is None else str(no_log).lower()) not in SHOWN or result.get(
+        "_ansible_no_log"
+    ):
         return {"text": f"{what}; no_log hides why."}
     return {"text": f"{what}: {_task_message(result)}"}
 
 
 def _task_message(result: call_results.Answer) -> str:
     """Of a loop: why the first of its items failed."""
-    failed = [each for each in result.get("results") or () if isinstance(each, t.Mapping) and each.get("failed")]
+    failed = [
+        each
+        for each in result.get("results") or ()
+        if isinstance(each, t.Mapping) and each.get("failed")
+    ]
     if failed:
         if failed[0].get("_ansible_no_log"):
             return "no_log hides why."
@@ -92,45 +112,65 @@ def _end(output: t.Any) -> str:
 
 
 NO_SUCH_COMMAND = 127
-_SAID = {True: "has to be rebooted", False: "does not have to be rebooted", None: "could not be asked"}
+_SAID = {
+    True: "has to be rebooted",
+    False: "does not have to be rebooted",
+    None: "could not be asked",
+}
 
 
 def reboot(answers: call_results.Answers, *, host: str) -> dict[str, t.Any]:
     """Whether a host has to be rebooted, as ``required``, and why, as ``message``.
 
-    ``answers`` are the results of looking for files (``files``), of ``needs-restarting`` and of ``uname -r``
-    (``running``), and of finding the file ``modules.builtin`` of each kernel (``kernels``); those of checks that
-    are not wanted were skipped.
+    ``answers`` are the results of looking for files (``files``), of ``needs-restarting`` and of
+    ``uname -r`` (``running``), and of finding the file ``modules.builtin`` of each kernel
+    (``kernels``); those of checks that are not wanted were skipped.
     """
-    files = [each["item"] for each in answers["files"].get("results") or () if each.get("stat", {}).get("exists")]
+    files = [
+        each["item"]
+        for each in answers["files"].get("results") or ()
+        if each.get("stat", {}).get("exists")
+    ]
     code = answers["needs_restarting"].get("rc")
     found = reboots.reasons(
         files=files,
         needs_restarting=None if code == NO_SUCH_COMMAND else code,
         running=(answers["running"].get("stdout") or "").strip(),
-        installed=[PurePosixPath(each["path"]).parent.name for each in answers["kernels"].get("files") or ()],
+        installed=[
+            PurePosixPath(each["path"]).parent.name
+            for each in answers["kernels"].get("files") or ()
+        ],
     )
     why = " and ".join(found)
     message = f"Host {host} {_SAID[bool(found)]}{f': {why}' if found else ''}."
     return {"required": bool(found), "message": message}
 
 
-def choice(answers: call_results.Answers, *, asked: t.Mapping[str, bool | None]) -> dict[str, list[str]]:
-    """The ``nodes`` to maintain, because their hosts have to be rebooted, and ``lines`` about all that were asked.
+def choice(
+    answers: call_results.Answers, *, asked: t.Mapping[str, bool | None]
+) -> dict[str, list[str]]:
+    """The ``nodes`` to maintain, because their hosts have to be rebooted,
+    and ``lines`` about all that were asked.
 
-    ``asked`` says by node whether its host has to be rebooted; ``None`` could not be asked, and its node is not left
-    out. Neither is one that an earlier start of the run that is resumed (``listed``) has left out of service. The
-    reasons are not repeated here: each host has said its own.
+    ``asked`` says by node whether its host has to be rebooted; ``None`` could not be asked, and its
+    node is not left out. Neither is one that an earlier start of the run that is resumed
+    (``listed``) has left out of service. The reasons are not repeated here:
+    each host has said its own.
     """
     listed = answers["listed"]
     run = (listed.get("resumable") or {}).get("run")
     traces = [
-        trace for trace in listed.get("traces") or () if trace["object"].startswith("Node ") and trace["run"] == run
+        trace
+        for trace in listed.get("traces") or ()
+        if trace["object"].startswith("Node ") and trace["run"] == run
     ]
     ours = {node for trace in traces for node in trace.get("nodes") or ()} if run else set()
     nodes, lines = [], []
     for node, required in asked.items():
         stays = required is False and node not in ours
         nodes += [] if stays else [node]
-        lines.append(f"Host {node} {_SAID[required]}.{' Its node is not taken out of service.' if stays else ''}")
+        lines.append(
+            f"Host {node} "
+            f"{_SAID[required]}.{' Its node is not taken out of service.' if stays else ''}"
+        )
     return {"nodes": nodes, "lines": lines}

@@ -9,9 +9,14 @@ import datetime
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import commands
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import arguments_window
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import (
+    arguments_window,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks import call_results
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import arguments_announcements, text
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import (
+    arguments_announcements,
+    text,
+)
 
 PARTS = {
     "steps": "cordon and proof",
@@ -37,21 +42,35 @@ FENCES = {
 
 
 def plan(
-    answers: call_results.Answers, *, wanted: t.Mapping[str, t.Any] | None = None, now: float | str = 0.0
+    answers: call_results.Answers,
+    *,
+    wanted: t.Mapping[str, t.Any] | None = None,
+    now: float | str = 0.0,
 ) -> dict[str, list[str]]:
-    """A plan as ``lines`` and its ``blockers`` as sentences; ``says`` is what a last message says of these.
+    """A plan as ``lines`` and its ``blockers`` as sentences;
+    ``says`` is what a last message says of these.
 
-    With ``wanted``, the input, and ``now``, seconds since the epoch, also whether the maintenance window is open.
+    With ``wanted``, the input, and ``now``, seconds since the epoch,
+    also whether the maintenance window is open.
     """
     plan = answers["plan"]
     blockers = call_results.blockers(plan)
-    lines = [*_waves(plan), *_budgets(plan), *(call_results.left_out(plan) if plan.get("feasible") else ())]
+    lines = [
+        *_waves(plan),
+        *_budgets(plan),
+        *(call_results.left_out(plan) if plan.get("feasible") else ()),
+    ]
     lines += [*call_results.notes(plan, "warning"), *call_results.notes(plan, "info")]
     fates = [pod for pod in plan.get("pods") or () if pod.get("fate")]
-    lines += [f"{pod['namespace']}/{pod['name']}: {pod['fate']['reason']}" for pod in fates[:FATES_SHOWN]]
+    lines += [
+        f"{pod['namespace']}/{pod['name']}: {pod['fate']['reason']}" for pod in fates[:FATES_SHOWN]
+    ]
     lines += call_results.more(len(fates) - FATES_SHOWN, "pod")
     if plan.get("estimate_seconds"):
-        lines.append(f"Draining the nodes takes {_about(plan['estimate_seconds'], plan.get('estimate_range') or ())}.")
+        lines.append(
+            "Draining the nodes takes "
+            f"{_about(plan['estimate_seconds'], plan.get('estimate_range') or ())}."
+        )
     if wanted and wanted["window"] and plan.get("waves"):
         work = wanted["tasks_estimate"] if wanted["tasks"] or wanted["reboot"] else 0
         closed = arguments_window.closed(wanted["window"], now, plan["wave_seconds"][0] + work)
@@ -74,7 +93,9 @@ def _waves(plan: t.Mapping[str, t.Any]) -> list[str]:
     for number, wave in enumerate(shown, start=1):
         line = f"Wave {number}: {', '.join(wave)}"
         if number <= min(len(seconds), len(ranges), len(parts)):
-            made_of = (f"{PARTS[key]} {value:g} s" for key, value in parts[number - 1].items() if value)
+            made_of = (
+                f"{PARTS[key]} {value:g} s" for key, value in parts[number - 1].items() if value
+            )
             line += f" ({_about(seconds[number - 1], ranges[number - 1])}: {', '.join(made_of)})"
         why = text.waiting({node: reasons.get(node, "") for node in wave}, most=1)
         lines.append(f"{line}; {why}" if why else line)
@@ -92,16 +113,32 @@ def _budgets(plan: t.Mapping[str, t.Any]) -> list[str]:
     held = [one for one in plan.get("budgets") or () if not one["blocks"]]
     lines = []
     for one in sorted(held, key=lambda one: -one["seconds"])[:BUDGETS_SHOWN]:
-        what = f"the guard of {one['workload']}" if one["guard"] else f"budget {one['namespace']}/{one['name']}"
+        what = (
+            f"the guard of {one['workload']}"
+            if one["guard"]
+            else f"budget {one['namespace']}/{one['name']}"
+        )
         pods = f"{one['pods']} {'pod' if one['pods'] == 1 else 'pods'}"
-        pace = f"{one['allowed']} at a time, {one['seconds']:g} s" if one["allowed"] else "none allowed at the moment"
+        pace = (
+            f"{one['allowed']} at a time, {one['seconds']:g} s"
+            if one["allowed"]
+            else "none allowed at the moment"
+        )
         lines.append(f"Wave {one['wave']} waits for {what}: {pods}, {pace}.")
     hidden = len(held) - BUDGETS_SHOWN
-    return lines + ([f"It waits for budgets {hidden} more times, for a shorter time each."] if hidden > 0 else [])
+    return lines + (
+        [f"It waits for budgets {hidden} more times, for a shorter time each."]
+        if hidden > 0
+        else []
+    )
 
 
-def traces(answers: call_results.Answers, *, run: str = "", state: str = "") -> dict[str, list[str]]:
-    """What earlier runs left (``listed``), or one of them, as ``lines``; ``runs`` are the ids of all runs."""
+def traces(
+    answers: call_results.Answers, *, run: str = "", state: str = ""
+) -> dict[str, list[str]]:
+    """What earlier runs left (``listed``), or one of them, as ``lines``;
+    ``runs`` are the ids of all runs.
+    """
     listed = answers["listed"]
     found = [trace for trace in listed["traces"] if run in ("", trace["run"])]
     lines = [_trace(trace) for trace in found] + (_commands(found) if state == "listed" else [])
@@ -114,7 +151,9 @@ def _commands(found: t.Sequence[call_results.Entry]) -> list[str]:
     parked = [node for trace in found if trace.get("step") == "parked" for node in trace["nodes"]]
     dead = [trace for trace in found if not trace["alive"]]
     runs = list(dict.fromkeys(trace["run"] for trace in dead if trace["run"]))
-    lines = [f"To return {', '.join(parked)} to service: {commands.release(parked)}"] if parked else []
+    lines = (
+        [f"To return {', '.join(parked)} to service: {commands.release(parked)}"] if parked else []
+    )
     lines += [f"To undo what run {run} left: {commands.undo(run)}" for run in runs[:RUNS_SHOWN]]
     return lines + ([f"To undo what all dead runs left: {commands.UNDO_ALL}"] if dead else [])
 
@@ -122,7 +161,9 @@ def _commands(found: t.Sequence[call_results.Entry]) -> list[str]:
 def _trace(trace: call_results.Entry) -> str:
     words: list[t.Any] = [f"{trace['object']}: {trace['what']}"]
     words += [
-        f"{word} {trace[key]}" for word, key in (("run", "run"), ("started by", "by"), ("since", "since")) if trace[key]
+        f"{word} {trace[key]}"
+        for word, key in (("run", "run"), ("started by", "by"), ("since", "since"))
+        if trace[key]
     ]
     return ", ".join([*words, "its run is alive" if trace["alive"] else "no live run"])
 
@@ -137,18 +178,23 @@ def announced(
     now: float | str,
     seconds: t.Sequence[float] = (),
 ) -> dict[str, t.Any]:
-    """The ``webhook`` of the input (``wanted``) as the role takes it, ``{}`` without one, and the time of the
-    maintenance, from ``start`` to ``end`` in RFC 3339, in which it takes its ``duration``.
+    """The ``webhook`` of the input (``wanted``) as the role takes it, ``{}`` without one, and the
+    time of the maintenance, from ``start`` to ``end`` in RFC 3339,
+    in which it takes its ``duration``.
 
-    ``seconds`` is the forecast for each wave. With maintenance windows the time is the open one in which the first wave
-    fits, otherwise from ``now`` (seconds since the epoch) until all waves are done. ``answers`` may have a ``plan``,
-    whose forecast counts if ``seconds`` does not say more.
+    ``seconds`` is the forecast for each wave. With maintenance windows the time is the open one in
+    which the first wave fits, otherwise from ``now`` (seconds since the epoch) until all waves are
+    done. ``answers`` may have a ``plan``, whose forecast counts if ``seconds`` does not say more.
     """
     work = wanted["tasks_estimate"] if wanted["tasks"] or wanted["reboot"] else 0
-    forecast = list(seconds) or [each + work for each in answers.get("plan", {}).get("wave_seconds") or ()]
+    forecast = list(seconds) or [
+        each + work for each in answers.get("plan", {}).get("wave_seconds") or ()
+    ]
     start = datetime.datetime.fromtimestamp(float(now), datetime.UTC)
     end = start + datetime.timedelta(seconds=sum(forecast))
-    if wanted["window"] and (found := arguments_window.fitting(wanted["window"], now, next(iter(forecast), 0.0))):
+    if wanted["window"] and (
+        found := arguments_window.fitting(wanted["window"], now, next(iter(forecast), 0.0))
+    ):
         start, end = found
     return {
         "webhook": arguments_announcements.webhook(wanted),

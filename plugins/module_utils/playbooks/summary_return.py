@@ -14,9 +14,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks
 def release(answers: call_results.Answers, *, check: bool, broken: str = "") -> dict[str, t.Any]:
     """What came of a ``release`` so far; ``broken`` is the error of the call that ended it.
 
-    * ``out``: the nodes in maintenance, ``in_service``: the others, ``at_goal``: an entry about each of these;
-    * ``verified``: those that passed the gates, ``held``: those of them of which a hook failed, ``ready``: those to be
-      tainted (check mode checks no gates), ``untainted``: those where that failed, ``give_back``: the others of them;
+    * ``out``: the nodes in maintenance, ``in_service``: the others, ``at_goal``:
+      an entry about each of these;
+    * ``verified``: those that passed the gates, ``held``: those of them of which a hook failed,
+      ``ready``: those to be tainted (check mode checks no gates), ``untainted``: those where that
+      failed, ``give_back``: the others of them;
     * ``not_back``: those that returned only in part;
     * ``failed``: an entry about each node that is still out.
     """
@@ -26,15 +28,24 @@ def release(answers: call_results.Answers, *, check: bool, broken: str = "") -> 
     held = call_results.names(call_results.failed(hooks))
     in_service = [node for node in call_results.entries(plan) if not node.get("record")]
     out = [node["name"] for node in call_results.entries(plan) if node.get("record")]
-    uncordoned, untainted = call_results.passed(uncordon), call_results.names(call_results.failed(taint))
+    uncordoned, untainted = (
+        call_results.passed(uncordon),
+        call_results.names(call_results.failed(taint)),
+    )
     ready = out if check else call_results.without(call_results.passed(verify), held)
     calls = (hooks, returning, verify, taint, guards, uncordon)
     messages = call_results.messages(call_results.failed(*calls))
     # Nodes of other runs were not changed, and the message says how to take them over.
-    others = {each["name"] for each in call_results.entries(*calls) if each.get("outcome") in call_results.OF_OTHERS}
+    others = {
+        each["name"]
+        for each in call_results.entries(*calls)
+        if each.get("outcome") in call_results.OF_OTHERS
+    }
     failures = [
         call_results.failure(
-            node, call_results.reason(messages.get(node, ""), broken), "" if node in others else "Run release again."
+            node,
+            call_results.reason(messages.get(node, ""), broken),
+            "" if node in others else "Run release again.",
         )
         for node in call_results.without(out, uncordoned)
     ]
@@ -55,12 +66,15 @@ def release(answers: call_results.Answers, *, check: bool, broken: str = "") -> 
 def recovery(answers: call_results.Answers, *, check: bool) -> dict[str, t.Any]:
     """What came of a ``recover`` so far.
 
-    * ``to_verify``: the nodes that have to pass the gates, ``verified``: those that did, ``uncordoned``: those that
-      are in service;
-    * ``did``: the actions and the results for the nodes, as sentences, ``wrong``: the parts of the last message.
+    * ``to_verify``: the nodes that have to pass the gates, ``verified``: those that did,
+      ``uncordoned``: those that are in service;
+    * ``did``: the actions and the results for the nodes, as sentences, ``wrong``:
+      the parts of the last message.
     """
     words = ("recovered", "returning", "verify", "verify_parked", "guards", "uncordon", "again")
-    recovered, returning, verify, verify_parked, guards, uncordon, again = (answers[word] for word in words)
+    recovered, returning, verify, verify_parked, guards, uncordon, again = (
+        answers[word] for word in words
+    )
     to_verify = [
         each["name"]
         for each in call_results.entries(recovered)
@@ -69,13 +83,22 @@ def recovery(answers: call_results.Answers, *, check: bool) -> dict[str, t.Any]:
     uncordoned = call_results.passed(uncordon)
     not_back = call_results.failed(returning, verify, guards, uncordon)
     calls = (recovered, returning, verify_parked, guards, uncordon, again)
-    told = [each for each in call_results.entries(recovered) if check or each["name"] not in to_verify]
-    told += call_results.entries(uncordon) + [each for each in not_back if each["name"] not in uncordoned]
-    wrong = [each["message"] for each in not_back if each.get("outcome") != outcomes.StateOutcome.STILL_DEAD]
+    told = [
+        each for each in call_results.entries(recovered) if check or each["name"] not in to_verify
+    ]
+    told += call_results.entries(uncordon) + [
+        each for each in not_back if each["name"] not in uncordoned
+    ]
+    wrong = [
+        each["message"]
+        for each in not_back
+        if each.get("outcome") != outcomes.StateOutcome.STILL_DEAD
+    ]
     return {
         "to_verify": to_verify,
         "verified": call_results.passed(verify),
         "uncordoned": uncordoned,
-        "did": [action for call in calls for action in call.get("actions") or ()] + [each["message"] for each in told],
+        "did": [action for call in calls for action in call.get("actions") or ()]
+        + [each["message"] for each in told],
         "wrong": call_results.unique([recovered.get("msg", ""), again.get("msg", ""), *wrong]),
     }

@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import commands, outcomes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import arguments_window
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    commands,
+    outcomes,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import (
+    arguments_window,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks import call_results
 
 CONTINUES = (
-    " Run the same command again then; if that is more than 24 hours after the start of this run, with "
-    "-e maintain_run=<id>, as printed at its start."
+    " Run the same command again then; if that is more than 24 hours after the start of this run, "
+    "with -e maintain_run=<id>, as printed at its start."
 )
 REPAIRED = "Once the cause is removed, run the same command again."
 
@@ -36,27 +41,37 @@ def run(
 ) -> dict[str, t.Any]:
     """The result of the run so far.
 
-    ``answers`` are those of the last two calls, ``ended`` and ``report``, once they were made. ``batches`` are the
-    planned waves, each with its controller host first, ``waves`` their results as ``came`` has them (``{}`` for one
-    that did not start or end; no wave at all if the run did not start), ``taken_up`` the results for what an earlier
-    start had ``finished``, ``in_the_way`` why the run did not start, ``left_out`` why nodes join no wave, ``soaks``
-    what failed in them, ``descheduler`` the error of its rollout. ``seconds`` is the forecast for each batch,
-    ``window`` and ``until`` are of the input, ``now`` is the time since the epoch. Returns
+    ``answers`` are those of the last two calls, ``ended`` and ``report``, once they were made.
+    ``batches`` are the planned waves, each with its controller host first, ``waves`` their results
+    as ``came`` has them (``{}`` for one that did not start or end; no wave at all if the run did
+    not start), ``taken_up`` the results for what an earlier start had ``finished``, ``in_the_way``
+    why the run did not start, ``left_out`` why nodes join no wave, ``soaks`` what failed in them,
+    ``descheduler`` the error of its rollout. ``seconds`` is the forecast for each batch, ``window``
+    and ``until`` are of the input, ``now`` is the time since the epoch. Returns
 
-    * ``failed``: an entry about each node that is not where it should be, ``stops``: why waves did not start, and
-      ``left``: their nodes, and those of waves that did not start for another reason;
-    * ``told``: the results of all waves, ``back``: the nodes at their goal, ``release``: what returns evacuated ones;
+    * ``failed``: an entry about each node that is not where it should be, ``stops``: why waves did
+      not start, and ``left``: their nodes, and those of waves that did not
+      start for another reason;
+    * ``told``: the results of all waves, ``back``: the nodes at their goal, ``release``: what
+      returns evacuated ones;
     * ``closed``: why the next wave may not start now, by the maintenance windows;
-    * ``clean``: every wave succeeded, so that the steps after the waves may run, ``well``: these succeeded too, and
-      ``wrong``: the parts of the last message.
+    * ``clean``: every wave succeeded, so that the steps after the waves may run, ``well``: these
+      succeeded too, and ``wrong``: the parts of the last message.
     """
     came = [wave for wave in waves if wave]
-    omitted = call_results.unique([*left_out, *(text for wave in came for text in wave.get("left_out", ()))])
+    omitted = call_results.unique(
+        [*left_out, *(text for wave in came for text in wave.get("left_out", ()))]
+    )
     of_waves = [entry for wave in came for entry in wave["failed"]]
     half_back = {entry["name"]: entry for entry in reversed(call_results.failed(*taken_up))}
     failures = [*dict(sorted(half_back.items())).values(), *of_waves]
-    stops = [*filter(None, (wave["stop"] for wave in came)), *(soaked := call_results.unique(soaks))]
-    left = [node for batch, wave in zip(batches, waves, strict=False) if not wave for node in batch[1:]]
+    stops = [
+        *filter(None, (wave["stop"] for wave in came)),
+        *(soaked := call_results.unique(soaks)),
+    ]
+    left = [
+        node for batch, wave in zip(batches, waves, strict=False) if not wave for node in batch[1:]
+    ]
     ahead = [each for index, each in enumerate(seconds) if index >= len(waves) or not waves[index]]
     closed = arguments_window.closed(window, now, ahead[0]) if ahead else ""
     wrong = [*in_the_way, *(entry["message"].strip() for entry in failures), *stops, *omitted]
@@ -80,8 +95,14 @@ def run(
 
 def _not_ended(answers: call_results.Answers) -> list[str]:
     """What the last calls said that failed."""
-    calls = ((answers.get(call) or {}, key) for call, key in (("ended", "nodes"), ("report", "html")))
-    return [answer["msg"] for answer, key in calls if answer and key not in answer and not answer.get("skipped")]
+    calls = (
+        (answers.get(call) or {}, key) for call, key in (("ended", "nodes"), ("report", "html"))
+    )
+    return [
+        answer["msg"]
+        for answer, key in calls
+        if answer and key not in answer and not answer.get("skipped")
+    ]
 
 
 def _why_not(failures: t.Sized, until: float | str | None, now: float) -> str:
@@ -89,7 +110,11 @@ def _why_not(failures: t.Sized, until: float | str | None, now: float) -> str:
     why = ["of the failures above"] if failures else []
     if until not in (None, "") and float(until) < now:
         why.append("maintain_until has passed")
-    return f"Because {', or because '.join(why)}." if why else "The run ended before; see the output above."
+    return (
+        f"Because {', or because '.join(why)}."
+        if why
+        else "The run ended before; see the output above."
+    )
 
 
 def soak(answers: call_results.Answers) -> dict[str, str]:
@@ -97,8 +122,12 @@ def soak(answers: call_results.Answers) -> dict[str, str]:
     answer = answers["soaked"]
     if "nodes" not in answer:
         return {"text": f"The soak was not watched to its end: {answer['msg']}"}
-    failed = " ".join(call_results.unique(entry["message"] for entry in call_results.failed(answer)))
-    return {"text": f"A gate failed in the soak: {failed} No further wave starts." if failed else ""}
+    failed = " ".join(
+        call_results.unique(entry["message"] for entry in call_results.failed(answer))
+    )
+    return {
+        "text": f"A gate failed in the soak: {failed} No further wave starts." if failed else ""
+    }
 
 
 # How a run of ``maintain`` starts: which nodes are left to do, and in which batches of hosts.
@@ -109,16 +138,25 @@ HOOKS = ("before_node", "before_pod", "after_pod", "after_node")
 
 def _on_hosts(wanted: t.Mapping[str, t.Any]) -> bool:
     """Whether task files of hooks or of a fence run, which may be delegated to the nodes' hosts."""
-    return bool(wanted["fence_tasks"]) or any(rule.get("tasks") for hook in HOOKS for rule in wanted[hook])
+    return bool(wanted["fence_tasks"]) or any(
+        rule.get("tasks") for hook in HOOKS for rule in wanted[hook]
+    )
 
 
 def _without(plan: call_results.Answer, unreached: t.Mapping[str, str]) -> dict[str, t.Any]:
-    """What a plan says otherwise once its nodes with such hosts join no wave; ``unreached`` has the reasons."""
+    """What a plan says otherwise once its nodes with such hosts join no wave;
+    ``unreached`` has the reasons.
+    """
     if not unreached:
         return {}
     waves = [[node for node in wave if node not in unreached] for wave in plan["waves"]]
-    told = {name: outcomes.entry(name, outcomes.PlanOutcome.BLOCKED, why) for name, why in unreached.items()}
-    found: dict[str, t.Any] = {"nodes": [{**node, **told.get(node["name"], {})} for node in plan["nodes"]]}
+    told = {
+        name: outcomes.entry(name, outcomes.PlanOutcome.BLOCKED, why)
+        for name, why in unreached.items()
+    }
+    found: dict[str, t.Any] = {
+        "nodes": [{**node, **told.get(node["name"], {})} for node in plan["nodes"]]
+    }
     for key in ("waves", "wave_seconds", "wave_ranges", "wave_parts"):
         values = zip(waves, waves if key == "waves" else plan.get(key) or (), strict=False)
         found[key] = [value for wave, value in values if wave]
@@ -134,15 +172,24 @@ def _left(plan: call_results.Answer, over: t.Container[str]) -> list[tuple[list[
 
 
 def _out(traces: t.Sequence[t.Mapping[str, t.Any]], run: str) -> tuple[list[str], list[str]]:
-    """The nodes that are out of service with the record of this run, and those with the record of another."""
+    """The nodes that are out of service with the record of this run,
+    and those with the record of another.
+    """
     found = [trace for trace in traces if trace["object"].startswith("Node ")]
     own = [node for trace in found if trace["run"] == run for node in trace.get("nodes") or ()]
-    return own, [node for trace in found if trace["run"] != run for node in trace.get("nodes") or ()]
+    return own, [
+        node for trace in found if trace["run"] != run for node in trace.get("nodes") or ()
+    ]
 
 
-def _host(name: str, hosts: t.Container[str], planned: t.Mapping[str, call_results.Answer]) -> dict[str, str]:
+def _host(
+    name: str, hosts: t.Container[str], planned: t.Mapping[str, call_results.Answer]
+) -> dict[str, str]:
     """A host; its address only where the inventory does not have it."""
-    return {"name": name, "address": "" if name in hosts else planned.get(name, {}).get("address") or ""}
+    return {
+        "name": name,
+        "address": "" if name in hosts else planned.get(name, {}).get("address") or "",
+    }
 
 
 def start(
@@ -153,23 +200,28 @@ def start(
     evacuates: bool = False,
     out_of_reach: t.Mapping[str, str] | None = None,
 ) -> dict[str, t.Any]:
-    """What is left to do, from an earlier start (``listed``) and the plan for what it did not finish (``plan``).
+    """What is left to do, from an earlier start (``listed``) and the plan for what it did
+    not finish (``plan``).
 
-    ``hosts`` are the hosts of the inventory, ``wanted`` is the input, ``out_of_reach`` says by host why tasks cannot
-    run there (empty: they can), if the nodes of such hosts are to be left out. Returns
+    ``hosts`` are the hosts of the inventory, ``wanted`` is the input, ``out_of_reach`` says by host
+    why tasks cannot run there (empty: they can), if the nodes of such hosts are to
+    be left out. Returns
 
     * ``has_work``: whether there is work to do on the hosts;
-    * ``finished``: the nodes that the earlier start has finished. Those of them that are still out of service with its
-      record are ``half_back``; those that no other run has taken out are uncordoned once more (``give_back``);
-    * ``waves``: the nodes left to do, and ``batches``: the same, each with its controller host first. The nodes are
-      hosts of a batch only if something runs on hosts: ``sizes`` says how many hosts each has;
-    * ``hosts``: the hosts of these nodes, with addresses for those that are not in the inventory, and ``members``: all
-      hosts of the batches in order. ``adopt`` says that no node of the batch belongs to a run other than the one
-      named, whose tasks are known to be over by that;
+    * ``finished``: the nodes that the earlier start has finished. Those of them that are still out
+      of service with its record are ``half_back``; those that no other run has taken out are
+      uncordoned once more (``give_back``);
+    * ``waves``: the nodes left to do, and ``batches``: the same, each with its controller host
+      first. The nodes are hosts of a batch only if something runs on hosts:
+      ``sizes`` says how many hosts each has;
+    * ``hosts``: the hosts of these nodes, with addresses for those that are not in the inventory,
+      and ``members``: all hosts of the batches in order. ``adopt`` says that no node of the batch
+      belongs to a run other than the one named, whose tasks are known to be over by that;
     * ``seconds``: the forecast for each batch, with the work on its hosts;
     * ``runs``: the runs that had left nodes out of service before, by node;
     * ``replanned``: what the plan says otherwise without the nodes whose hosts are out of reach;
-    * ``left_out``: why wanted nodes join no wave, ``blockers``: what prevents the maintenance, in one line, or none.
+    * ``left_out``: why wanted nodes join no wave, ``blockers``: what prevents the maintenance,
+      in one line, or none.
     """
     listed, plan = answers["listed"], answers["plan"]
     resumable = listed.get("resumable") or {}
@@ -179,14 +231,20 @@ def start(
     unreached = {host: why for host, why in (out_of_reach or {}).items() if why}
     left = _left(plan, [*finished, *unreached])
     waves = [wave for wave, _seconds in left]
-    batches = [[f"maintenance-wave-{n}", *wave] for n, wave in enumerate(waves, 1 + (resumable.get("waves_done") or 0))]
+    batches = [
+        [f"maintenance-wave-{n}", *wave]
+        for n, wave in enumerate(waves, 1 + (resumable.get("waves_done") or 0))
+    ]
     manned = batches if has_work or _on_hosts(wanted) else [batch[:1] for batch in batches]
     planned = {node["name"]: node for node in plan.get("nodes") or ()}
     runs = {name: node["record"]["run"] for name, node in planned.items() if node.get("record")}
 
     def member(name: str, batch: t.Sequence[str]) -> dict[str, t.Any]:
-        adopt = bool(wanted["run"]) and all(runs.get(node, wanted["run"]) == wanted["run"] for node in batch[1:])
-        return {**_host(name, hosts, planned), "leads": name == batch[0], "nodes": batch[1:], "adopt": adopt}
+        adopt = bool(wanted["run"]) and all(
+            runs.get(node, wanted["run"]) == wanted["run"] for node in batch[1:]
+        )
+        place = {"leads": name == batch[0], "nodes": batch[1:], "adopt": adopt}
+        return {**_host(name, hosts, planned), **place}
 
     return {
         "has_work": has_work,
@@ -196,11 +254,20 @@ def start(
         "waves": waves,
         "batches": batches,
         "sizes": [len(batch) for batch in manned],
-        "seconds": [seconds + (wanted["tasks_estimate"] if has_work else 0) for _wave, seconds in left],
+        "seconds": [
+            seconds + (wanted["tasks_estimate"] if has_work else 0) for _wave, seconds in left
+        ],
         "hosts": [_host(node, hosts, planned) for wave in waves for node in wave],
-        "members": [member(name, batch) for batch, some in zip(batches, manned, strict=True) for name in some],
+        "members": [
+            member(name, batch)
+            for batch, some in zip(batches, manned, strict=True)
+            for name in some
+        ],
         "runs": runs,
         "replanned": _without(plan, unreached),
-        "left_out": [*(call_results.left_out(plan) if plan.get("feasible") else ()), *unreached.values()],
+        "left_out": [
+            *(call_results.left_out(plan) if plan.get("feasible") else ()),
+            *unreached.values(),
+        ],
         "blockers": [] if plan.get("feasible") else call_results.short(call_results.blockers(plan)),
     }

@@ -10,7 +10,10 @@ from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import objects
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import migration_controller, pod_rules
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import (
+    migration_controller,
+    pod_rules,
+)
 
 Route = t.Literal["skip", "swap", "replace", "evict", "job", "wait", "refuse"]
 
@@ -19,14 +22,16 @@ Route = t.Literal["skip", "swap", "replace", "evict", "job", "wait", "refuse"]
 class DrainPolicy:
     """What the caller allows; named as the options of ``node_drain``.
 
-    ``pod_selector`` is a label selector as text, ``namespaces`` empty for all. ``self_pod`` is the pod that this play
-    runs in, by its environment (an empty namespace or uid is unknown). ``fenced`` are the nodes that the caller vouches
-    are off. The ``koordinator_`` ones name koord-descheduler's objects, empty where these are found. ``controller`` is
-    Koordinator's live MigrationController, ``None`` if PodMigrationJobs are not possible or not wanted; ``fallback`` is
-    for the pods that ``backend`` ``koordinator`` cannot move by one, ``job_wait`` the seconds for which a pod that
-    could be evicted waits for its job. ``operator_budget_wait`` are those for which one waits for its operator.
-    ``node_autoscaler``: nodes are added for pods that fit nowhere. ``method`` is one of ``pod_rules.METHODS``;
-    ``load_balancer_wait`` are the seconds for which a pod that is replaced first is out of its Services before it ends.
+    ``pod_selector`` is a label selector as text, ``namespaces`` empty for all. ``self_pod`` is the
+    pod that this play runs in, by its environment (an empty namespace or uid is unknown).
+    ``fenced`` are the nodes that the caller vouches are off. The ``koordinator_`` ones name
+    koord-descheduler's objects, empty where these are found. ``controller`` is Koordinator's live
+    MigrationController, ``None`` if PodMigrationJobs are not possible or not wanted; ``fallback``
+    is for the pods that ``backend`` ``koordinator`` cannot move by one, ``job_wait`` the seconds
+    for which a pod that could be evicted waits for its job. ``operator_budget_wait`` are those for
+    which one waits for its operator. ``node_autoscaler``: nodes are added for pods that fit
+    nowhere. ``method`` is one of ``pod_rules.METHODS``; ``load_balancer_wait`` are the seconds for
+    which a pod that is replaced first is out of its Services before it ends.
     """
 
     backend: str = "auto"
@@ -62,10 +67,11 @@ BUDGET_FORBIDS = frozenset({"budget_allows_nothing", "two_budgets", "unhealthy_b
 class PodPlan:
     """A pod's route with the reason for it.
 
-    ``workload`` is the top controller, or the pod's own if that is unknown. ``budgets`` are those that the API server
-    checks for an eviction; ``guarded``: there is none, and a guard of ours has to exist first. ``tolerant``: neither
-    cordon nor taint keeps the pod from coming back. ``manner`` is what rules say of how it leaves. ``interruption``:
-    whether the only pod of a workload, which is swapped, may be evicted where no second one comes to serve.
+    ``workload`` is the top controller, or the pod's own if that is unknown. ``budgets`` are those
+    that the API server checks for an eviction; ``guarded``: there is none, and a guard of ours has
+    to exist first. ``tolerant``: neither cordon nor taint keeps the pod from coming back.
+    ``manner`` is what rules say of how it leaves. ``interruption``: whether the only pod of a
+    workload, which is swapped, may be evicted where no second one comes to serve.
     """
 
     pod: objects.Pod
@@ -89,7 +95,9 @@ class PodPlan:
 def by_wave(
     plans: t.Iterable[PodPlan], waves: t.Iterable[t.Collection[str]]
 ) -> t.Iterator[tuple[t.Collection[str], list[PodPlan]]]:
-    """Each wave of nodes with the plans of its pods, in their order; a node is in one wave at most."""
+    """Each wave of nodes with the plans of its pods, in their order;
+    a node is in one wave at most.
+    """
     waves = list(waves)
     number = {name: index for index, wave in enumerate(waves) for name in wave}
     found: list[list[PodPlan]] = [[] for _wave in waves]

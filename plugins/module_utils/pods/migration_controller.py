@@ -1,10 +1,12 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The live MigrationController of koord-descheduler: its arguments, and how much it lets migrate at once.
+"""The live MigrationController of koord-descheduler: its arguments,
+and how much it lets migrate at once.
 
-Read in the sources of koordinator v1.7.0 and v1.8.0: limits in ``controllers/migration/util/util.go``, the object
-limiter in ``controllers/migration/controller.go``.
+Read in the sources of koordinator v1.7.0 and v1.8.0: limits in
+``controllers/migration/util/util.go``, the object limiter in
+``controllers/migration/controller.go``.
 """
 
 from __future__ import annotations
@@ -22,10 +24,11 @@ Amount: t.TypeAlias = "int | str | None"
 
 @dataclass(frozen=True, slots=True)
 class Limiter:
-    """An object limiter: a token bucket of ``burst`` tokens, filled with ``maximum`` in ``seconds``.
+    """An object limiter: a token bucket of ``burst`` tokens,
+    filled with ``maximum`` in ``seconds``.
 
-    It counts evictions by its own process and forgets them at a restart. ``maximum`` ``None`` means the limit per
-    workload (scope workload) or no limiter at all (scope namespace).
+    It counts evictions by its own process and forgets them at a restart. ``maximum`` ``None`` means
+    the limit per workload (scope workload) or no limiter at all (scope namespace).
     """
 
     seconds: float
@@ -37,9 +40,9 @@ class Limiter:
 class Controller:
     """The arguments of the MigrationController, named as in the configuration; times in seconds.
 
-    A limit of 0 means none. What ``skipEvictionGates`` of v1.8.0 disables is disabled here too; ``skipped`` has the
-    gates' names. ``profiles`` are the names of all profiles with a MigrationController: each of them works on every job
-    that was created by hand.
+    A limit of 0 means none. What ``skipEvictionGates`` of v1.8.0 disables is disabled here too;
+    ``skipped`` has the gates' names. ``profiles`` are the names of all profiles with a
+    MigrationController: each of them works on every job that was created by hand.
     """
 
     profiles: tuple[str, ...] = ("koord-descheduler",)
@@ -59,7 +62,9 @@ class Controller:
     max_migrating_per_namespace: int = 0
     max_migrating_per_workload: Amount = None
     max_unavailable_per_workload: Amount = None
-    object_limiters: t.Mapping[str, Limiter] = field(default_factory=lambda: {"workload": Limiter(300.0)})
+    object_limiters: t.Mapping[str, Limiter] = field(
+        default_factory=lambda: {"workload": Limiter(300.0)}
+    )
     eviction_policy: str = "Eviction"
     evict_qps: float = 10.0
     scheduler_names: tuple[str, ...] = ("koord-scheduler",)
@@ -76,17 +81,24 @@ def several(controller: Controller) -> str:
     if len(controller.profiles) < 2:
         return ""
     names = ", ".join(controller.profiles)
-    return f"The profiles {names} each have a MigrationController: each works on every job, and each can refuse it."
+    return (
+        f"The profiles {names} each have a MigrationController: each works on every job, "
+        "and each can refuse it."
+    )
 
 
 def per_workload(controller: Controller, replicas: int) -> tuple[int, int]:
-    """How many pods of a workload may migrate at once, and how many may be unavailable (``GetMaxUnavailable``)."""
+    """How many pods of a workload may migrate at once, and how many may be unavailable
+    (``GetMaxUnavailable``).
+    """
     limits = (controller.max_migrating_per_workload, controller.max_unavailable_per_workload)
     return scaled(limits[0], replicas), scaled(limits[1], replicas)
 
 
 def scaled(amount: Amount, replicas: int) -> int:
-    """``GetMaxUnavailable``: a percentage is rounded down, at least 1 and at most ``replicas``; ``None`` is derived."""
+    """``GetMaxUnavailable``: a percentage is rounded down, at least 1 and at most ``replicas``;
+    ``None`` is derived.
+    """
     if amount is None:
         amount = "10%" if replicas > 10 else 2 if replicas >= 4 else 1
     if isinstance(amount, str):
@@ -95,9 +107,11 @@ def scaled(amount: Amount, replicas: int) -> int:
 
 
 def interval(controller: Controller, scope: str, replicas: int) -> tuple[float, int]:
-    """Seconds between two evictions of an object once its ``burst`` is used up, and that burst; (0, 0) without.
+    """Seconds between two evictions of an object once its ``burst`` is used up,
+    and that burst; (0, 0) without.
 
-    Scopes are ``workload`` (a pod's controller: of a Deployment each ReplicaSet counts alone) and ``namespace``.
+    Scopes are ``workload`` (a pod's controller: of a Deployment each ReplicaSet counts
+    alone) and ``namespace``.
     """
     limiter = controller.object_limiters.get(scope)
     if limiter is None or limiter.seconds <= 0:
@@ -107,5 +121,7 @@ def interval(controller: Controller, scope: str, replicas: int) -> tuple[float, 
         # A percentage is read as 0 here, and 0 as no limiter (trackEvictedPod).
         rate = maximum if isinstance(maximum, int) else 0
     else:
-        rate = scaled(controller.max_migrating_per_workload if maximum is None else maximum, replicas)
+        rate = scaled(
+            controller.max_migrating_per_workload if maximum is None else maximum, replicas
+        )
     return (limiter.seconds / rate, limiter.burst) if rate else (0.0, 0)

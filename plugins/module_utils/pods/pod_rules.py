@@ -3,8 +3,8 @@
 
 """How the user's rules, or the owner of a workload by annotations, want pods to be moved.
 
-The first rule that selects a pod decides all of it; annotations count for pods that no rule selects. Nothing is stored:
-who comes first is computed from the pods that are still there.
+The first rule that selects a pod decides all of it; annotations count for pods that no rule
+selects. Nothing is stored: who comes first is computed from the pods that are still there.
 """
 
 from __future__ import annotations
@@ -15,11 +15,26 @@ import graphlib
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, objects, pod_selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    names,
+    objects,
+    pod_selectors,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import durations
 
 ACTIONS = (
-    *("skip", "wait", "last", "order", "after", "before", "grace_period", "deadline", "bands", "method"),
+    *(
+        "skip",
+        "wait",
+        "last",
+        "order",
+        "after",
+        "before",
+        "grace_period",
+        "deadline",
+        "bands",
+        "method",
+    ),
     "load_balancer_wait",
 )
 """What a rule can ask for."""
@@ -28,9 +43,13 @@ ANNOTATIONS: t.Mapping[str, str] = {
     f"{names.PREFIX}/{key.replace('_', '-')}": key
     for key in ("skip", "wait", "order", "grace_period", "deadline", "method", "load_balancer_wait")
 }
-"""Annotations of a workload, or of a pod without one, and the key of a rule that each stands for."""
+"""Annotations of a workload, or of a pod without one, and the key of a rule
+that each stands for.
+"""
 METHODS = ("surge", "replace", "evict")
-"""How a pod may leave whose workload starts another one: after one more, after its own replacement, or before it."""
+"""How a pod may leave whose workload starts another one: after one more,
+after its own replacement, or before it.
+"""
 ALONE = ("skip", "bands")
 """Actions that stand for the whole way of a pod: only ``bands`` goes with a deadline."""
 
@@ -41,11 +60,12 @@ Raw = t.Mapping[str, t.Any]
 class PodPolicy:
     """How a pod is moved; the default is as without any rule.
 
-    ``rule`` is how messages call what asks for it, ``name`` how other rules do, and ``after`` are the names of rules
-    with pods that leave the node before. ``order``: pods with a lower one leave the node before, and ``last`` is
-    after all of them. ``grace_period`` replaces the pod's own seconds, ``most_grace`` limits them. ``deadline``, in
-    seconds, counts from when it is the pod's turn. ``method`` is one of ``METHODS``, or empty;
-    ``load_balancer_wait`` replaces that of the call. ``fault`` says why the wish cannot be read.
+    ``rule`` is how messages call what asks for it, ``name`` how other rules do, and ``after`` are
+    the names of rules with pods that leave the node before. ``order``: pods with a lower one leave
+    the node before, and ``last`` is after all of them. ``grace_period`` replaces the pod's own
+    seconds, ``most_grace`` limits them. ``deadline``, in seconds, counts from when it is the pod's
+    turn. ``method`` is one of ``METHODS``, or empty; ``load_balancer_wait`` replaces that of the
+    call. ``fault`` says why the wish cannot be read.
     """
 
     rule: str = ""
@@ -68,7 +88,9 @@ class PodPolicy:
         return bool(self.last or self.order or self.after)
 
     def grace(self, pod: objects.Pod, given: int | None) -> int | None:
-        """The grace period of an eviction in seconds, ``None`` for the pod's own; ``given`` is that of the call."""
+        """The grace period of an eviction in seconds, ``None`` for the pod's own;
+        ``given`` is that of the call.
+        """
         if self.grace_period is not None:
             return self.grace_period
         if self.most_grace is None:
@@ -76,7 +98,9 @@ class PodPolicy:
         return min(pod.grace_seconds if given is None else given, self.most_grace)
 
     def balanced(self, given: float) -> float:
-        """Seconds between the pod's end in its Services and its eviction; ``given`` are those of the call."""
+        """Seconds between the pod's end in its Services and its eviction;
+        ``given`` are those of the call.
+        """
         return given if self.load_balancer_wait is None else self.load_balancer_wait
 
     def waits_for(self, other: PodPolicy) -> bool:
@@ -90,7 +114,9 @@ NONE = PodPolicy()
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule of the user; ``bands`` are the lowest priority and the seconds of each, lowest first."""
+    """One rule of the user; ``bands`` are the lowest priority and the seconds
+    of each, lowest first.
+    """
 
     selector: pod_selectors.PodSelector
     manner: PodPolicy
@@ -99,18 +125,27 @@ class Rule:
     def of(self, pod: objects.Pod) -> PodPolicy:
         """The manner of a pod that the rule selects.
 
-        A pod below all bands is in the first (``groupByPriority`` of the kubelet's graceful node shutdown).
+        A pod below all bands is in the first (``groupByPriority`` of the kubelet's
+        graceful node shutdown).
         """
         if not self.bands:
             return self.manner
-        index = max(0, bisect.bisect_right([priority for priority, _seconds in self.bands], pod.priority) - 1)
+        index = max(
+            0,
+            bisect.bisect_right([priority for priority, _seconds in self.bands], pod.priority) - 1,
+        )
         return dataclasses.replace(self.manner, order=index, most_grace=self.bands[index][1])
 
 
 def policy_of(
-    rules: t.Iterable[Rule], pod: objects.Pod, workload: objects.Ref | None, annotations: t.Mapping[str, str]
+    rules: t.Iterable[Rule],
+    pod: objects.Pod,
+    workload: objects.Ref | None,
+    annotations: t.Mapping[str, str],
 ) -> PodPolicy:
-    """How the pod is moved; ``annotations`` are those of its workload, or its own if it has none."""
+    """How the pod is moved; ``annotations`` are those of its workload,
+    or its own if it has none.
+    """
     for rule in rules:
         if rule.selector.matches(pod, workload):
             return rule.of(pod)
@@ -120,12 +155,16 @@ def policy_of(
     where = f"the annotations of {workload or pod.ref}"
     manner, _bands, faults = _manner(names.PREFIX, wishes)
     if faults:
-        message = "; ".join(f"{value!r} of {place.replace('_', '-')} is not {text}" for place, value, text in faults)
+        message = "; ".join(
+            f"{value!r} of {place.replace('_', '-')} is not {text}" for place, value, text in faults
+        )
         return PodPolicy(where, fault=message.replace(f"{names.PREFIX}.", f"{names.PREFIX}/"))
     return dataclasses.replace(manner, rule=where)
 
 
-def read(raws: t.Sequence[t.Any], option: str = "rules") -> tuple[tuple[Rule, ...], list[pod_selectors.Fault]]:
+def read(
+    raws: t.Sequence[t.Any], option: str = "rules"
+) -> tuple[tuple[Rule, ...], list[pod_selectors.Fault]]:
     """The rules of a list of mappings with ``KEYS``, and everything that is wrong with them."""
     rules: list[Rule] = []
     faults: list[pod_selectors.Fault] = []
@@ -135,7 +174,11 @@ def read(raws: t.Sequence[t.Any], option: str = "rules") -> tuple[tuple[Rule, ..
             faults.append((where, raw, f"a mapping with some of {', '.join(KEYS)}"))
             continue
         selector, wrong = pod_selectors.read(where, raw)
-        faults += [(f"{where}.{key}", raw[key], f"one of {', '.join(KEYS)}") for key in raw if key not in KEYS]
+        faults += [
+            (f"{where}.{key}", raw[key], f"one of {', '.join(KEYS)}")
+            for key in raw
+            if key not in KEYS
+        ]
         manner, bands, more = _manner(where, raw)
         faults += [*wrong, *more]
         name = str(raw.get("name") or "")
@@ -146,15 +189,20 @@ def read(raws: t.Sequence[t.Any], option: str = "rules") -> tuple[tuple[Rule, ..
         return (), faults
     followers = {raw.get("name"): _texts(raw.get("before")) for raw in raws if raw.get("before")}
     return tuple(
-        _after(rule, [name for name, before in followers.items() if rule.manner.name in before]) for rule in rules
+        _after(rule, [name for name, before in followers.items() if rule.manner.name in before])
+        for rule in rules
     ), []
 
 
 def _after(rule: Rule, more: t.Iterable[str]) -> Rule:
-    return dataclasses.replace(rule, manner=dataclasses.replace(rule.manner, after=rule.manner.after | set(more)))
+    return dataclasses.replace(
+        rule, manner=dataclasses.replace(rule.manner, after=rule.manner.after | set(more))
+    )
 
 
-def _manner(where: str, raw: Raw) -> tuple[PodPolicy, tuple[tuple[int, int], ...], list[pod_selectors.Fault]]:
+def _manner(
+    where: str, raw: Raw
+) -> tuple[PodPolicy, tuple[tuple[int, int], ...], list[pod_selectors.Fault]]:
     faults: list[pod_selectors.Fault] = []
 
     def take(key: str, convert: t.Callable[[t.Any], t.Any], expected: str) -> t.Any:
@@ -177,10 +225,19 @@ def _manner(where: str, raw: Raw) -> tuple[PodPolicy, tuple[tuple[int, int], ...
     )
     take("before", _texts, "a list of names of rules")
     bands = (
-        take("bands", _bands, "a list of {priority, seconds}, as shutdownGracePeriodByPodPriority of a kubelet") or ()
+        take(
+            "bands",
+            _bands,
+            "a list of {priority, seconds}, as shutdownGracePeriodByPodPriority of a kubelet",
+        )
+        or ()
     )
     # 0 is a value, although Python calls it equal to False.
-    given = [key for key in ACTIONS if raw.get(key) is not None and raw[key] is not False and raw[key] != "false"]
+    given = [
+        key
+        for key in ACTIONS
+        if raw.get(key) is not None and raw[key] is not False and raw[key] != "false"
+    ]
     if not given:
         faults.append((where, dict(raw), f"what to do with the pods: {', '.join(ACTIONS)}"))
     for key, others in _contradictions(given):
@@ -203,18 +260,29 @@ def _contradictions(given: t.Sequence[str]) -> t.Iterator[tuple[str, list[str]]]
             return
 
 
-def _sequence(raws: t.Sequence[Raw], rules: t.Sequence[Rule], option: str) -> t.Iterator[pod_selectors.Fault]:
-    """What is wrong with the names, with ``after`` and ``before``, and with a ``skip`` that would leave every pod."""
+def _sequence(
+    raws: t.Sequence[Raw], rules: t.Sequence[Rule], option: str
+) -> t.Iterator[pod_selectors.Fault]:
+    """What is wrong with the names, with ``after`` and ``before``,
+    and with a ``skip`` that would leave every pod.
+    """
     known: dict[str, Rule] = {}
     graph: dict[str, set[str]] = {}
     for index, rule in enumerate(rules):
         if rule.manner.name in known:
-            yield f"{option}[{index}].name", rule.manner.name, "another name: an earlier rule has it"
+            yield (
+                f"{option}[{index}].name",
+                rule.manner.name,
+                "another name: an earlier rule has it",
+            )
         if rule.manner.name:
             known[rule.manner.name] = rule
     for index, (raw, rule) in enumerate(zip(raws, rules, strict=True)):
         if rule.manner.skip and rule.selector == pod_selectors.PodSelector({}):
-            expected = f"{', '.join(pod_selectors.KEYS[:-1])} or {pod_selectors.KEYS[-1]} beside skip: which pods stay"
+            expected = (
+                f"{', '.join(pod_selectors.KEYS[:-1])} or {pod_selectors.KEYS[-1]} beside "
+                "skip: which pods stay"
+            )
             yield f"{option}[{index}]", dict(raw), expected
         me = rule.manner.name or f"{option}[{index}]"
         if raw.get("before") and not rule.manner.name:
@@ -222,11 +290,18 @@ def _sequence(raws: t.Sequence[Raw], rules: t.Sequence[Rule], option: str) -> t.
         for key in ("after", "before"):
             for other in _texts(raw.get(key) or ()):
                 if other not in known or known[other].bands or known[other].manner.skip:
-                    yield f"{option}[{index}].{key}", other, "the name of a rule without bands and skip"
+                    yield (
+                        f"{option}[{index}].{key}",
+                        other,
+                        "the name of a rule without bands and skip",
+                    )
                     continue
                 first, then = (known[other], rule) if key == "after" else (rule, known[other])
                 if (first.manner.last, first.manner.order) > (then.manner.last, then.manner.order):
-                    expected = f"no higher order of what leaves first ({first.manner.rule} before {then.manner.rule})"
+                    expected = (
+                        f"no higher order of what leaves first ({first.manner.rule} before "
+                        f"{then.manner.rule})"
+                    )
                     yield f"{option}[{index}].{key}", other, expected
                 pair = (me, other) if key == "after" else (other, me)
                 graph.setdefault(pair[0], set()).add(pair[1])
@@ -270,17 +345,24 @@ def _positive(value: t.Any) -> float:
 
 def _texts(value: t.Any) -> tuple[str, ...]:
     items = [value] if isinstance(value, str) else value or ()
-    if not isinstance(items, (list, tuple)) or not all(isinstance(item, str) and item for item in items):
+    if not isinstance(items, (list, tuple)) or not all(
+        isinstance(item, str) and item for item in items
+    ):
         raise ValueError
     return tuple(items)
 
 
 def _bands(value: t.Any) -> tuple[tuple[int, int], ...]:
-    """From the lowest priority on; a band's seconds may be called as the kubelet's configuration does."""
+    """From the lowest priority on; a band's seconds may be called as the
+    kubelet's configuration does.
+    """
     found = {}
     for band in value:
         (seconds,) = {key: each for key, each in band.items() if key != "priority"}.items()
-        if seconds[0] not in ("seconds", "shutdownGracePeriodSeconds") or _number(band["priority"]) in found:
+        if (
+            seconds[0] not in ("seconds", "shutdownGracePeriodSeconds")
+            or _number(band["priority"]) in found
+        ):
             raise ValueError
         found[_number(band["priority"])] = _natural(seconds[1])
     if not found:

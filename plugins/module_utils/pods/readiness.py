@@ -3,15 +3,20 @@
 
 """Whether enough other pods serve for one to be evicted, by our own count.
 
-The Eviction API checks budgets only: without one, or if its status is outdated, every eviction succeeds. So the pods
-are counted as well, against the replicas that are wanted now and not when the drain was planned.
+The Eviction API checks budgets only: without one, or if its status is outdated, every eviction
+succeeds. So the pods are counted as well, against the replicas that are wanted now and not when
+the drain was planned.
 """
 
 from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import decoding, objects, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    decoding,
+    objects,
+    snapshots,
+)
 
 CONSENTED = frozenset({"interruption_allowed", "local_volume", "no_free_device", "gang"})
 """Codes of plans that are carried out although nothing serves meanwhile."""
@@ -34,14 +39,17 @@ class Short(t.NamedTuple):
 
 
 def short(
-    snapshot: snapshots.Snapshot, pod: objects.Pod, leaving: t.Collection[str], prior: t.Mapping[str, int] | None = None
+    snapshot: snapshots.Snapshot,
+    pod: objects.Pod,
+    leaving: t.Collection[str],
+    prior: t.Mapping[str, int] | None = None,
 ) -> Short | None:
     """Why the pod has to stay for now; ``None`` if the others are enough, or if it does not serve.
 
-    Without a budget at most one pod of a workload may be missing, with one as many as it allows. A workload with a
-    single replica has no others: whether it may be interrupted was decided before. ``leaving`` are the UIDs of pods
-    that are being evicted: they count as gone, whatever their status. ``prior`` are the replicas without their surge
-    of workloads that have one, by UID.
+    Without a budget at most one pod of a workload may be missing, with one as many as it allows. A
+    workload with a single replica has no others: whether it may be interrupted was decided before.
+    ``leaving`` are the UIDs of pods that are being evicted: they count as gone, whatever their
+    status. ``prior`` are the replicas without their surge of workloads that have one, by UID.
     """
     if not pod.ready or pod.deleting or pod.finished or pod.phase == "Pending":
         return None
@@ -52,7 +60,9 @@ def short(
     if serving >= found.least:
         return None
     why = _needs(found.object, found.least, serving)
-    return Short(found.object, why if found.budget else f"{why} It has no budget, so one goes at a time.")
+    return Short(
+        found.object, why if found.budget else f"{why} It has no budget, so one goes at a time."
+    )
 
 
 class Need(t.NamedTuple):
@@ -78,10 +88,16 @@ class Need(t.NamedTuple):
         return self.spare >= 0
 
 
-def need(snapshot: snapshots.Snapshot, pod: objects.Pod, prior: t.Mapping[str, int] | None = None) -> Need | None:
-    """What the pod counts for; ``None`` for one of which nothing is known, or whose workload has no others."""
+def need(
+    snapshot: snapshots.Snapshot, pod: objects.Pod, prior: t.Mapping[str, int] | None = None
+) -> Need | None:
+    """What the pod counts for; ``None`` for one of which nothing is known,
+    or whose workload has no others.
+    """
     if budget := next(iter(snapshot.budgets_of(pod)), None):
-        covered = tuple(p for p in snapshot.selected(budget.namespace, budget.selector) if not p.finished)
+        covered = tuple(
+            p for p in snapshot.selected(budget.namespace, budget.selector) if not p.finished
+        )
         expected, desired = _wanted(snapshot, budget, covered)
         least = max(budget.desired, desired)
         return Need(budget.ref, covered, least, max(expected - least, 0), budget)
@@ -101,23 +117,41 @@ class Last(t.NamedTuple):
 
 
 def last(snapshot: snapshots.Snapshot, pod: objects.Pod) -> Last | None:
-    """Whether a pod that was one of several is the last one wanted: it must stay until a new pod serves.
+    """Whether a pod that was one of several is the last one wanted:
+    it must stay until a new pod serves.
 
-    Its workload was scaled down to one after the plan was made. A budget that allows one pod to be missing does not
-    keep the last one.
+    Its workload was scaled down to one after the plan was made. A budget that allows one pod to be
+    missing does not keep the last one.
     """
     workload = snapshot.workload_of(pod)
-    if not pod.ready or pod.deleting or pod.finished or workload is None or workload.deleting or workload.replicas != 1:
+    if (
+        not pod.ready
+        or pod.deleting
+        or pod.finished
+        or workload is None
+        or workload.deleting
+        or workload.replicas != 1
+    ):
         return None
     others = [p for p in snapshot.pods_of(workload) if p.uid != pod.uid and not p.finished]
     if others:
-        return Last(workload.ref, f"{workload.ref} was scaled down to one, and has not ended the others yet.", False)
-    told = f"{workload.ref} was scaled down to one meanwhile, and nothing would serve without this pod."
+        return Last(
+            workload.ref,
+            f"{workload.ref} was scaled down to one, and has not ended the others yet.",
+            False,
+        )
+    told = (
+        f"{workload.ref} was scaled down to one meanwhile, and nothing would "
+        "serve without this pod."
+    )
     return Last(workload.ref, told, True)
 
 
-def _wanted(snapshot: snapshots.Snapshot, budget: objects.Budget, covered: t.Iterable[objects.Pod]) -> tuple[int, int]:
-    """How many pods there should be by the current replicas, and how many of them the budget requires to be ready.
+def _wanted(
+    snapshot: snapshots.Snapshot, budget: objects.Budget, covered: t.Iterable[objects.Pod]
+) -> tuple[int, int]:
+    """How many pods there should be by the current replicas, and how many of them the budget
+    requires to be ready.
 
     Where the replicas are not known, as its status says and none.
     """
@@ -134,7 +168,9 @@ def _wanted(snapshot: snapshots.Snapshot, budget: objects.Budget, covered: t.Ite
     return expected, min(decoding.share(least, expected) or 0, expected)
 
 
-def _of_unknown(snapshot: snapshots.Snapshot, pod: objects.Pod, leaving: t.Collection[str]) -> Short | None:
+def _of_unknown(
+    snapshot: snapshots.Snapshot, pod: objects.Pod, leaving: t.Collection[str]
+) -> Short | None:
     """Such an owner's replicas are unknown: one pod leaves at a time, while another one serves."""
     owner = pod.owner
     if owner is None or owner.kind in PER_NODE:
@@ -144,7 +180,11 @@ def _of_unknown(snapshot: snapshots.Snapshot, pod: objects.Pod, leaving: t.Colle
         return None
     if any(p.uid in leaving for p in peers):
         return Short(owner, f"Another pod of {owner} is being evicted.")
-    return None if _serving(peers, pod, leaving) else Short(owner, f"No other pod of {owner} is ready.")
+    return (
+        None
+        if _serving(peers, pod, leaving)
+        else Short(owner, f"No other pod of {owner} is ready.")
+    )
 
 
 def _serving(pods: t.Iterable[objects.Pod], but: objects.Pod, leaving: t.Collection[str]) -> int:

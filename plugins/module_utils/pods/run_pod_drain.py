@@ -15,8 +15,14 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import released
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes, reasons
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy, readiness
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    outcomes,
+    reasons,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import (
+    drain_policy,
+    readiness,
+)
 
 State = t.Literal["waiting", "asked", "leaving", "gone", "failed", "skipped"]
 
@@ -25,8 +31,9 @@ State = t.Literal["waiting", "asked", "leaving", "gone", "failed", "skipped"]
 class PodDrain:
     """One pod that is being moved off its node. Times are of the context's monotonic clock.
 
-    ``unsure`` is a request without an answer: it succeeded if the pod is gone. ``held``: rules let other pods of the
-    node leave before; ``turn_at`` is when it was no longer so. ``let_go``: its ReplicaSet has let it go, to replace it.
+    ``unsure`` is a request without an answer: it succeeded if the pod is gone. ``held``: rules let
+    other pods of the node leave before; ``turn_at`` is when it was no longer so. ``let_go``: its
+    ReplicaSet has let it go, to replace it.
     """
 
     plan: drain_policy.PodPlan
@@ -88,26 +95,43 @@ class PodDrain:
         """What it waits for, and what helps."""
         why = self.plan.why
         if self.blocked_by:
-            return replace(why, message=self.blocked_by["message"], remedy=self.remedy or why.remedy)
-        return replace(why, message="Its eviction has not been answered.") if self.state == "asked" else why
+            return replace(
+                why, message=self.blocked_by["message"], remedy=self.remedy or why.remedy
+            )
+        return (
+            replace(why, message="Its eviction has not been answered.")
+            if self.state == "asked"
+            else why
+        )
 
 
 def too_few(
-    move: PodDrain, snapshot: snapshots.Snapshot, leaving: t.Collection[str], prior: t.Mapping[str, int]
+    move: PodDrain,
+    snapshot: snapshots.Snapshot,
+    leaving: t.Collection[str],
+    prior: t.Mapping[str, int],
 ) -> readiness.Short | None:
-    """Why too few others serve for its pod to go; ``None`` if its owner consented. For the rest see ``short``."""
+    """Why too few others serve for its pod to go; ``None`` if its owner consented.
+    For the rest see ``short``.
+    """
     pod = snapshot.pod(move.pod.uid)
     if pod is None or move.plan.code in readiness.CONSENTED:
         return None
     if move.plan.code == released.CODE:
         mark = released.mark_of(pod)
-        why = released.lacks(snapshot, pod, mark, leaving) if mark else f"{pod.ref} was given back meanwhile"
+        why = (
+            released.lacks(snapshot, pod, mark, leaving)
+            if mark
+            else f"{pod.ref} was given back meanwhile"
+        )
         return readiness.Short(move.plan.workload or pod.ref, f"{why}.") if why else None
     return readiness.short(snapshot, pod, leaving, prior)
 
 
 def stays_as_last(move: PodDrain, snapshot: snapshots.Snapshot, now: float) -> bool:
-    """Whether its workload now has this pod alone; then a swap has to be prepared first, and this move ends."""
+    """Whether its workload now has this pod alone; then a swap has to be prepared
+    first, and this move ends.
+    """
     found = last_one(move, snapshot)
     if found is None:
         return False
@@ -123,7 +147,9 @@ def stays_as_last(move: PodDrain, snapshot: snapshots.Snapshot, now: float) -> b
 
 
 def last_one(move: PodDrain, snapshot: snapshots.Snapshot) -> readiness.Last | None:
-    """The workload of which the pod is the last one that serves, where its route counts on others."""
+    """The workload of which the pod is the last one that serves,
+    where its route counts on others.
+    """
     pod = snapshot.pod(move.pod.uid)
     if pod is None or move.plan.code not in readiness.OF_SEVERAL:
         return None

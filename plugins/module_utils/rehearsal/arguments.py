@@ -10,23 +10,41 @@ import tempfile
 import typing as t
 from pathlib import Path
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import option_values, specs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal import run_copy, snapshot_files
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import (
+    option_values,
+    specs,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal import (
+    run_copy,
+    snapshot_files,
+)
 
 
 def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
     del environ
-    state, others = params["state"], {name: value for name, value in params.items() if name != "state"}
+    state, others = (
+        params["state"],
+        {name: value for name, value in params.items() if name != "state"},
+    )
     path = Path(params["path"] or "snapshot.json.gz").expanduser().absolute()
     snapshot = None
     if state == "rebuilt":
         try:
             snapshot = snapshot_files.decoded(path.read_bytes())
         except OSError as error:
-            raise option_values.BadOption("path", str(path), f"a file to read ({error.strerror or error})") from error
+            raise option_values.BadOption(
+                "path", str(path), f"a file to read ({error.strerror or error})"
+            ) from error
         except snapshot_files.BadSnapshot as error:
-            raise option_values.BadOption("path", str(path), f"a snapshot. {str(error).rstrip('.')}") from error
-    return {**others, "path": str(path), "snapshot": snapshot, "write": lambda content: _write(path, content)}
+            raise option_values.BadOption(
+                "path", str(path), f"a snapshot. {str(error).rstrip('.')}"
+            ) from error
+    return {
+        **others,
+        "path": str(path),
+        "snapshot": snapshot,
+        "write": lambda content: _write(path, content),
+    }
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -7,11 +7,27 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import connection_options
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import (
+    connection_options,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks import call_results
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal import notes, outcome
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal import (
+    notes,
+    outcome,
+)
 
-VARIABLES = ("snapshot", "only_save", "hash_key", "lab", "keep", "stop", "tasks_seconds", "compare", "real", "timeout")
+VARIABLES = (
+    "snapshot",
+    "only_save",
+    "hash_key",
+    "lab",
+    "keep",
+    "stop",
+    "tasks_seconds",
+    "compare",
+    "real",
+    "timeout",
+)
 PREFIX = "rehearse_"
 INHERITED = (
     *connection_options.VARIABLES.values(),
@@ -23,12 +39,19 @@ INHERITED = (
 
 
 def rehearsal_input(
-    answers: call_results.Answers, *, names: t.Iterable[str] = (), wanted: t.Mapping[str, t.Any] | None = None
+    answers: call_results.Answers,
+    *,
+    names: t.Iterable[str] = (),
+    wanted: t.Mapping[str, t.Any] | None = None,
 ) -> dict[str, t.Any]:
-    """``wrong``: what is wrong with the variables of the playbook, by their names, and with the input of the run."""
+    """``wrong``: what is wrong with the variables of the playbook, by their names,
+    and with the input of the run.
+    """
     found = sorted(name for name in names if name.removeprefix(PREFIX) not in VARIABLES)
     known = ", ".join(PREFIX + name for name in VARIABLES)
-    wrong = [f"{name} is not a variable of this playbook. The variables are {known}." for name in found]
+    wrong = [
+        f"{name} is not a variable of this playbook. The variables are {known}." for name in found
+    ]
     if wanted is not None and answers["copied"].get("names") is not None:
         wrong += outcome.wrong(wanted, answers["copied"]["names"])
     return {"wrong": wrong}
@@ -44,14 +67,19 @@ def rehearsal_run(
     python: str,
     seconds: float | str = 0,
 ) -> dict[str, t.Any]:
-    """The ``variables``, ``inventory`` and ``environment`` of the run, and what is ``not_rehearsed`` of the input.
+    """The ``variables``, ``inventory`` and ``environment`` of the run, and what is
+    ``not_rehearsed`` of the input.
 
     ``answers`` has the variables as they were ``given``, and what ``copied`` the cluster.
     """
     names = answers["copied"]["names"]
     made, gaps = outcome.of_copy(answers["given"], wanted, names, report_dir=folder, tasks=tasks)
     work = {"seconds": float(seconds), "reboot": bool(wanted["reboot"]), "lab": dict(lab.items())}
-    local = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": python}
+    local = {
+        "ansible_connection": "local",
+        "ansible_become": False,
+        "ansible_python_interpreter": python,
+    }
     return {
         "variables": {**made, "_maintain_rehearsed": work},
         "inventory": {"all": {"hosts": {name: dict(local) for name in names.values()}}},
@@ -60,7 +88,9 @@ def rehearsal_run(
     }
 
 
-def rehearsal(answers: call_results.Answers, *, not_rehearsed: t.Iterable[str] = ()) -> dict[str, t.Any]:
+def rehearsal(
+    answers: call_results.Answers, *, not_rehearsed: t.Iterable[str] = ()
+) -> dict[str, t.Any]:
     """A rehearsal from its ``report``, with the ``lines`` for the terminal."""
     try:
         found = outcome.rehearsed(answers["report"], list(not_rehearsed))

@@ -3,8 +3,9 @@
 
 """From a snapshot to the objects of its copy, in the order in which they have to be created.
 
-Pods are created bound to their nodes and without owners, and their controllers afterwards: these adopt what fits their
-selectors, as they do after an owner was deleted without its pods. A DaemonSet creates its own.
+Pods are created bound to their nodes and without owners, and their controllers afterwards: these
+adopt what fits their selectors, as they do after an owner was deleted without its pods.
+A DaemonSet creates its own.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ _USUAL_CONDITIONS = {
 class Copy:
     """The objects of a copy, each in a step of ``STEPS``, and what it lacks.
 
-    ``conditions`` are those of nodes that a simulated kubelet does not set, by node. ``ready`` are the pods (namespace
-    and name) that have to be ready before the controllers follow. ``members`` are the pods of each StatefulSet, which
-    have to carry the hash of its revision.
+    ``conditions`` are those of nodes that a simulated kubelet does not set, by node. ``ready`` are
+    the pods (namespace and name) that have to be ready before the controllers follow. ``members``
+    are the pods of each StatefulSet, which have to carry the hash of its revision.
     """
 
     steps: t.Mapping[str, list[Made]]
@@ -49,7 +50,9 @@ class Copy:
 
 
 STEPS = ("ground", "nodes", "storage", "daemons", "pods", "owners", "rules")
-"""Namespaces and classes; nodes; volumes and claims; DaemonSets; pods; their controllers; budgets, Services, quotas."""
+"""Namespaces and classes; nodes; volumes and claims; DaemonSets; pods; their controllers;
+budgets, Services, quotas.
+"""
 
 
 def copy(snapshot: snapshot_files.Snapshot, *, stop: float) -> Copy:
@@ -70,19 +73,45 @@ def copy(snapshot: snapshot_files.Snapshot, *, stop: float) -> Copy:
         "owners": made.owners(),
         "rules": [*_budgets(found), *_services(found), *_scalers(found, gaps), *_limits(found)],
     }
-    conditions = {raw["metadata"]["name"]: set_ for raw in found["nodes"] if (set_ := _conditions(raw))}
+    conditions = {
+        raw["metadata"]["name"]: set_ for raw in found["nodes"] if (set_ := _conditions(raw))
+    }
     return Copy(steps, conditions, made.ready(), made.members(), gaps)
 
 
 _KINDS = (
-    *("nodes", "namespaces", "pods", "services", "claims", "volumes", "deployments", "replica_sets", "stateful_sets"),
-    *("daemon_sets", "jobs", "budgets", "autoscalers", "quotas", "limits", "csi_nodes", "storage_classes"),
+    *(
+        "nodes",
+        "namespaces",
+        "pods",
+        "services",
+        "claims",
+        "volumes",
+        "deployments",
+        "replica_sets",
+        "stateful_sets",
+    ),
+    *(
+        "daemon_sets",
+        "jobs",
+        "budgets",
+        "autoscalers",
+        "quotas",
+        "limits",
+        "csi_nodes",
+        "storage_classes",
+    ),
     *("priority_classes", "runtime_classes"),
 )
 
 
 def _object(api_version: str, kind: str, raw: objects.Raw, **fields: t.Any) -> Made:
-    return {"apiVersion": api_version, "kind": kind, "metadata": workload_copies.meta(raw), **fields}
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": workload_copies.meta(raw),
+        **fields,
+    }
 
 
 def _ground(found: t.Mapping[str, list[Made]]) -> list[Made]:
@@ -93,7 +122,10 @@ def _ground(found: t.Mapping[str, list[Made]]) -> list[Made]:
         ("runtime_classes", "node.k8s.io/v1", "RuntimeClass"),
     ):
         fields = ({k: v for k, v in raw.items() if k != "metadata"} for raw in found[kind])
-        made += [_object(api_version, name, raw, **each) for raw, each in zip(found[kind], fields, strict=True)]
+        made += [
+            _object(api_version, name, raw, **each)
+            for raw, each in zip(found[kind], fields, strict=True)
+        ]
     return made
 
 
@@ -104,16 +136,22 @@ def _node(raw: objects.Raw) -> Made:
     made = _object("v1", "Node", raw, spec={k: v for k, v in raw["spec"].items() if v})
     made["metadata"]["annotations"] = {"kwok.x-k8s.io/node": "fake", **switch}
     addresses = [{"type": "Hostname", "address": raw["metadata"]["name"]}]
-    made["status"] = {**{key: status[key] for key in ("allocatable", "capacity", "nodeInfo")}, "addresses": addresses}
+    made["status"] = {
+        **{key: status[key] for key in ("allocatable", "capacity", "nodeInfo")},
+        "addresses": addresses,
+    }
     return made
 
 
 def _conditions(raw: objects.Raw) -> list[Made]:
-    """Conditions that a healthy kubelet does not report: those of others, and the kubelet's bad ones."""
+    """Conditions that a healthy kubelet does not report: those of others,
+    and the kubelet's bad ones.
+    """
     return [
         {"message": "as in the cluster that was copied", "reason": "Copied", **condition}
         for condition in raw["status"]["conditions"]
-        if condition["type"] != "Ready" and _USUAL_CONDITIONS.get(condition["type"]) != condition["status"]
+        if condition["type"] != "Ready"
+        and _USUAL_CONDITIONS.get(condition["type"]) != condition["status"]
     ]
 
 
@@ -135,32 +173,45 @@ def _claim(raw: objects.Raw) -> Made:
 
 def _csi_node(raw: objects.Raw) -> Made:
     drivers = [
-        {**one, "nodeID": one.get("nodeID") or raw["metadata"]["name"]} for one in raw["spec"].get("drivers") or ()
+        {**one, "nodeID": one.get("nodeID") or raw["metadata"]["name"]}
+        for one in raw["spec"].get("drivers") or ()
     ]
     return _object("storage.k8s.io/v1", "CSINode", raw, spec={"drivers": drivers})
 
 
 def _budgets(found: t.Mapping[str, list[Made]]) -> list[Made]:
-    return [_object("policy/v1", "PodDisruptionBudget", raw, spec=raw["spec"]) for raw in found["budgets"]]
+    return [
+        _object("policy/v1", "PodDisruptionBudget", raw, spec=raw["spec"])
+        for raw in found["budgets"]
+    ]
 
 
 def _services(found: t.Mapping[str, list[Made]]) -> list[Made]:
     made = []
     for raw in found["services"]:
         spec = {key: value for key, value in raw["spec"].items() if key != "headless" and value}
-        headless = {"clusterIP": "None"} if raw["spec"].get("headless") or not spec.get("ports") else {}
+        headless = (
+            {"clusterIP": "None"} if raw["spec"].get("headless") or not spec.get("ports") else {}
+        )
         made.append(_object("v1", "Service", raw, spec={**spec, **headless}))
     return made
 
 
 def _scalers(found: t.Mapping[str, list[Made]], gaps: list[snapshot_files.Note]) -> list[Made]:
-    """Autoscalers with their limits; without metrics they leave the count between these as it is."""
+    """Autoscalers with their limits; without metrics they leave the count
+    between these as it is.
+    """
     target = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}
     metrics = [{"type": "Resource", "resource": target}]
     if found["autoscalers"]:
         gaps.append(notes.note("autoscaling"))
     return [
-        _object("autoscaling/v2", "HorizontalPodAutoscaler", raw, spec={**raw["spec"], "metrics": metrics})
+        _object(
+            "autoscaling/v2",
+            "HorizontalPodAutoscaler",
+            raw,
+            spec={**raw["spec"], "metrics": metrics},
+        )
         for raw in found["autoscalers"]
     ]
 
@@ -171,10 +222,16 @@ def _limits(found: t.Mapping[str, list[Made]]) -> list[Made]:
 
 
 def expected(made: Copy) -> dict[tuple[str, str], int]:
-    """How many ready pods each budget counts once all copies are ready, by its namespace and name."""
+    """How many ready pods each budget counts once all copies are ready,
+    by its namespace and name.
+    """
     pods = collections.defaultdict[str, list[objects.Pod]](list)
     for raw in made.steps["pods"]:
         if (raw["metadata"]["namespace"], raw["metadata"]["name"]) in made.ready:
             pods[raw["metadata"]["namespace"]].append(objects.Pod.of(raw))
-    budgets = [objects.Budget.of(raw) for raw in made.steps["rules"] if raw["kind"] == "PodDisruptionBudget"]
+    budgets = [
+        objects.Budget.of(raw)
+        for raw in made.steps["rules"]
+        if raw["kind"] == "PodDisruptionBudget"
+    ]
     return {(b.namespace, b.name): sum(b.covers(pod) for pod in pods[b.namespace]) for b in budgets}

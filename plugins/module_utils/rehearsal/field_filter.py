@@ -1,7 +1,8 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What a snapshot keeps of each kind of object, as allow-lists: what is not named here never reaches the file.
+"""What a snapshot keeps of each kind of object, as allow-lists:
+what is not named here never reaches the file.
 
 Secrets and ConfigMaps are not read at all.
 """
@@ -18,21 +19,38 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     pod_specs,
 )
 
-# What a snapshot keeps of pods and pod templates: what decides where they run, how they may be moved, and how long
-# they take. Images, commands, arguments, environments, probes, and volumes with a content are left out.
+# What a snapshot keeps of pods and pod templates: what decides where they run, how they may be
+# moved, and how long they take. Images, commands, arguments, environments, probes, and volumes with
+# a content are left out.
 
 
 PodRaw = objects.Raw
 PodMade = dict[str, t.Any]
 
 SPEC = (
-    *("affinity", "hostNetwork", "nodeName", "nodeSelector", "priorityClassName", "readinessGates", "restartPolicy"),
-    *("runtimeClassName", "schedulerName", "schedulingGates", "terminationGracePeriodSeconds", "tolerations"),
+    *(
+        "affinity",
+        "hostNetwork",
+        "nodeName",
+        "nodeSelector",
+        "priorityClassName",
+        "readinessGates",
+        "restartPolicy",
+    ),
+    *(
+        "runtimeClassName",
+        "schedulerName",
+        "schedulingGates",
+        "terminationGracePeriodSeconds",
+        "tolerations",
+    ),
     "topologySpreadConstraints",
 )
 """Fields of a pod's spec that are kept as they are."""
 LAB = "lab.kubeops.io/"
-OWN_STATE = frozenset({names.RECORD, names.LOCK_DETAILS, names.FENCE, names.PLANNED, names.SURGE, names.SERVES_NODES})
+OWN_STATE = frozenset(
+    {names.RECORD, names.LOCK_DETAILS, names.FENCE, names.PLANNED, names.SURGE, names.SERVES_NODES}
+)
 KEPT_NOTES = frozenset(
     {
         names.DELETION_COST,
@@ -43,12 +61,16 @@ KEPT_NOTES = frozenset(
         f"{LAB}complete",
     }
 )
-"""Annotations that are kept, besides those by which owners say how their pods may be moved. The lab's own are there if
-the cluster is a lab itself: they are what is known of how long its pods take to stop and to complete."""
+"""Annotations that are kept, besides those by which owners say how their pods may be moved. The
+lab's own are there if the cluster is a lab itself: they are what is known of how long its pods take
+to stop and to complete.
+"""
 
 
 def kept_annotations(raw: PodRaw) -> dict[str, str]:
-    """The annotations that are kept; values that others wrote into known keys are theirs to make public."""
+    """The annotations that are kept; values that others wrote into known keys are
+    theirs to make public.
+    """
     found = (raw.get("metadata") or {}).get("annotations") or {}
     return {
         key: str(value)
@@ -67,7 +89,9 @@ def template(raw: PodRaw) -> PodMade:
 
 
 def pod_spec(raw: PodRaw) -> PodMade:
-    """The spec of a pod; ``preStopSeconds`` is how long a container sleeps before it is told to stop."""
+    """The spec of a pod; ``preStopSeconds`` is how long a container sleeps
+    before it is told to stop.
+    """
     found: PodMade = {key: raw[key] for key in SPEC if raw.get(key) is not None}
     if raw.get("resources"):
         found["resources"] = _resources(raw)
@@ -94,16 +118,19 @@ def dropped(raw: PodRaw) -> list[str]:
 
 
 def pod_status(raw: PodRaw) -> PodMade:
-    """What is kept of a pod's status; ``start`` are the seconds from bound to ready, ``None`` if that is not known.
+    """What is kept of a pod's status; ``start`` are the seconds from bound to ready,
+    ``None`` if that is not known.
 
-    A Ready condition that changed after the start (a restart, a failing probe) tells nothing about the start, so only
-    pods whose containers have never restarted are asked.
+    A Ready condition that changed after the start (a restart, a failing probe) tells nothing about
+    the start, so only pods whose containers have never restarted are asked.
     """
     found = raw.get("status") or {}
     conditions = {c["type"]: c for c in found.get("conditions") or ()}
     ready = (conditions.get("Ready") or {}).get("status") == "True"
     restarts = sum(one.get("restartCount") or 0 for one in found.get("containerStatuses") or ())
-    bound = (conditions.get("PodScheduled") or {}).get("lastTransitionTime") or raw["metadata"].get("creationTimestamp")
+    bound = (conditions.get("PodScheduled") or {}).get("lastTransitionTime") or raw["metadata"].get(
+        "creationTimestamp"
+    )
     since = (conditions.get("Ready") or {}).get("lastTransitionTime")
     seconds = _between(bound, since) if ready and not restarts else None
     return {"phase": found.get("phase", ""), "ready": ready, "start": seconds}
@@ -121,7 +148,8 @@ def _container(raw: PodRaw) -> PodMade:
     if raw.get("resources"):
         found["resources"] = _resources(raw)
     if ports := [
-        {k: p[k] for k in ("containerPort", "hostPort", "protocol") if k in p} for p in raw.get("ports") or ()
+        {k: p[k] for k in ("containerPort", "hostPort", "protocol") if k in p}
+        for p in raw.get("ports") or ()
     ]:
         found["ports"] = ports
     if raw.get("restartPolicy"):
@@ -130,17 +158,30 @@ def _container(raw: PodRaw) -> PodMade:
 
 
 def _resources(raw: PodRaw) -> PodMade:
-    return {key: dict(raw["resources"][key]) for key in ("requests", "limits") if raw["resources"].get(key)}
+    return {
+        key: dict(raw["resources"][key])
+        for key in ("requests", "limits")
+        if raw["resources"].get(key)
+    }
 
 
 def _pod_volume(raw: PodRaw) -> PodMade | None:
     """A volume that a decision depends on: scratch space, a claim, or a folder of the node."""
     name = {"name": raw.get("name", "")}
     if "emptyDir" in raw:
-        kept = {key: value for key, value in (raw["emptyDir"] or {}).items() if key in ("medium", "sizeLimit")}
+        kept = {
+            key: value
+            for key, value in (raw["emptyDir"] or {}).items()
+            if key in ("medium", "sizeLimit")
+        }
         return {**name, "emptyDir": kept}
     if raw.get("persistentVolumeClaim"):
-        return {**name, "persistentVolumeClaim": {"claimName": raw["persistentVolumeClaim"].get("claimName", "")}}
+        return {
+            **name,
+            "persistentVolumeClaim": {
+                "claimName": raw["persistentVolumeClaim"].get("claimName", "")
+            },
+        }
     return {**name, "hostPath": {"path": "/copy"}} if raw.get("hostPath") else None
 
 
@@ -150,7 +191,14 @@ Made = dict[str, t.Any]
 _CONTROLLERS_TAINTS = frozenset(
     f"node.kubernetes.io/{name}"
     for name in (
-        *("unschedulable", "not-ready", "unreachable", "memory-pressure", "disk-pressure", "pid-pressure"),
+        *(
+            "unschedulable",
+            "not-ready",
+            "unreachable",
+            "memory-pressure",
+            "disk-pressure",
+            "pid-pressure",
+        ),
         "network-unavailable",
     )
 )
@@ -158,10 +206,24 @@ _CONTROLLERS_TAINTS = frozenset(
 _OURS = frozenset({names.TAINT_KEY, names.WAITING})
 _POD_SECURITY = "pod-security.kubernetes.io/"
 _WORKLOAD = {
-    "deployments": ("minReadySeconds", "paused", "progressDeadlineSeconds", "replicas", "selector", "strategy"),
+    "deployments": (
+        "minReadySeconds",
+        "paused",
+        "progressDeadlineSeconds",
+        "replicas",
+        "selector",
+        "strategy",
+    ),
     "replica_sets": ("minReadySeconds", "replicas", "selector"),
     "stateful_sets": (
-        *("minReadySeconds", "ordinals", "podManagementPolicy", "replicas", "selector", "serviceName"),
+        *(
+            "minReadySeconds",
+            "ordinals",
+            "podManagementPolicy",
+            "replicas",
+            "selector",
+            "serviceName",
+        ),
         "updateStrategy",
     ),
     "daemon_sets": ("minReadySeconds", "selector", "updateStrategy"),
@@ -184,7 +246,9 @@ _WHOLE = {
 
 
 def slim(kind: str, raw: Raw) -> Made | None:
-    """What is kept of an object of the kind (``nodes``, ``pods``, …); ``None`` for one that the copy does without."""
+    """What is kept of an object of the kind (``nodes``, ``pods``, …);
+    ``None`` for one that the copy does without.
+    """
     if _is_ours(raw) or raw["metadata"].get("deletionTimestamp"):
         return None
     return _SLIMMED[kind](kind, raw)
@@ -206,7 +270,9 @@ def _is_ours(raw: Raw) -> bool:
     """Whether it is state of this collection, which a run on the copy makes by itself."""
     meta = raw["metadata"]
     ours = (meta.get("labels") or {}).get(names.MANAGED_BY_LABEL) == names.MANAGED_BY
-    return names.NAMESPACE in (meta.get("namespace"), meta["name"]) or (ours and raw.get("kind") != "Pod")
+    return names.NAMESPACE in (meta.get("namespace"), meta["name"]) or (
+        ours and raw.get("kind") != "Pod"
+    )
 
 
 def _meta(raw: Raw, labels: bool = True) -> Made:
@@ -217,7 +283,12 @@ def _meta(raw: Raw, labels: bool = True) -> Made:
     if kept := kept_annotations(raw):
         found["annotations"] = kept
     if owner := objects.controller_of(raw):
-        found["owner"] = {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid}
+        found["owner"] = {
+            "apiVersion": owner.api_version,
+            "kind": owner.kind,
+            "name": owner.name,
+            "uid": owner.uid,
+        }
     return found
 
 
@@ -239,7 +310,10 @@ def _workload(kind: str, raw: Raw) -> Made | None:
     found["template"] = template(spec.get("template") or {})
     if kind == "stateful_sets" and spec.get("volumeClaimTemplates"):
         found["volumeClaimTemplates"] = [
-            {"metadata": {"name": one["metadata"]["name"]}, "spec": _fields(one.get("spec") or {}, _SPEC["claims"])}
+            {
+                "metadata": {"name": one["metadata"]["name"]},
+                "spec": _fields(one.get("spec") or {}, _SPEC["claims"]),
+            }
             for one in spec["volumeClaimTemplates"]
         ]
     return {"metadata": _meta(raw), "spec": found}
@@ -264,7 +338,9 @@ def _claim(kind: str, raw: Raw) -> Made:
 
 
 def _volume(kind: str, raw: Raw) -> Made:
-    """A volume with the driver that attaches it; of all other kinds of volumes only where they can be used is kept."""
+    """A volume with the driver that attaches it; of all other kinds of volumes only where they
+    can be used is kept.
+    """
     found = _with_spec(kind, raw)
     spec = raw.get("spec") or {}
     if spec.get("csi"):
@@ -277,12 +353,18 @@ def _volume(kind: str, raw: Raw) -> Made:
 
 def _namespace(kind: str, raw: Raw) -> Made:
     del kind
-    labels = {k: v for k, v in (raw["metadata"].get("labels") or {}).items() if not k.startswith(_POD_SECURITY)}
+    labels = {
+        k: v
+        for k, v in (raw["metadata"].get("labels") or {}).items()
+        if not k.startswith(_POD_SECURITY)
+    }
     return {"metadata": {"name": raw["metadata"]["name"], "labels": labels}}
 
 
 def _service(kind: str, raw: Raw) -> Made | None:
-    """A service that selects pods. Its ports keep their numbers, because names of ports are names of containers."""
+    """A service that selects pods. Its ports keep their numbers,
+    because names of ports are names of containers.
+    """
     del kind
     spec = raw.get("spec") or {}
     if not spec.get("selector"):
@@ -310,9 +392,15 @@ def _node(kind: str, raw: Raw) -> Made:
         if taint["key"] not in _CONTROLLERS_TAINTS | _OURS
     ]
     conditions = [_fields(c, ("type", "status", "reason")) for c in status.get("conditions") or ()]
-    info = _fields(status.get("nodeInfo") or {}, ("architecture", "kubeletVersion", "operatingSystem"))
+    info = _fields(
+        status.get("nodeInfo") or {}, ("architecture", "kubeletVersion", "operatingSystem")
+    )
     return {
-        "metadata": {"name": meta["name"], "uid": meta.get("uid", ""), "labels": dict(meta.get("labels") or {})},
+        "metadata": {
+            "name": meta["name"],
+            "uid": meta.get("uid", ""),
+            "labels": dict(meta.get("labels") or {}),
+        },
         "spec": {"taints": taints, "unschedulable": unschedulable},
         "status": {
             **{key: dict(status.get(key) or {}) for key in ("allocatable", "capacity")},

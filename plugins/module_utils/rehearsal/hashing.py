@@ -3,9 +3,10 @@
 
 """Names that tell nothing: the same name always becomes the same hash under the same key.
 
-A name is hashed part by part between hyphens and dots, because names are made of names: the pod ``web-0``, the claim
-``data-web-0``, the label with a ReplicaSet's hash. What belonged together still does. A number at the end stays. Keys
-of labels, resources, and values that Kubernetes itself defines stay as they are.
+A name is hashed part by part between hyphens and dots, because names are made of names: the pod
+``web-0``, the claim ``data-web-0``, the label with a ReplicaSet's hash. What belonged together
+still does. A number at the end stays. Keys of labels, resources, and values that Kubernetes itself
+defines stay as they are.
 """
 
 from __future__ import annotations
@@ -25,12 +26,31 @@ KEPT = frozenset(
     }
 )
 """Names that mean the same in every cluster."""
-KEPT_KEYS = frozenset({"kubernetes.io/arch", "kubernetes.io/os", "beta.kubernetes.io/arch", "beta.kubernetes.io/os"})
+KEPT_KEYS = frozenset(
+    {"kubernetes.io/arch", "kubernetes.io/os", "beta.kubernetes.io/arch", "beta.kubernetes.io/os"}
+)
 """Labels whose values mean the same in every cluster."""
 NAMES = frozenset(
     {
-        *("name", "namespace", "uid", "nodeName", "claimName", "volumeName", "storageClassName", "priorityClassName"),
-        *("runtimeClassName", "schedulerName", "serviceName", "driver", "provisioner", "nodeID", "handler"),
+        *(
+            "name",
+            "namespace",
+            "uid",
+            "nodeName",
+            "claimName",
+            "volumeName",
+            "storageClassName",
+            "priorityClassName",
+        ),
+        *(
+            "runtimeClassName",
+            "schedulerName",
+            "serviceName",
+            "driver",
+            "provisioner",
+            "nodeID",
+            "handler",
+        ),
     }
 )
 """Fields that are names."""
@@ -55,7 +75,8 @@ class Hasher:
         self._taken: dict[str, str] = {}
 
     def name(self, text: str) -> str:
-        """The hash of a name or of a label's value; one that is too long for a label is hashed in one piece.
+        """The hash of a name or of a label's value; one that is too long for a label is
+        hashed in one piece.
 
         Raises:
             SameHashError: another name has this hash.
@@ -65,14 +86,20 @@ class Hasher:
         if text not in self._known:
             made = self._made(text)
             if self._taken.setdefault(made, text) != text:
-                raise SameHashError("Two names have the same hash under this key. Choose another key.")
+                raise SameHashError(
+                    "Two names have the same hash under this key. Choose another key."
+                )
             self._known[text] = made
         return self._known[text]
 
     def hashed(self, found: Found, field: str = "") -> Found:
-        """A value with every name in it hashed, as far as its field says that it is one; raises as ``name`` does."""
+        """A value with every name in it hashed, as far as its field says that it is one;
+        raises as ``name`` does.
+        """
         if isinstance(found, t.Mapping):
-            if field in LABELS or (field == "selector" and all(isinstance(value, str) for value in found.values())):
+            if field in LABELS or (
+                field == "selector" and all(isinstance(value, str) for value in found.values())
+            ):
                 return {key: self._value(key, value) for key, value in found.items()}
             if "key" in found and ("values" in found or "value" in found):
                 return self._expression(found)
@@ -81,7 +108,10 @@ class Hasher:
             return {key: self.hashed(value, key) for key, value in found.items()}
         if isinstance(found, (list, tuple)):
             return [
-                self.hashed(one, "name" if field == "namespaces" and isinstance(one, str) else field) for one in found
+                self.hashed(
+                    one, "name" if field == "namespaces" and isinstance(one, str) else field
+                )
+                for one in found
             ]
         return self.name(found) if field in NAMES and isinstance(found, str) else found
 

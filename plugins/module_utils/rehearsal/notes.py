@@ -1,7 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What a rehearsal does not show, in words: the copy lacks it, or it must not happen in a rehearsal."""
+"""What a rehearsal does not show, in words: the copy lacks it,
+or it must not happen in a rehearsal.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,14 @@ import collections
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal import snapshot_files
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal import (
+    snapshot_files,
+)
 
 TEXTS: t.Mapping[str, str] = {
-    "extensions": "Admission webhooks, policies and controllers of custom resources do not act on the copy.",
+    "extensions": (
+        "Admission webhooks, policies and controllers of custom resources do not act on the copy."
+    ),
     "autoscaling": "Autoscalers keep their limits, but see no load.",
     "devices": "Claims of devices are left out.",
     "gang": "Pods that are scheduled as a group are scheduled one by one.",
@@ -20,9 +26,14 @@ TEXTS: t.Mapping[str, str] = {
     "record": "A maintenance of the node was under way. The copy begins as if it were not.",
     "finished": "Finished pods are left out.",
     "terminating": "It was terminating, and the copy begins without it.",
-    "owner": "Its controller does not act on the copy. A ReplicaSet with as many pods stands for it.",
+    "owner": (
+        "Its controller does not act on the copy. A ReplicaSet with as many pods stands for it."
+    ),
     "scheduler": "The default scheduler stands for its scheduler.",
-    "job": "How long it still takes is not known. It takes as long as the annotation says, or completes after the run.",
+    "job": (
+        "How long it still takes is not known. It takes as long as the annotation says, or "
+        "completes after the run."
+    ),
     "unread": "These credentials may not list this kind, so it counts as empty.",
     "refused": "The API server of the copy refused it.",
     "version": "The copy runs another version of Kubernetes.",

@@ -1,13 +1,18 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What came of a rehearsal, and how a real run compares with it. Both are read from ``report.json``."""
+"""What came of a rehearsal, and how a real run compares with it.
+Both are read from ``report.json``.
+"""
 
 from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal import notes, snapshot_files
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal import (
+    notes,
+    snapshot_files,
+)
 
 Raw = t.Mapping[str, t.Any]
 Made = dict[str, t.Any]
@@ -24,7 +29,8 @@ class NoReportError(ValueError):
 
 
 def rehearsed(report: Raw, not_rehearsed: t.Sequence[str] = ()) -> Made:
-    """What a run came to: whether it ``finished`` or is ``blocked``, by what, its waves, times and thin services.
+    """What a run came to: whether it ``finished`` or is ``blocked``, by what, its waves,
+    times and thin services.
 
     Raises:
         NoReportError: ``report`` is no report of this collection, or of another version.
@@ -32,15 +38,23 @@ def rehearsed(report: Raw, not_rehearsed: t.Sequence[str] = ()) -> Made:
     if not isinstance(report, t.Mapping) or "totals" not in report:
         raise NoReportError("It is no report of this collection. Give the report.json of a run.")
     if report.get("version") != REPORT_VERSION:
-        raise NoReportError(f"It is a report of version {report.get('version')}; this release reads {REPORT_VERSION}.")
+        raise NoReportError(
+            f"It is a report of version {report.get('version')}; this release reads "
+            f"{REPORT_VERSION}."
+        )
     waves: dict[int, list[str]] = {}
     for node in report["nodes"]:
         if node["wave"]:
             waves.setdefault(node["wave"], []).append(node["name"])
-    told = sorted({(f["severity"], f["code"], name) for f in report["findings"] for name in _objects(f)})
+    told = sorted(
+        {(f["severity"], f["code"], name) for f in report["findings"] for name in _objects(f)}
+    )
     blockers = [(code, name) for severity, code, name in told if severity == "blocker"]
     stuck = [one for one in report["refusals"] if one["stuck"]]
-    held = [{"object": one["blocker"] or one["rule"], "count": one["count"], "pods": one["stuck"]} for one in stuck]
+    held = [
+        {"object": one["blocker"] or one["rule"], "count": one["count"], "pods": one["stuck"]}
+        for one in stuck
+    ]
     failed = bool(report["problems"]) or report["totals"]["nodes_failed"] > 0
     verdict = "blocked" if blockers or held else "failed" if failed else "finished"
     return {
@@ -67,7 +81,9 @@ def _objects(finding: Raw) -> t.Sequence[str]:
 
 
 def _node(raw: Raw) -> Made:
-    return {key: raw.get(key) for key in ("name", "wave", "outcome", "message", "seconds", "pods_moved")}
+    return {
+        key: raw.get(key) for key in ("name", "wave", "outcome", "message", "seconds", "pods_moved")
+    }
 
 
 def _thin(raw: Raw) -> Made:
@@ -77,46 +93,99 @@ def _thin(raw: Raw) -> Made:
 
 def lines(found: Raw) -> list[str]:
     """A rehearsal for the terminal."""
-    told = {"finished": "The maintenance finished on the copy", "blocked": "The maintenance is blocked on the copy"}
+    told = {
+        "finished": "The maintenance finished on the copy",
+        "blocked": "The maintenance is blocked on the copy",
+    }
     took = f" in {found['seconds']:.0f} s" if found["seconds"] is not None else ""
-    shown = [f"{told.get(found['verdict'], 'The maintenance failed on the copy')}{took}. {found['headline']}".strip()]
+    shown = [
+        (
+            f"{told.get(found['verdict'], 'The maintenance failed on the copy')}{took}. "
+            f"{found['headline']}"
+        ).strip()
+    ]
     shown += [f"blocked by {one['object'] or one.get('code')}" for one in found["blockers"]]
     shown += found["problems"]
     for node in found["nodes"]:
-        seconds = "never out of service" if node["seconds"] is None else f"{node['seconds']:.0f} s out of service"
+        seconds = (
+            "never out of service"
+            if node["seconds"] is None
+            else f"{node['seconds']:.0f} s out of service"
+        )
         shown.append(
-            f"node {node['name']}, wave {node['wave']}: {node['outcome']}, {seconds}, {node['pods_moved']} pods"
+            f"node {node['name']}, wave {node['wave']}: {node['outcome']}, {seconds}, "
+            f"{node['pods_moved']} pods"
         )
     for one in found["thin"]:
         dark = f", dark for {one['dark_seconds']:.0f} s" if one["dark_seconds"] else ""
         place = f"{one['namespace']}/{one['name']}"
-        shown.append(f"service {place}: at {one['lowest']} of {one['desired']} for {one['below_seconds']:.0f} s{dark}")
+        shown.append(
+            f"service {place}: at {one['lowest']} of {one['desired']} for "
+            f"{one['below_seconds']:.0f} s{dark}"
+        )
     return shown + [f"not rehearsed: {one}" for one in found["not_rehearsed"]]
 
 
 def compared(before: Raw, real: Raw) -> Made:
-    """A rehearsal beside the real run: ``rows`` with what was foreseen, and whether ``all`` of it came so.
+    """A rehearsal beside the real run: ``rows`` with what was foreseen,
+    and whether ``all`` of it came so.
 
-    Numbers of seconds are the ``same`` if they differ by a fifth or less; everything else if it is equal.
+    Numbers of seconds are the ``same`` if they differ by a fifth or less;
+    everything else if it is equal.
 
     Raises:
         NoReportError: ``before`` is no rehearsal of this version.
     """
-    if not isinstance(before, t.Mapping) or before.get("version") != VERSION or "verdict" not in before:
-        raise NoReportError("It is no rehearsal of this version. Give the rehearsal.json that rehearse has written.")
-    rows = [_row(what, before[key], real[key]) for what, key in (("verdict", "verdict"), ("waves", "waves"))]
-    rows.append(_row("blockers", *(sorted(str(b["object"]) for b in one["blockers"]) for one in (before, real))))
+    if (
+        not isinstance(before, t.Mapping)
+        or before.get("version") != VERSION
+        or "verdict" not in before
+    ):
+        raise NoReportError(
+            "It is no rehearsal of this version. Give the rehearsal.json that rehearse has written."
+        )
+    rows = [
+        _row(what, before[key], real[key])
+        for what, key in (("verdict", "verdict"), ("waves", "waves"))
+    ]
+    rows.append(
+        _row(
+            "blockers",
+            *(sorted(str(b["object"]) for b in one["blockers"]) for one in (before, real)),
+        )
+    )
     rows.append(_row("findings", *([list(f) for f in one["findings"]] for one in (before, real))))
     rows.append(_row("pods moved", before["pods_moved"], real["pods_moved"]))
     rows.append(_row("seconds", before["seconds"], real["seconds"], timed=True))
-    rows.append(_row("seconds from cordon to drained", before["moving_seconds"], real["moving_seconds"], timed=True))
+    rows.append(
+        _row(
+            "seconds from cordon to drained",
+            before["moving_seconds"],
+            real["moving_seconds"],
+            timed=True,
+        )
+    )
     known = ({node["name"]: node["seconds"] for node in one["nodes"]} for one in (before, real))
     ours, theirs = known
-    rows += [_row(f"node {name}", ours.get(name), theirs.get(name), timed=True) for name in {**ours, **theirs}]
-    thin = ({f"{s['namespace']}/{s['name']}": s["lowest"] for s in one["thin"]} for one in (before, real))
+    rows += [
+        _row(f"node {name}", ours.get(name), theirs.get(name), timed=True)
+        for name in {**ours, **theirs}
+    ]
+    thin = (
+        {f"{s['namespace']}/{s['name']}": s["lowest"] for s in one["thin"]}
+        for one in (before, real)
+    )
     rehearsed_, real_ = thin
-    rows += [_row(f"lowest of {name}", rehearsed_.get(name), real_.get(name)) for name in {**rehearsed_, **real_}]
-    return {"version": VERSION, "rows": rows, "all": all(row["same"] for row in rows), "lines": list(map(_line, rows))}
+    rows += [
+        _row(f"lowest of {name}", rehearsed_.get(name), real_.get(name))
+        for name in {**rehearsed_, **real_}
+    ]
+    return {
+        "version": VERSION,
+        "rows": rows,
+        "all": all(row["same"] for row in rows),
+        "lines": list(map(_line, rows)),
+    }
 
 
 def _row(what: str, before: t.Any, real: t.Any, *, timed: bool = False) -> Made:
@@ -128,34 +197,61 @@ def _row(what: str, before: t.Any, real: t.Any, *, timed: bool = False) -> Made:
 
 def _line(row: Raw) -> str:
     mark = "as rehearsed" if row["same"] else "DIFFERS"
-    return f"{row['what']}: rehearsed {_shown(row['rehearsed'])}, real {_shown(row['real'])}: {mark}"
+    return (
+        f"{row['what']}: rehearsed {_shown(row['rehearsed'])}, real {_shown(row['real'])}: {mark}"
+    )
 
 
 def _shown(value: t.Any) -> str:
     if isinstance(value, float):
         return f"{value:.1f}"
     if isinstance(value, (list, tuple)):
-        return str(len(value)) if len(str(value)) > 60 else (", ".join(map(_shown, value)) or "none")
+        return (
+            str(len(value)) if len(str(value)) > 60 else (", ".join(map(_shown, value)) or "none")
+        )
     return "-" if value is None else str(value)
 
 
-# The input of ``maintain`` on the copy: what was given, without all that would reach the world outside.
+# The input of ``maintain`` on the copy: what was given, without all that would
+# reach the world outside.
 
 
 PREFIX = "maintain_"
 LEFT_OUT = frozenset(
     {
-        *("run", "tasks", "tasks_timeout", "reboot", "reboot_checks", "reboot_files", "report_dir", "traffic"),
+        *(
+            "run",
+            "tasks",
+            "tasks_timeout",
+            "reboot",
+            "reboot_checks",
+            "reboot_files",
+            "report_dir",
+            "traffic",
+        ),
         *("before_node", "before_pod", "after_pod", "after_node", "fence_tasks", "fenced"),
         *("until", "window", "descheduler", "fallback", "job_wait", "backend"),
     }
 )
-"""Variables that are not used: hooks and announcements reach other systems, windows and runs belong to the real run,
-and Koordinator does not act on the copy. Those of announcements and of Koordinator's controller are left out, too."""
+"""Variables that are not used: hooks and announcements reach other systems, windows and runs belong
+to the real run, and Koordinator does not act on the copy. Those of announcements and of
+Koordinator's controller are left out, too.
+"""
 QUIET = frozenset(
-    {"report_dir", "traffic", "tasks", "tasks_timeout", "reboot", "reboot_checks", "reboot_files", "job_wait"}
+    {
+        "report_dir",
+        "traffic",
+        "tasks",
+        "tasks_timeout",
+        "reboot",
+        "reboot_checks",
+        "reboot_files",
+        "job_wait",
+    }
 )
-"""Those of which nothing is said: the simulated work stands for them, or nothing depends on them."""
+"""Those of which nothing is said: the simulated work stands for them,
+or nothing depends on them.
+"""
 GROUPS = ("announce_", "koordinator_")
 
 
@@ -173,8 +269,9 @@ def of_copy(
 ) -> tuple[dict[str, t.Any], list[snapshot_files.Note]]:
     """The variables for the run on the copy, and what is not rehearsed of those that were given.
 
-    ``given`` are the variables as the user gave them, by their full names, ``read`` is the input that was made of them.
-    ``names`` are the names of nodes in the snapshot by their real ones. ``tasks`` is the file that simulates the work.
+    ``given`` are the variables as the user gave them, by their full names, ``read`` is the input
+    that was made of them. ``names`` are the names of nodes in the snapshot by their real ones.
+    ``tasks`` is the file that simulates the work.
     """
     gaps: list[snapshot_files.Note] = []
     made: dict[str, t.Any] = {}
@@ -202,11 +299,13 @@ def wrong(read: t.Mapping[str, t.Any], names: t.Mapping[str, str]) -> list[str]:
     found = []
     if read["asks_hosts"]:
         found.append(
-            "A rehearsal contacts no host, so it cannot ask which have to be rebooted. Name nodes or a selector."
+            "A rehearsal contacts no host, so it cannot ask which have to be rebooted. "
+            "Name nodes or a selector."
         )
     if read["node_selector"] and any(real != name for real, name in names.items()):
         found.append(
-            "maintain_node_selector selects nothing where labels are hashed. Name the nodes with maintain_nodes."
+            "maintain_node_selector selects nothing where labels are hashed. "
+            "Name the nodes with maintain_nodes."
         )
     unknown = [name for name in read["nodes"] if name not in names and name not in names.values()]
     if unknown and not read["asks_hosts"]:

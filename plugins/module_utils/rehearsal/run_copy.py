@@ -9,7 +9,11 @@ import collections
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import api_changes, objects, run_context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    api_changes,
+    objects,
+    run_context,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal import (
     notes,
     run_read,
@@ -20,7 +24,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyOptions:
-    """``snapshot`` is rebuilt, or without one the cluster is saved: ``write`` puts the content at ``path``.
+    """``snapshot`` is rebuilt, or without one the cluster is saved:
+    ``write`` puts the content at ``path``.
 
     ``stop`` and ``timeout`` are those of ``rebuilding.Rebuilding``.
     """
@@ -37,7 +42,9 @@ def copy(ctx: run_context.Context, options: CopyOptions) -> run_context.Result:
     """Save or rebuild; raises as ``reading.snapshot`` and ``rebuilding.rebuild`` do."""
     if options.snapshot is None:
         return _save(ctx, options)
-    wanted = run_rebuild.Rebuilding(snapshot=options.snapshot, stop=options.stop, timeout=options.timeout)
+    wanted = run_rebuild.Rebuilding(
+        snapshot=options.snapshot, stop=options.stop, timeout=options.timeout
+    )
     made = run_rebuild.rebuild(ctx, wanted)
     found = collections.Counter(raw["kind"] for raws in made.steps.values() for raw in raws)
     names = snapshot_files.names_of(options.snapshot, "nodes")
@@ -54,8 +61,12 @@ def _save(ctx: run_context.Context, options: CopyOptions) -> run_context.Result:
             raise run_context.CallAborted(
                 "not_written", f"{options.path} cannot be written: {error.strerror or error}."
             ) from error
-    ctx.changed(api_changes.Change("create", objects.Ref("File", options.path), f"Write {options.path}"))
-    found = {run_read.KINDS[kind].kind: len(raws) for kind, raws in snapshot.objects.items() if raws}
+    ctx.changed(
+        api_changes.Change("create", objects.Ref("File", options.path), f"Write {options.path}")
+    )
+    found = {
+        run_read.KINDS[kind].kind: len(raws) for kind, raws in snapshot.objects.items() if raws
+    }
     return _result(snapshot, found, names, snapshot.notes)
 
 

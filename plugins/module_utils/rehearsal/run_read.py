@@ -1,14 +1,24 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Reads a cluster into a snapshot. Sends nothing but lists; Secrets and ConfigMaps are not among them."""
+"""Reads a cluster into a snapshot. Sends nothing but lists;
+Secrets and ConfigMaps are not among them.
+"""
 
 from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import objects, run_context, run_requests
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    objects,
+    run_context,
+    run_requests,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
+    errors,
+    kinds,
+    verbs,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal import (
     field_filter,
     hashing,
@@ -38,11 +48,15 @@ KINDS: t.Mapping[str, kinds.Kind] = {
     "runtime_classes": kinds.RUNTIME_CLASSES,
 }
 """What is read, by its name in a snapshot."""
-OPTIONAL = frozenset({"jobs", "csi_nodes", "storage_classes", "priority_classes", "runtime_classes"})
+OPTIONAL = frozenset(
+    {"jobs", "csi_nodes", "storage_classes", "priority_classes", "runtime_classes"}
+)
 """What may be refused to be read: it then counts as empty, and the rehearsal says so."""
 
 
-def snapshot(ctx: run_context.Context, hash_key: str) -> tuple[snapshot_files.Snapshot, dict[str, str]]:
+def snapshot(
+    ctx: run_context.Context, hash_key: str
+) -> tuple[snapshot_files.Snapshot, dict[str, str]]:
     """The cluster as it is now, and the name of each node in the snapshot, by its real name.
 
     Raises:
@@ -65,7 +79,10 @@ def snapshot(ctx: run_context.Context, hash_key: str) -> tuple[snapshot_files.Sn
         raise run_context.CallAborted(
             "missing_permission",
             f"These credentials may not list {', '.join(refused)}.",
-            "Bind them to the ClusterRoles kubeops-node-maintenance-read and kubeops-node-maintenance-rehearse.",
+            (
+                "Bind them to the ClusterRoles kubeops-node-maintenance-read and "
+                "kubeops-node-maintenance-rehearse."
+            ),
         )
     names = {raw["metadata"]["name"]: raw["metadata"]["name"] for raw in found["nodes"]}
     if hash_key:
@@ -76,7 +93,10 @@ def snapshot(ctx: run_context.Context, hash_key: str) -> tuple[snapshot_files.Sn
             gaps = [{**one, "object": _hashed(hasher, one["object"])} for one in gaps]
         except hashing.SameHashError as error:
             raise run_context.CallAborted("same_hash", str(error)) from error
-    version = str(ctx.cluster.send(verbs.server_version(), patience=run_requests.PATIENCE).get("gitVersion") or "")
+    version = str(
+        ctx.cluster.send(verbs.server_version(), patience=run_requests.PATIENCE).get("gitVersion")
+        or ""
+    )
     made = snapshot_files.Snapshot(version, ctx.clock.wall(), bool(hash_key), found, gaps)
     return made, names
 
@@ -90,7 +110,11 @@ def _listed(
         gaps.extend(notes.note(code, about) for code in field_filter.notes(name, raw))
         return field_filter.slim(name, raw)
 
-    return [raw for raw in ctx.cluster.items(kind, patience=run_requests.PATIENCE, keep=keep).items if raw is not None]
+    return [
+        raw
+        for raw in ctx.cluster.items(kind, patience=run_requests.PATIENCE, keep=keep).items
+        if raw is not None
+    ]
 
 
 def _hashed(hasher: hashing.Hasher, about: str) -> str:

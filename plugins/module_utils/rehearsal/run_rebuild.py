@@ -15,7 +15,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     run_reconcile,
     run_requests,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
+    errors,
+    kinds,
+    verbs,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal import (
     copies,
     notes,
@@ -28,7 +32,9 @@ Made = dict[str, t.Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebuilding:
-    """``stop``: seconds a pod takes to stop if nothing better is known; ``timeout``: for the whole copy."""
+    """``stop``: seconds a pod takes to stop if nothing better is known;
+    ``timeout``: for the whole copy.
+    """
 
     snapshot: snapshot_files.Snapshot
     stop: float
@@ -43,7 +49,10 @@ def rebuild(ctx: run_context.Context, options: Rebuilding) -> copies.Copy:
         StopRun: the cluster is not empty, or the copy did not settle in time.
     """
     for node in (
-        ctx.cluster.send(verbs.list_page(kinds.NODES, limit=1), patience=run_requests.PATIENCE).get("items") or ()
+        ctx.cluster.send(verbs.list_page(kinds.NODES, limit=1), patience=run_requests.PATIENCE).get(
+            "items"
+        )
+        or ()
     ):
         name = node["metadata"]["name"]
         raise run_context.CallAborted(
@@ -54,7 +63,12 @@ def rebuild(ctx: run_context.Context, options: Rebuilding) -> copies.Copy:
         )
     made = copies.copy(options.snapshot, stop=options.stop)
     if version := options.snapshot.kubernetes:
-        here = str(ctx.cluster.send(verbs.server_version(), patience=run_requests.PATIENCE).get("gitVersion") or "")
+        here = str(
+            ctx.cluster.send(verbs.server_version(), patience=run_requests.PATIENCE).get(
+                "gitVersion"
+            )
+            or ""
+        )
         if version.split(".")[:2] != here.split(".")[:2]:
             made.notes.append(notes.note("version", detail=f"{here}, not {version}"))
     _Builder(ctx, made, ctx.clock.now() + options.timeout).build()
@@ -87,7 +101,8 @@ class _Builder:
         self._own_mirrors(steps["pods"])
         ready = self._made.ready & set(map(run_settle.place, self._create(steps["pods"])))
         self._settling.ready(ready)
-        # A controller adopts the pods that it has seen, so each kind follows when what it adopts is there.
+        # A controller adopts the pods that it has seen, so each kind follows when
+        # what it adopts is there.
         owners: list[Made] = []
         for kinds_ in (("ReplicaSet", "StatefulSet", "Job"), ("Deployment",)):
             created = self._create([raw for raw in steps["owners"] if raw["kind"] in kinds_])
@@ -108,7 +123,8 @@ class _Builder:
         change = api_changes.Change("create", target, f"Create {target}", raw)
 
         def decide(found: objects.Raw | None) -> api_changes.Change | None:
-            # Each cluster has some from the beginning: namespaces, priority classes, its first Service.
+            # Each cluster has some from the beginning: namespaces,
+            # priority classes, its first Service.
             return None if found else change
 
         known = run_reconcile.UNREAD if self._ctx.check else None
@@ -126,27 +142,36 @@ class _Builder:
         def decide(found: objects.Raw | None) -> api_changes.Change | None:
             if not found:
                 return None
-            known = {one["type"]: one for one in (found.get("status") or {}).get("conditions") or ()}
+            known = {
+                one["type"]: one for one in (found.get("status") or {}).get("conditions") or ()
+            }
             now = self._ctx.clock.wall()
             for one in wanted:
                 known[one["type"]] = {**one, "lastHeartbeatTime": now, "lastTransitionTime": now}
             body = {"status": {"conditions": list(known.values())}}
-            return api_changes.patch(objects.Node.of(found), f"Set conditions of {target}", body, verb="status")
+            return api_changes.patch(
+                objects.Node.of(found), f"Set conditions of {target}", body, verb="status"
+            )
 
         if wanted:
             run_reconcile.reconcile(self._ctx, target, decide, remember=False)
 
     def _mark_members(self, steps: t.Mapping[str, t.Sequence[Made]]) -> None:
-        """Give pods of StatefulSets the hash of the revision that their controller will compute, or it replaces them.
+        """Give pods of StatefulSets the hash of the revision that their controller will compute,
+        or it replaces them.
 
         Only the controller knows it, so each StatefulSet exists for a moment without pods.
         """
         sets = [raw for raw in steps["owners"] if raw["kind"] == "StatefulSet"]
         empty = [{**raw, "spec": {**raw["spec"], "replicas": 0}} for raw in sets]
-        revisions = self._settling.revisions([raw for raw in empty if self._create_one(raw, remember=False)])
+        revisions = self._settling.revisions(
+            [raw for raw in empty if self._create_one(raw, remember=False)]
+        )
         for namespace, name in revisions:
             target = objects.Ref("StatefulSet", name, namespace, api_version="apps/v1")
-            run_reconcile.remove(self._ctx, api_changes.Change("delete", target, f"Delete {target}"), remember=False)
+            run_reconcile.remove(
+                self._ctx, api_changes.Change("delete", target, f"Delete {target}"), remember=False
+            )
         of_pod = {
             (namespace, pod): revisions[namespace, name]
             for (namespace, name), pods in self._made.members.items()

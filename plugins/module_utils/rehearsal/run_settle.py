@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import objects, run_context, run_requests
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    objects,
+    run_context,
+    run_requests,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal import copies
@@ -25,14 +29,20 @@ def place(raw: objects.Raw) -> Place:
 
 
 class Settling:
-    """Waits of one copy; all of them raise StopRun at the deadline, and name what has not settled."""
+    """Waits of one copy; all of them raise StopRun at the deadline,
+    and name what has not settled.
+    """
 
     def __init__(self, ctx: run_context.Context, deadline: float) -> None:
         self._ctx, self._deadline = ctx, deadline
 
     def nodes(self, wanted: t.Iterable[Made]) -> None:
         """Until the nodes that have to be ready are, and take pods."""
-        names = {raw["metadata"]["name"] for raw in wanted if copies.NODE_SWITCH not in raw["metadata"]["annotations"]}
+        names = {
+            raw["metadata"]["name"]
+            for raw in wanted
+            if copies.NODE_SWITCH not in raw["metadata"]["annotations"]
+        }
 
         def missing() -> list[str]:
             seen = {node.name: node for node in map(objects.Node.of, self._all(kinds.NODES))}
@@ -40,7 +50,9 @@ class Settling:
             return [
                 f"Node {name}"
                 for name in sorted(names)
-                if name not in seen or not seen[name].ready or any(x["key"] == starting for x in seen[name].taints)
+                if name not in seen
+                or not seen[name].ready
+                or any(x["key"] == starting for x in seen[name].taints)
             ]
 
         self._until(missing)
@@ -50,7 +62,11 @@ class Settling:
         wanted = {raw["metadata"]["name"] for raw in ground if raw["kind"] == "Namespace"}
 
         def missing() -> list[str]:
-            seen = {place(raw)[0] for raw in self._all(kinds.SERVICE_ACCOUNTS) if place(raw)[1] == "default"}
+            seen = {
+                place(raw)[0]
+                for raw in self._all(kinds.SERVICE_ACCOUNTS)
+                if place(raw)[1] == "default"
+            }
             return [f"Namespace {name}" for name in sorted(wanted - seen)]
 
         self._until(missing)
@@ -88,14 +104,22 @@ class Settling:
         self._until(missing)
 
     def counted(self, wanted: t.Sequence[Made]) -> None:
-        """Until each controller has the pods that it wants, and its ready pods count as available."""
+        """Until each controller has the pods that it wants,
+        and its ready pods count as available.
+        """
         kinds_ = {raw["kind"] for raw in wanted} - {"Job"}
 
         def missing() -> list[str]:
             seen = {
-                (kind, place(raw)): raw for kind in kinds_ for raw in self._all(kinds.KINDS[_api_version(kind), kind])
+                (kind, place(raw)): raw
+                for kind in kinds_
+                for raw in self._all(kinds.KINDS[_api_version(kind), kind])
             }
-            found = ((raw, seen.get((raw["kind"], place(raw))) or {}) for raw in wanted if raw["kind"] in kinds_)
+            found = (
+                (raw, seen.get((raw["kind"], place(raw))) or {})
+                for raw in wanted
+                if raw["kind"] in kinds_
+            )
             return [str(_ref(raw)) for raw, real in found if not _is_counted(real)]
 
         self._until(missing)
@@ -104,11 +128,16 @@ class Settling:
         """Until each budget counts so many ready pods at least."""
 
         def missing() -> list[str]:
-            seen = {(b.namespace, b.name): b for b in map(objects.Budget.of, self._all(kinds.BUDGETS))}
+            seen = {
+                (b.namespace, b.name): b for b in map(objects.Budget.of, self._all(kinds.BUDGETS))
+            }
             return [
                 f"PodDisruptionBudget {'/'.join(key)}"
                 for key, count in wanted.items()
-                if key in seen and not (seen[key].sync_failed or (seen[key].observed and seen[key].healthy >= count))
+                if key in seen
+                and not (
+                    seen[key].sync_failed or (seen[key].observed and seen[key].healthy >= count)
+                )
             ]
 
         self._until(missing)
@@ -139,7 +168,9 @@ def _api_version(kind: str) -> str:
 
 def _observed(raw: objects.Raw) -> bool:
     status = raw.get("status") or {}
-    return bool(raw) and (status.get("observedGeneration") or 0) >= (raw["metadata"].get("generation") or 0)
+    return bool(raw) and (status.get("observedGeneration") or 0) >= (
+        raw["metadata"].get("generation") or 0
+    )
 
 
 def _is_placed(raw: objects.Raw) -> bool:

@@ -1,11 +1,13 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The file with a snapshot of a cluster: one JSON document, gzipped or not, that says whether it is whole.
+"""The file with a snapshot of a cluster: one JSON document, gzipped or not,
+that says whether it is whole.
 
-``objects`` has by kind what ``slim`` keeps of the cluster's objects, ``notes`` what it could not keep, ``kubernetes``
-the version of the API server, ``taken`` when it was read (RFC 3339), ``hashed`` whether names were replaced. ``sha256``
-is that of ``objects`` and ``notes``, written with sorted keys.
+``objects`` has by kind what ``slim`` keeps of the cluster's objects, ``notes`` what it could not
+keep, ``kubernetes`` the version of the API server, ``taken`` when it was read (RFC 3339),
+``hashed`` whether names were replaced. ``sha256`` is that of ``objects`` and ``notes``,
+written with sorted keys.
 """
 
 from __future__ import annotations
@@ -68,30 +70,44 @@ def decoded(content: bytes) -> Snapshot:
     try:
         document = json.loads(gzip.decompress(content) if content[:2] == GZIP else content)
     except (OSError, EOFError, zlib.error, ValueError):
-        raise BadSnapshot("It is truncated or damaged, or no snapshot at all. Save the snapshot again.") from None
+        raise BadSnapshot(
+            "It is truncated or damaged, or no snapshot at all. Save the snapshot again."
+        ) from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise BadSnapshot("It is JSON, but no snapshot of a cluster. Give a file that cluster_copy has saved.")
+        raise BadSnapshot(
+            "It is JSON, but no snapshot of a cluster. Give a file that cluster_copy has saved."
+        )
     if document.get("version") != VERSION:
         raise BadSnapshot(
-            f"It is of version {document.get('version')}, and this release of the collection reads version {VERSION}. "
-            "Save the snapshot again with this release, or rehearse with the one that saved it."
+            f"It is of version {document.get('version')}, and this release of the collection "
+            f"reads version {VERSION}. Save the snapshot again with this release, or rehearse "
+            "with the one that saved it."
         )
     found: t.Any = document.get("objects")
     notes: t.Any = document.get("notes")
     if document.get("sha256") != _sum(found, notes) or not _is_whole(found, notes):
-        raise BadSnapshot("Its checksum does not fit its content: it was damaged or edited. Save the snapshot again.")
+        raise BadSnapshot(
+            "Its checksum does not fit its content: it was damaged or edited. "
+            "Save the snapshot again."
+        )
     known = {key: str(document.get(key) or "") for key in ("kubernetes", "taken")}
     return Snapshot(**known, hashed=bool(document.get("hashed")), objects=found, notes=notes)
 
 
 def _sum(found: t.Any, notes: t.Any) -> str:
-    return hashlib.sha256(json.dumps([found, notes], sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps([found, notes], sort_keys=True, separators=(",", ":")).encode()
+    ).hexdigest()
 
 
 def _is_whole(found: t.Any, notes: t.Any) -> bool:
     """Whether it has the shape of a snapshot."""
     lists = list(found.values()) if isinstance(found, dict) else [None]
-    named = (isinstance(raw, dict) and (raw.get("metadata") or {}).get("name") for raws in lists for raw in raws or ())
+    named = (
+        isinstance(raw, dict) and (raw.get("metadata") or {}).get("name")
+        for raws in lists
+        for raw in raws or ()
+    )
     return isinstance(notes, list) and all(isinstance(raws, list) for raws in lists) and all(named)
 
 

@@ -10,17 +10,23 @@ import statistics
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, objects
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal import notes, snapshot_files
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal import (
+    notes,
+    snapshot_files,
+)
 
-# How long the pods of a workload take to start and to stop on the copy, from what the real pods did.
+# How long the pods of a workload take to start and to stop on the copy,
+# from what the real pods did.
 
 
 STOP = "lab.kubeops.io/stop"
 START = "lab.kubeops.io/start"
 READY = "lab.kubeops.io/ready"
 SHORTEST = 1.0
-"""Seconds a copy takes to stop at least. A pod of a StatefulSet that ends at once counts as disrupted for two minutes:
-its successor has its name, and the controller of budgets knows evicted pods by their names."""
+"""Seconds a copy takes to stop at least. A pod of a StatefulSet that ends at once counts as
+disrupted for two minutes: its successor has its name, and the controller of budgets knows evicted
+pods by their names.
+"""
 
 Key = tuple[str, str, str]
 """Namespace, kind and name of a workload."""
@@ -31,8 +37,12 @@ def text(seconds: float) -> str:
     return f"{round(seconds * 1000)}ms"
 
 
-def starts(pods: t.Iterable[objects.Raw], key_of: t.Callable[[objects.Raw], Key | None]) -> dict[Key, float]:
-    """Seconds from bound to ready by workload: the median of its pods, whose times have a resolution of a second."""
+def starts(
+    pods: t.Iterable[objects.Raw], key_of: t.Callable[[objects.Raw], Key | None]
+) -> dict[Key, float]:
+    """Seconds from bound to ready by workload: the median of its pods, whose times have a
+    resolution of a second.
+    """
     known = collections.defaultdict[Key, list[float]](list)
     for pod in pods:
         key, seconds = key_of(pod), pod["status"].get("start")
@@ -41,7 +51,9 @@ def starts(pods: t.Iterable[objects.Raw], key_of: t.Callable[[objects.Raw], Key 
     return {key: statistics.median(found) for key, found in known.items()}
 
 
-def never_ready(pods: t.Iterable[objects.Raw], key_of: t.Callable[[objects.Raw], Key | None]) -> set[Key]:
+def never_ready(
+    pods: t.Iterable[objects.Raw], key_of: t.Callable[[objects.Raw], Key | None]
+) -> set[Key]:
     """Workloads whose pods run, and none of which is ready: nor will their successors be."""
     known = collections.defaultdict[Key, list[bool]](list)
     for pod in pods:
@@ -51,7 +63,9 @@ def never_ready(pods: t.Iterable[objects.Raw], key_of: t.Callable[[objects.Raw],
 
 
 def stop_delay(meta: objects.Raw, spec: objects.Raw, usual: float) -> str:
-    """How long a pod takes to stop: as a lab says, else what it sleeps before, else and besides the usual time."""
+    """How long a pod takes to stop: as a lab says, else what it sleeps before,
+    else and besides the usual time.
+    """
     if told := (meta.get("annotations") or {}).get(STOP):
         short = told in ("0s", "0ms", "0m")
         return text(SHORTEST) if short else str(told)
@@ -65,7 +79,9 @@ IMAGE = "registry.invalid/copy"
 SERVED = frozenset({"", "default-scheduler"})
 """Schedulers that the copy has."""
 STAND_IN = "lab.kubeops.io/stands-for"
-"""Label of pods whose controller the copy lacks: its hash-like UID, by which a ReplicaSet selects them."""
+"""Label of pods whose controller the copy lacks: its hash-like UID,
+by which a ReplicaSet selects them.
+"""
 JOB_FINALIZER = "batch.kubernetes.io/job-tracking"
 COMPLETE = "lab.kubeops.io/complete"
 _API = {
@@ -87,7 +103,11 @@ _LISTS = {
 def meta(raw: Raw) -> Made:
     """The metadata of a copy: no UIDs and no owners."""
     kept = ("namespace", "name", "labels", "annotations")
-    return {key: (dict(v) if isinstance(v, dict) else v) for key in kept if (v := raw["metadata"].get(key))}
+    return {
+        key: (dict(v) if isinstance(v, dict) else v)
+        for key in kept
+        if (v := raw["metadata"].get(key))
+    }
 
 
 def about(kind: str, raw: Raw) -> str:
@@ -98,21 +118,33 @@ def about(kind: str, raw: Raw) -> str:
 class Workloads:
     """The pods of a snapshot and what controls them; ``gaps`` gets what the copy lacks."""
 
-    def __init__(self, found: t.Mapping[str, list[Made]], stop: float, gaps: list[snapshot_files.Note]) -> None:
+    def __init__(
+        self, found: t.Mapping[str, list[Made]], stop: float, gaps: list[snapshot_files.Note]
+    ) -> None:
         self._found, self._stop, self._gaps = found, stop, gaps
         self._by_uid = {
-            raw["metadata"].get("uid"): raw for kind in (*_LISTS.values(), "deployments") for raw in found[kind]
+            raw["metadata"].get("uid"): raw
+            for kind in (*_LISTS.values(), "deployments")
+            for raw in found[kind]
         }
-        self._copied = [raw for raw in found["pods"] if raw["spec"].get("nodeName") and self._kind(raw) != "DaemonSet"]
+        self._copied = [
+            raw
+            for raw in found["pods"]
+            if raw["spec"].get("nodeName") and self._kind(raw) != "DaemonSet"
+        ]
         self._starts = starts(found["pods"], self._key)
         self._never = never_ready(found["pods"], self._key)
         self._nodes = {raw["metadata"]["name"] for raw in found["nodes"]}
         self._classes = {
-            raw["metadata"]["name"] for kind in ("priority_classes", "runtime_classes") for raw in found[kind]
+            raw["metadata"]["name"]
+            for kind in ("priority_classes", "runtime_classes")
+            for raw in found[kind]
         }
 
     def pods(self) -> list[Made]:
-        """All bound pods but those of DaemonSets, without owners; a mirror pod names its node as its owner."""
+        """All bound pods but those of DaemonSets, without owners;
+        a mirror pod names its node as its owner.
+        """
         return [self._pod(raw) for raw in self._copied if raw["spec"]["nodeName"] in self._nodes]
 
     def ready(self) -> frozenset[tuple[str, str]]:
@@ -128,7 +160,9 @@ class Workloads:
         found = collections.defaultdict[tuple[str, str], set[str]](set)
         for raw in self._copied:
             if self._kind(raw) == "StatefulSet" and not self._foreign(raw):
-                found[raw["metadata"]["namespace"], raw["metadata"]["owner"]["name"]].add(raw["metadata"]["name"])
+                found[raw["metadata"]["namespace"], raw["metadata"]["owner"]["name"]].add(
+                    raw["metadata"]["name"]
+                )
         return {place: frozenset(names_) for place, names_ in found.items()}
 
     def daemons(self) -> list[Made]:
@@ -182,7 +216,12 @@ class Workloads:
             told[READY] = "never"
         owner = raw["metadata"].get("owner") or {}
         if owner.get("kind") == "Node":
-            mirrored = {"apiVersion": "v1", "kind": "Node", "name": owner["name"], "controller": True}
+            mirrored = {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "name": owner["name"],
+                "controller": True,
+            }
             place["ownerReferences"] = [mirrored]
         elif owner.get("kind") == "Job" and not self._foreign(raw):
             place["finalizers"] = [JOB_FINALIZER]
@@ -197,7 +236,9 @@ class Workloads:
         if kind == "ReplicaSet" and owner and owner["uid"] in self._by_uid:
             key = (key[0], owner["kind"], owner["name"])
         spec = {name: value for name, value in raw["spec"].items() if name != "template"}
-        spec["template"] = self._template(raw["spec"]["template"], key, about(kind, raw), kind == "Job")
+        spec["template"] = self._template(
+            raw["spec"]["template"], key, about(kind, raw), kind == "Job"
+        )
         return {"apiVersion": _API[kind], "kind": kind, "metadata": meta(raw), "spec": spec}
 
     def _template(self, raw: Raw, key: Key, where: str, of_job: bool = False) -> Made:
@@ -210,7 +251,9 @@ class Workloads:
         return {"metadata": made, "spec": self._spec(raw["spec"], where)}
 
     def _notes(self, raw: Raw, spec: Raw, key: Key | None) -> dict[str, str]:
-        """Annotations with the time to stop and, for successors (``key``), to start; the copies begin running."""
+        """Annotations with the time to stop and, for successors (``key``), to start;
+        the copies begin running.
+        """
         found = {**(raw.get("annotations") or {}), STOP: stop_delay(raw, spec, self._stop)}
         if key in self._starts:
             found[START] = text(self._starts[key])
@@ -227,7 +270,11 @@ class Workloads:
         if made.get("schedulerName", "") not in SERVED:
             self._gaps.append(notes.note("scheduler", where, made.pop("schedulerName")))
         for field in ("priorityClassName", "runtimeClassName"):
-            if made.get(field) and made[field] not in self._classes and not str(made[field]).startswith("system-"):
+            if (
+                made.get(field)
+                and made[field] not in self._classes
+                and not str(made[field]).startswith("system-")
+            ):
                 del made[field]
         return made
 
@@ -240,16 +287,33 @@ class Workloads:
         made = []
         for uid, pods in groups.items():
             first, owner = pods[0], pods[0]["metadata"]["owner"]
-            self._gaps.append(notes.note("owner", f"{owner['kind']} {first['metadata']['namespace']}/{owner['name']}"))
+            self._gaps.append(
+                notes.note(
+                    "owner", f"{owner['kind']} {first['metadata']['namespace']}/{owner['name']}"
+                )
+            )
             labels = {**(first["metadata"].get("labels") or {}), STAND_IN: uid}
-            template = {"metadata": {"labels": labels, "annotations": first["metadata"].get("annotations") or {}}}
-            template["spec"] = {name: value for name, value in first["spec"].items() if name != "nodeName"}
+            template = {
+                "metadata": {
+                    "labels": labels,
+                    "annotations": first["metadata"].get("annotations") or {},
+                }
+            }
+            template["spec"] = {
+                name: value for name, value in first["spec"].items() if name != "nodeName"
+            }
             key = (first["metadata"]["namespace"], owner["kind"], owner["name"])
             spec = {
                 "replicas": len(pods),
                 "selector": {"matchLabels": {STAND_IN: uid}},
                 "template": self._template(template, key, f"{owner['kind']} {owner['name']}"),
             }
-            place = {"namespace": key[0], "name": owner["name"], "labels": {names.MANAGED_BY_LABEL: "rehearsal"}}
-            made.append({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": place, "spec": spec})
+            place = {
+                "namespace": key[0],
+                "name": owner["name"],
+                "labels": {names.MANAGED_BY_LABEL: "rehearsal"},
+            }
+            made.append(
+                {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": place, "spec": spec}
+            )
         return made

@@ -1,7 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What others are told of a run: Events, the body of a webhook, and a calendar entry, all from the run's report."""
+"""What others are told of a run: Events, the body of a webhook, and a calendar entry,
+all from the run's report.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,16 @@ import hashlib
 import typing as t
 from dataclasses import asdict, dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import api_changes, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    api_changes,
+    objects,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import model, read, text
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import (
+    model,
+    read,
+    text,
+)
 
 # A calendar with one entry, as RFC 5545 has it.
 
@@ -27,7 +36,8 @@ Status = t.Literal["TENTATIVE", "CONFIRMED", "CANCELLED"]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A calendar entry. ``uid`` is the same for all versions of it, and the newest has the highest ``sequence``.
+    """A calendar entry. ``uid`` is the same for all versions of it,
+    and the newest has the highest ``sequence``.
 
     ``stamp`` is when this version was made; all times are seconds since the epoch.
     """
@@ -43,7 +53,9 @@ class Entry:
 
 
 def calendar(entry: Entry) -> str:
-    """The content of an ``.ics`` file. It blocks nobody's time, and an end before the start counts as the start."""
+    """The content of an ``.ics`` file. It blocks nobody's time,
+    and an end before the start counts as the start.
+    """
     lines = [
         "BEGIN:VCALENDAR",
         "VERSION:2.0",
@@ -70,9 +82,13 @@ def moment(at: float) -> str:
 
 
 def escaped(words: str) -> str:
-    """A value of type TEXT (3.3.11). Control characters, which it may not contain, become spaces."""
+    """A value of type TEXT (3.3.11). Control characters,
+    which it may not contain, become spaces.
+    """
     plain = words.replace("\r\n", "\n").replace("\r", "\n")
-    plain = "".join(" " if (ord(char) < 32 and char != "\n") or ord(char) == 127 else char for char in plain)
+    plain = "".join(
+        " " if (ord(char) < 32 and char != "\n") or ord(char) == 127 else char for char in plain
+    )
     plain = plain.encode(errors="replace").decode()
     for char in ("\\", ";", ","):
         plain = plain.replace(char, f"\\{char}")
@@ -80,7 +96,9 @@ def escaped(words: str) -> str:
 
 
 def folded(line: str) -> str:
-    """The line with a break and a space wherever it would be longer than 75 octets; no character is cut in two."""
+    """The line with a break and a space wherever it would be longer than 75 octets;
+    no character is cut in two.
+    """
     parts, size = [""], 0
     for char in line:
         octets = len(char.encode())
@@ -93,12 +111,20 @@ def folded(line: str) -> str:
 
 
 VERSION = 1
-"""Of a webhook's body: increases when a field changes its meaning or is removed, not when one is added."""
+"""Of a webhook's body: increases when a field changes its meaning or is removed,
+not when one is added.
+"""
 Moment = t.Literal["planned", "started", "blocked", "ended", "failed"]
 MOMENTS = ("planned", "started", "blocked", "ended", "failed")
 OF_CALLS = ("planned", "started", "ended", "failed")
 """Those that ``maintenance_event`` is called at; that a drain is blocked is told while it runs."""
-SEQUENCE: t.Mapping[Moment, int] = {"planned": 0, "started": 1, "blocked": 1, "ended": 2, "failed": 2}
+SEQUENCE: t.Mapping[Moment, int] = {
+    "planned": 0,
+    "started": 1,
+    "blocked": 1,
+    "ended": 2,
+    "failed": 2,
+}
 """Which entry of a calendar replaces which."""
 FORMATS = ("json", "slack")
 CONTROLLER = "maintenance.kubeops.io/node-maintenance"
@@ -125,12 +151,13 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """What is announced at one moment of a run; ``at``, ``start`` and ``end`` are seconds since the epoch.
+    """What is announced at one moment of a run; ``at``,
+    ``start`` and ``end`` are seconds since the epoch.
 
-    ``seconds`` is how long the work takes by its forecast, where that is not just what the plan foresees.
-    ``run`` is the run's id, empty before there is one; then ``key``, which is the same for all that is told of the same
-    run or plan, is made of what is planned. ``errors`` are the sentences that the run ended with, ``blocked`` is why
-    drains do not move on.
+    ``seconds`` is how long the work takes by its forecast, where that is not just what the plan
+    foresees. ``run`` is the run's id, empty before there is one; then ``key``, which is the same
+    for all that is told of the same run or plan, is made of what is planned. ``errors`` are the
+    sentences that the run ended with, ``blocked`` is why drains do not move on.
     """
 
     moment: Moment
@@ -154,9 +181,13 @@ class Announcement:
 
     @property
     def nodes(self) -> tuple[model.NodeLine, ...]:
-        """The nodes that it concerns: not those that are as wanted, or gone, or before it begins done or left out."""
+        """The nodes that it concerns: not those that are as wanted, or gone,
+        or before it begins done or left out.
+        """
         before = () if self.over else ("back",) if self.blocked else ("back", "blocked")
-        return tuple(node for node in self.report.nodes if node.outcome not in ("unchanged", "gone", *before))
+        return tuple(
+            node for node in self.report.nodes if node.outcome not in ("unchanged", "gone", *before)
+        )
 
     @property
     def forecast(self) -> float | None:
@@ -165,7 +196,9 @@ class Announcement:
 
     @property
     def window(self) -> tuple[float, float]:
-        """From when to when the maintenance takes place: by its forecast, and once it is over as it was."""
+        """From when to when the maintenance takes place: by its forecast,
+        and once it is over as it was.
+        """
         begun = self.report.started if self.over else None
         first = self.report.earlier.since if self.report.earlier else None
         start = next(at for at in (self.start, begun, first, self.at) if at is not None)
@@ -174,13 +207,17 @@ class Announcement:
 
     @property
     def key(self) -> str:
-        """The run; without one, what identifies the plan: its nodes and the day on which it begins."""
+        """The run; without one, what identifies the plan: its nodes and the
+        day on which it begins.
+        """
         parts = [*sorted(node.name for node in self.nodes), text.day(self.window[0])]
         return self.run or f"plan-{_digest(*parts)}"
 
     @property
     def id(self) -> str:
-        """Names what is announced once. A run that is resumed may fail again, and be blocked for several reasons."""
+        """Names what is announced once. A run that is resumed may fail again,
+        and be blocked for several reasons.
+        """
         again = [str(text.rfc3339(self.at))] if self.moment == "failed" else []
         if self.blocked:
             again = [_digest(*(part for one in self.blocked for part in one.key))]
@@ -194,7 +231,9 @@ class Announcement:
             kind, _space, place = pod.owner.partition(" ")
             if place:
                 nodes[kind, pod.namespace, place.rpartition("/")[2]].append(pod.node)
-        return tuple(Workload(*key, len(on), tuple(dict.fromkeys(on))) for key, on in sorted(nodes.items()))
+        return tuple(
+            Workload(*key, len(on), tuple(dict.fromkeys(on))) for key, on in sorted(nodes.items())
+        )
 
     @property
     def _to_move(self) -> list[model.PodLane]:
@@ -221,11 +260,15 @@ class Announcement:
             return f"Maintenance {self.moment}{self._in}. {whys}{more}"
         if not self.over:
             again = " again" if self.resumed else ""
-            size = f"{text.count(self._counts['waves'], 'wave')}, {text.count(len(self._to_move), 'pod')} to move"
+            size = (
+                f"{text.count(self._counts['waves'], 'wave')}, "
+                f"{text.count(len(self._to_move), 'pod')} to move"
+            )
             lasts = f", about {text.duration(self.forecast)}" if self.forecast is not None else ""
             return f"Maintenance {self.moment}{again}{self._in}: {names} ({size}{lasts})."
         return (
-            f"Maintenance {self.moment}{self._in}: {names}. {text.headline(self.report)}. {text.subline(self.report)}"
+            f"Maintenance {self.moment}{self._in}: {names}. {text.headline(self.report)}. "
+            f"{text.subline(self.report)}"
         )
 
     def body(self) -> dict[str, t.Any]:
@@ -244,7 +287,10 @@ class Announcement:
             "text": self.sentence,
             "start": text.rfc3339(start),
             "end": text.rfc3339(end),
-            "nodes": [{"name": n.name, "wave": n.wave, "outcome": n.outcome, "message": n.message} for n in self.nodes],
+            "nodes": [
+                {"name": n.name, "wave": n.wave, "outcome": n.outcome, "message": n.message}
+                for n in self.nodes
+            ],
             "workloads": [{**asdict(each), "nodes": list(each.nodes)} for each in self.workloads],
             "summary": {**self._verdict, **self._counts},
             "errors": list(self.errors),
@@ -254,12 +300,22 @@ class Announcement:
     @property
     def _verdict(self) -> dict[str, str]:
         if self.blocked:
-            return {"verdict": self.moment, "headline": f"{text.count(len(self.nodes), 'node')} blocked"}
+            return {
+                "verdict": self.moment,
+                "headline": f"{text.count(len(self.nodes), 'node')} blocked",
+            }
         return {"verdict": self.report.verdict, "headline": text.headline(self.report)}
 
     def slack(self) -> dict[str, t.Any]:
-        """The same for people, as incoming webhooks of Slack and of those who read its format take it."""
-        facts = {"cluster": self.cluster.words, "run": self.run, "by": self.by, "reason": self.reason}
+        """The same for people, as incoming webhooks of Slack and of those who
+        read its format take it.
+        """
+        facts = {
+            "cluster": self.cluster.words,
+            "run": self.run,
+            "by": self.by,
+            "reason": self.reason,
+        }
         lines = [f"*{_slacked(self.sentence)}*"]
         lines += [f"{name}: {_slacked(value)}" for name, value in facts.items() if value]
         lines += [f"• {_slacked(error)}" for error in self.errors[:SHOWN]]
@@ -270,7 +326,11 @@ class Announcement:
         """The calendar entry; each later moment of a run replaces that of the one before."""
         start, end = self.window
         known = {"Cluster": self.cluster.words, "Run": self.run, "By": self.by}
-        facts = [self.sentence, *(f"{name}: {value}" for name, value in known.items() if value), *self.errors]
+        facts = [
+            self.sentence,
+            *(f"{name}: {value}" for name, value in known.items() if value),
+            *self.errors,
+        ]
         names = reasons.listed([node.name for node in self.nodes], SHOWN)
         return Entry(
             uid=f"{self.key}@kubeops.node_maintenance",
@@ -278,7 +338,8 @@ class Announcement:
             stamp=self.at,
             start=start,
             end=end,
-            summary=f"Maintenance of {names}{self._in}" + (f": {self.reason}" if self.reason else ""),
+            summary=f"Maintenance of {names}{self._in}"
+            + (f": {self.reason}" if self.reason else ""),
             description="\n".join(facts),
             status="TENTATIVE" if self.moment == "planned" else "CONFIRMED",
         )
@@ -296,9 +357,14 @@ class Announcement:
                 wave = f", in wave {node.wave}," if node.wave else ""
                 return f"Maintenance of this node{wave} {self.moment}.{run}{reason}"
             how = text.ENDS[node.outcome]
-            return f"Maintenance {self.moment}: this node is {how}. {node.message}".rstrip() + f"{run}{reason}"
+            return (
+                f"Maintenance {self.moment}: this node is {how}. {node.message}".rstrip()
+                + f"{run}{reason}"
+            )
         place = ref.kind, ref.namespace, ref.name
-        load = next(each for each in self.workloads if (each.kind, each.namespace, each.name) == place)
+        load = next(
+            each for each in self.workloads if (each.kind, each.namespace, each.name) == place
+        )
         pods = text.count(load.pods, "pod")
         verb = "has to move" if load.pods == 1 else "have to move"
         where = f"{pods} on {reasons.listed(load.nodes, SHOWN)}"
@@ -307,16 +373,28 @@ class Announcement:
             return f"Maintenance {self.moment} ({where} {verb}): {whys}{run}{reason}"
         if not self.over:
             return f"Maintenance {self.moment}: {where} {verb}.{run}{reason}"
-        return f"Maintenance {self.moment} ({where} concerned): {text.headline(self.report)}.{run}{reason}"
+        return (
+            f"Maintenance {self.moment} ({where} concerned): "
+            f"{text.headline(self.report)}.{run}{reason}"
+        )
 
 
 def event(told: Announcement, ref: objects.Ref) -> api_changes.Change:
-    """The Event about one object. Its name is made of what is announced and the object, so that it exists once."""
+    """The Event about one object. Its name is made of what is announced and the object,
+    so that it exists once.
+    """
     mark = _digest(told.id, ref.kind, ref.namespace, ref.name)
     name, namespace = f"{ref.name[:200].rstrip('.-')}.{mark}", ref.namespace or EVENTS_OF_NODES
     node = next((node for node in told.nodes if ref.kind == "Node" and node.name == ref.name), None)
-    troubled = told.moment == "blocked" or (told.moment == "failed" and (node is None or node.troubled))
-    coordinates = {"apiVersion": ref.api_version, "kind": ref.kind, "namespace": ref.namespace, "name": ref.name}
+    troubled = told.moment == "blocked" or (
+        told.moment == "failed" and (node is None or node.troubled)
+    )
+    coordinates = {
+        "apiVersion": ref.api_version,
+        "kind": ref.kind,
+        "namespace": ref.namespace,
+        "name": ref.name,
+    }
     note = clipped(read.text(told.about(ref)), NOTE)
     body = {
         "apiVersion": "events.k8s.io/v1",
@@ -328,13 +406,17 @@ def event(told: Announcement, ref: objects.Ref) -> api_changes.Change:
         "reason": f"Maintenance{told.moment.capitalize()}",
         "action": "Maintenance",
         "note": note,
-        "regarding": {key: value for key, value in {**coordinates, "uid": ref.uid}.items() if value},
+        "regarding": {
+            key: value for key, value in {**coordinates, "uid": ref.uid}.items() if value
+        },
         "reportingController": CONTROLLER,
         "reportingInstance": clipped(told.key, INSTANCE),
     }
     target = objects.Ref("Event", name, namespace, api_version="events.k8s.io/v1")
     sentence = f"Create an Event about {ref}: {note}"
-    return api_changes.Change("create", target, sentence, body, {}, {"reason": body["reason"], "note": note})
+    return api_changes.Change(
+        "create", target, sentence, body, {}, {"reason": body["reason"], "note": note}
+    )
 
 
 def clipped(line: str, size: int) -> str:

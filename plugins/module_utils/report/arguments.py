@@ -8,7 +8,11 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import calls, details, specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import (
+    calls,
+    details,
+    specs,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import run_files
 
 
@@ -19,7 +23,9 @@ class ReportSpec(specs.ModuleSpec):
     def run(self, arguments: specs.Arguments, call: specs.Call) -> dict[str, t.Any]:
         try:
             results = map(details.whole, arguments["results"])
-            written = run_files.write_report(results, arguments["dest"], call.check, arguments["traffic"])
+            written = run_files.write_report(
+                results, arguments["dest"], call.check, arguments["traffic"]
+            )
         except run_files.ReportError as error:
             return calls.failure(str(error))
         return {"failed": False, "msg": "", **written}

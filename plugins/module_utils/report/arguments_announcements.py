@@ -1,7 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""``maintain_announce_*``: who is told of a maintenance. URL and headers of a webhook are in no error."""
+"""``maintain_announce_*``: who is told of a maintenance. URL and headers of a
+webhook are in no error.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ MOMENTS = ("planned", "started", "blocked", "ended", "failed")
 def url(name: str, value: t.Any) -> str:
     """The URL of a webhook."""
     from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import arguments
-    from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import arguments_event
+    from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import (
+        arguments_event,
+    )
 
     if not isinstance(value, str) or not arguments.is_url(value.strip()):
         raise option_values.BadOption(name, "it", arguments_event.URL)
@@ -59,7 +63,9 @@ def cross_checks(values: t.Mapping[str, t.Any]) -> list[str]:
     """What is said of announcements that nobody gets."""
     wrong = []
     if values["announce_headers"] and not values["announce_webhook"]:
-        wrong.append("maintain_announce_headers is for a webhook. Set maintain_announce_webhook as well.")
+        wrong.append(
+            "maintain_announce_headers is for a webhook. Set maintain_announce_webhook as well."
+        )
     if values["announce_plan"] and not _asked(values):
         some = "maintain_announce_events, maintain_announce_webhook or maintain_announce_calendar"
         wrong.append(f"maintain_announce_plan is set, and nobody is told. Set {some} as well.")
@@ -76,7 +82,11 @@ def moments(values: t.Mapping[str, t.Any]) -> list[str]:
 def alarm(values: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """Who is told that a drain is blocked, as ``node_drain`` takes it; nobody if it is empty."""
     told = {"events": values["announce_events"], "webhook": webhook(values)}
-    return {name: who for name, who in told.items() if who} if "blocked" in values["announce_on"] else {}
+    return (
+        {name: who for name, who in told.items() if who}
+        if "blocked" in values["announce_on"]
+        else {}
+    )
 
 
 def webhook(values: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -87,4 +97,6 @@ def webhook(values: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 
 def _asked(values: t.Mapping[str, t.Any]) -> bool:
-    return bool(values["announce_events"] or values["announce_webhook"] or values["announce_calendar"])
+    return bool(
+        values["announce_events"] or values["announce_webhook"] or values["announce_calendar"]
+    )

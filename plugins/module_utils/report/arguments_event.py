@@ -9,9 +9,15 @@ import functools
 import typing as t
 from pathlib import Path
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import details, option_values, specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import (
+    details,
+    option_values,
+    specs,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import arguments
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions as model
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import (
+    hook_definitions as model,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import (
     announcement,
     read,
@@ -26,7 +32,9 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
     del environ
     for name in ("start", "end"):
         if params[name] and read.instant(params[name]) is None:
-            raise option_values.BadOption(name, params[name], "a timestamp such as 2026-11-21T05:30:00Z")
+            raise option_values.BadOption(
+                name, params[name], "a timestamp such as 2026-11-21T05:30:00Z"
+            )
         params[name] = read.instant(params[name])
     calendar = params["calendar"]
     return {
@@ -65,7 +73,9 @@ def _webhook(given: t.Mapping[str, t.Any]) -> run_announcements.Webhook:
         raise option_values.BadOption("webhook.deadline", given["deadline"], "more than 0 seconds")
     pairs = tuple((str(key), str(value)) for key, value in headers.items())
     http = model.Http(given["url"], "POST", pairs, run_announcements.STATUS, secret_path=True)
-    return run_announcements.Webhook(http, given.get("format") or "json", 30.0 if deadline is None else deadline)
+    return run_announcements.Webhook(
+        http, given.get("format") or "json", 30.0 if deadline is None else deadline
+    )
 
 
 SPEC = specs.ClusterModuleSpec(

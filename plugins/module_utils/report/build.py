@@ -9,13 +9,25 @@ import collections
 import itertools
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes, phases
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import model, read, timeline, traffic
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    outcomes,
+    phases,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import (
+    model,
+    read,
+    timeline,
+    traffic,
+)
 
-GIVEN_BACK = frozenset({phases.What.GIVEN_BACK, phases.What.RESTORED, outcomes.CordonOutcome.UNCORDONED})
+GIVEN_BACK = frozenset(
+    {phases.What.GIVEN_BACK, phases.What.RESTORED, outcomes.CordonOutcome.UNCORDONED}
+)
 UNTIL_DRAINED = (phases.Phase.CORDONED, phases.Phase.PROTECTING, phases.Phase.DRAINING)
 NOTHING = model.Earlier(None, (), 0, 0.0, 0.0, whole=True)
-OTHER_TIME = model.Problem("requests", "Those that were sent at another time than that of this run are left out.")
+OTHER_TIME = model.Problem(
+    "requests", "Those that were sent at another time than that of this run are left out."
+)
 SEVERITIES = ("blocker", "warning", "info")
 
 
@@ -26,7 +38,8 @@ def build_report(
     sent: t.Collection[model.TrafficLine] = (),
     unread: t.Iterable[model.Problem] = (),
 ) -> model.Report:
-    """The report of one run, from what the modules returned, in its order; ``check``: they are predictions.
+    """The report of one run, from what the modules returned, in its order; ``check``:
+    they are predictions.
 
     ``sent`` is what load generators say of their requests, ``unread`` why some of that is missing.
     """
@@ -53,7 +66,12 @@ def build_report(
         by=next((c.by for c in calls if c.by), ""),
         reason=next((c.reason for c in calls if c.reason), ""),
         cluster=next(
-            (model.Cluster(*read.texts(c.cluster, "context", "server")) for c in calls if c.cluster), model.NOWHERE
+            (
+                model.Cluster(*read.texts(c.cluster, "context", "server"))
+                for c in calls
+                if c.cluster
+            ),
+            model.NOWHERE,
         ),
         earlier=earlier,
         check=check,
@@ -105,7 +123,19 @@ def _swaps(calls: t.Sequence[read.Call], past: timeline.Past) -> tuple[model.Swa
         before, during = read.whole(raw.get("replicas_before")), raw["during"] or None
         budget, outcome, message = read.texts(raw, "budget", "outcome", "message")
         found.append(
-            model.Swap(kind, namespace, name, before, during, budget, outcome, message, raised, ready, lowered)
+            model.Swap(
+                kind,
+                namespace,
+                name,
+                before,
+                during,
+                budget,
+                outcome,
+                message,
+                raised,
+                ready,
+                lowered,
+            )
         )
     return tuple(found)
 
@@ -140,7 +170,9 @@ def _problems(calls: t.Sequence[read.Call]) -> tuple[model.Problem, ...]:
     for call in calls:
         entries = [raw for raw in call.nodes if read.failed_entry(raw, call)]
         for raw in entries:
-            message = read.text(raw.get("message")) or read.text(raw.get("outcome")).replace("_", " ")
+            message = read.text(raw.get("message")) or read.text(raw.get("outcome")).replace(
+                "_", " "
+            )
             found[model.Problem(f"node {read.text(raw['name'])}", message)] = None
         blocked = any(read.text(raw.get("severity")) == "blocker" for raw in call.findings)
         if call.failed and not entries and not blocked:
@@ -171,7 +203,9 @@ def _advice(calls: t.Sequence[read.Call]) -> tuple[model.Advice, ...]:
     keys = ("code", "kind", "namespace", "name", "text", "command", "back")
     found = []
     for raw in last.advice if last else ():
-        steps = tuple(model.Step(*read.texts(step, *keys)) for step in read.mappings(raw.get("changes")))
+        steps = tuple(
+            model.Step(*read.texts(step, *keys)) for step in read.mappings(raw.get("changes"))
+        )
         about = read.strings(raw.get("codes")), read.strings(raw.get("objects"))
         found += [model.Advice(*about, steps)] if steps else []
     return tuple(found)
@@ -187,12 +221,19 @@ def _given_back(calls: t.Sequence[read.Call], past: timeline.Past) -> tuple[mode
     found = [model.GivenBack(at, node, True, message) for (node, message), at in kept.items()]
     for event in past.events:
         if event.what in GIVEN_BACK or event.what == phases.What.KEPT:
-            place = read.text({"namespace": event.namespace, "name": event.name}) or f"Node {event.node}"
-            found.append(model.GivenBack(event.at, place, event.what == phases.What.KEPT, event.message))
+            place = (
+                read.text({"namespace": event.namespace, "name": event.name})
+                or f"Node {event.node}"
+            )
+            found.append(
+                model.GivenBack(event.at, place, event.what == phases.What.KEPT, event.message)
+            )
     for call in calls:
         for raw in call.workloads:
             if read.text(raw.get("outcome")) == outcomes.WorkloadOutcome.UNGUARDED:
-                budget = read.text({**raw, "kind": "PodDisruptionBudget", "name": raw.get("budget")})
+                budget = read.text(
+                    {**raw, "kind": "PodDisruptionBudget", "name": raw.get("budget")}
+                )
                 found.append(model.GivenBack(call.end, budget, False, "removed"))
     return tuple(found)
 
@@ -215,7 +256,9 @@ def _totals(
 ) -> model.Totals:
     requests, evicted = _sum(calls, "requests"), _sum(calls, "evicted")
     names, before = {node.name for node in nodes}, earlier or NOTHING
-    moved = sum(n.pods_moved or 0 for n in nodes) + sum(p.moved for p in pods if p.node not in names)
+    moved = sum(n.pods_moved or 0 for n in nodes) + sum(
+        p.moved for p in pods if p.node not in names
+    )
     out = timeline.seconds_of((n.spans[0].start, n.spans[-1].end) for n in nodes if n.spans)
     return model.Totals(
         nodes=len(nodes),
@@ -230,7 +273,9 @@ def _totals(
         evictions=int(evicted or 0),
         refusals=int(_sum(calls, "refusals") or 0) or sum(r.count for r in refusals),
         requests=None if requests is None else int(requests),
-        services_watched=max((n for c in calls if (n := read.whole(c.summary.get("services")))), default=None),
+        services_watched=max(
+            (n for c in calls if (n := read.whole(c.summary.get("services")))), default=None
+        ),
         services_changed=len(services),
         services_dark=sum(bool(s.dark) for s in services),
         dark_seconds=round(sum(s.dark_seconds for s in services), 3),
@@ -238,19 +283,28 @@ def _totals(
         out_seconds=round(out + before.out_seconds, 3),
         seconds=None if started is None or ended is None else round(ended - started, 3),
         moving_seconds=_moving(nodes),
-        forecast_seconds=next((c.estimate for c in calls if c.waves and c.estimate is not None), None),
-        forecast_range=next((c.estimate_range for c in calls if c.waves and c.estimate is not None), None),
+        forecast_seconds=next(
+            (c.estimate for c in calls if c.waves and c.estimate is not None), None
+        ),
+        forecast_range=next(
+            (c.estimate_range for c in calls if c.waves and c.estimate is not None), None
+        ),
     )
 
 
 def _moving(nodes: t.Iterable[model.NodeLine]) -> float | None:
-    """How long the waves took, each from the cordon of its first node until its last is drained or given up."""
+    """How long the waves took, each from the cordon of its first node until its last is
+    drained or given up.
+    """
     waves: dict[int | str, list[tuple[float, float]]] = {}
     for node in nodes:
         before = [*itertools.takewhile(lambda span: span.phase in UNTIL_DRAINED, node.spans)]
         if before:
             waves.setdefault(node.wave or node.name, []).append((before[0].start, before[-1].end))
-    taken = [max(end for _start, end in found) - min(start for start, _end in found) for found in waves.values()]
+    taken = [
+        max(end for _start, end in found) - min(start for start, _end in found)
+        for found in waves.values()
+    ]
     return round(sum(taken), 3) if taken else None
 
 
@@ -260,7 +314,10 @@ def _verdict(
     """``moved``: pods have moved in this run, not only before it."""
     # A plan that is feasible leaves out the nodes that its blockers are about.
     blocked = any(c.feasible is False for c in calls) or any(
-        read.text(f.get("severity")) == "blocker" for c in calls for f in c.findings if c.feasible is None
+        read.text(f.get("severity")) == "blocker"
+        for c in calls
+        for f in c.findings
+        if c.feasible is None
     )
     only_planned = bool(calls) and all(call.feasible is not None or call.starts for call in calls)
     if totals.services_dark and not check:

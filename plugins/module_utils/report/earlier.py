@@ -1,10 +1,11 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What is kept of the waves of a run, so that the report of a start that resumes it tells of all of them.
+"""What is kept of the waves of a run, so that the report of a start that resumes it
+tells of all of them.
 
-They are sums, because a run may have thousands of nodes. Of a node that stays out, its own record says since when, and
-how many pods have left it.
+They are sums, because a run may have thousands of nodes. Of a node that stays out, its own record
+says since when, and how many pods have left it.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ MOST_DARK = 20
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Of waves: pods that were moved, seconds in which nodes were out, and in which Services were watched meanwhile.
+    """Of waves: pods that were moved, seconds in which nodes were out,
+    and in which Services were watched meanwhile.
 
-    ``dark`` are the spans in which Services were dark, each as namespace, name, start and end (RFC 3339);
-    ``mark`` names the wave that was added last.
+    ``dark`` are the spans in which Services were dark, each as namespace, name, start and end (RFC
+    3339); ``mark`` names the wave that was added last.
     """
 
     pods_moved: int = 0

@@ -14,11 +14,17 @@ from dataclasses import dataclass, field
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
 
 VERSION = 1
-"""Of ``report.json``: increases when a field changes its meaning or is removed, not when one is added."""
+"""Of ``report.json``: increases when a field changes its meaning or is removed,
+not when one is added.
+"""
 
-Outcome = t.Literal["back", "parked", "failed", "unfinished", "unchanged", "planned", "blocked", "gone"]
-"""How a node ended: ``back`` in service, ``parked`` out of service on purpose, ``unfinished`` without a failure,
-``planned`` and never touched, ``blocked`` by a finding and never touched, ``gone`` if it no longer exists."""
+Outcome = t.Literal[
+    "back", "parked", "failed", "unfinished", "unchanged", "planned", "blocked", "gone"
+]
+"""How a node ended: ``back`` in service, ``parked`` out of service on purpose, ``unfinished``
+without a failure, ``planned`` and never touched, ``blocked`` by a finding and never touched,
+``gone`` if it no longer exists.
+"""
 
 Verdict = t.Literal[
     "never_dark",
@@ -31,8 +37,9 @@ Verdict = t.Literal[
     "check",
     "planned",
 ]
-"""``not_watched``: pods moved, and no Service was watched; ``stopped``: blockers, and no pod was touched;
-``failed``: it failed, and no pod moved; ``planned``: a plan without blockers."""
+"""``not_watched``: pods moved, and no Service was watched; ``stopped``: blockers, and no pod was
+touched; ``failed``: it failed, and no pod moved; ``planned``: a plan without blockers.
+"""
 
 AFTER_DRAIN = ("drained", "out", "returning", "parked")
 """The phases of a node without the pods that had to go."""
@@ -64,10 +71,12 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class NodeLine:
-    """One node; ``wave`` counts from 1 (0: in none), ``left`` has the number of pods that stay, by code.
+    """One node; ``wave`` counts from 1 (0: in none), ``left`` has the number of
+    pods that stay, by code.
 
-    ``pods_moved`` is ``None`` where only an earlier start knew it, or nobody. ``waits`` is why it is not in an earlier
-    wave; empty in the first one. ``tasks_failed``: the tasks on its host are what failed.
+    ``pods_moved`` is ``None`` where only an earlier start knew it, or nobody. ``waits`` is why it
+    is not in an earlier wave; empty in the first one. ``tasks_failed``:
+    the tasks on its host are what failed.
     """
 
     name: str
@@ -108,9 +117,10 @@ class PodLane:
     """One pod; ``code`` and ``reason`` explain its route.
 
     ``refused`` counts refused evictions; ``blocked_by`` is the object behind them
-    (``PodDisruptionBudget shop/web``), ``rule`` what that object demands. ``waited_seconds`` is the time until
-    the pod was gone, ``held_seconds`` the part of it between the first refusal and the accepted eviction.
-    ``fits``, ``target`` and ``forecast_seconds`` are what the plan foresaw of it.
+    (``PodDisruptionBudget shop/web``), ``rule`` what that object demands. ``waited_seconds`` is the
+    time until the pod was gone, ``held_seconds`` the part of it between the first refusal and the
+    accepted eviction. ``fits``, ``target`` and ``forecast_seconds`` are what
+    the plan foresaw of it.
     """
 
     namespace: str
@@ -139,7 +149,10 @@ class PodLane:
     @property
     def moments(self) -> tuple[float, ...]:
         """Every instant known of it, in no order."""
-        return (*(at for span in self.spans for at in (span.start, span.end)), *(mark.at for mark in self.marks))
+        return (
+            *(at for span in self.spans for at in (span.start, span.end)),
+            *(mark.at for mark in self.marks),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +177,9 @@ class Swap:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """A period in which a Service was watched: a sample holds until the next one, the last one until ``end``."""
+    """A period in which a Service was watched: a sample holds until the next one,
+    the last one until ``end``.
+    """
 
     samples: tuple[tuple[float, int], ...]
     end: float
@@ -185,8 +200,9 @@ class Watch:
 class ServiceLine:
     """Ready endpoints of one Service over time.
 
-    ``dark`` are the periods without any, after it had one (``served``). ``desired`` is what its workloads want, as far
-    as it ever had so many at the start or the end; where that is unknown, the smaller of its first and last count.
+    ``dark`` are the periods without any, after it had one (``served``). ``desired`` is what its
+    workloads want, as far as it ever had so many at the start or the end; where that is unknown,
+    the smaller of its first and last count.
     """
 
     namespace: str
@@ -222,7 +238,9 @@ class ServiceLine:
 
 @dataclass(frozen=True, slots=True)
 class LostRequests:
-    """So many requests that were sent in a second and failed; ``kind`` is the load generator's word for how."""
+    """So many requests that were sent in a second and failed;
+    ``kind`` is the load generator's word for how.
+    """
 
     at: float
     kind: str
@@ -231,10 +249,12 @@ class LostRequests:
 
 @dataclass(frozen=True, slots=True)
 class TrafficLine:
-    """What became of the requests that a load generator sent to one Service, between ``started`` and ``ended``.
+    """What became of the requests that a load generator sent to one Service,
+    between ``started`` and ``ended``.
 
-    ``via`` is how it was reached, ``kind`` over which connections, both in the load generator's words. ``failures`` may
-    be only the first ones. ``unanswered_seconds`` is the longest time without an answer.
+    ``via`` is how it was reached, ``kind`` over which connections, both in the load generator's
+    words. ``failures`` may be only the first ones.
+    ``unanswered_seconds`` is the longest time without an answer.
     """
 
     service: str
@@ -253,7 +273,8 @@ class TrafficLine:
 class Refusal:
     """What one object (or rule) refused, and for which pods.
 
-    ``stuck`` are those of ``pods`` that never left; ``count`` is 0 if the rule was known before any eviction.
+    ``stuck`` are those of ``pods`` that never left; ``count`` is 0 if the rule was known
+    before any eviction.
     """
 
     blocker: str
@@ -277,7 +298,9 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Finding(reasons.Reason):
-    """A finding of the plan; ``severity`` is ``blocker``, ``warning`` or ``info``, ``objects`` are all it is about."""
+    """A finding of the plan; ``severity`` is ``blocker``, ``warning`` or ``info``,
+    ``objects`` are all it is about.
+    """
 
     severity: str = ""
     object: str = ""
@@ -286,7 +309,9 @@ class Finding(reasons.Reason):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One change of an advice; ``command`` makes it and ``back`` takes it back, empty where there is no such line."""
+    """One change of an advice; ``command`` makes it and ``back`` takes it back,
+    empty where there is no such line.
+    """
 
     code: str
     kind: str
@@ -299,7 +324,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Changes against findings of these ``codes``: an option for all of the objects, another for the one it names."""
+    """Changes against findings of these ``codes``: an option for all of the objects,
+    another for the one it names.
+    """
 
     codes: tuple[str, ...]
     objects: tuple[str, ...]
@@ -308,10 +335,11 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """What earlier starts of a run that was resumed had done before, as far as it was kept; the totals have it too.
+    """What earlier starts of a run that was resumed had done before, as far as it was kept;
+    the totals have it too.
 
-    The first one began at ``since``. ``finished`` are the nodes that they had finished. It is not ``whole`` if one of
-    them was killed in a wave.
+    The first one began at ``since``. ``finished`` are the nodes that they had finished. It is not
+    ``whole`` if one of them was killed in a wave.
     """
 
     since: float | None
@@ -324,7 +352,8 @@ class Earlier:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Which cluster it was: the ``context`` of the kubeconfig (or ``in-cluster``), and the address of the ``server``.
+    """Which cluster it was: the ``context`` of the kubeconfig (or ``in-cluster``),
+    and the address of the ``server``.
 
     Both are empty if no result says it.
     """
@@ -360,10 +389,11 @@ class GivenBack:
 class Totals:
     """Numbers for the whole run.
 
-    ``out_seconds`` is the time in which a node was out of service, ``watched_seconds`` the part of it in which Services
-    were watched. ``moving_seconds`` is the time from the cordon of each wave until its nodes are drained, with all
-    successors ready, ``forecast_seconds`` what the plan expected for that, ``forecast_range`` what it held possible;
-    if ``services_watched`` is ``None``, only the changed Services are known.
+    ``out_seconds`` is the time in which a node was out of service, ``watched_seconds`` the part of
+    it in which Services were watched. ``moving_seconds`` is the time from the cordon of each wave
+    until its nodes are drained, with all successors ready, ``forecast_seconds`` what the plan
+    expected for that, ``forecast_range`` what it held possible; if ``services_watched`` is
+    ``None``, only the changed Services are known.
     """
 
     nodes: int
@@ -451,11 +481,21 @@ class Report:
 
     @property
     def skippable(self) -> tuple[str, ...]:
-        """The nodes that can be left out so that the others go on: empty if there is nothing to go on with."""
+        """The nodes that can be left out so that the others go on:
+        empty if there is nothing to go on with.
+        """
         free = any(node.outcome == "planned" for node in self.nodes)
-        return tuple(n.name for n in self.nodes if n.outcome == "blocked") if free and self.verdict == "stopped" else ()
+        return (
+            tuple(n.name for n in self.nodes if n.outcome == "blocked")
+            if free and self.verdict == "stopped"
+            else ()
+        )
 
     @property
     def failed(self) -> bool:
         """Whether someone has to take action."""
-        return bool(self.problems or self.blockers) or self.totals.nodes_failed > 0 or self.verdict == "stopped"
+        return (
+            bool(self.problems or self.blockers)
+            or self.totals.nodes_failed > 0
+            or self.verdict == "stopped"
+        )

@@ -49,7 +49,8 @@ GLOBALS: dict[str, t.Any] = {
     "held_back": text.held_back,
     "pods_axis": page_chart.pods_axis,
     "script": page_template.SCRIPT,
-    "script_hash": "sha256-" + base64.b64encode(hashlib.sha256(page_template.SCRIPT.encode()).digest()).decode(),
+    "script_hash": "sha256-"
+    + base64.b64encode(hashlib.sha256(page_template.SCRIPT.encode()).digest()).decode(),
     "style": page_template.STYLE,
     "sent_and_failed": text.sent_and_failed,
     "subline": text.subline,
@@ -73,11 +74,14 @@ def render(report: model.Report) -> str:
     """
     if MISSING:
         raise NoTemplates(
-            f"report.html needs Jinja2, which is not there ({MISSING}). ansible-core brings it: write the "
-            "report on the controller (connection: local, with ansible_playbook_python)."
+            f"report.html needs Jinja2, which is not there ({MISSING}). ansible-core brings it: "
+            "write the report on the controller (connection: local, with ansible_playbook_python)."
         )
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, keep_trailing_newline=True
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
     )
     environment.filters.update(FILTERS)
     environment.globals.update(GLOBALS)

@@ -1,7 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The geometry of the page's charts: where instants are drawn, and what is drawn if there is too much."""
+"""The geometry of the page's charts: where instants are drawn,
+and what is drawn if there is too much.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,11 @@ import itertools
 import math
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import model, text, timeline
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import (
+    model,
+    text,
+    timeline,
+)
 
 STEPS = (0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200)
 DAY = 86400
@@ -24,8 +30,8 @@ Tick = tuple[float, str]
 class Axis:
     """One scale for periods that are drawn side by side; positions are percentages of the width.
 
-    Services have a period for each time they were watched: tasks take minutes, a drain seconds, and on one long
-    axis it would not be seen.
+    Services have a period for each time they were watched: tasks take minutes, a drain seconds, and
+    on one long axis it would not be seen.
     """
 
     def __init__(self, starts: t.Sequence[float], ends: t.Sequence[float]) -> None:
@@ -33,7 +39,10 @@ class Axis:
         gap = min(1.2, 12 / len(starts))
         lengths = [end - start for start, end in zip(starts, ends, strict=True)]
         self._scale = (100 - gap * (len(starts) - 1)) / sum(lengths) if sum(lengths) > 0 else 0.0
-        self._lefts = [0.0, *itertools.accumulate(length * self._scale + gap for length in lengths[:-1])]
+        self._lefts = [
+            0.0,
+            *itertools.accumulate(length * self._scale + gap for length in lengths[:-1]),
+        ]
 
     @property
     def seconds(self) -> float:
@@ -44,7 +53,10 @@ class Axis:
         """The position of an instant; between two periods the end of the first."""
         index = max(bisect.bisect_right(self.starts, instant) - 1, 0)
         start = self.starts[index]
-        return round(self._lefts[index] + (min(max(instant, start), self.ends[index]) - start) * self._scale, 3)
+        return round(
+            self._lefts[index] + (min(max(instant, start), self.ends[index]) - start) * self._scale,
+            3,
+        )
 
     def extent(self, start: float, end: float) -> tuple[float, float]:
         """Left edge and width of a period."""
@@ -52,7 +64,9 @@ class Axis:
         return min(left, 100 - LEAST_WIDTH), max(round(self.at(end) - left, 3), LEAST_WIDTH)
 
     def ticks(self, *, relative: bool = False) -> list[Tick]:
-        """A few round instants; labels show the time of day, ``relative`` ones count from the start."""
+        """A few round instants; labels show the time of day,
+        ``relative`` ones count from the start.
+        """
         start, length = self.starts[0], max(self.seconds, 0.001)
         step = next((s for s in STEPS if length / s <= MOST_TICKS), 0.0)
         step = step or DAY * math.ceil(length / DAY / MOST_TICKS)
@@ -70,8 +84,11 @@ class Axis:
                 found.append((round(left, 2), text.clock(start)))
         return found
 
-    def areas(self, service: model.ServiceLine) -> t.Iterator[tuple[float, float, float, int, float, float]]:
-        """Each period of one number of ready endpoints: left, width, height (percent), the number, from, to.
+    def areas(
+        self, service: model.ServiceLine
+    ) -> t.Iterator[tuple[float, float, float, int, float, float]]:
+        """Each period of one number of ready endpoints: left, width, height (percent),
+        the number, from, to.
 
         Darkness takes the full height and is never too short.
         """
@@ -113,7 +130,11 @@ def _path(watch: model.Watch, top: int) -> str:
 def by_node(report: model.Report) -> list[tuple[str, int, list[model.PodLane]]]:
     """The pods of each node with its name and wave (0: in none), in the order of the nodes."""
     lanes, waves = timeline.by_node(report.pods), {node.name: node.wave for node in report.nodes}
-    return [(name, waves.get(name, 0), lanes[name]) for name in dict.fromkeys((*waves, *lanes)) if name in lanes]
+    return [
+        (name, waves.get(name, 0), lanes[name])
+        for name in dict.fromkeys((*waves, *lanes))
+        if name in lanes
+    ]
 
 
 def pods_axis(pods: t.Iterable[model.PodLane]) -> Axis | None:
@@ -123,8 +144,17 @@ def pods_axis(pods: t.Iterable[model.PodLane]) -> Axis | None:
 
 
 def worst(pods: t.Iterable[model.PodLane], most: int) -> list[model.PodLane]:
-    """At most ``most`` pods, those that failed, were refused or waited long before others, by their first instant."""
+    """At most ``most`` pods, those that failed, were refused or waited long before others,
+    by their first instant.
+    """
     found = sorted(
-        pods, key=lambda p: (not p.failed, p.moved, p.route != "refuse", not p.refused, -(p.waited_seconds or 0.0))
+        pods,
+        key=lambda p: (
+            not p.failed,
+            p.moved,
+            p.route != "refuse",
+            not p.refused,
+            -(p.waited_seconds or 0.0),
+        ),
     )
     return sorted(found[:most], key=lambda p: (min(p.moments, default=0.0), p.namespace, p.name))

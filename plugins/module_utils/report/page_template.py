@@ -3,9 +3,10 @@
 
 """The page of ``report.html`` as a Jinja template that draws a ``Report``.
 
-It is Python because a module carries nothing else to where it runs. Jinja escapes all values; positions are
-percentages, so that the charts follow the width of the window. Everything is limited, so that a page of 3,000 pods
-still opens: it says what is left out, which is never what needs attention, and ``report.json`` has it all.
+It is Python because a module carries nothing else to where it runs. Jinja escapes all values;
+positions are percentages, so that the charts follow the width of the window. Everything is limited,
+so that a page of 3,000 pods still opens: it says what is left out, which is never what needs
+attention, and ``report.json`` has it all.
 """
 
 from __future__ import annotations
@@ -452,7 +453,8 @@ footer{margin-top:48px;font-size:12.5px;color:var(--soft)}
 h2{break-after:avoid}details::details-content{content-visibility:visible;block-size:auto}}
 """
 
-# Only a convenience: without it the page holds the same, and the browser's own search opens details.
+# Only a convenience: without it the page holds the same, and the browser's own
+# search opens details.
 SCRIPT = """
 (function(){var rows=document.querySelectorAll('tr[data-find]');if(rows.length<12)return;
 var box=document.createElement('input');box.type='search';

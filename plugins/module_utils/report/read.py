@@ -3,8 +3,8 @@
 
 """Module results as they come out of a play.
 
-A report matters most after a failure, so whatever is missing, cut short or malformed is left out, never an
-error. Only known keys are read: invocations, diffs and nonces are not.
+A report matters most after a failure, so whatever is missing, cut short or malformed is left out,
+never an error. Only known keys are read: invocations, diffs and nonces are not.
 """
 
 from __future__ import annotations
@@ -14,13 +14,19 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import objects
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes, phases, printable
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    outcomes,
+    phases,
+    printable,
+)
 
 KNOWN_OUTCOMES = frozenset(outcome.value for kind in outcomes.OF_NODES for outcome in kind)
 FAILED_OUTCOMES = frozenset(
     outcome.value for kind in outcomes.OF_NODES for outcome in kind if outcome.failed
 ).difference(phases.PHASE_AFTER, {outcomes.PlanOutcome.BLOCKED})
-"""Words that mean a failure in some call, except those that say where a node is: elsewhere they are no failure."""
+"""Words that mean a failure in some call, except those that say where a node is:
+elsewhere they are no failure.
+"""
 
 PHASES = frozenset(phase.value for phase in phases.Phase)
 
@@ -30,7 +36,9 @@ LATEST = 4102444800.0
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event of a timeline; without a name it is about the node. ``phase`` is the one that it begins."""
+    """One event of a timeline; without a name it is about the node.
+    ``phase`` is the one that it begins.
+    """
 
     phase: phases.Phase | None
     at: float
@@ -47,8 +55,9 @@ class Call:
 
     ``cluster`` has ``context`` and ``server``, ``earlier`` what earlier starts of the run had done.
 
-    ``watched`` is from when to when it watched Services, ``services`` are those that changed. ``waits`` is why
-    nodes are in no earlier wave, by node. ``starts``: it begins a run, and has done nothing else.
+    ``watched`` is from when to when it watched Services, ``services`` are those that changed.
+    ``waits`` is why nodes are in no earlier wave, by node. ``starts``: it begins a run,
+    and has done nothing else.
     """
 
     run: str
@@ -178,8 +187,8 @@ def samples_of(service: objects.Raw) -> tuple[tuple[float, int], ...]:
 def failed_entry(entry: objects.Raw, call: Call) -> bool:
     """Whether a node's entry reports a failure.
 
-    Its ``failed`` decides, else its outcome; an unknown word counts as a failure if the call failed. ``blocked``
-    is the plan's: nothing was tried, and a finding says why.
+    Its ``failed`` decides, else its outcome; an unknown word counts as a failure if the call
+    failed. ``blocked`` is the plan's: nothing was tried, and a finding says why.
     """
     outcome = text(entry.get("outcome"))
     if outcome == outcomes.PlanOutcome.BLOCKED:
@@ -247,7 +256,10 @@ def _call(raw: objects.Raw) -> Call:
     record = _record(raw)
     told = tuple(sorted(_events(raw.get("timeline")), key=lambda event: event.at))
     services = mappings(raw.get("services"))
-    watched, sampled = _watched(raw), [at for service in services for at, _ready in samples_of(service)]
+    watched, sampled = (
+        _watched(raw),
+        [at for service in services for at, _ready in samples_of(service)],
+    )
     times = [*(event.at for event in told), *sampled, *(watched or ())]
     if "watched" not in raw and times and isinstance(raw.get("services"), (list, tuple)):
         watched = min(sampled or times), max(times)
@@ -270,7 +282,9 @@ def _call(raw: objects.Raw) -> Call:
         watched=watched,
         actions=strings(raw.get("actions")),
         waves=tuple(strings(wave) for wave in listed(raw.get("waves"))),
-        waits={text(wait.get("node")): text(wait.get("reason")) for wait in mappings(raw.get("waits"))},
+        waits={
+            text(wait.get("node")): text(wait.get("reason")) for wait in mappings(raw.get("waits"))
+        },
         summary=mapping(raw.get("summary")),
         starts=isinstance(raw.get("resumed"), bool),
         estimate=_emptying(raw),

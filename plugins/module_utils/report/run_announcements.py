@@ -1,10 +1,11 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""``maintenance_event``: tells others of a run by a webhook, a calendar entry and Events, in this order.
+"""``maintenance_event``: tells others of a run by a webhook, a calendar entry and
+Events, in this order.
 
-Nothing of it stops a maintenance: what could not be told is a warning. The Events come last, so whoever finds all of
-them knows that the webhook was called.
+Nothing of it stops a maintenance: what could not be told is a warning. The Events come last, so
+whoever finds all of them knows that the webhook was called.
 """
 
 from __future__ import annotations
@@ -18,13 +19,30 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     run_context,
     run_requests,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions, run_hook_calls
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes, reasons
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import announcement, build, model, read
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import (
+    hook_definitions,
+    run_hook_calls,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
+    errors,
+    kinds,
+    verbs,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    outcomes,
+    reasons,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import (
+    announcement,
+    build,
+    model,
+    read,
+)
 
 PATIENCE = 10.0
-"""Seconds for which a request about Events is repeated while the API server is away or overloaded."""
+"""Seconds for which a request about Events is repeated while the API server
+is away or overloaded.
+"""
 EVENTS_DEADLINE = 30.0
 """Seconds after which no further Event is begun."""
 KINDS = {kind.kind: kind for kind in kinds.KINDS.values()}
@@ -45,7 +63,8 @@ class Webhook:
 
 @dataclass(frozen=True, slots=True)
 class EventOptions:
-    """Options of the module; ``start`` and ``end`` in seconds since the epoch, ``calendar`` is the path of a file.
+    """Options of the module; ``start`` and ``end`` in seconds since the epoch,
+    ``calendar`` is the path of a file.
 
     ``duration``: the seconds that the work takes by its forecast, if the results do not say it.
     """
@@ -67,15 +86,22 @@ class EventOptions:
 
 
 def alarm(
-    options: EventOptions, ctx: run_context.Context, about: objects.Raw, blocked: tuple[reasons.Blocked, ...]
+    options: EventOptions,
+    ctx: run_context.Context,
+    about: objects.Raw,
+    blocked: tuple[reasons.Blocked, ...],
 ) -> list[str]:
-    """Announce why drains do not move on; ``about`` is a result with these nodes. Returns what went wrong."""
+    """Announce why drains do not move on; ``about`` is a result with these nodes.
+    Returns what went wrong.
+    """
     told = replace(options, results=(about,), reason=str(about["reason"] or ""), blocked=blocked)
     return list(announce(ctx, told).data["warnings"])
 
 
 def announce(ctx: run_context.Context, options: EventOptions) -> run_context.Result:
-    """Announce one moment of a run. The webhook is not called if Events show that this was done before."""
+    """Announce one moment of a run. The webhook is not called if Events show that
+    this was done before.
+    """
     told = _told(ctx, options)
     about = _about(told) if options.events else []
     before = bool(about) and _all_exist(ctx, told, about)
@@ -84,7 +110,9 @@ def announce(ctx: run_context.Context, options: EventOptions) -> run_context.Res
     events = _events(ctx, told, about)
     failed = [event["message"] for event in events if event["failed"]]
     if failed:
-        wrong.append(f"{len(failed)} of {len(events)} Events could not be created. The first: {failed[0]}")
+        wrong.append(
+            f"{len(failed)} of {len(events)} Events could not be created. The first: {failed[0]}"
+        )
     return run_context.Result({"announcement": told.body(), "events": events, "warnings": wrong})
 
 
@@ -107,7 +135,9 @@ def _told(ctx: run_context.Context, options: EventOptions) -> announcement.Annou
     )
 
 
-def _webhook(ctx: run_context.Context, options: EventOptions, told: announcement.Announcement) -> list[str]:
+def _webhook(
+    ctx: run_context.Context, options: EventOptions, told: announcement.Announcement
+) -> list[str]:
     """Call the webhook; returns why that failed."""
     hook = options.webhook
     if hook is None:
@@ -119,15 +149,24 @@ def _webhook(ctx: run_context.Context, options: EventOptions, told: announcement
         def attempt(_tries: int, timeout: float) -> int:
             return options.send(hook.http, body, timeout)
 
-        why = run_hook_calls.repeated(ctx.clock, attempt, hook.http.status, hook.deadline, ctx.clock.event())
+        why = run_hook_calls.repeated(
+            ctx.clock, attempt, hook.http.status, hook.deadline, ctx.clock.event()
+        )
         if why:
-            return [f"The webhook at {place} was not told that the maintenance is {told.moment}: {why}."]
-    target, sentence = objects.Ref("Webhook", place), f"Tell the webhook at {place}: {told.sentence}"
+            return [
+                f"The webhook at {place} was not told that the maintenance is {told.moment}: {why}."
+            ]
+    target, sentence = (
+        objects.Ref("Webhook", place),
+        f"Tell the webhook at {place}: {told.sentence}",
+    )
     ctx.changed(api_changes.Change("create", target, sentence, before={}, after=body))
     return []
 
 
-def _calendar(ctx: run_context.Context, options: EventOptions, told: announcement.Announcement) -> list[str]:
+def _calendar(
+    ctx: run_context.Context, options: EventOptions, told: announcement.Announcement
+) -> list[str]:
     """Write the calendar entry; returns why that failed."""
     if not options.calendar:
         return []
@@ -136,8 +175,16 @@ def _calendar(ctx: run_context.Context, options: EventOptions, told: announcemen
         try:
             options.write(options.calendar, content)
         except OSError as error:
-            return [f"The calendar entry {options.calendar} could not be written: {error.strerror or error}."]
-    target, sentence = objects.Ref("File", options.calendar), f"Write the calendar entry {options.calendar}"
+            return [
+                (
+                    f"The calendar entry {options.calendar} could not be written: "
+                    f"{error.strerror or error}."
+                )
+            ]
+    target, sentence = (
+        objects.Ref("File", options.calendar),
+        f"Write the calendar entry {options.calendar}",
+    )
     ctx.changed(api_changes.Change("create", target, sentence, before={}, after={"ics": content}))
     return []
 
@@ -149,7 +196,9 @@ def _about(told: announcement.Announcement) -> list[objects.Ref]:
     return [ref for ref in about if ref.kind in KINDS]
 
 
-def _all_exist(ctx: run_context.Context, told: announcement.Announcement, about: t.Iterable[objects.Ref]) -> bool:
+def _all_exist(
+    ctx: run_context.Context, told: announcement.Announcement, about: t.Iterable[objects.Ref]
+) -> bool:
     """Whether all Events exist, as far as this can be found out."""
     try:
         return all(_exists(ctx, announcement.event(told, ref)) for ref in about)
@@ -161,7 +210,9 @@ def _exists(ctx: run_context.Context, change: api_changes.Change) -> bool:
     target = change.target
     try:
         ctx.cluster.send(
-            verbs.get(kinds.NEW_EVENTS, target.name, target.namespace), timeout=PATIENCE, patience=PATIENCE
+            verbs.get(kinds.NEW_EVENTS, target.name, target.namespace),
+            timeout=PATIENCE,
+            patience=PATIENCE,
         )
     except errors.NotFound:
         return False
@@ -192,8 +243,12 @@ def _events(
         return list(pool.map(each, about))
 
 
-def _create(ctx: run_context.Context, told: announcement.Announcement, ref: objects.Ref) -> outcomes.EventOutcome:
-    """Create the Event; one that exists is ours, made by another start of the run or by a request without an answer."""
+def _create(
+    ctx: run_context.Context, told: announcement.Announcement, ref: objects.Ref
+) -> outcomes.EventOutcome:
+    """Create the Event; one that exists is ours, made by another start of the run or by a
+    request without an answer.
+    """
     change = announcement.event(told, _found(ctx, ref))
     if ctx.check and _exists(ctx, change):
         return outcomes.EventOutcome.ALREADY_CREATED
@@ -214,10 +269,14 @@ def _create(ctx: run_context.Context, told: announcement.Announcement, ref: obje
 
 
 def _found(ctx: run_context.Context, ref: objects.Ref) -> objects.Ref:
-    """The object with its UID, by which `kubectl describe` finds its Events; without it where it may not be read."""
+    """The object with its UID, by which `kubectl describe` finds its Events;
+    without it where it may not be read.
+    """
     kind, uid = KINDS[ref.kind], ""
     try:
-        raw = ctx.cluster.send(verbs.get(kind, ref.name, ref.namespace), timeout=PATIENCE, patience=PATIENCE)
+        raw = ctx.cluster.send(
+            verbs.get(kind, ref.name, ref.namespace), timeout=PATIENCE, patience=PATIENCE
+        )
         uid = raw["metadata"]["uid"]
     except (errors.Forbidden, errors.NotFound):
         pass

@@ -13,7 +13,12 @@ import pathlib
 import tempfile
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import build, page, run_traffic, text
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import (
+    build,
+    page,
+    run_traffic,
+    text,
+)
 
 MODE = 0o644
 """Readable for all: a report contains no secret."""
@@ -30,8 +35,8 @@ def write_report(
 
     ``requests`` are files in which load generators say what became of their requests.
 
-    Returns ``changed``, ``diff`` (which files change), ``html`` and ``json`` (absolute paths), ``summary`` (text for
-    a terminal), ``verdict`` (a word), ``failed_nodes`` (names).
+    Returns ``changed``, ``diff`` (which files change), ``html`` and ``json`` (absolute paths),
+    ``summary`` (text for a terminal), ``verdict`` (a word), ``failed_nodes`` (names).
 
     Raises:
         ReportError: the folder or a file cannot be created, or Jinja is missing.
@@ -67,14 +72,21 @@ def _json(data: t.Mapping[str, t.Any]) -> str:
 
     fields = []
     for key, value in data.items():
-        rows = ",\n  ".join(dumped(item) for item in value) if isinstance(value, (list, tuple)) else ""
+        rows = (
+            ",\n  ".join(dumped(item) for item in value) if isinstance(value, (list, tuple)) else ""
+        )
         fields.append(f"{dumped(key)}: " + (f"[\n  {rows}\n ]" if rows else dumped(value)))
     return "{\n " + ",\n ".join(fields) + "\n}\n"
 
 
 def _diff(path: pathlib.Path, before: str | None, after: str) -> dict[str, str]:
     """A report is too long to be read as a diff: each side is shown by its size and its hash."""
-    shown = {"before_header": str(path), "after_header": str(path), "before": "absent\n", "after": ""}
+    shown = {
+        "before_header": str(path),
+        "after_header": str(path),
+        "before": "absent\n",
+        "after": "",
+    }
     for key, content in (("before", before), ("after", after)):
         if content is not None:
             data = content.encode()

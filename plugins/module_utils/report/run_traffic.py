@@ -41,7 +41,9 @@ def read(path: str) -> tuple[model.TrafficLine, ...]:
 
 
 def read_all(paths: t.Iterable[str]) -> tuple[list[model.TrafficLine], list[model.Problem]]:
-    """What the files say, and those that cannot be used: a report matters more than what is missing in it."""
+    """What the files say, and those that cannot be used: a report matters more than
+    what is missing in it.
+    """
     found: list[model.TrafficLine] = []
     faults = []
     for path in paths:

@@ -27,7 +27,9 @@ OBJECTS_SHOWN = 3
 SPANS_SHOWN = 5
 SERVICES_SHOWN = 5
 UNWATCHED = 10.0
-"""Seconds, and a tenth of the time: for so long the calls of a run that follow each other may not look."""
+"""Seconds, and a tenth of the time: for so long the calls of a run that follow
+each other may not look.
+"""
 ENDS: t.Mapping[model.Outcome, str] = {
     "back": "back in service",
     "parked": "out of service, as asked",
@@ -39,7 +41,21 @@ ENDS: t.Mapping[model.Outcome, str] = {
     "gone": "gone for good",
 }
 """How nodes ended, in the order in which it is told."""
-INSTANTS = frozenset({"started", "ended", "since", "start", "end", "at", "first", "last", "raised", "ready", "lowered"})
+INSTANTS = frozenset(
+    {
+        "started",
+        "ended",
+        "since",
+        "start",
+        "end",
+        "at",
+        "first",
+        "last",
+        "raised",
+        "ready",
+        "lowered",
+    }
+)
 COMPUTED: t.Mapping[type, tuple[str, ...]] = {
     model.NodeLine: ("seconds",),
     model.Report: ("failed",),
@@ -83,7 +99,9 @@ def duration(seconds: float | None) -> str:
 
 
 def between(least: float | None, most: float | None) -> str:
-    """A length of time that is known within limits: ``14 to 39 s``, or ``14 s`` if both are the same."""
+    """A length of time that is known within limits: ``14 to 39 s``,
+    or ``14 s`` if both are the same.
+    """
     first, last = duration(least), duration(most)
     seconds = first.endswith(" s") and "min" not in f"{first}{last}"
     return last if first == last else f"{first.removesuffix(' s') if seconds else first} to {last}"
@@ -117,7 +135,9 @@ def headline(report: model.Report) -> str:
         "planned": f"Planned: {count(len(to_move(report)), 'pod')} to move",
         "check": "Check mode: nothing was changed",
         "nothing_to_do": "Nothing to do",
-        "no_pod_moved": f"No pod {'was left' if totals.pods_moved or report.moved_unknown else 'had'} to move",
+        "no_pod_moved": (
+            f"No pod {'was left' if totals.pods_moved or report.moved_unknown else 'had'} to move"
+        ),
         "failed": _failed(report),
         "not_watched": f"{count(totals.pods_moved, 'pod')} moved, no Service was watched",
     }
@@ -164,9 +184,16 @@ def subline(report: model.Report) -> str:
     """How it ended, in one sentence."""
     totals = report.totals
     if report.planned:
-        left = sum(node.outcome == "blocked" for node in report.nodes) if report.verdict == "planned" else 0
+        left = (
+            sum(node.outcome == "blocked" for node in report.nodes)
+            if report.verdict == "planned"
+            else 0
+        )
         without = f", {left} left out" if left else ""
-        return f"{count(totals.nodes - left, 'node')} in {count(totals.waves, 'wave')} planned{without}."
+        return (
+            f"{count(totals.nodes - left, 'node')} in {count(totals.waves, 'wave')} "
+            f"planned{without}."
+        )
     if not totals.nodes:
         return "No node took part."
     ends = collections.Counter(node.outcome for node in report.nodes)
@@ -174,7 +201,11 @@ def subline(report: model.Report) -> str:
     took = f" in {duration(totals.seconds)}" if totals.seconds is not None else ""
     moved = f"{count(totals.pods_moved, 'pod')} moved{took}"
     if report.moved_unknown:
-        moved = f"at least {moved}" if totals.pods_moved else "what was moved before it was interrupted is not known"
+        moved = (
+            f"at least {moved}"
+            if totals.pods_moved
+            else "what was moved before it was interrupted is not known"
+        )
     return f"{count(totals.nodes, 'node')}: {', '.join(parts)}; {moved}."
 
 
@@ -239,7 +270,10 @@ def _pods(report: model.Report) -> str:
     ways = f" ({told})" if told else ""
     others = {"left in place": totals.pods_left, "failed": totals.pods_failed}
     least = "at least " if report.moved_unknown else ""
-    parts = [f"{least}{totals.pods_moved:,} moved{ways}", *(f"{n:,} {what}" for what, n in others.items() if n)]
+    parts = [
+        f"{least}{totals.pods_moved:,} moved{ways}",
+        *(f"{n:,} {what}" for what, n in others.items() if n),
+    ]
     return ", ".join(parts + ([] if totals.requests is None else [f"{totals.requests:,} requests"]))
 
 
@@ -251,7 +285,11 @@ def refused(pod: model.PodLane) -> bool:
 def to_move(report: model.Report) -> list[model.PodLane]:
     """The pods that leave their nodes if the plan is carried out, in the order of its waves."""
     order = {node.name: index for index, node in enumerate(report.nodes)}
-    moving = [pod for pod in report.pods if not (timeline.stays(pod) or timeline.cleared(pod) or refused(pod))]
+    moving = [
+        pod
+        for pod in report.pods
+        if not (timeline.stays(pod) or timeline.cleared(pod) or refused(pod))
+    ]
     return sorted(moving, key=lambda pod: order.get(pod.node, len(order)))
 
 
@@ -273,7 +311,9 @@ def waves(report: model.Report) -> list[tuple[int, list[str], str]]:
 
 
 def waiting(why: t.Mapping[str, str], most: int | None = None) -> str:
-    """Why the nodes of a wave are in no earlier one, each reason once, or only ``most`` of them, with its nodes."""
+    """Why the nodes of a wave are in no earlier one, each reason once,
+    or only ``most`` of them, with its nodes.
+    """
     found: dict[str, list[str]] = {}
     for node, reason in why.items():
         if reason:
@@ -282,7 +322,9 @@ def waiting(why: t.Mapping[str, str], most: int | None = None) -> str:
         return next(iter(found), "")
     told = [f"{', '.join(nodes)}: {reason}" for reason, nodes in found.items()][:most]
     hidden = sum(len(nodes) for nodes in list(found.values())[len(told) :])
-    return "; ".join(told + ([f"{count(hidden, 'more node')} for such a reason, too"] if hidden else []))
+    return "; ".join(
+        told + ([f"{count(hidden, 'more node')} for such a reason, too"] if hidden else [])
+    )
 
 
 def _refused(report: model.Report) -> str:
@@ -330,12 +372,18 @@ def _traffic(report: model.Report) -> str:
 
 
 def unwatched(report: model.Report) -> str:
-    """For how long nobody looked, and why; empty if that was short, or if no Service was watched at all."""
+    """For how long nobody looked, and why; empty if that was short,
+    or if no Service was watched at all.
+    """
     if report.planned or not report.totals.watched_seconds or report.unwatched_seconds <= UNWATCHED:
         return ""
-    tasks = timeline.seconds_of((s.start, s.end) for node in report.nodes for s in node.spans if s.phase == "out")
+    tasks = timeline.seconds_of(
+        (s.start, s.end) for node in report.nodes for s in node.spans if s.phase == "out"
+    )
     part = f"; your tasks took {duration(tasks)}" if tasks else ""
-    stayed = ", ".join(finding.object for finding in report.findings if finding.code == "serves_from_node")
+    stayed = ", ".join(
+        finding.object for finding in report.findings if finding.code == "serves_from_node"
+    )
     part += f"; {stayed} served from the nodes" if stayed else ""
     return f"{duration(report.unwatched_seconds)} of {duration(report.totals.out_seconds)}{part}"
 
@@ -406,7 +454,9 @@ def _todo(report: model.Report) -> list[str]:
     entries = [entry for found in to_look(report).values() for entry in found]
     lines = ["", "  To look at:"] if entries else []
     for subject, message in entries[:LINES_SHOWN]:
-        body = textwrap.wrap(message, WIDTH - 8, break_long_words=False, break_on_hyphens=False) or [""]
+        body = textwrap.wrap(
+            message, WIDTH - 8, break_long_words=False, break_on_hyphens=False
+        ) or [""]
         lines += [f"    {subject}", *(f"      {line}" for line in body)]
     hidden = len(entries) - LINES_SHOWN
     return lines + ([f"    … and {hidden} more, all in the report"] if hidden > 0 else [])
@@ -429,20 +479,29 @@ def _advice(report: model.Report) -> list[str]:
     """Each change as an item: what to do, and the command for it, which is not wrapped."""
     lines = []
     for one in report.advice if report.planned else ():
-        lines += textwrap.wrap(against(one), WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 6)
+        lines += textwrap.wrap(
+            against(one), WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 6
+        )
         most = CHANGES_SHOWN if len(one.objects) < 2 else CHANGES_OF_MANY
         for step in one.changes[:most]:
-            lines += textwrap.wrap(step.text, WIDTH, initial_indent="      - ", subsequent_indent=" " * 8)
+            lines += textwrap.wrap(
+                step.text, WIDTH, initial_indent="      - ", subsequent_indent=" " * 8
+            )
             lines += [f"          {step.command}"] if step.command else []
             lines += [f"          afterwards: {step.back}"] if step.back else []
         hidden = len(one.changes) - most
-        lines += [f"      … and {count(hidden, 'more change')}, all in the report"] if hidden > 0 else []
+        lines += (
+            [f"      … and {count(hidden, 'more change')}, all in the report"] if hidden > 0 else []
+        )
     lines += [f"    {left}" for left in [without(report)] if left]
     return ["", "  What would unblock it:", *lines] if lines else []
 
 
 def _dark(service: model.ServiceLine) -> str:
-    spans = ", ".join(f"{clock(span.start)} UTC for {duration(span.seconds)}" for span in service.dark[:SPANS_SHOWN])
+    spans = ", ".join(
+        f"{clock(span.start)} UTC for {duration(span.seconds)}"
+        for span in service.dark[:SPANS_SHOWN]
+    )
     more = " and later" if len(service.dark) > SPANS_SHOWN else ""
     still = " It was still dark at the last look." if service.dark[-1].open else ""
     return f"No ready endpoint at {spans}{more}.{still}"
@@ -462,18 +521,27 @@ def ways(line: model.TrafficLine) -> str:
         return ""
     first, last = clock(line.failures[0].at), clock(line.failures[-1].at)
     period = f"at {first}" if first == last else f"{first} to {last}"
-    return f"{', '.join(f'{number:,} {kind}' for kind, number in kinds.most_common(SPANS_SHOWN))}, {period} UTC"
+    return (
+        f"{', '.join(f'{number:,} {kind}' for kind, number in kinds.most_common(SPANS_SHOWN))}, "
+        f"{period} UTC"
+    )
 
 
 def _lost(line: model.TrafficLine) -> str:
     by = f" ({how(line)})" if how(line) else ""
-    dark = f" No answer for {duration(line.unanswered_seconds)} at most." if line.unanswered_seconds else ""
+    dark = (
+        f" No answer for {duration(line.unanswered_seconds)} at most."
+        if line.unanswered_seconds
+        else ""
+    )
     told = f": {ways(line)}" if line.failures else ""
     return f"{line.failed:,} of {count(line.sent, 'request')} failed{by}{told}.{dark}"
 
 
 def as_json(report: model.Report) -> dict[str, t.Any]:
-    """The report as data; instants are RFC 3339, durations seconds. The guide to reports lists the fields."""
+    """The report as data; instants are RFC 3339, durations seconds.
+    The guide to reports lists the fields.
+    """
     return {"version": model.VERSION, **_plain(report), "headline": headline(report)}
 
 

@@ -13,10 +13,15 @@ import typing as t
 from dataclasses import replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import objects
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes, phases
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    outcomes,
+    phases,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import model, read
 
-OF_PODS = frozenset({phases.What.RELEASED, phases.What.REFUSED, phases.What.EVICTED, phases.What.GONE})
+OF_PODS = frozenset(
+    {phases.What.RELEASED, phases.What.REFUSED, phases.What.EVICTED, phases.What.GONE}
+)
 SURGE = (phases.What.RAISED, phases.What.READY, phases.What.LOWERED)
 SKEW = 2.0
 """Seconds: what a node's record says is by the API server's clock, which it tells to the second."""
@@ -26,7 +31,9 @@ ENDS = frozenset({phases.Phase.BACK, phases.Phase.PARKED, phases.Phase.GONE})
 
 
 class Past:
-    """All events of a run in the order of time, by node and by object; ``end`` is the last known moment."""
+    """All events of a run in the order of time, by node and by object;
+    ``end`` is the last known moment.
+    """
 
     def __init__(self, calls: t.Iterable[read.Call], end: float | None) -> None:
         self.events = sorted((e for call in calls for e in call.events), key=lambda event: event.at)
@@ -40,10 +47,16 @@ class Past:
 
     def of_object(self, namespace: str, name: str, node: str = "") -> list[read.Event]:
         """What happened to an object; on that node or with no node named, if one is given."""
-        return [e for e in self._objects.get((namespace, name), ()) if not node or e.node in ("", node)]
+        return [
+            e for e in self._objects.get((namespace, name), ()) if not node or e.node in ("", node)
+        ]
 
-    def surge_of(self, namespace: str, name: str) -> tuple[float | None, float | None, float | None]:
-        """When a workload was raised, ready and lowered; of several surges the first raise and the last lowering."""
+    def surge_of(
+        self, namespace: str, name: str
+    ) -> tuple[float | None, float | None, float | None]:
+        """When a workload was raised, ready and lowered; of several surges the first raise
+        and the last lowering.
+        """
         told = self.of_object(namespace, name)
         raised, ready = (next((e.at for e in told if e.what == what), None) for what in SURGE[:2])
         return raised, ready, next((e.at for e in reversed(told) if e.what == SURGE[2]), None)
@@ -58,7 +71,9 @@ def _waves(calls: t.Sequence[read.Call]) -> dict[str, int]:
     emptied = [[read.text(n["name"]) for n in call.nodes] for call in calls if call.summary]
     earlier = read.earlier(calls)
     found = {node: n for n, wave in enumerate(finished_by(earlier), start=1) for node in wave}
-    for index, wave in enumerate(planned or emptied, start=1 + (read.whole(earlier.get("waves_done")) or 0)):
+    for index, wave in enumerate(
+        planned or emptied, start=1 + (read.whole(earlier.get("waves_done")) or 0)
+    ):
         for node in wave:
             found.setdefault(node, index)
     return found
@@ -66,14 +81,22 @@ def _waves(calls: t.Sequence[read.Call]) -> dict[str, int]:
 
 def finished_by(earlier: objects.Raw) -> list[list[str]]:
     """The nodes that earlier starts had finished, by wave."""
-    return [[read.text(node) for node in read.listed(wave)] for wave in read.listed(earlier.get("waves"))]
+    return [
+        [read.text(node) for node in read.listed(wave)]
+        for wave in read.listed(earlier.get("waves"))
+    ]
 
 
 def node_lines(
     calls: t.Sequence[read.Call], past: Past, pods: t.Iterable[model.PodLane], *, check: bool
 ) -> tuple[model.NodeLine, ...]:
     """Every node that a call, a wave or an event names, in the order of waves and calls."""
-    waves, since, before, earlier = _waves(calls), _since(calls), _before(calls), read.earlier(calls)
+    waves, since, before, earlier = (
+        _waves(calls),
+        _since(calls),
+        _before(calls),
+        read.earlier(calls),
+    )
     waits = next((call.waits for call in calls if call.waves), {})
     named = (read.text(n["name"]) for call in calls for n in call.nodes)
     order = dict.fromkeys((*waves, *named, *past.nodes))
@@ -131,7 +154,9 @@ def _before(calls: t.Iterable[read.Call]) -> dict[str, int | None]:
 
 def stays(pod: model.PodLane) -> bool:
     """Whether the pod was to stay on its node."""
-    return not pod.moved and (pod.route == "skip" or pod.outcome == outcomes.PodOutcome.TOLERATES_MAINTENANCE)
+    return not pod.moved and (
+        pod.route == "skip" or pod.outcome == outcomes.PodOutcome.TOLERATES_MAINTENANCE
+    )
 
 
 def cleared(pod: model.PodLane) -> bool:
@@ -142,7 +167,9 @@ def cleared(pod: model.PodLane) -> bool:
 def left(pods: t.Iterable[model.PodLane]) -> tuple[tuple[str, int], ...]:
     """How many of the pods stay, by the code that says why; a drain gives it as the outcome."""
     staying = (pod for pod in pods if stays(pod))
-    codes = ((p.code if p.outcome in ("planned", "unknown") else p.outcome) or p.route for p in staying)
+    codes = (
+        (p.code if p.outcome in ("planned", "unknown") else p.outcome) or p.route for p in staying
+    )
     return tuple(sorted(collections.Counter(codes).items()))
 
 
@@ -163,8 +190,12 @@ def by_node(pods: t.Iterable[model.PodLane]) -> dict[str, list[model.PodLane]]:
     return dict(found)
 
 
-def _ending(name: str, calls: t.Iterable[read.Call], past: Past, *, check: bool) -> tuple[model.Outcome, str, str]:
-    """How it ended, what is said of that, and of a node that failed the outcome that said so last."""
+def _ending(
+    name: str, calls: t.Iterable[read.Call], past: Past, *, check: bool
+) -> tuple[model.Outcome, str, str]:
+    """How it ended, what is said of that, and of a node that failed the
+    outcome that said so last.
+    """
     phase: phases.Phase | None = None
     failure, failed_by, message, seen, blocked = "", "", "", False, False
     for call in calls:
@@ -191,8 +222,12 @@ def _ending(name: str, calls: t.Iterable[read.Call], past: Past, *, check: bool)
     return ("unfinished" if phase else "unchanged"), message, ""
 
 
-def _spans(told: t.Sequence[read.Event], end: float | None, since: float | None = None) -> tuple[model.Span, ...]:
-    """From the cordon to the return; what was before, since when the node was out already, is one span."""
+def _spans(
+    told: t.Sequence[read.Event], end: float | None, since: float | None = None
+) -> tuple[model.Span, ...]:
+    """From the cordon to the return; what was before, since when the node was out
+    already, is one span.
+    """
     found: list[model.Span] = []
     phase: phases.Phase | None = None
     begun, back = 0.0, False
@@ -212,12 +247,20 @@ def _spans(told: t.Sequence[read.Event], end: float | None, since: float | None 
             found.append(model.Span(phase.value, begun, event.at))
         phase, begun = following, event.at
     if end is not None:
-        found += [model.Span(phase.value, begun, end, open=True)] if phase else [] if back else earlier(end, still=True)
+        found += (
+            [model.Span(phase.value, begun, end, open=True)]
+            if phase
+            else []
+            if back
+            else earlier(end, still=True)
+        )
     return tuple(found)
 
 
 def _following(phase: phases.Phase | None, begun: phases.Phase | None) -> phases.Phase | None:
-    """The phase after an event; what happens to pods can only move a cordoned node on, never back."""
+    """The phase after an event; what happens to pods can only move a cordoned
+    node on, never back.
+    """
     if begun in (phases.Phase.PROTECTING, phases.Phase.DRAINING):
         order = list(phases.Phase)
         return begun if phase and order.index(phase) < order.index(begun) else phase
@@ -226,7 +269,9 @@ def _following(phase: phases.Phase | None, begun: phases.Phase | None) -> phases
     return begun or phase
 
 
-def pod_lanes(calls: t.Sequence[read.Call], past: Past, swaps: t.Sequence[model.Swap]) -> tuple[model.PodLane, ...]:
+def pod_lanes(
+    calls: t.Sequence[read.Call], past: Past, swaps: t.Sequence[model.Swap]
+) -> tuple[model.PodLane, ...]:
     """Every pod that a plan, a drain or an event names, in the order of nodes and names."""
     known: dict[tuple[str, str, str], dict[str, t.Any]] = {}
     for call in calls:
@@ -247,7 +292,12 @@ def pod_lanes(calls: t.Sequence[read.Call], past: Past, swaps: t.Sequence[model.
     )
 
 
-def _merge(known: dict[tuple[str, str, str], dict[str, t.Any]], node: str, raw: objects.Raw, more: objects.Raw) -> None:
+def _merge(
+    known: dict[tuple[str, str, str], dict[str, t.Any]],
+    node: str,
+    raw: objects.Raw,
+    more: objects.Raw,
+) -> None:
     namespace, name = read.texts(raw, "namespace", "name")
     if name:
         merged = known.setdefault((node, namespace, name), {})
@@ -287,7 +337,8 @@ def _lane(
         waited_seconds=waited,
         held_seconds=next((round(s.seconds, 3) for s in spans if s.phase == "blocked"), None),
         moved=moved,
-        failed=end is not None and (end.failed or (end is outcomes.PodOutcome.NOT_MOVED and bool(blocker))),
+        failed=end is not None
+        and (end.failed or (end is outcomes.PodOutcome.NOT_MOVED and bool(blocker))),
         refused=len(refused),
         blocked_by=blocker,
         rule=rule,
@@ -304,10 +355,14 @@ def _blocker(raw: objects.Raw, refused: t.Sequence[read.Event]) -> tuple[str, st
     """What blocked a pod, and its rule; both are empty if nothing did."""
     found = raw.get("blocked_by")
     if isinstance(found, t.Mapping):
-        return read.text(found), read.text(found.get("message")) or (refused[-1].message if refused else "")
+        return read.text(found), read.text(found.get("message")) or (
+            refused[-1].message if refused else ""
+        )
     if refused:
         # An eviction is judged by the pod's only budget; with two budgets none ever succeeds.
-        return next((read.text(b) for b in read.listed(raw.get("budgets"))), ""), refused[-1].message
+        return next((read.text(b) for b in read.listed(raw.get("budgets"))), ""), refused[
+            -1
+        ].message
     end = outcomes.PodOutcome.read(read.text(raw.get("outcome")))
     if read.text(raw.get("route")) == "refuse" or (end and end.failed):
         return "", read.text(raw.get("reason"))
@@ -319,10 +374,11 @@ def _lane_spans(
 ) -> tuple[model.Span, ...]:
     """The spans of a pod.
 
-    A swapped pod: ``taking_over`` (the replacement starts), ``both`` (old and new serve), ``ending``. An
-    evicted one: ``queued``, ``released`` (let go, while its replacement starts), ``blocked`` (from the first
-    refusal on), ``ending``. ``handed`` are the events of the workload that was swapped; of several surges the last
-    one before the pod was gone counts. ``waited`` is the time until the pod was gone, as the result has it.
+    A swapped pod: ``taking_over`` (the replacement starts), ``both`` (old and new serve),
+    ``ending``. An evicted one: ``queued``, ``released`` (let go, while its replacement starts),
+    ``blocked`` (from the first refusal on), ``ending``. ``handed`` are the events of the workload
+    that was swapped; of several surges the last one before the pod was gone counts. ``waited`` is
+    the time until the pod was gone, as the result has it.
     """
     gone = next((e.at for e in reversed(told) if e.what == phases.What.GONE), None)
     leaving = next((e.at for e in told if e.what == phases.What.EVICTED), None)
@@ -385,14 +441,18 @@ def _dark_before(calls: t.Sequence[read.Call]) -> dict[tuple[str, str], list[mod
 
 
 def _service(
-    namespace: str, name: str, replicas: int, watches: t.Sequence[model.Watch], before: t.Sequence[model.Span]
+    namespace: str,
+    name: str,
+    replicas: int,
+    watches: t.Sequence[model.Watch],
+    before: t.Sequence[model.Span],
 ) -> model.ServiceLine:
     dark, below = list(before), 0.0
     counts: list[int] = []
     steps = [(*step, watch.end) for watch in watches for step in watch.steps()]
     first, last = (steps[0][2], steps[-1][2]) if steps else (1, 1)
-    # Where the workload is unknown the count at the end matters too: watching begins when the replacements of swaps are
-    # ready already.
+    # Where the workload is unknown the count at the end matters too: watching begins when the
+    # replacements of swaps are ready already.
     goal = replicas or min(first, last) or first
     for start, end, ready, watched_to in steps:
         if ready or counts:
@@ -425,7 +485,9 @@ def watched(calls: t.Iterable[read.Call]) -> tuple[model.Span, ...]:
 
 
 def seconds_of(spans: t.Iterable[tuple[float, float]]) -> float:
-    """How long the periods, from start to end, are together; what is in several of them counts once."""
+    """How long the periods, from start to end, are together;
+    what is in several of them counts once.
+    """
     total, until = 0.0, float("-inf")
     for start, end in sorted(spans):
         total += max(0.0, end - max(start, until))

@@ -15,7 +15,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import model, read
 
 SERVICES, FAILURES, LONGEST = 2000, 200, 200
-"""How many Services one verdict may have, failures of each that are kept, and characters of a text."""
+"""How many Services one verdict may have, failures of each that are kept,
+and characters of a text.
+"""
 
 
 class BadTraffic(ValueError):
@@ -32,11 +34,15 @@ def lines(raw: t.Any) -> tuple[model.TrafficLine, ...]:
         raise BadTraffic("it has to be an object with began, ended and services")
     began, ended = _instant(raw, "began", ""), _instant(raw, "ended", "")
     services = raw.get("services")
-    if not isinstance(services, (list, tuple)) or not all(isinstance(each, t.Mapping) for each in services):
+    if not isinstance(services, (list, tuple)) or not all(
+        isinstance(each, t.Mapping) for each in services
+    ):
         raise BadTraffic("services has to be a list of objects")
     if len(services) > SERVICES:
         raise BadTraffic(f"services has {len(services):,} entries, at most {SERVICES:,} are read")
-    return tuple(_line(each, f"services[{index}].", began, ended) for index, each in enumerate(services))
+    return tuple(
+        _line(each, f"services[{index}].", began, ended) for index, each in enumerate(services)
+    )
 
 
 def of_run(
@@ -47,7 +53,9 @@ def of_run(
         line
         for line in found
         # Verdicts name whole seconds.
-        if started is None or ended is None or (line.ended + 1.0 >= started and line.started <= ended)
+        if started is None
+        or ended is None
+        or (line.ended + 1.0 >= started and line.started <= ended)
     ]
     return tuple(sorted(known, key=lambda line: (-line.failed, line.service, line.via, line.kind)))
 
@@ -60,7 +68,9 @@ def _line(raw: t.Mapping[str, t.Any], place: str, began: float, ended: float) ->
     if failed > sent:
         raise BadTraffic(f"{place}failed is {failed}, more than the {sent} that were sent")
     failures = raw.get("failures", [])
-    if not isinstance(failures, (list, tuple)) or not all(isinstance(each, t.Mapping) for each in failures):
+    if not isinstance(failures, (list, tuple)) or not all(
+        isinstance(each, t.Mapping) for each in failures
+    ):
         raise BadTraffic(f"{place}failures has to be a list of objects")
     kept = [
         model.LostRequests(

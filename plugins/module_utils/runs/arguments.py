@@ -13,7 +13,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible i
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import run_context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.runs import run_recovery, run_runs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.runs import (
+    run_recovery,
+    run_runs,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import run_locks
 
 # ``maintenance_state``: what is stored of a run, and the recovery of what earlier runs left.
@@ -26,9 +29,9 @@ State = t.Literal["started", "noted", "ended", "listed", "finished", "undone"]
 class StateOptions:
     """Options of the module. ``input`` is the playbook's, ``plan`` holds its ``waves``.
 
-    ``results``, of ``noted``, are those of a wave that is over. ``lease_duration``: seconds for which the run counts as
-    alive after ``started`` and ``noted``. ``mark_waiting``: whether pods are to prefer other nodes to those that wait
-    for their wave.
+    ``results``, of ``noted``, are those of a wave that is over. ``lease_duration``: seconds for
+    which the run counts as alive after ``started`` and ``noted``. ``mark_waiting``: whether pods
+    are to prefer other nodes to those that wait for their wave.
     """
 
     state: State
@@ -53,7 +56,9 @@ def state(ctx: run_context.Context, options: StateOptions) -> run_context.Result
         case "started":
             waves = (options.plan or {}).get("waves") or []
             given = dict(options.input or {})
-            return run_runs.started(ctx, given, waves, options.lease_duration, mark=options.mark_waiting)
+            return run_runs.started(
+                ctx, given, waves, options.lease_duration, mark=options.mark_waiting
+            )
         case "noted":
             return run_runs.noted(ctx, options.nodes, options.lease_duration, options.results)
         case "ended":
@@ -71,7 +76,9 @@ def _listed(ctx: run_context.Context, options: StateOptions) -> run_context.Resu
     except errors.Forbidden as error:
         lacking = run_permissions.refused(ctx, error, drain_policy.DrainPolicy())
         told = [finding.to_dict() for finding in lacking]
-        return run_context.Result({"findings": told}, failed=True, message="\n".join(one.sentence for one in lacking))
+        return run_context.Result(
+            {"findings": told}, failed=True, message="\n".join(one.sentence for one in lacking)
+        )
     shown = [trace.to_dict(alive=trace.run in alive) for trace in found]
     return run_context.Result({"traces": shown, "resumable": resumable, "nodes": []})
 

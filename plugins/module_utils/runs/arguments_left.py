@@ -1,15 +1,23 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What a run leaves that does not get to its end: what each of its calls notes, and what that comes to in words."""
+"""What a run leaves that does not get to its end: what each of its calls notes,
+and what that comes to in words.
+"""
 
 from __future__ import annotations
 
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import connection_options, specs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import commands, phases
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import (
+    connection_options,
+    specs,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    commands,
+    phases,
+)
 
 Note = dict[str, t.Any]
 
@@ -20,30 +28,43 @@ WORDS = ("at", "node", "what", "message", "namespace", "name", "phase")
 
 
 def note(
-    call: str, arguments: specs.Arguments, environment: t.Mapping[str, str], result: specs.Params, *, let_go: bool
+    call: str,
+    arguments: specs.Arguments,
+    environment: t.Mapping[str, str],
+    result: specs.Params,
+    *,
+    let_go: bool,
 ) -> Note | None:
     """What one call adds, as plain data; ``None`` for a call that belongs to no start of a run.
 
-    ``let_go``: it was interrupted, and has let go of what the run holds. In the note, ``target`` is how to reach the
-    cluster once more, ``None`` where that would take a secret.
+    ``let_go``: it was interrupted, and has let go of what the run holds. In the note, ``target`` is
+    how to reach the cluster once more, ``None`` where that would take a secret.
     """
     run = str(result.get("run") or arguments.get("run") or "")
     if not run.partition("/")[2]:
         return None
     given = connection_options.given(arguments)
-    secret = connection_options.credentials(given, environment) or isinstance(given.get("kubeconfig"), t.Mapping)
+    secret = connection_options.credentials(given, environment) or isinstance(
+        given.get("kubeconfig"), t.Mapping
+    )
     return {
         "run": run,
-        "ended": call == "maintenance_state" and arguments.get("state") == "ended" and not result["failed"],
+        "ended": call == "maintenance_state"
+        and arguments.get("state") == "ended"
+        and not result["failed"],
         "let_go": let_go,
         "target": None if secret else {"arguments": given, "environment": dict(environment)},
-        "events": [[event.get(word, "") for word in WORDS] for event in result.get("timeline") or ()],
+        "events": [
+            [event.get(word, "") for word in WORDS] for event in result.get("timeline") or ()
+        ],
     }
 
 
 @dataclass(slots=True)
 class Left:
-    """What one start of a run leaves: ``nodes`` by phase, ``surged`` workloads; whether it ``ended`` or ``let_go``."""
+    """What one start of a run leaves: ``nodes`` by phase, ``surged`` workloads; whether it
+    ``ended`` or ``let_go``.
+    """
 
     run: str
     ended: bool = False
@@ -79,7 +100,9 @@ class Left:
             return [*lines, "To go on: the same command."] if out else []
         at_work = [node for node, phase in out.items() if phase == phases.Phase.OUT]
         sure = f", once your tasks are no longer at work on {', '.join(at_work)}" if at_work else ""
-        again = f"the same command with {commands.resume(run)}{sure}" if at_work else "the same command"
+        again = (
+            f"the same command with {commands.resume(run)}{sure}" if at_work else "the same command"
+        )
         return [*lines, f"To go on: {again}.", f"To undo it: {commands.undo(run)}"]
 
 

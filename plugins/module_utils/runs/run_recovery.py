@@ -3,8 +3,8 @@
 
 """Undoing what earlier runs left: nodes, surges, budgets, locks, jobs, and stored runs.
 
-The nodes of a run are given back together and all runs in parallel, so that expired locks are waited for once. If
-a node, run or object refuses, that is reported and does not affect the others.
+The nodes of a run are given back together and all runs in parallel, so that expired locks are
+waited for once. If a node, run or object refuses, that is reported and does not affect the others.
 """
 
 from __future__ import annotations
@@ -23,13 +23,25 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     scopes,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import rollback_record, run_preview
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
+    rollback_record,
+    run_preview,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import unreachable
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import run_handshakes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import run_leftovers
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import (
+    run_leftovers,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import commands, outcomes, phases
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import run_cordon, run_node_steps
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    commands,
+    outcomes,
+    phases,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import (
+    run_cordon,
+    run_node_steps,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.runs import run_runs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
     lock_leases,
@@ -46,13 +58,20 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_guard
 
-REFUSALS = (errors.ClusterError, run_context.CallAborted, node_records.BadRecordError, surge_records.BadSurgeError)
+REFUSALS = (
+    errors.ClusterError,
+    run_context.CallAborted,
+    node_records.BadRecordError,
+    surge_records.BadSurgeError,
+)
 """Errors that end the work on one node or object only."""
 
 
 @dataclass
 class _Found:
-    """What runs left, as it was read; ``bad`` are the nodes whose record cannot be parsed, and why."""
+    """What runs left, as it was read; ``bad`` are the nodes whose record
+    cannot be parsed, and why.
+    """
 
     snapshot: snapshots.Snapshot
     records: dict[str, node_records.Record]
@@ -86,7 +105,9 @@ class _Recovery:
 
 
 def look(ctx: run_context.Context) -> tuple[tuple[stored_objects.Trace, ...], set[str]]:
-    """All traces, and the runs that are alive: their locks were renewed meanwhile, or their sign of life holds."""
+    """All traces, and the runs that are alive: their locks were renewed meanwhile,
+    or their sign of life holds.
+    """
     found = _everything(ctx)
     leases = {run_lease.place_of(lease): lease for lease in found.snapshot.leases}
     alive = run_lease.live_runs(ctx, found.snapshot.leases)
@@ -94,10 +115,20 @@ def look(ctx: run_context.Context) -> tuple[tuple[stored_objects.Trace, ...], se
         ctx.clock.sleep(run_lease_renewer.RENEW_EVERY + 1.0)
         for lease in run_leases.leases_in(ctx, {namespace for namespace, _name in leases}):
             before = leases.get(run_lease.place_of(lease))
-            if before is None or before["metadata"]["resourceVersion"] != lease["metadata"]["resourceVersion"]:
+            if (
+                before is None
+                or before["metadata"]["resourceVersion"] != lease["metadata"]["resourceVersion"]
+            ):
                 alive.add(run_leases.holder_of(lease))
-    kept = stored_objects.traces(found.snapshot, found.runs.values(), run_stored.journals(found.maps))
-    return (*kept, *_unreadable(found.maps), *run_leftovers.traces(ctx), *run_preview.traces(ctx)), alive
+    kept = stored_objects.traces(
+        found.snapshot, found.runs.values(), run_stored.journals(found.maps)
+    )
+    return (
+        *kept,
+        *_unreadable(found.maps),
+        *run_leftovers.traces(ctx),
+        *run_preview.traces(ctx),
+    ), alive
 
 
 def _unreadable(raws: t.Iterable[objects.Raw]) -> t.Iterator[stored_objects.Trace]:
@@ -107,7 +138,9 @@ def _unreadable(raws: t.Iterable[objects.Raw]) -> t.Iterator[stored_objects.Trac
         except node_records.BadRecordError as error:
             name = raw["metadata"]["name"]
             place = f"ConfigMap {names.NAMESPACE}/{name}"
-            yield stored_objects.Trace(name.removeprefix(names.RUN_PREFIX), "", "", place, str(error))
+            yield stored_objects.Trace(
+                name.removeprefix(names.RUN_PREFIX), "", "", place, str(error)
+            )
 
 
 def _everything(ctx: run_context.Context) -> _Found:
@@ -115,16 +148,19 @@ def _everything(ctx: run_context.Context) -> _Found:
     found["pods"] = run_listing.listed(ctx.cluster, "pods", scopes.ALL, labels=names.RELEASED)
     known, bad = run_stored.records(found["nodes"])
     places = {record.lease.partition("/")[0] for record in known.values() if record.lease}
-    found["leases"] = run_leases.leases_in(ctx, {*places, names.NAMESPACE, run_locks.lease_namespace(ctx, None)})
+    found["leases"] = run_leases.leases_in(
+        ctx, {*places, names.NAMESPACE, run_locks.lease_namespace(ctx, None)}
+    )
     return _Found(snapshots.Snapshot.of(found), known, bad, run_stored.config_maps(ctx))
 
 
 def recover(ctx: run_context.Context, *, finished: bool, parked: bool) -> run_context.Result:
     """Undo what runs left, or with ``finished`` only give back the nodes whose work was done.
 
-    Runs that are alive are not touched, nor is a node that was evacuated as dead and has not come back. A node that is
-    parked, or on whose host tasks were running, has to pass the gates first, and only if its run is named or
-    ``parked`` is set. Raises ClusterError if the cluster cannot be read.
+    Runs that are alive are not touched, nor is a node that was evacuated as dead and has not come
+    back. A node that is parked, or on whose host tasks were running, has to pass the gates first,
+    and only if its run is named or ``parked`` is set. Raises ClusterError if the
+    cluster cannot be read.
     """
     found, wanted, done = _everything(ctx), ctx.run.id if ctx.run else None, _Recovery()
     for name, why in found.bad.items():
@@ -137,15 +173,22 @@ def recover(ctx: run_context.Context, *, finished: bool, parked: bool) -> run_co
             continue
         node, run = found.snapshot.nodes[name], found.runs.get(record.run)
         is_done = bool(run and name in run.finished)
-        chosen, message = way(node, record, is_done=is_done, finished=finished, named=bool(wanted), parked=parked)
+        chosen, message = way(
+            node, record, is_done=is_done, finished=finished, named=bool(wanted), parked=parked
+        )
         if chosen is None:
             by_run.setdefault(record.run, []).append(name)
         else:
             staying.add(record.run)
             done.add(outcomes.entry(name, chosen, message))
     loose = [lease for lease in found.snapshot.leases if _is_loose(found, lease, wanted)]
-    # Whether a run is alive matters only if its stored run may be deleted, and takes a minute to find out.
-    loose = [lease for lease in loose if _is_lock(lease) or not (finished or run_leases.holder_of(lease) in staying)]
+    # Whether a run is alive matters only if its stored run may be deleted,
+    # and takes a minute to find out.
+    loose = [
+        lease
+        for lease in loose
+        if _is_lock(lease) or not (finished or run_leases.holder_of(lease) in staying)
+    ]
     in_service = {name for name, record in found.records.items() if record.step == "back"}
     silent = _side_by_side(ctx, by_run, loose, done, named=wanted, in_service=in_service)
     _orphans(ctx, found, wanted, done)
@@ -159,37 +202,62 @@ def recover(ctx: run_context.Context, *, finished: bool, parked: bool) -> run_co
     if not finished:
         predicted = {name for some in by_run.values() for name in some} if ctx.check else set()
         held = staying | {record.run for name, record in still.items() if name not in predicted}
-        alive = {run_leases.holder_of(lease) for lease in loose if run_lease.place_of(lease) not in silent}
+        alive = {
+            run_leases.holder_of(lease)
+            for lease in loose
+            if run_lease.place_of(lease) not in silent
+        }
         signs = {run_leases.holder_of(lease) for lease in loose if not _is_lock(lease)}
-        marked = {run for node in found.snapshot.nodes.values() for run in queue_marks.runs_of(node)}
+        marked = {
+            run for node in found.snapshot.nodes.values() for run in queue_marks.runs_of(node)
+        }
         left = {run for run in {*found.runs, *marked} if wanted in (None, run)} | signs
         _memories(ctx, sorted(left), held, alive, done)
-    return run_context.Result({"nodes": done.nodes}, failed=bool(done.failed), message="; ".join(done.failed))
+    return run_context.Result(
+        {"nodes": done.nodes}, failed=bool(done.failed), message="; ".join(done.failed)
+    )
 
 
 def way(
-    node: objects.Node, record: node_records.Record, *, is_done: bool, finished: bool, named: bool, parked: bool
+    node: objects.Node,
+    record: node_records.Record,
+    *,
+    is_done: bool,
+    finished: bool,
+    named: bool,
+    parked: bool,
 ) -> tuple[outcomes.StateOutcome | None, str]:
-    """Why a node is left as it is or has to pass the gates first; ``None`` if it is to be given back."""
+    """Why a node is left as it is or has to pass the gates first;
+    ``None`` if it is to be given back.
+    """
     name, of = node.name, f"run {record.run} of {record.by} (since {record.since})"
     release, by_name = f"`{commands.release([name])}`", f"`{commands.undo(record.run)}`"
     if finished and not is_done:
         return outcomes.StateOutcome.LEFT, (
-            f"Node {name} is at step {record.step} of run {record.run}, so its work is not finished. "
-            "Run the same command again, release the node, or undo the run."
+            f"Node {name} is at step {record.step} of run {record.run}, so its work is not "
+            "finished. Run the same command again, release the node, or undo the run."
         )
     if why := unreachable.stays_out(node, record):
         return outcomes.StateOutcome.STILL_DEAD, why
     if record.step == "parked" and not (named or parked):
         why = f" ({record.reason})" if record.reason else ""
         text = f"Node {name} was left out of service on purpose by {of}{why}."
-        return outcomes.StateOutcome.LEFT, f"{text} To give it back: {release}, or by its run's name: {by_name}."
+        return (
+            outcomes.StateOutcome.LEFT,
+            f"{text} To give it back: {release}, or by its run's name: {by_name}.",
+        )
     if record.step == "out" and not named:
-        text = f"Node {name} is out of service for the tasks of {of}, which may still be running on the host."
+        text = (
+            f"Node {name} is out of service for the tasks of {of}, "
+            "which may still be running on the host."
+        )
         again = f"run its playbook again with {commands.resume(record.run)}, or {by_name}"
         return outcomes.StateOutcome.LEFT, f"{text} If they are not: {again}."
     if record.step in ("parked", "out") or (record.step == "returning" and not is_done):
-        text = f"Node {name} is at step {record.step} of {of}, so it has to pass the gates first: {release}."
+        text = (
+            f"Node {name} is at step {record.step} of {of}, so it has to pass the gates "
+            f"first: {release}."
+        )
         return outcomes.StateOutcome.TO_VERIFY, text
     return None, ""
 
@@ -203,8 +271,14 @@ def _side_by_side(
     named: str | None,
     in_service: t.Collection[str],
 ) -> dict[run_lease.Place, lock_leases.Seen]:
-    """Give the nodes of all runs back and watch the loose leases meanwhile; returns those that nobody renews."""
-    silent = {run_lease.place_of(lease): lock_leases.Seen.among(lease, loose) for lease in loose} if ctx.check else {}
+    """Give the nodes of all runs back and watch the loose leases meanwhile;
+    returns those that nobody renews.
+    """
+    silent = (
+        {run_lease.place_of(lease): lock_leases.Seen.among(lease, loose) for lease in loose}
+        if ctx.check
+        else {}
+    )
     with ctx.clock.pool(run_requests.AT_ONCE, "recover") as pool:
         watching = None if ctx.check else pool.submit(run_lease.expired, ctx, loose, named)
         back = functools.partial(_give_back, ctx, explicit=bool(named), in_service=in_service)
@@ -218,7 +292,12 @@ def _side_by_side(
 
 
 def _give_back(
-    ctx: run_context.Context, run_id: str, nodes: t.Sequence[str], *, explicit: bool, in_service: t.Collection[str]
+    ctx: run_context.Context,
+    run_id: str,
+    nodes: t.Sequence[str],
+    *,
+    explicit: bool,
+    in_service: t.Collection[str],
 ) -> list[dict[str, t.Any]]:
     """Give one run's nodes back, under a nonce of our own; a lock that is renewed refuses this.
 
@@ -231,7 +310,10 @@ def _give_back(
     ]
     if not ctx.check:
         steps.insert(
-            0, lambda some: run_cordon.cordon(me, run_node_steps.CordonOptions("cordoned", some, adopt=explicit))
+            0,
+            lambda some: run_cordon.cordon(
+                me, run_node_steps.CordonOptions("cordoned", some, adopt=explicit)
+            ),
         )
     entries: dict[str, dict[str, t.Any]] = {}
     todo = tuple(name for name in nodes if name not in in_service)
@@ -248,7 +330,9 @@ def _give_back(
 def _each(
     step: t.Callable[[tuple[str, ...]], run_context.Result], nodes: tuple[str, ...]
 ) -> dict[str, dict[str, t.Any]]:
-    """What came of each node. If a step fails as a whole, it is repeated for each node alone, so that one is blamed."""
+    """What came of each node. If a step fails as a whole, it is repeated for each node alone,
+    so that one is blamed.
+    """
     if not nodes:
         return {}
     try:
@@ -256,22 +340,35 @@ def _each(
     except REFUSALS as error:
         if len(nodes) > 1:
             return {name: entry for one in nodes for name, entry in _each(step, (one,)).items()}
-        found = [outcomes.entry(nodes[0], outcomes.StateOutcome.FAILED, f"Node {nodes[0]}: {error}")]
-    return {one["name"]: {key: one[key] for key in ("name", "outcome", "failed", "message")} for one in found}
+        found = [
+            outcomes.entry(nodes[0], outcomes.StateOutcome.FAILED, f"Node {nodes[0]}: {error}")
+        ]
+    return {
+        one["name"]: {key: one[key] for key in ("name", "outcome", "failed", "message")}
+        for one in found
+    }
 
 
 def _is_lock(lease: objects.Raw) -> bool:
     """Whether it is the lock of a node or of a descheduler."""
-    return bool(lease["metadata"]["name"].startswith((names.NODE_LEASE_PREFIX, rollback_record.PREFIX)))
+    return bool(
+        lease["metadata"]["name"].startswith((names.NODE_LEASE_PREFIX, rollback_record.PREFIX))
+    )
 
 
 def _node_of(lock: objects.Raw) -> str:
     """The node that it locks, empty if it locks a descheduler."""
-    return "" if lock["metadata"]["name"].startswith(rollback_record.PREFIX) else run_lease.node_of(lock)
+    return (
+        ""
+        if lock["metadata"]["name"].startswith(rollback_record.PREFIX)
+        else run_lease.node_of(lock)
+    )
 
 
 def _is_loose(found: _Found, lease: objects.Raw, wanted: str | None) -> bool:
-    """Whether it is our lock of a node without a record or of a descheduler, or a run's sign of life."""
+    """Whether it is our lock of a node without a record or of a descheduler,
+    or a run's sign of life.
+    """
     if not run_lease.is_ours(lease) or wanted not in (None, run_leases.holder_of(lease)):
         return False
     if _is_lock(lease):
@@ -291,7 +388,9 @@ def _orphans(ctx: run_context.Context, found: _Found, wanted: str | None, done: 
     if not lonely:
         return
     with done.telling("Surges and budgets of nodes without a record"):
-        result = run_guard.guard(ctx, run_guard.GuardOptions(state="absent", nodes=tuple(sorted(lonely))))
+        result = run_guard.guard(
+            ctx, run_guard.GuardOptions(state="absent", nodes=tuple(sorted(lonely)))
+        )
         if result.failed:
             done.failed.append(result.message)
 
@@ -316,19 +415,32 @@ def _loose_locks(
             text = f"the lock of {what} is still renewed by run {run_leases.holder_of(lease)}"
             ctx.tell(phases.What.WAITING, f"{text}, so it stays")
         elif run_leases.of_tasks(lease):
-            done.add(outcomes.entry(node, outcomes.StateOutcome.LEFT, f"{run_leases.held(f'Node {node}', lease)}."))
+            done.add(
+                outcomes.entry(
+                    node, outcomes.StateOutcome.LEFT, f"{run_leases.held(f'Node {node}', lease)}."
+                )
+            )
         else:
             text = f"The lock of node {node} is still renewed by run {run_leases.holder_of(lease)}."
             done.add(outcomes.entry(node, outcomes.StateOutcome.HELD, text))
 
 
 def _memories(
-    ctx: run_context.Context, ids: t.Sequence[str], held: t.Collection[str], alive: t.Collection[str], done: _Recovery
+    ctx: run_context.Context,
+    ids: t.Sequence[str],
+    held: t.Collection[str],
+    alive: t.Collection[str],
+    done: _Recovery,
 ) -> None:
-    """Delete stored runs that have no node left and are not alive, and their marks of waiting nodes."""
+    """Delete stored runs that have no node left and are not alive,
+    and their marks of waiting nodes.
+    """
     for run_id in ids:
         if run_id in alive:
-            ctx.tell(phases.What.WAITING, f"run {run_id} is alive between two of its nodes, so it stays stored")
+            ctx.tell(
+                phases.What.WAITING,
+                f"run {run_id} is alive between two of its nodes, so it stays stored",
+            )
         elif run_id not in held:
             with done.telling(f"Run {run_id}"):
                 run_runs.forget(ctx, run_id)

@@ -24,7 +24,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     run_requests,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import commands, outcomes, phases
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    commands,
+    outcomes,
+    phases,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import build, earlier
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
     node_records,
@@ -36,13 +40,15 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
     run_stored,
     stored_objects,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import queue_marks as marks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
+    queue_marks as marks,
+)
 
 # Marks nodes that wait for their wave, and takes the marks back; nothing of it stops a run.
 #
-# These nodes are nobody's yet: no lock is taken for the mark. It is set by whoever has just shown that the run is
-# alive, for as long as that holds; what a process sets that was frozen meanwhile goes with the run, or with
-# ``recover``.
+# These nodes are nobody's yet: no lock is taken for the mark. It is set by whoever has just shown
+# that the run is alive, for as long as that holds; what a process sets that was frozen meanwhile
+# goes with the run, or with ``recover``.
 
 
 PATIENCE = 10.0
@@ -59,7 +65,9 @@ class TooLateError(errors.ClusterError):
 Rule = t.Callable[[objects.Node, str], "api_changes.Change | None"]
 
 
-def mark_waiting(ctx: run_context.Context, run_id: str, nodes: t.Collection[str], until: float) -> None:
+def mark_waiting(
+    ctx: run_context.Context, run_id: str, nodes: t.Collection[str], until: float
+) -> None:
     """Mark these nodes; ``until``, by the context's clock, the run's sign of life holds."""
 
     def fence() -> None:
@@ -71,9 +79,17 @@ def mark_waiting(ctx: run_context.Context, run_id: str, nodes: t.Collection[str]
         _all(ctx, wanted, run_id, queue_marks.set_on, fence)
 
 
-def clear(ctx: run_context.Context, run_id: str, nodes: t.Iterable[objects.Node] | None = None) -> None:
-    """Take the run's marks back; ``nodes`` are all nodes of the cluster where they have just been read."""
-    wanted = [node for node in (_listed(ctx) if nodes is None else nodes) if run_id in queue_marks.runs_of(node)]
+def clear(
+    ctx: run_context.Context, run_id: str, nodes: t.Iterable[objects.Node] | None = None
+) -> None:
+    """Take the run's marks back; ``nodes`` are all nodes of the cluster where they
+    have just been read.
+    """
+    wanted = [
+        node
+        for node in (_listed(ctx) if nodes is None else nodes)
+        if run_id in queue_marks.runs_of(node)
+    ]
     _all(ctx, wanted, run_id, queue_marks.removed_from)
 
 
@@ -110,7 +126,9 @@ def _all(
             run_reconcile.reconcile(ctx, target, first, known=None, fence=fence, patience=PATIENCE)
         except errors.ClusterError as error:
             message = f"Node {node.name}: {error}"
-            hopeless.extend([message] if isinstance(error, (errors.Forbidden, errors.Unreachable)) else [])
+            hopeless.extend(
+                [message] if isinstance(error, (errors.Forbidden, errors.Unreachable)) else []
+            )
             return message
         return ""
 
@@ -125,7 +143,10 @@ def _all(
 
 def _tell(ctx: run_context.Context, why: str) -> None:
     """What is left is told by ``recover``."""
-    ctx.tell(phases.What.NOTE, f"nodes that wait for their wave are not all marked as they should be: {why}")
+    ctx.tell(
+        phases.What.NOTE,
+        f"nodes that wait for their wave are not all marked as they should be: {why}",
+    )
 
 
 def _nodes(ctx: run_context.Context) -> list[objects.Node]:
@@ -137,8 +158,12 @@ def _out(ctx: run_context.Context) -> tuple[dict[str, node_records.Record], dict
     return run_stored.records(_nodes(ctx))
 
 
-def resumable(ctx: run_context.Context, given: t.Mapping[str, t.Any] | None) -> dict[str, t.Any] | None:
-    """The run that ``started`` with the same input would resume, ``None`` without input or such a run."""
+def resumable(
+    ctx: run_context.Context, given: t.Mapping[str, t.Any] | None
+) -> dict[str, t.Any] | None:
+    """The run that ``started`` with the same input would resume,
+    ``None`` without input or such a run.
+    """
     if given is None:
         return None
     mark, now = stored_objects.fingerprint(given), ctx.clock.server()
@@ -146,7 +171,13 @@ def resumable(ctx: run_context.Context, given: t.Mapping[str, t.Any] | None) -> 
         if run.id == ctx.run.id if ctx.run else run.fingerprint == mark and run.resumable(now):
             # After a failure nodes have to prove themselves anew.
             finished = {"finished": list(run.finished), "noted": max(run.noted, run.ended)}
-            return {"run": run.id, **finished, "waves_done": run.waves_done, "by": run.by, "since": run.since}
+            return {
+                "run": run.id,
+                **finished,
+                "waves_done": run.waves_done,
+                "by": run.by,
+                "since": run.since,
+            }
     return None
 
 
@@ -160,11 +191,12 @@ def started(
 ) -> run_context.Result:
     """Store a run of this input, or resume the stored one; it then counts as alive for ``seconds``.
 
-    ``mark``: the nodes of all waves but the first are marked as waiting, so that pods prefer other nodes.
+    ``mark``: the nodes of all waves but the first are marked as waiting,
+    so that pods prefer other nodes.
 
     Raises:
-        StopRun: the run that the caller names is not stored, a run that is too old to be resumed is still alive,
-            or our namespace is missing and may not be created.
+        StopRun: the run that the caller names is not stored, a run that is too old to be resumed is
+            still alive, or our namespace is missing and may not be created.
     """
     same, known, now = stored_objects.fingerprint(given), run_stored.stored(ctx), ctx.clock.server()
     going = functools.partial(_going, ctx, seconds=seconds, waves=waves if mark else ())
@@ -176,18 +208,27 @@ def started(
         if run.fingerprint != same:
             continue
         if run.resumable(now):
-            return going(run, f"Resuming run {run.id} of {run.by}, started {run.since} by the same command.")
+            return going(
+                run, f"Resuming run {run.id} of {run.by}, started {run.since} by the same command."
+            )
         _refuse_alive(ctx, run)
-        message = f"Run {run.id} of the same command, started {run.since}, is too old to be resumed. "
+        message = (
+            f"Run {run.id} of the same command, started {run.since}, is too old to be resumed. "
+        )
         forget(ctx, run.id)
     for run in _outlived(ctx, known, same, now):
-        # Nobody needs it, and it is in nobody's way: if it cannot be deleted, that stops no other run.
+        # Nobody needs it, and it is in nobody's way: if it cannot be deleted,
+        # that stops no other run.
         with contextlib.suppress(errors.ClusterError):
             forget(ctx, run.id, run.resource_version)
     plan = tuple(tuple(wave) for wave in waves)
-    fresh = stored_objects.StoredRun(ctx.clock.token(), ctx.by, since=now, fingerprint=same, given=given, plan=plan)
+    fresh = stored_objects.StoredRun(
+        ctx.clock.token(), ctx.by, since=now, fingerprint=same, given=given, plan=plan
+    )
     target, after = run_stored.run_ref(fresh.id), {"input": given, "plan": waves}
-    change = api_changes.Change("create", target, f"Store run {fresh.id}", fresh.to_config_map(), {}, after)
+    change = api_changes.Change(
+        "create", target, f"Store run {fresh.id}", fresh.to_config_map(), {}, after
+    )
     # The id is random, so whatever has this name is our own write whose answer was lost.
     run_reconcile.reconcile(ctx, target, lambda raw: change if raw is None else None, known=None)
     return going(fresh, f"{message}Starting run {fresh.id}.", resumed=False)
@@ -199,17 +240,24 @@ def _named(run_id: str, known: t.Sequence[stored_objects.StoredRun]) -> stored_o
         raise run_context.CallAborted(
             "unknown_run",
             f"There is no run {run_id}.",
-            f"Known runs: {', '.join(run.id for run in known) or 'none'}. Without maintain_run a new one starts.",
+            (
+                f"Known runs: {', '.join(run.id for run in known) or 'none'}. "
+                "Without maintain_run a new one starts."
+            ),
             str(run_stored.run_ref(run_id)),
         )
     return found
 
 
 def _refuse_alive(ctx: run_context.Context, run: stored_objects.StoredRun) -> None:
-    """Stop if somebody renews the run's sign of life or the lock of one of its nodes; watches for a minute at most."""
+    """Stop if somebody renews the run's sign of life or the lock of one of its nodes;
+    watches for a minute at most.
+    """
     found, _bad = _out(ctx)
     places = {record.lease.partition("/")[0] for record in found.values() if record.lease}
-    leases = run_leases.leases_in(ctx, {*places, names.NAMESPACE, run_locks.lease_namespace(ctx, None)})
+    leases = run_leases.leases_in(
+        ctx, {*places, names.NAMESPACE, run_locks.lease_namespace(ctx, None)}
+    )
     its = [lease for lease in leases if run_leases.holder_of(lease) == run.id]
     if len(run_lease.expired(ctx, its)) < len(its):
         raise run_context.CallAborted(
@@ -224,7 +272,8 @@ def _refuse_alive(ctx: run_context.Context, run: stored_objects.StoredRun) -> No
 def _outlived(
     ctx: run_context.Context, known: t.Sequence[stored_objects.StoredRun], mark: str, now: str
 ) -> list[stored_objects.StoredRun]:
-    """Runs of other commands that nobody will resume: too old, without a sign of life and without a node.
+    """Runs of other commands that nobody will resume: too old,
+    without a sign of life and without a node.
 
     One that still has a node is kept, because it can be resumed by its name.
     """
@@ -249,17 +298,29 @@ def _going(
     waves: t.Sequence[t.Sequence[str]],
     resumed: bool = True,
 ) -> run_context.Result:
-    """The run goes on under a nonce of its own, and the nodes of all ``waves`` but the first wait."""
+    """The run goes on under a nonce of its own, and the nodes of all
+    ``waves`` but the first wait.
+    """
     me, since = run_context.Run(run.id, ctx.clock.token()), ctx.clock.now()
     run_lease.renew(ctx, me, seconds)
     run = _resumed(ctx, run) if resumed else run
     mark_waiting(ctx, run.id, marks.nodes_of(waves, run.finished), since + seconds)
-    data = {"run": str(me), "run_id": run.id, "resumed": resumed, "finished_nodes": list(run.finished), "nodes": []}
-    return run_context.Result({**data, "earlier": _earlier(ctx, run) if resumed else None}, message=message)
+    data = {
+        "run": str(me),
+        "run_id": run.id,
+        "resumed": resumed,
+        "finished_nodes": list(run.finished),
+        "nodes": [],
+    }
+    return run_context.Result(
+        {**data, "earlier": _earlier(ctx, run) if resumed else None}, message=message
+    )
 
 
 def _resumed(ctx: run_context.Context, run: stored_objects.StoredRun) -> stored_objects.StoredRun:
-    """Remember that a start goes on, and whether the one before was killed: that has not said what it did."""
+    """Remember that a start goes on, and whether the one before was killed:
+    that has not said what it did.
+    """
     wanted: dict[str, t.Any] = {"ended": "", "lost": run.lost or not run.ended}
 
     def decide(raw: objects.Raw | None) -> api_changes.Change | None:
@@ -267,7 +328,9 @@ def _resumed(ctx: run_context.Context, run: stored_objects.StoredRun) -> stored_
         fresh = replace(now, **wanted, noted=max(now.noted, run.ended)) if now else None
         if now is None or fresh == now:
             return None
-        return _rewrite(now, f"Note that run {now.id} is resumed", **wanted, noted=max(now.noted, run.ended))
+        return _rewrite(
+            now, f"Note that run {now.id} is resumed", **wanted, noted=max(now.noted, run.ended)
+        )
 
     run_reconcile.reconcile(ctx, run_stored.run_ref(run.id), decide)
     return replace(run, **wanted)
@@ -275,19 +338,30 @@ def _resumed(ctx: run_context.Context, run: stored_objects.StoredRun) -> stored_
 
 def _earlier(ctx: run_context.Context, run: stored_objects.StoredRun) -> dict[str, t.Any]:
     """What earlier starts of a run have done, as the report of the next one reads it."""
-    waves, begun = [[name for name in wave if name in run.finished] for wave in run.plan], decoding.moment(run.since)
-    done = {"since": ctx.clock.here(begun.timestamp()) if begun else None, "waves": waves, "waves_done": run.waves_done}
+    waves, begun = (
+        [[name for name in wave if name in run.finished] for wave in run.plan],
+        decoding.moment(run.since),
+    )
+    done = {
+        "since": ctx.clock.here(begun.timestamp()) if begun else None,
+        "waves": waves,
+        "waves_done": run.waves_done,
+    }
     return {**asdict(run.so_far), "whole": not run.lost, **done}
 
 
 def noted(
-    ctx: run_context.Context, nodes: t.Sequence[str], seconds: float = run_locks.IDLE, results: t.Sequence[t.Any] = ()
+    ctx: run_context.Context,
+    nodes: t.Sequence[str],
+    seconds: float = run_locks.IDLE,
+    results: t.Sequence[t.Any] = (),
 ) -> run_context.Result:
     """Note nodes as finished in the caller's run, which then counts as alive for ``seconds``.
 
-    ``results`` are those of a wave that is over, of which the report of a start that resumes the run has to know.
-    A caller without a nonce released the run's nodes by hand; one without an id did so for the runs that the nodes'
-    records name. Such a call deletes the stored run once none of its nodes is left, because nobody else will.
+    ``results`` are those of a wave that is over, of which the report of a start that resumes the
+    run has to know. A caller without a nonce released the run's nodes by hand; one without an id
+    did so for the runs that the nodes' records name. Such a call deletes the stored run once none
+    of its nodes is left, because nobody else will.
     """
     caller = t.cast("run_context.Run", ctx.run)  # the module requires it
     if caller.id:
@@ -310,9 +384,16 @@ def noted(
 
 
 def _note(
-    ctx: run_context.Context, run_id: str, nodes: t.Sequence[str], over: earlier.Sums | None, *, by_hand: bool
+    ctx: run_context.Context,
+    run_id: str,
+    nodes: t.Sequence[str],
+    over: earlier.Sums | None,
+    *,
+    by_hand: bool,
 ) -> tuple[tuple[str, ...], str]:
-    """The run's finished nodes, and a message about the others; ``over`` is what a wave adds to what was done."""
+    """The run's finished nodes, and a message about the others;
+    ``over`` is what a wave adds to what was done.
+    """
     seen: list[stored_objects.StoredRun] = []
 
     def decide(raw: objects.Raw | None) -> api_changes.Change | None:
@@ -349,7 +430,9 @@ def _rewrite(run: stored_objects.StoredRun, sentence: str, **fields: t.Any) -> a
     before, after = run.data(), replace(run, **fields).data()
     target, version = run_stored.run_ref(run.id), run.resource_version
     old, new = ({key: data[key] for key in fields} for data in (before, after))
-    return api_changes.Change("patch", target, sentence, {"data": new}, old, new, resource_version=version)
+    return api_changes.Change(
+        "patch", target, sentence, {"data": new}, old, new, resource_version=version
+    )
 
 
 def _with(run: stored_objects.StoredRun, nodes: t.Sequence[str]) -> tuple[str, ...]:
@@ -367,7 +450,8 @@ def _to_do(run: stored_objects.StoredRun, finished: t.Collection[str]) -> str:
 
 
 def ended(ctx: run_context.Context, *, failed: bool) -> run_context.Result:
-    """Delete the caller's stored run, or after failures keep it if there is something left to resume.
+    """Delete the caller's stored run, or after failures keep it if there is
+    something left to resume.
 
     After failures nothing stays locked in the name of this start.
     """
@@ -386,7 +470,9 @@ def ended(ctx: run_context.Context, *, failed: bool) -> run_context.Result:
     if not failed:
         forget(ctx, run.id, marked=False)
         return run_context.Result({"nodes": []}, message=f"Run {run.id} ended.")
-    unused = not run.finished and not bad and run.id not in {record.run for record in found.values()}
+    unused = (
+        not run.finished and not bad and run.id not in {record.run for record in found.values()}
+    )
     if unused and not _left_to_tasks(ctx, run.id):
         forget(ctx, run.id, marked=False)
         text = "with failures and nothing to resume; the same command starts a new run."
@@ -396,23 +482,35 @@ def ended(ctx: run_context.Context, *, failed: bool) -> run_context.Result:
         now = stored_objects.stored_run(raw) if raw else None
         if now is None or now.ended:
             return None
-        return _rewrite(now, f"Note that run {now.id} ended with failures", ended=ctx.clock.server())
+        return _rewrite(
+            now, f"Note that run {now.id} ended with failures", ended=ctx.clock.server()
+        )
 
     run_reconcile.reconcile(ctx, run_stored.run_ref(run.id), decide)
     run_lease.delete(ctx, me.id, me.nonce)
-    return run_context.Result({"nodes": []}, message=f"Run {run.id} ended with failures; the same command resumes it.")
-
-
-def _left_to_tasks(ctx: run_context.Context, run_id: str) -> bool:
-    """Whether the run has left a lock for tasks, of a node that lost its record: only under its name it goes on."""
-    places = (names.NAMESPACE, run_locks.lease_namespace(ctx, None))
-    return any(
-        run_leases.of_tasks(one) for one in run_leases.leases_in(ctx, places) if run_leases.holder_of(one) == run_id
+    return run_context.Result(
+        {"nodes": []}, message=f"Run {run.id} ended with failures; the same command resumes it."
     )
 
 
-def _drop_left_locks(ctx: run_context.Context, run: stored_objects.StoredRun, out: t.Collection[str]) -> None:
-    """A start that was killed between a node's last patch and the deletion of its lock has left that lock."""
+def _left_to_tasks(ctx: run_context.Context, run_id: str) -> bool:
+    """Whether the run has left a lock for tasks, of a node that lost its record:
+    only under its name it goes on.
+    """
+    places = (names.NAMESPACE, run_locks.lease_namespace(ctx, None))
+    return any(
+        run_leases.of_tasks(one)
+        for one in run_leases.leases_in(ctx, places)
+        if run_leases.holder_of(one) == run_id
+    )
+
+
+def _drop_left_locks(
+    ctx: run_context.Context, run: stored_objects.StoredRun, out: t.Collection[str]
+) -> None:
+    """A start that was killed between a node's last patch and the deletion of its
+    lock has left that lock.
+    """
     back = [name for name in run.finished if name not in out]
     if not back:
         return
@@ -422,21 +520,30 @@ def _drop_left_locks(ctx: run_context.Context, run: stored_objects.StoredRun, ou
             for lock in run_lease.left_locks(ctx, run_context.Run(run.id), back, place):
                 run_lease.release(ctx, lock, ended)
     except errors.ClusterError as error:
-        # The nodes are back in service: the run does not fail, and whoever locks them next waits for a minute.
-        ctx.tell(phases.What.NOTE, f"a leftover lock of {', '.join(back)} may remain; recover removes it: {error}")
+        # The nodes are back in service: the run does not fail,
+        # and whoever locks them next waits for a minute.
+        ctx.tell(
+            phases.What.NOTE,
+            f"a leftover lock of {', '.join(back)} may remain; recover removes it: {error}",
+        )
 
 
 def _deletion(run: stored_objects.StoredRun) -> api_changes.Change:
     sentence = f"Delete the stored run {run.id}"
-    return api_changes.Change("delete", run_stored.run_ref(run.id), sentence, resource_version=run.resource_version)
+    return api_changes.Change(
+        "delete", run_stored.run_ref(run.id), sentence, resource_version=run.resource_version
+    )
 
 
-def forget(ctx: run_context.Context, run_id: str, version: str = "", *, marked: bool = True) -> None:
-    """Delete a run's sign of life and then the stored run; with a ``version`` only if it still has that.
+def forget(
+    ctx: run_context.Context, run_id: str, version: str = "", *, marked: bool = True
+) -> None:
+    """Delete a run's sign of life and then the stored run; with a ``version`` only
+    if it still has that.
 
-    In this order: if the caller is killed in between, the same command resumes what is stored. A stored run that
-    cannot be parsed is left for a person to delete. The marks of nodes that wait for their wave go first, unless
-    they are known to be gone (``marked``).
+    In this order: if the caller is killed in between, the same command resumes what is stored. A
+    stored run that cannot be parsed is left for a person to delete. The marks of nodes that wait
+    for their wave go first, unless they are known to be gone (``marked``).
     """
 
     def decide(raw: objects.Raw | None) -> api_changes.Change | None:

@@ -1,12 +1,13 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Guard budgets: a PodDisruptionBudget of ours for pods that have none, while one of their nodes is in maintenance.
+"""Guard budgets: a PodDisruptionBudget of ours for pods that have none,
+while one of their nodes is in maintenance.
 
-A guard is shared by all nodes and runs that need it; an annotation names the nodes, and the last one removes it. It
-never covers pods of another budget, because a pod with two budgets cannot be evicted: such a guard is not created, and
-one is removed when a foreign budget appears later. So is one that allows no eviction because its controller cannot
-count its pods.
+A guard is shared by all nodes and runs that need it; an annotation names the nodes, and the last
+one removes it. It never covers pods of another budget, because a pod with two budgets cannot be
+evicted: such a guard is not created, and one is removed when a foreign budget appears later. So is
+one that allows no eviction because its controller cannot count its pods.
 """
 
 from __future__ import annotations
@@ -29,15 +30,18 @@ OWN_LABEL: t.Mapping[tuple[str, str], str] = {
     ("apps/v1", "StatefulSet"): "statefulset.kubernetes.io/pod-name",
     ("argoproj.io/v1alpha1", "Rollout"): "rollouts-pod-template-hash",
 }
-"""The label that pods of such a workload have from its controller, and no others with which they share all labels."""
+"""The label that pods of such a workload have from its controller,
+and no others with which they share all labels.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A workload's guard: ``change`` creates or extends it and is ``None`` where it serves the nodes already.
+    """A workload's guard: ``change`` creates or extends it and is ``None`` where it
+    serves the nodes already.
 
-    ``serves`` maps its leaving nodes to their UIDs, ``creation`` creates it. ``instead`` names a budget that excludes
-    it; then there is no guard and no change.
+    ``serves`` maps its leaving nodes to their UIDs, ``creation`` creates it. ``instead`` names a
+    budget that excludes it; then there is no guard and no change.
     """
 
     workload: objects.Ref
@@ -54,7 +58,9 @@ class Guard:
         return tuple(sorted(self.serves))
 
 
-def guards(snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan]) -> tuple[Guard, ...]:
+def guards(
+    snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan]
+) -> tuple[Guard, ...]:
     """The guards for all pods that are evicted without a budget (``PodPlan.guarded``)."""
     wanted: dict[str, set[str]] = {}
     for plan in plans:
@@ -80,7 +86,10 @@ def again(snapshot: snapshots.Snapshot, guard: Guard) -> Guard:
 
 
 def _guard(
-    snapshot: snapshots.Snapshot, workload: objects.Workload, nodes: t.Sequence[str], made: t.Mapping[str, objects.Ref]
+    snapshot: snapshots.Snapshot,
+    workload: objects.Workload,
+    nodes: t.Sequence[str],
+    made: t.Mapping[str, objects.Ref],
 ) -> Guard:
     name = names.guard_name(workload.uid)
     ref = objects.Ref("PodDisruptionBudget", name, workload.namespace, api_version="policy/v1")
@@ -103,7 +112,13 @@ def _selector(workload: objects.Workload) -> objects.Raw | None:
     own, wanted = OWN_LABEL.get((workload.api_version, workload.kind)), workload.selector
     if not own or not wanted:
         return wanted
-    return {**wanted, "matchExpressions": [*(wanted.get("matchExpressions") or ()), {"key": own, "operator": "Exists"}]}
+    return {
+        **wanted,
+        "matchExpressions": [
+            *(wanted.get("matchExpressions") or ()),
+            {"key": own, "operator": "Exists"},
+        ],
+    }
 
 
 def laying(guard: Guard, existing: objects.Budget | None) -> api_changes.Change | None:
@@ -111,7 +126,9 @@ def laying(guard: Guard, existing: objects.Budget | None) -> api_changes.Change 
     if existing is None:
         return guard.creation
     now = nodes_of(existing)
-    return None if guard.serves.items() <= now.items() else _serve(existing, {**now, **guard.serves})
+    return (
+        None if guard.serves.items() <= now.items() else _serve(existing, {**now, **guard.serves})
+    )
 
 
 def workload_uid(budget: objects.Budget) -> str:
@@ -120,10 +137,11 @@ def workload_uid(budget: objects.Budget) -> str:
 
 
 def is_one(snapshot: snapshots.Snapshot, budget: objects.Budget) -> bool:
-    """Whether it is as we make it: for the workload whose UID is in its name, with its selector and our rule.
+    """Whether it is as we make it: for the workload whose UID is in its name,
+    with its selector and our rule.
 
-    Anybody who may create budgets can give one our name and label, and what is not as we make it counts like any other
-    budget. To be removed at the end, name and label suffice.
+    Anybody who may create budgets can give one our name and label, and what is not as we make it
+    counts like any other budget. To be removed at the end, name and label suffice.
     """
     workload = snapshot.workload(workload_uid(budget)) if budget.ours else None
     if workload is None or workload.namespace != budget.namespace:
@@ -142,8 +160,12 @@ def nodes_of(budget: objects.Budget) -> dict[str, str]:
         return {}
 
 
-def unguards(snapshot: snapshots.Snapshot, nodes: t.Collection[str]) -> tuple[api_changes.Change, ...]:
-    """Remove the nodes, and those that no longer exist, from every guard; a guard without nodes is removed."""
+def unguards(
+    snapshot: snapshots.Snapshot, nodes: t.Collection[str]
+) -> tuple[api_changes.Change, ...]:
+    """Remove the nodes, and those that no longer exist, from every guard;
+    a guard without nodes is removed.
+    """
     found = (unguard(snapshot, budget, nodes) for budget in snapshot.budgets if budget.ours)
     return tuple(change for change in found if change)
 
@@ -151,7 +173,9 @@ def unguards(snapshot: snapshots.Snapshot, nodes: t.Collection[str]) -> tuple[ap
 def unguard(
     snapshot: snapshots.Snapshot, budget: objects.Budget, nodes: t.Collection[str]
 ) -> api_changes.Change | None:
-    """Remove the nodes, and those that no longer exist, from one guard; ``None`` where it serves none of them."""
+    """Remove the nodes, and those that no longer exist, from one guard;
+    ``None`` where it serves none of them.
+    """
     now = nodes_of(budget)
     left = {n: uid for n, uid in now.items() if n not in nodes and snapshot.has_node(n, uid)}
     if not left:
@@ -165,7 +189,9 @@ def serving(snapshot: snapshots.Snapshot, nodes: t.Collection[str]) -> tuple[obj
 
 
 def yielding(snapshot: snapshots.Snapshot) -> tuple[api_changes.Change, ...]:
-    """Remove each guard of which the pods are covered by another budget by now, or cannot be counted."""
+    """Remove each guard of which the pods are covered by another budget by now,
+    or cannot be counted.
+    """
     reasons = [
         (guard, guard.sync_failed or _rivalled(snapshot, guard))
         for guard in snapshot.budgets
@@ -186,9 +212,15 @@ def _rival(snapshot: snapshots.Snapshot, guard: objects.Budget) -> objects.Budge
     return next((b for b in others if not is_one(snapshot, b) or b.name < guard.name), None)
 
 
-def _create(workload: objects.Workload, ref: objects.Ref, serves: t.Mapping[str, str]) -> api_changes.Change:
+def _create(
+    workload: objects.Workload, ref: objects.Ref, serves: t.Mapping[str, str]
+) -> api_changes.Change:
     # AlwaysAllow: a guard must never keep a broken pod, which could be evicted without the guard.
-    spec = {"selector": _selector(workload), "maxUnavailable": 1, "unhealthyPodEvictionPolicy": "AlwaysAllow"}
+    spec = {
+        "selector": _selector(workload),
+        "maxUnavailable": 1,
+        "unhealthyPodEvictionPolicy": "AlwaysAllow",
+    }
     body = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -213,7 +245,9 @@ def _serve(budget: objects.Budget, serves: t.Mapping[str, str]) -> api_changes.C
 
 def _remove(budget: objects.Budget, sentence: str) -> api_changes.Change:
     before = {"nodes": sorted(nodes_of(budget))}
-    return api_changes.Change("delete", budget.ref, sentence, None, before, {}, budget.resource_version)
+    return api_changes.Change(
+        "delete", budget.ref, sentence, None, before, {}, budget.resource_version
+    )
 
 
 def _dump(serves: t.Mapping[str, str]) -> str:

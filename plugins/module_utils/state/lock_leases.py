@@ -1,10 +1,12 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What tells whether a lock's holder is alive: the lock's lease itself, or the heartbeat that it names.
+"""What tells whether a lock's holder is alive: the lock's lease itself,
+or the heartbeat that it names.
 
-A heartbeat is a lease of one start of a run, renewed on behalf of all nodes that the start holds. The lease of each
-node names it by its UID in an annotation, and is not renewed. A lease that names none tells by itself.
+A heartbeat is a lease of one start of a run, renewed on behalf of all nodes that the start holds.
+The lease of each node names it by its UID in an annotation, and is not renewed. A lease that names
+none tells by itself.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ IDLE = 60
 
 
 def heartbeat_of(lease: objects.Raw) -> tuple[str, str]:
-    """Name and UID of the heartbeat that the lease names; both are empty if it names none of its holder's.
+    """Name and UID of the heartbeat that the lease names; both are empty if it names
+    none of its holder's.
 
     An earlier release that takes a lease leaves the annotation of the holder before.
     """
@@ -37,7 +40,9 @@ def duration_of(lease: objects.Raw) -> float:
 
 
 def is_left(lease: objects.Raw) -> bool:
-    """Whether it was left for as long as somebody's tasks, or a descheduler, may take: nobody renews it."""
+    """Whether it was left for as long as somebody's tasks, or a descheduler,
+    may take: nobody renews it.
+    """
     return duration_of(lease) > IDLE and not heartbeat_of(lease)[1]
 
 
@@ -50,7 +55,9 @@ def is_heartbeat(lease: objects.Raw) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A lease as it was read, with the ``heartbeat`` that it names (``None``: it names none, or one that is gone)."""
+    """A lease as it was read, with the ``heartbeat`` that it names (``None``: it names none,
+    or one that is gone).
+    """
 
     lease: objects.Raw
     heartbeat: objects.Raw | None = None
@@ -66,8 +73,8 @@ class Seen:
     def duration(self) -> float:
         """For how many seconds it has to stay as it is until its holder counts as dead.
 
-        Where its heartbeat is gone, a holder that is alive makes a new one and names it, before it does anything
-        else and within that time.
+        Where its heartbeat is gone, a holder that is alive makes a new one and names it, before it
+        does anything else and within that time.
         """
         if self.heartbeat:
             return duration_of(self.heartbeat)
@@ -78,12 +85,16 @@ class Seen:
         return self._versions != before._versions
 
     def shows_life(self, before: Seen) -> bool:
-        """Whether somebody has renewed it since. That its heartbeat was deleted is no sign of life."""
+        """Whether somebody has renewed it since. That its heartbeat was
+        deleted is no sign of life.
+        """
         (mine, beat), (older, older_beat) = self._versions, before._versions
         return mine != older or bool(beat and older_beat and beat != older_beat)
 
     @property
     def _versions(self) -> tuple[str, str]:
         found = (self.lease, self.heartbeat or {})
-        mine, beat = (str((one.get("metadata") or {}).get("resourceVersion") or "") for one in found)
+        mine, beat = (
+            str((one.get("metadata") or {}).get("resourceVersion") or "") for one in found
+        )
         return mine, beat

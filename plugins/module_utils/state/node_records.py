@@ -3,8 +3,8 @@
 
 """A node's record: what was changed, by which run, and the original state.
 
-The record is an annotation on the node, written in the same request as the change it describes. It tells the state of
-the node; the lock (a lease) only tells who works on it now.
+The record is an annotation on the node, written in the same request as the change it describes. It
+tells the state of the node; the lock (a lease) only tells who works on it now.
 """
 
 from __future__ import annotations
@@ -13,7 +13,11 @@ import json
 import typing as t
 from dataclasses import asdict, dataclass, field, fields, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import decoding, names, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    decoding,
+    names,
+    objects,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import commands
 
 VERSION = 1
@@ -29,7 +33,9 @@ class BadRecordError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A label or annotation that we set while the node is out; ``prior`` is ``None`` if it was absent."""
+    """A label or annotation that we set while the node is out;
+    ``prior`` is ``None`` if it was absent.
+    """
 
     prior: str | None
     ours: str
@@ -38,8 +44,9 @@ class Mark:
 class Prior(t.TypedDict, total=False):
     """A node before its maintenance.
 
-    The gates compare it with ``taints`` (``key:effect`` of those that kept pods away), ``conditions`` (types of those
-    that were bad) and, once it is drained, ``daemonsets`` (``<namespace>/<name>`` of those without a Ready pod on it).
+    The gates compare it with ``taints`` (``key:effect`` of those that kept pods away),
+    ``conditions`` (types of those that were bad) and, once it is drained, ``daemonsets``
+    (``<namespace>/<name>`` of those without a Ready pod on it).
     """
 
     unschedulable: bool
@@ -51,9 +58,11 @@ class Prior(t.TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
-    """A workload of which pods leave the node: ``ready`` pods served before, and have to serve again.
+    """A workload of which pods leave the node: ``ready`` pods served before,
+    and have to serve again.
 
-    ``here``: the node alone has what they need, so nothing of it serves elsewhere before that is back.
+    ``here``: the node alone has what they need, so nothing of it serves elsewhere
+    before that is back.
     """
 
     workload: objects.Ref
@@ -65,14 +74,15 @@ class Awaited:
 class Record:
     """The durable state of a maintenance.
 
-    ``added`` has the taints we added; the keys of ``marks`` are ``annotation/<key>`` or ``label/<key>``; ``lease`` is
-    ``<namespace>/<name>`` of the lock; ``since`` is RFC 3339. ``conditions`` are the node conditions that we may set,
-    by type, as they were before (``None``: not there); empty if none is to be set. ``hooks`` says how far calls of
-    hooks are, see ``hooks.Call``. ``moved`` is how many pods have left the node by the drains that emptied it,
+    ``added`` has the taints we added; the keys of ``marks`` are ``annotation/<key>`` or
+    ``label/<key>``; ``lease`` is ``<namespace>/<name>`` of the lock; ``since`` is RFC 3339.
+    ``conditions`` are the node conditions that we may set, by type, as they were before (``None``:
+    not there); empty if none is to be set. ``hooks`` says how far calls of hooks are, see
+    ``hooks.Call``. ``moved`` is how many pods have left the node by the drains that emptied it,
     ``leaving`` how many had to when the drain began that has not. ``awaits`` are the workloads and
-    ``volumes`` the names of those that have to follow the pods that leave: written before the first of these goes, so
-    that whoever continues waits for the same. At step ``drained`` only what the node has to come back for is left of
-    them. Whoever knows the ``nonce`` may act.
+    ``volumes`` the names of those that have to follow the pods that leave: written before the first
+    of these goes, so that whoever continues waits for the same. At step ``drained`` only what the
+    node has to come back for is left of them. Whoever knows the ``nonce`` may act.
     """
 
     run: str
@@ -98,11 +108,13 @@ class Record:
         return replace(self, step=step, **changes)
 
     def foreign_to(self, run: str, nonce: str, *, check: bool = False) -> bool:
-        """Whether the node belongs to another run than the caller's, or to another start of the same run.
+        """Whether the node belongs to another run than the caller's,
+        or to another start of the same run.
 
-        The nonce is the right to act: a run that adopts a parked node keeps the record's id, with a nonce of its own.
-        Calls by hand have no nonce, and only records without one are theirs. An empty ``run`` means the record's own.
-        In check mode the record is not rewritten, although the real run would have adopted it by now.
+        The nonce is the right to act: a run that adopts a parked node keeps the record's id, with a
+        nonce of its own. Calls by hand have no nonce, and only records without one are theirs. An
+        empty ``run`` means the record's own. In check mode the record is not rewritten, although
+        the real run would have adopted it by now.
         """
         named = run in ("", self.run)
         if check:
@@ -112,9 +124,9 @@ class Record:
     def owner(self, node: str) -> str:
         """Who has the node, for a caller that does not have it."""
         return (
-            f"Node {node} belongs to run {self.run} of {self.by} (since {self.since}, step {self.step}). "
-            "Once nobody works on it, adopt it with node_cordon, state returning or cordoned, or with "
-            f"`{commands.undo(self.run)}`."
+            f"Node {node} belongs to run {self.run} of {self.by} (since {self.since}, step "
+            f"{self.step}). Once nobody works on it, adopt it with node_cordon, state returning "
+            f"or cordoned, or with `{commands.undo(self.run)}`."
         )
 
     @property
@@ -137,12 +149,22 @@ class Record:
         found |= {"awaits": [asdict(one) for one in self.awaits], "volumes": list(self.volumes)}
         data = {name: value for name, value in found.items() if value or name not in _LATER}
         marks = {key: {"prior": mark.prior, "ours": mark.ours} for key, mark in self.marks.items()}
-        return {**data, "prior": dict(self.prior), "added": [dict(x) for x in self.added], "marks": marks}
+        return {
+            **data,
+            "prior": dict(self.prior),
+            "added": [dict(x) for x in self.added],
+            "marks": marks,
+        }
 
 
 def once_over(run: str) -> str:
-    """How to go on with a run whose tasks may still be at work on a host, or to undo it, once they are not."""
-    return f"If they are not: run the playbook again with {commands.resume(run)}, or `{commands.undo(run)}`."
+    """How to go on with a run whose tasks may still be at work on a host,
+    or to undo it, once they are not.
+    """
+    return (
+        f"If they are not: run the playbook again with {commands.resume(run)}, or "
+        f"`{commands.undo(run)}`."
+    )
 
 
 _FIELDS = tuple(one.name for one in fields(Record))
@@ -150,8 +172,13 @@ _LATER = ("conditions", "hooks", "moved", "leaving", "awaits", "volumes")
 
 
 def presumed(name: str) -> str:
-    """What check mode adds for a node without a record, which an earlier task may only have predicted."""
-    return f"Node {name} is not cordoned yet: without node_cordon before it, this call would fail (not_in_maintenance)."
+    """What check mode adds for a node without a record, which an earlier task may
+    only have predicted.
+    """
+    return (
+        f"Node {name} is not cordoned yet: without node_cordon before it, this call would fail "
+        "(not_in_maintenance)."
+    )
 
 
 def record_of(node: objects.Node) -> Record | None:
@@ -168,20 +195,24 @@ def record_of(node: objects.Node) -> Record | None:
         version = data.pop("v")
         if version != VERSION:
             raise BadRecordError(
-                f"Node {node.name}: annotation {names.RECORD} has version {version}, this collection knows "
-                f"{VERSION}. Use the collection that wrote it, or remove the annotation by hand."
+                f"Node {node.name}: annotation {names.RECORD} has version {version}, this "
+                f"collection knows {VERSION}. Use the collection that wrote it, or remove the "
+                "annotation by hand."
             )
         record = decoding.shaped(Record, data)
         if any("state" not in entry for entry in record.hooks.values()):
             raise decoding.UnreadableError("a hook has no state")
         namespace, _slash, lease = record.lease.partition("/")
-        if record.lease and not (decoding.host(namespace) and lease == names.node_lease_name(node.name)):
+        if record.lease and not (
+            decoding.host(namespace) and lease == names.node_lease_name(node.name)
+        ):
             raise decoding.UnreadableError("its lock is not the node's")
         return record
     except BadRecordError:
         raise
     except decoding.MISREAD as error:
         raise BadRecordError(
-            f"Node {node.name}: annotation {names.RECORD} cannot be read ({error}). It is the only record of the "
-            "original state: repair it, or remove it and uncordon the node by hand."
+            f"Node {node.name}: annotation {names.RECORD} cannot be read ({error}). It is the "
+            "only record of the original state: repair it, or remove it and "
+            "uncordon the node by hand."
         ) from error

@@ -1,11 +1,13 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The taint on nodes that wait for their wave: the scheduler prefers other nodes for the pods that leave earlier ones.
+"""The taint on nodes that wait for their wave: the scheduler prefers other nodes for the pods
+that leave earlier ones.
 
 Without it, a pod that moves in one wave may land on a node of the next, and moves again (kured's
-``--prefer-no-schedule-taint`` is for the same). It holds nothing up: a pod that fits nowhere else goes there.
-A stored run (``run-<id>``) is the intent: the taint is set after that is stored, and removed before that is deleted.
+``--prefer-no-schedule-taint`` is for the same). It holds nothing up: a pod that fits nowhere else
+goes there. A stored run (``run-<id>``) is the intent: the taint is set after that is stored, and
+removed before that is deleted.
 """
 
 from __future__ import annotations
@@ -25,14 +27,20 @@ def taint(run_id: str) -> objects.Raw:
     return {"key": names.WAITING, "value": run_id, "effect": "PreferNoSchedule"}
 
 
-def nodes_of(waves: t.Iterable[t.Collection[str]], finished: t.Collection[str] = ()) -> tuple[str, ...]:
-    """The nodes that wait while the first of these waves is maintained, without those that are finished already."""
+def nodes_of(
+    waves: t.Iterable[t.Collection[str]], finished: t.Collection[str] = ()
+) -> tuple[str, ...]:
+    """The nodes that wait while the first of these waves is maintained,
+    without those that are finished already.
+    """
     left = [rest for wave in waves if (rest := [name for name in wave if name not in finished])]
     return tuple(name for wave in left[1:] for name in wave)
 
 
 def runs_of(node: objects.Node) -> set[str]:
-    """The runs whose taint the node has; at most one, as the API server tells taints apart by key and effect."""
+    """The runs whose taint the node has; at most one, as the API server tells taints
+    apart by key and effect.
+    """
     return {str(one.get("value") or "") for one in node.taints if one.get("key") == names.WAITING}
 
 
@@ -54,11 +62,17 @@ def removed_from(node: objects.Node, run_id: str) -> api_changes.Change | None:
 
 def without(taints: tuple[objects.Raw, ...], run_id: str) -> tuple[objects.Raw, ...]:
     """All but the run's taint."""
-    return tuple(one for one in taints if (one.get("key"), one.get("value") or "") != (names.WAITING, run_id))
+    return tuple(
+        one for one in taints if (one.get("key"), one.get("value") or "") != (names.WAITING, run_id)
+    )
 
 
-def _patch(node: objects.Node, sentence: str, taints: tuple[objects.Raw, ...]) -> api_changes.Change:
-    """A merge patch replaces the whole list: order and timeAdded of the others are sent back as read."""
+def _patch(
+    node: objects.Node, sentence: str, taints: tuple[objects.Raw, ...]
+) -> api_changes.Change:
+    """A merge patch replaces the whole list: order and timeAdded of the others
+    are sent back as read.
+    """
     return api_changes.Change(
         "patch",
         objects.Ref("Node", node.name, uid=node.uid, api_version="v1"),

@@ -1,14 +1,16 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Leases in a call's hands, and the one of them that a start of a run renews for all of its nodes: its heartbeat.
+"""Leases in a call's hands, and the one of them that a start of a run renews for all of its
+nodes: its heartbeat.
 
-The age of a lease counts from the moment its renewal was *sent*: the answer may be read much later, by a process that
-was frozen or a machine that was suspended in between.
+The age of a lease counts from the moment its renewal was *sent*: the answer may be read much later,
+by a process that was frozen or a machine that was suspended in between.
 
-Nobody is harmed if a heartbeat is deleted: a new one has another UID, so its owner has to write the lease of each node
-anew before it counts as held again, and everybody else gives it the time for that. So whoever takes a node over deletes
-the heartbeat first, on the condition that it is as it was watched: a holder that was frozen cannot renew it any more.
+Nobody is harmed if a heartbeat is deleted: a new one has another UID, so its owner has to write the
+lease of each node anew before it counts as held again, and everybody else gives it the time for
+that. So whoever takes a node over deletes the heartbeat first, on the condition that it is as it
+was watched: a holder that was frozen cannot renew it any more.
 """
 
 from __future__ import annotations
@@ -23,12 +25,21 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     run_reconcile,
     run_requests,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import clocks, errors, kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
+    clocks,
+    errors,
+    kinds,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import phases
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import lock_leases, run_leases
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
+    lock_leases,
+    run_leases,
+)
 
 MARGIN = 1.0
-"""Seconds before its end from which a lease proves nothing any more: a request takes time to arrive."""
+"""Seconds before its end from which a lease proves nothing any more:
+a request takes time to arrive.
+"""
 RENEW_WITHIN = 5.0
 """Seconds one attempt to renew or to give up may take."""
 NO_PATIENCE = 0.0
@@ -38,7 +49,8 @@ TRIES = 3
 
 
 def moment(server: str, token: str) -> str:
-    """The API server's time of a write to the microsecond, which identifies it if its answer is lost.
+    """The API server's time of a write to the microsecond, which identifies it
+    if its answer is lost.
 
     The last three digits are drawn, so that two writes of one millisecond differ, too.
     """
@@ -59,7 +71,9 @@ class HeldLease:
     @property
     def fresh(self) -> bool:
         """Whether no run that follows the protocol can have found it expired yet."""
-        return self._confirmed is not None and self._confirmed.read() <= lock_leases.WORKING - MARGIN
+        return (
+            self._confirmed is not None and self._confirmed.read() <= lock_leases.WORKING - MARGIN
+        )
 
     def _stamp(self) -> str:
         return moment(self._ctx.clock.server(), self._ctx.clock.token())
@@ -67,7 +81,9 @@ class HeldLease:
     def _is_ours(self, lease: objects.Raw | None) -> bool:
         return lease is not None and (lease.get("spec") or {}).get("holderIdentity") == str(self.me)
 
-    def _write(self, decide: run_reconcile.Decide, known: t.Any, **limits: t.Any) -> objects.Raw | None:
+    def _write(
+        self, decide: run_reconcile.Decide, known: t.Any, **limits: t.Any
+    ) -> objects.Raw | None:
         how = {**limits, "known": known, "fence": self._sending, "remember": False}
         return run_reconcile.reconcile(self._ctx, self.target, decide, **how).object
 
@@ -90,7 +106,8 @@ class Heartbeat(HeldLease):
         return str(self._raw["metadata"]["uid"]) if self._raw else ""
 
     def start(self, known: objects.Raw | None) -> None:
-        """Renew it before a lease that names it is relied on, or make it; ``known`` is it as it was listed just now.
+        """Renew it before a lease that names it is relied on, or make it;
+        ``known`` is it as it was listed just now.
 
         Raises:
             ClusterError: it may not be written, or the server could not be reached.
@@ -117,11 +134,15 @@ class Heartbeat(HeldLease):
         """
         with self._one_at_a_time:
             if self._raw is not None:
-                self._renew(seconds, make=False, patience=NO_PATIENCE, timeout=RENEW_WITHIN, tries=TRIES)
+                self._renew(
+                    seconds, make=False, patience=NO_PATIENCE, timeout=RENEW_WITHIN, tries=TRIES
+                )
 
     def _try_to_renew(self) -> bool:
         try:
-            self._renew(lock_leases.WORKING, patience=NO_PATIENCE, timeout=RENEW_WITHIN, tries=TRIES)
+            self._renew(
+                lock_leases.WORKING, patience=NO_PATIENCE, timeout=RENEW_WITHIN, tries=TRIES
+            )
         except errors.ClusterError:
             return False
         return True
@@ -134,7 +155,9 @@ class Heartbeat(HeldLease):
             sentence = f"Renew the heartbeat of run {self.me.id}"
             if lease is None:
                 more = {**spec, "acquireTime": stamp}
-                return run_leases.creation(self.target, sentence, self._ctx.by, more) if make else None
+                return (
+                    run_leases.creation(self.target, sentence, self._ctx.by, more) if make else None
+                )
             if spec.items() <= (lease.get("spec") or {}).items():
                 return None
             return run_leases.patch(lease, sentence, {"spec": spec})
@@ -143,19 +166,26 @@ class Heartbeat(HeldLease):
             self._keep(found)
 
 
-def end(ctx: run_context.Context, heartbeat: objects.Raw, patience: float = run_requests.PATIENCE) -> bool:
-    """Delete a heartbeat as it was read; whether that succeeded: ``False`` if it was written or deleted since.
+def end(
+    ctx: run_context.Context, heartbeat: objects.Raw, patience: float = run_requests.PATIENCE
+) -> bool:
+    """Delete a heartbeat as it was read; whether that succeeded:
+    ``False`` if it was written or deleted since.
 
     Raises:
         ClusterError: it may not be deleted, or the server could not be reached.
     """
-    deletion = run_leases.deletion(heartbeat, f"Delete the heartbeat of run {run_leases.holder_of(heartbeat)}")
+    deletion = run_leases.deletion(
+        heartbeat, f"Delete the heartbeat of run {run_leases.holder_of(heartbeat)}"
+    )
     gone = False
 
     def decide(lease: objects.Raw | None) -> api_changes.Change | None:
         nonlocal gone
         gone = gone or lease is None
-        as_read = lease is not None and lease["metadata"]["resourceVersion"] == deletion.resource_version
+        as_read = (
+            lease is not None and lease["metadata"]["resourceVersion"] == deletion.resource_version
+        )
         return deletion if as_read else None
 
     written = run_reconcile.reconcile(
@@ -171,9 +201,11 @@ def end(ctx: run_context.Context, heartbeat: objects.Raw, patience: float = run_
 
 
 def end_once(ctx: run_context.Context, heartbeat: objects.Raw | None, ended: set[str]) -> bool:
-    """Delete a heartbeat before the first lease that names it is taken or deleted; whether nobody has renewed it.
+    """Delete a heartbeat before the first lease that names it is taken or deleted;
+    whether nobody has renewed it.
 
-    ``ended`` has the UIDs of those that were deleted so. ``None``: no heartbeat is named, or it is gone.
+    ``ended`` has the UIDs of those that were deleted so. ``None``:
+    no heartbeat is named, or it is gone.
 
     Raises:
         ClusterError: it may not be deleted, or the server could not be reached.
@@ -186,8 +218,11 @@ def end_once(ctx: run_context.Context, heartbeat: objects.Raw | None, ended: set
     return True
 
 
-def sweep(ctx: run_context.Context, run_id: str = "", patience: float = run_requests.PATIENCE) -> None:
-    """Delete the heartbeats of a run (of all runs, if none is named) that no lease names; a failure is only reported.
+def sweep(
+    ctx: run_context.Context, run_id: str = "", patience: float = run_requests.PATIENCE
+) -> None:
+    """Delete the heartbeats of a run (of all runs, if none is named) that no lease names;
+    a failure is only reported.
 
     Those of other starts, too: what a start has left that was killed, nobody else would delete.
     """
@@ -197,7 +232,10 @@ def sweep(ctx: run_context.Context, run_id: str = "", patience: float = run_requ
         leases = ctx.cluster.items(kinds.LEASES, namespace=names.NAMESPACE, patience=patience).items
         named = {lock_leases.heartbeat_of(lease)[1] for lease in leases}
         for lease in filter(lock_leases.is_heartbeat, leases):
-            if lease["metadata"]["uid"] not in named and run_id in ("", run_leases.holder_of(lease)):
+            if lease["metadata"]["uid"] not in named and run_id in (
+                "",
+                run_leases.holder_of(lease),
+            ):
                 end(ctx, lease, patience)
     except errors.NotFound:
         return

@@ -1,11 +1,12 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Whether a run is alive: the locks of its nodes, and between two waves a lease of its own, ``run-<id>``.
+"""Whether a run is alive: the locks of its nodes, and between two waves a lease of
+its own, ``run-<id>``.
 
-That lease is not a lock: it only keeps the stored run from being deleted. The calls that write the stored run renew
-it, each for as long as the next one may take to come. As with locks, a lease is dead only after it was watched
-unchanged for its duration on the watcher's own clock.
+That lease is not a lock: it only keeps the stored run from being deleted. The calls that write the
+stored run renew it, each for as long as the next one may take to come. As with locks, a lease is
+dead only after it was watched unchanged for its duration on the watcher's own clock.
 """
 
 from __future__ import annotations
@@ -70,7 +71,9 @@ def renew(ctx: run_context.Context, run: run_context.Run, seconds: float = run_l
     try:
         run_reconcile.reconcile(ctx, target, decide, remember=False)
     except errors.ClusterError as error:
-        text = f"run {run.id} looks dead between two waves, as its lease could not be written: {error}"
+        text = (
+            f"run {run.id} looks dead between two waves, as its lease could not be written: {error}"
+        )
         ctx.tell(phases.What.NOTE, text)
 
 
@@ -92,7 +95,9 @@ def is_run_lease(lease: objects.Raw) -> bool:
 
 
 def delete(ctx: run_context.Context, run_id: str, nonce: str = "") -> None:
-    """Delete the run's lease; with a nonce only if that start of the run was the last to renew it."""
+    """Delete the run's lease; with a nonce only if that start of the run was
+    the last to renew it.
+    """
     if ctx.check:
         return
 
@@ -107,7 +112,11 @@ def delete(ctx: run_context.Context, run_id: str, nonce: str = "") -> None:
         ctx.clock.sleep(pause)
         try:
             run_reconcile.reconcile(
-                ctx, lease_ref(run_id), decide, remember=False, patience=SHORTLY if pause else run_requests.PATIENCE
+                ctx,
+                lease_ref(run_id),
+                decide,
+                remember=False,
+                patience=SHORTLY if pause else run_requests.PATIENCE,
             )
             return
         except errors.ClusterError as error:
@@ -115,14 +124,19 @@ def delete(ctx: run_context.Context, run_id: str, nonce: str = "") -> None:
             # A process that was frozen during a try has used up the patience of that try.
             if not isinstance(error, (*run_reconcile.PASSING, errors.ServerError)):
                 break
-    text = f"{lease_ref(run_id)} could not be deleted, so run {run_id} looks alive until it expires: {trouble}"
+    text = (
+        f"{lease_ref(run_id)} could not be deleted, so run {run_id} looks alive until it "
+        f"expires: {trouble}"
+    )
     ctx.tell(phases.What.NOTE, text)
 
 
 def let_go(ctx: run_context.Context) -> None:
-    """Whatever this start of the run still holds, so that nobody waits for it: it has ended without its playbook's end.
+    """Whatever this start of the run still holds, so that nobody waits for it:
+    it has ended without its playbook's end.
 
-    A lease that was left for the duration of tasks stays, because they may still be at work on their host.
+    A lease that was left for the duration of tasks stays,
+    because they may still be at work on their host.
 
     Raises:
         ClusterError: a lease may not be read or written, or the server could not be reached.
@@ -132,13 +146,20 @@ def let_go(ctx: run_context.Context) -> None:
         return
     leases = run_leases.leases_in(ctx, {names.NAMESPACE, run_locks.lease_namespace(ctx, None)})
     held = [
-        lease for lease in leases if _by(lease, me) and not (is_run_lease(lease) or lock_leases.is_heartbeat(lease))
+        lease
+        for lease in leases
+        if _by(lease, me) and not (is_run_lease(lease) or lock_leases.is_heartbeat(lease))
     ]
-    surges = [lease for lease in held if names.SURGE in (lease["metadata"].get("annotations") or {})]
+    surges = [
+        lease for lease in held if names.SURGE in (lease["metadata"].get("annotations") or {})
+    ]
     locks = [lease for lease in held if lease not in surges and not lock_leases.is_left(lease)]
     holders_of = {lease["metadata"]["name"]: lease["spec"]["holderIdentity"] for lease in locks}
     run_lock_policy.LockPolicy(ctx, there=True).leave(holders_of)
-    jobs = [functools.partial(_let_go, ctx, lease, run_leases.deletion(lease, "Delete a lock")) for lease in locks]
+    jobs = [
+        functools.partial(_let_go, ctx, lease, run_leases.deletion(lease, "Delete a lock"))
+        for lease in locks
+    ]
     for lease in surges:
         shortly = run_leases.patch(
             lease, "Leave a surge to whoever comes", {"spec": {"leaseDurationSeconds": SHORTEST}}
@@ -156,13 +177,19 @@ def _let_go(ctx: run_context.Context, lease: objects.Raw, change: api_changes.Ch
     version = lease["metadata"]["resourceVersion"]
 
     def decide(found: objects.Raw | None) -> api_changes.Change | None:
-        return change if found is not None and found["metadata"]["resourceVersion"] == version else None
+        return (
+            change
+            if found is not None and found["metadata"]["resourceVersion"] == version
+            else None
+        )
 
     run_reconcile.reconcile(ctx, change.target, decide, known=lease, remember=False)
 
 
 def _by(lease: objects.Raw, me: run_context.Run) -> bool:
-    """Whether this start holds the lease; it takes over nodes of runs whose ids it need not know."""
+    """Whether this start holds the lease; it takes over nodes of runs whose
+    ids it need not know.
+    """
     holder = run_context.Run.parse((lease.get("spec") or {}).get("holderIdentity"))
     return holder is not None and holder.nonce == me.nonce and me.id in ("", holder.id)
 
@@ -197,7 +224,11 @@ def left_locks(
     dead = expired(ctx, ours := list(filter(is_ours, found)))
     for lease in ours:
         if run_leases.of_tasks(lease) and place_of(lease) not in dead:
-            ctx.tell(phases.What.KEPT, run_leases.held(f"Node {node_of(lease)}", lease), node=node_of(lease))
+            ctx.tell(
+                phases.What.KEPT,
+                run_leases.held(f"Node {node_of(lease)}", lease),
+                node=node_of(lease),
+            )
     return list(dead.values())
 
 
@@ -206,17 +237,22 @@ def node_of(lock: objects.Raw) -> str:
     return str(lock["metadata"]["name"]).removeprefix(names.NODE_LEASE_PREFIX)
 
 
-def release(ctx: run_context.Context, seen: lock_leases.Seen, ended: set[str], what: str = "") -> None:
-    """Delete the leftover lock of a node (or of ``what``), unless it was renewed since, and its entry in the fence.
+def release(
+    ctx: run_context.Context, seen: lock_leases.Seen, ended: set[str], what: str = ""
+) -> None:
+    """Delete the leftover lock of a node (or of ``what``), unless it was renewed since,
+    and its entry in the fence.
 
-    The heartbeat of another start goes first, which makes that start look at all its leases before its next change.
-    ``ended`` has the UIDs of those that went with an earlier lock.
+    The heartbeat of another start goes first, which makes that start look at all its leases before
+    its next change. ``ended`` has the UIDs of those that went with an earlier lock.
 
     Raises:
         ClusterError: it may not be deleted, or the server could not be reached.
     """
     lock = seen.lease
-    is_own = ctx.run is not None and run_context.Run.parse(lock["spec"].get("holderIdentity")) == ctx.run
+    is_own = (
+        ctx.run is not None and run_context.Run.parse(lock["spec"].get("holderIdentity")) == ctx.run
+    )
     if not is_own and not run_heartbeats.end_once(ctx, seen.heartbeat, ended):
         return
     name, version = lock["metadata"]["name"], lock["metadata"]["resourceVersion"]
@@ -224,10 +260,16 @@ def release(ctx: run_context.Context, seen: lock_leases.Seen, ended: set[str], w
     change = run_leases.deletion(lock, sentence)
 
     def decide(lease: objects.Raw | None) -> api_changes.Change | None:
-        return change if lease is not None and lease["metadata"]["resourceVersion"] == version else None
+        return (
+            change
+            if lease is not None and lease["metadata"]["resourceVersion"] == version
+            else None
+        )
 
     # Of its own locks a start tells nothing.
-    done = run_reconcile.reconcile(ctx, change.target, decide, known=lock, remember=not is_own).change
+    done = run_reconcile.reconcile(
+        ctx, change.target, decide, known=lock, remember=not is_own
+    ).change
     if done and not ctx.check and run_leases.holder_of(lock):
         run_lock_policy.forget(ctx, name, run_leases.holder_of(lock))
 
@@ -235,11 +277,13 @@ def release(ctx: run_context.Context, seen: lock_leases.Seen, ended: set[str], w
 def expired(
     ctx: run_context.Context, leases: t.Iterable[objects.Raw], over: str | None = None
 ) -> dict[Place, lock_leases.Seen]:
-    """Which of the leases are not renewed: all are watched together, each for its own duration or its heartbeat's.
+    """Which of the leases are not renewed: all are watched together,
+    each for its own duration or its heartbeat's.
 
-    Any write counts as a renewal, a deletion too, but not that of a heartbeat. A lease that was left for the duration
-    of somebody's tasks counts as alive, unless it is of the run whose tasks are ``over``. So does a run's own one until
-    it has expired on the server's clock; then it is watched for a minute.
+    Any write counts as a renewal, a deletion too, but not that of a heartbeat. A lease that was
+    left for the duration of somebody's tasks counts as alive, unless it is of the run whose tasks
+    are ``over``. So does a run's own one until it has expired on the server's clock; then it is
+    watched for a minute.
 
     Raises:
         ClusterError: they may not be read, or the server could not be reached.
@@ -250,7 +294,10 @@ def expired(
     needed = {place: _silence(ctx, seen, over) for place, seen in watched.items()}
     while watched:
         for place, seen in list(watched.items()):
-            if not run_leases.holder_of(seen.lease) or ctx.clock.now() - since[place] >= needed[place]:
+            if (
+                not run_leases.holder_of(seen.lease)
+                or ctx.clock.now() - since[place] >= needed[place]
+            ):
                 dead[place] = watched.pop(place)
             elif needed[place] > run_locks.IDLE:
                 del watched[place]
@@ -258,7 +305,8 @@ def expired(
             break
         ctx.clock.sleep(run_node_lock.LOOK_EVERY)
         now = {
-            place_of(lease): lease for lease in run_leases.leases_in(ctx, {namespace for namespace, _name in watched})
+            place_of(lease): lease
+            for lease in run_leases.leases_in(ctx, {namespace for namespace, _name in watched})
         }
         for place, before in list(watched.items()):
             lease = now.get(place)
@@ -266,7 +314,11 @@ def expired(
             if fresh is None or fresh.shows_life(before):
                 del watched[place]
             elif fresh.differs(before):
-                watched[place], since[place], needed[place] = fresh, ctx.clock.now(), _silence(ctx, fresh, over)
+                watched[place], since[place], needed[place] = (
+                    fresh,
+                    ctx.clock.now(),
+                    _silence(ctx, fresh, over),
+                )
     return dead
 
 
@@ -274,5 +326,9 @@ def _silence(ctx: run_context.Context, seen: lock_leases.Seen, over: str | None)
     """For how many seconds the lease has to stay unchanged to be dead."""
     if run_leases.of_tasks(seen.lease) and run_leases.holder_of(seen.lease) == over:
         return 0.0
-    ran_out = seen.duration > run_locks.IDLE and is_run_lease(seen.lease) and not live_runs(ctx, [seen.lease])
+    ran_out = (
+        seen.duration > run_locks.IDLE
+        and is_run_lease(seen.lease)
+        and not live_runs(ctx, [seen.lease])
+    )
     return run_locks.IDLE if ran_out else seen.duration

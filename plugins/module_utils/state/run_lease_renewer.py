@@ -1,7 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What keeps the locks of a call alive while it works: a thread that renews them, or their heartbeats."""
+"""What keeps the locks of a call alive while it works: a thread that renews them,
+or their heartbeats.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
 
 RENEW_EVERY = 5.0
 LOOK_AT_LEASES = 3
-"""At every such renewal of a heartbeat the leases that name it are looked at: a person may delete one."""
+"""At every such renewal of a heartbeat the leases that name it are looked at:
+a person may delete one.
+"""
 LEAVE_WITHIN = 10.0
 """Seconds that leaving all locks may take; what is left after that expires."""
 
@@ -36,7 +40,9 @@ Place = tuple[str, str]
 
 
 class LeaseRenewer:
-    """Keeps the ``locks`` of a call alive, by node, those of one start of a run by one of its ``heartbeats``."""
+    """Keeps the ``locks`` of a call alive, by node, those of one start of a run by one
+    of its ``heartbeats``.
+    """
 
     def __init__(self, ctx: run_context.Context) -> None:
         self._ctx = ctx
@@ -46,13 +52,16 @@ class LeaseRenewer:
         self._thread: threading.Thread | None = None
 
     def heartbeat(self, me: run_context.Run, place: str) -> run_heartbeats.Heartbeat | None:
-        """The heartbeat that keeps the lease ``place`` alive, ``None`` if that is renewed itself."""
+        """The heartbeat that keeps the lease ``place`` alive,
+        ``None`` if that is renewed itself.
+        """
         if not (me.nonce and place.startswith(f"{names.NAMESPACE}/")):
             return None
         return self.heartbeats.setdefault(me, run_heartbeats.Heartbeat(self._ctx, me))
 
     def start_heartbeats(self, listed: t.Mapping[Place, objects.Raw]) -> dict[str, str]:
-        """Start them; returns the nodes that cannot be locked because of that, each with the reason.
+        """Start them; returns the nodes that cannot be locked because of that,
+        each with the reason.
 
         Where a policy of an earlier release forbids heartbeats, leases are renewed one by one.
         """
@@ -100,7 +109,11 @@ class LeaseRenewer:
         """Those of the locks whose lease is not ours any more, as one list says."""
         with contextlib.suppress(errors.ClusterError):
             current = self.look()
-            return [lock for lock in locks if lock.node not in current or not lock.names(current[lock.node].lease)]
+            return [
+                lock
+                for lock in locks
+                if lock.node not in current or not lock.names(current[lock.node].lease)
+            ]
         return []
 
     def look(self) -> dict[str, lock_leases.Seen]:
@@ -109,8 +122,12 @@ class LeaseRenewer:
 
     def listed(self) -> dict[Place, objects.Raw]:
         """All leases where those of the nodes are."""
-        leases = run_leases.leases_in(self._ctx, {lock.target.namespace for lock in self.locks.values()})
-        return {(lease["metadata"]["namespace"], lease["metadata"]["name"]): lease for lease in leases}
+        leases = run_leases.leases_in(
+            self._ctx, {lock.target.namespace for lock in self.locks.values()}
+        )
+        return {
+            (lease["metadata"]["namespace"], lease["metadata"]["name"]): lease for lease in leases
+        }
 
     def seen_in(self, listed: t.Mapping[Place, objects.Raw]) -> dict[str, lock_leases.Seen]:
         """Those of the nodes among the leases, by node."""
@@ -123,7 +140,9 @@ class LeaseRenewer:
         return found
 
 
-def at_once(ctx: run_context.Context, jobs: t.Sequence[t.Callable[[], object]], until: float) -> None:
+def at_once(
+    ctx: run_context.Context, jobs: t.Sequence[t.Callable[[], object]], until: float
+) -> None:
     """Do all at once, and wait until ``until`` at most."""
     if not jobs:
         return

@@ -16,7 +16,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     run_requests,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import lock_leases, node_records
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
+    lock_leases,
+    node_records,
+)
 
 
 def run_of(identity: str | None) -> str:
@@ -36,7 +39,11 @@ def ref(name: str, namespace: str, uid: str = "") -> objects.Ref:
 
 
 def creation(
-    target: objects.Ref, sentence: str, by: str, spec: objects.Raw, more: t.Mapping[str, str] | None = None
+    target: objects.Ref,
+    sentence: str,
+    by: str,
+    spec: objects.Raw,
+    more: t.Mapping[str, str] | None = None,
 ) -> api_changes.Change:
     """Creates a lease of ours; ``by`` says on whose behalf, ``more`` are further annotations."""
     meta = {
@@ -53,7 +60,9 @@ def patch(lease: objects.Raw, sentence: str, body: objects.Raw) -> api_changes.C
     """Patches the lease as it was read."""
     meta = lease["metadata"]
     target = ref(meta["name"], meta["namespace"])
-    return api_changes.Change("patch", target, sentence, body=body, resource_version=meta["resourceVersion"])
+    return api_changes.Change(
+        "patch", target, sentence, body=body, resource_version=meta["resourceVersion"]
+    )
 
 
 def deletion(lease: objects.Raw, sentence: str) -> api_changes.Change:
@@ -64,25 +73,35 @@ def deletion(lease: objects.Raw, sentence: str) -> api_changes.Change:
 
 
 def held(what: str, lease: objects.Raw) -> str:
-    """Why a node (``Node n1``) or a descheduler could not be locked: who holds it, and since when."""
+    """Why a node (``Node n1``) or a descheduler could not be locked:
+    who holds it, and since when.
+    """
     spec, meta = lease.get("spec") or {}, lease.get("metadata") or {}
     by, since = (meta.get("annotations") or {}).get(names.LOCK_DETAILS), spec.get("acquireTime")
     words = [f"{what} is held by run {holder_of(lease) or 'nobody'}", f"of {by}" if by else ""]
-    words += [f"since {since}" if since else "", f"(Lease {meta.get('namespace')}/{meta.get('name')})"]
+    words += [
+        f"since {since}" if since else "",
+        f"(Lease {meta.get('namespace')}/{meta.get('name')})",
+    ]
     text = " ".join(word for word in words if word)
-    tasks = "its tasks may still be running on the host. " + node_records.once_over(holder_of(lease)).rstrip(".")
+    tasks = "its tasks may still be running on the host. " + node_records.once_over(
+        holder_of(lease)
+    ).rstrip(".")
     return f"{text}; {tasks}" if of_tasks(lease) else text
 
 
 def of_tasks(lock: objects.Raw) -> bool:
     """Whether it is the lock of a node, left for as long as the tasks of its run may take."""
-    return lock["metadata"]["name"].startswith(names.NODE_LEASE_PREFIX) and lock_leases.is_left(lock)
+    return lock["metadata"]["name"].startswith(names.NODE_LEASE_PREFIX) and lock_leases.is_left(
+        lock
+    )
 
 
 def leases_in(ctx: run_context.Context, namespaces: t.Iterable[str]) -> list[objects.Raw]:
     """All leases of these namespaces; one that does not exist has none.
 
-    Of one that only a record names none are known if they may not be read: a kubelet can write the record of its node.
+    Of one that only a record names none are known if they may not be read:
+    a kubelet can write the record of its node.
 
     Raises:
         ClusterError: they may not be read, or the server could not be reached.
@@ -90,6 +109,10 @@ def leases_in(ctx: run_context.Context, namespaces: t.Iterable[str]) -> list[obj
     found: list[objects.Raw] = []
     for namespace in sorted(set(namespaces)):
         known = namespace in (names.NAMESPACE, names.MEDIK8S_NAMESPACE)
-        with contextlib.suppress(errors.NotFound, *(() if known else (errors.Forbidden, errors.Invalid))):
-            found += ctx.cluster.items(kinds.LEASES, namespace=namespace, patience=run_requests.PATIENCE).items
+        with contextlib.suppress(
+            errors.NotFound, *(() if known else (errors.Forbidden, errors.Invalid))
+        ):
+            found += ctx.cluster.items(
+                kinds.LEASES, namespace=namespace, patience=run_requests.PATIENCE
+            ).items
     return found

@@ -1,12 +1,13 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The fence in the API server: a map of who holds which node lock, by which a policy judges what we write to pods.
+"""The fence in the API server: a map of who holds which node lock,
+by which a policy judges what we write to pods.
 
-The map is ``held`` in one NodeFence, ``<name of the lease>: <run>/<nonce>``, and is installed with the policy. Who
-takes a lock first writes its entry; from then on the server refuses what an earlier holder still sends.
-An entry is written only if the map is as it was read *before* the lock was proven, so a process that was frozen in
-between cannot overwrite the entry of the next holder.
+The map is ``held`` in one NodeFence, ``<name of the lease>: <run>/<nonce>``, and is installed with
+the policy. Who takes a lock first writes its entry; from then on the server refuses what an earlier
+holder still sends. An entry is written only if the map is as it was read *before* the lock was
+proven, so a process that was frozen in between cannot overwrite the entry of the next holder.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ def by_the_fence(error: errors.ClusterError) -> bool:
 
 
 class LockPolicy:
-    """The map of holders; ``there``: it may exist, as far as is known. Safe to use from several threads.
+    """The map of holders; ``there``: it may exist, as far as is known.
+    Safe to use from several threads.
 
     Entries are ``<run>/<nonce>`` by name of the lease.
     """
@@ -49,7 +51,8 @@ class LockPolicy:
         """Write these entries, where there is a map; ``prove`` shows that the locks are ours.
 
         Raises:
-            ClusterError: the map could not be read or written; whatever ``prove`` raises comes through.
+            ClusterError: the map could not be read or written;
+                whatever ``prove`` raises comes through.
         """
 
         def decide(found: objects.Raw | None) -> api_changes.Change | None:
@@ -72,12 +75,16 @@ class LockPolicy:
                 _take_out(self._ctx, lambda lease, holder: entries.get(lease) == holder, patience)
 
     def try_to_hold(self, entries: t.Mapping[str, str], prove: run_requests.Fence) -> None:
-        """As ``hold``, but a failure is only reported: the first eviction will show whether it matters."""
+        """As ``hold``, but a failure is only reported: the first eviction will
+        show whether it matters.
+        """
         try:
             self.hold(entries, prove)
         except errors.ClusterError as error:
             if self.there or not isinstance(error, errors.Forbidden):
-                self._ctx.tell(phases.What.NOT_FENCED, f"the fence in the server could not be written: {error}")
+                self._ctx.tell(
+                    phases.What.NOT_FENCED, f"the fence in the server could not be written: {error}"
+                )
 
 
 def named(decide: run_reconcile.Decide, fence: str) -> run_reconcile.Decide:
@@ -109,18 +116,29 @@ def forget(ctx: run_context.Context, lease: str, run_id: str) -> None:
     try:
         _take_out(ctx, lambda name, holder: name == lease and run_leases.run_of(holder) == run_id)
     except errors.ClusterError as error:
-        ctx.tell(phases.What.NOT_FENCED, f"the fence in the server keeps the entry of {lease}: {error}")
+        ctx.tell(
+            phases.What.NOT_FENCED, f"the fence in the server keeps the entry of {lease}: {error}"
+        )
 
 
 def _take_out(
-    ctx: run_context.Context, ours: t.Callable[[str, str], bool], patience: float = run_requests.PATIENCE
+    ctx: run_context.Context,
+    ours: t.Callable[[str, str], bool],
+    patience: float = run_requests.PATIENCE,
 ) -> None:
     def decide(found: objects.Raw | None) -> api_changes.Change | None:
-        gone = {lease: None for lease, holder in sorted(_entries(found).items()) if ours(lease, holder)}
+        gone = {
+            lease: None for lease, holder in sorted(_entries(found).items()) if ours(lease, holder)
+        }
         return _patch(found, gone) if found is not None and gone else None
 
     run_reconcile.reconcile(
-        ctx, MAP, decide, remember=False, patience=patience, timeout=min(patience, run_requests.TIMEOUT)
+        ctx,
+        MAP,
+        decide,
+        remember=False,
+        patience=patience,
+        timeout=min(patience, run_requests.TIMEOUT),
     )
 
 
@@ -131,5 +149,9 @@ def _entries(found: objects.Raw | None) -> t.Mapping[str, str]:
 def _patch(found: objects.Raw, held: t.Mapping[str, str | None]) -> api_changes.Change:
     version = found["metadata"]["resourceVersion"]
     return api_changes.Change(
-        "patch", MAP, "Write the holders of the locks into the server's fence", {"held": held}, resource_version=version
+        "patch",
+        MAP,
+        "Write the holders of the locks into the server's fence",
+        {"held": held},
+        resource_version=version,
     )

@@ -1,15 +1,17 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The locks on the nodes (or a descheduler) of one call: taken together, and kept alive as long as the call runs.
+"""The locks on the nodes (or a descheduler) of one call: taken together,
+and kept alive as long as the call runs.
 
-What state a node is in is not in its lock but in its record, by which the next holder of an expired lock goes on.
-A taker trusts only its own clock: it has to see a lease, or the heartbeat that it names, unchanged for its whole
-duration, because ``renewTime`` is by another clock.
+What state a node is in is not in its lock but in its record, by which the next holder of an expired
+lock goes on. A taker trusts only its own clock: it has to see a lease, or the heartbeat that it
+names, unchanged for its whole duration, because ``renewTime`` is by another clock.
 
-Calls of one start share one heartbeat for all their nodes, so what is renewed does not grow with the nodes. Leases are
-renewed one by one in a namespace that others read too (Medik8s'), for calls by hand, whose identity others may have as
-well, for a descheduler, and while a user's tasks run, for which the lease of each node holds by itself.
+Calls of one start share one heartbeat for all their nodes, so what is renewed does not grow with
+the nodes. Leases are renewed one by one in a namespace that others read too (Medik8s'), for calls
+by hand, whose identity others may have as well, for a descheduler, and while a user's tasks run,
+for which the lease of each node holds by itself.
 """
 
 from __future__ import annotations
@@ -24,7 +26,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     run_context,
     run_requests,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
+    errors,
+    kinds,
+    verbs,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import phases
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
     lock_leases,
@@ -43,13 +49,15 @@ def lease_namespace(ctx: run_context.Context, wanted: str | None) -> str:
     """The namespace of node leases: ``wanted``, else that of Medik8s if it exists, else ours.
 
     Raises:
-        ClusterError: it is unknown whether that of Medik8s exists. If one account guessed, two could lock the same
-            node in two places.
+        ClusterError: it is unknown whether that of Medik8s exists. If one account guessed, two
+            could lock the same node in two places.
     """
     if wanted:
         return wanted
     try:
-        ctx.cluster.send(verbs.get(kinds.NAMESPACES, names.MEDIK8S_NAMESPACE), patience=run_requests.PATIENCE)
+        ctx.cluster.send(
+            verbs.get(kinds.NAMESPACES, names.MEDIK8S_NAMESPACE), patience=run_requests.PATIENCE
+        )
     except errors.NotFound:
         return names.NAMESPACE
     return names.MEDIK8S_NAMESPACE
@@ -58,8 +66,8 @@ def lease_namespace(ctx: run_context.Context, wanted: str | None) -> str:
 class Locks:
     """The locks on nodes in the hands of one call, each in the name of the run it is given.
 
-    ``leases`` maps a node to ``<namespace>/<name>`` of its lease, ``me`` is in whose name they are held. With another
-    ``kind``, these are such objects instead of nodes, by ``<namespace>/<name>``.
+    ``leases`` maps a node to ``<namespace>/<name>`` of its lease, ``me`` is in whose name they are
+    held. With another ``kind``, these are such objects instead of nodes, by ``<namespace>/<name>``.
     """
 
     def __init__(
@@ -90,19 +98,24 @@ class Locks:
         for node, record in records.items():
             me = run_context.Run(record.run, record.nonce)
             heartbeat = None if borrowed else self._keeper.heartbeat(me, record.lease)
-            self._locks[node] = run_node_lock.NodeLock(self._ctx, me, node, record.lease, heartbeat=heartbeat)
+            self._locks[node] = run_node_lock.NodeLock(
+                self._ctx, me, node, record.lease, heartbeat=heartbeat
+            )
         return self.take(borrowed=borrowed) if records else {}
 
-    def take(self, *, patient: bool = False, borrowed: bool = False, adopt: bool = False) -> dict[str, str]:
+    def take(
+        self, *, patient: bool = False, borrowed: bool = False, adopt: bool = False
+    ) -> dict[str, str]:
         """Take every lease; returns the nodes that somebody else holds, each with the reason.
 
         A taken lease is renewed from then on, also while others are still waited for.
 
         Args:
             patient: the holder is an earlier start of the same run, so wait for it to die.
-            borrowed: the identity was read from the record, so a lease that is being renewed belongs to another call.
-            adopt: the caller vouches that nobody works on the hosts any more, so a lease that the same run left
-                for the duration of its tasks is taken without waiting for its end.
+            borrowed: the identity was read from the record, so a lease that is being renewed
+                belongs to another call.
+            adopt: the caller vouches that nobody works on the hosts any more, so a lease that the
+                same run left for the duration of its tasks is taken without waiting for its end.
         """
         self._keeper.start()
         try:
@@ -128,10 +141,16 @@ class Locks:
                 return run_node_lock.as_now(left, seen) if left else None
 
             with self._ctx.clock.pool(run_requests.AT_ONCE, "lock") as pool:
-                taken = dict(zip((lock.node for lock in wanted), pool.map(take, wanted), strict=True))
+                taken = dict(
+                    zip((lock.node for lock in wanted), pool.map(take, wanted), strict=True)
+                )
             refused |= {node: why for node, why in taken.items() if isinstance(why, str)}
-            waiting = {node: seen for node, seen in taken.items() if isinstance(seen, lock_leases.Seen)}
-            refused |= run_node_lock.wait_for_expiry(self._ctx, self._locks, waiting, patient, self._keeper.look)
+            waiting = {
+                node: seen for node, seen in taken.items() if isinstance(seen, lock_leases.Seen)
+            }
+            refused |= run_node_lock.wait_for_expiry(
+                self._ctx, self._locks, waiting, patient, self._keeper.look
+            )
             if self._of_nodes:
                 self._hold(self._server.try_to_hold, self._locks)
             return refused
@@ -140,7 +159,8 @@ class Locks:
             raise
 
     def fence(self, nodes: t.Collection[str] | None = None) -> None:
-        """Prove before a write that the locks of these nodes (``None``: of all that were taken) are still ours.
+        """Prove before a write that the locks of these nodes (``None``:
+        of all that were taken) are still ours.
 
         Raises:
             LostLockError: another run took a node over.
@@ -151,7 +171,8 @@ class Locks:
                 lock.fence()
 
     def regain(self, node: str) -> None:
-        """After the server's fence refused an eviction: find out whether the lock is ours, and enter it again.
+        """After the server's fence refused an eviction: find out whether the lock is
+        ours, and enter it again.
 
         Raises:
             LostLockError: another run took the node over.
@@ -173,10 +194,12 @@ class Locks:
         return {node: lock.lost for node, lock in self._locks.items() if lock.lost}
 
     def leave(self, seconds: float = IDLE, *, drop: t.Collection[str] = ()) -> None:
-        """Stop renewing, delete the leases of the nodes in ``drop``, and let the others hold for ``seconds``.
+        """Stop renewing, delete the leases of the nodes in ``drop``,
+        and let the others hold for ``seconds``.
 
-        A heartbeat is left for the usual time between two calls, or deleted if no lease names it any more. All of it
-        ends within ``LEAVE_WITHIN``: what is not deleted or renewed by then expires.
+        A heartbeat is left for the usual time between two calls, or deleted if no lease names it
+        any more. All of it ends within ``LEAVE_WITHIN``: what is not deleted or
+        renewed by then expires.
         """
         until = self._ctx.clock.now() + run_lease_renewer.LEAVE_WITHIN
         self._keeper.stop()
@@ -186,21 +209,30 @@ class Locks:
         # Both at once: neither may take the other's time.
         with self._ctx.clock.pool(run_requests.AT_ONCE, "leave") as pool:
             dropped = pool.submit(self._drop, going, until)
-            renewals = [partial(lock.renew, int(seconds)) for lock in staying if not (beating and lock.heartbeat)]
+            renewals = [
+                partial(lock.renew, int(seconds))
+                for lock in staying
+                if not (beating and lock.heartbeat)
+            ]
             left = [partial(self._keeper.heartbeats[me].leave, int(seconds)) for me in beating]
             run_lease_renewer.at_once(self._ctx, [*renewals, *left], until)
         dropped.result()
-        # A renewal that was under way may have made a heartbeat anew: its leases name it now, or are another run's.
+        # A renewal that was under way may have made a heartbeat anew: its leases name it now,
+        # or are another run's.
         run_lease_renewer.at_once(self._ctx, [lock.look for lock in staying if lock.behind], until)
         if left_over := run_lease_renewer.left(self._ctx, until):
             needed = beating & {lock.me for lock in staying if lock.held}
             over = [me.id for me in self._keeper.heartbeats if me not in needed]
             run_lease_renewer.at_once(
-                self._ctx, [partial(run_heartbeats.sweep, self._ctx, run, left_over) for run in over], until
+                self._ctx,
+                [partial(run_heartbeats.sweep, self._ctx, run, left_over) for run in over],
+                until,
             )
 
     def _hold(
-        self, hold: t.Callable[[t.Mapping[str, str], run_requests.Fence], None], nodes: t.Collection[str]
+        self,
+        hold: t.Callable[[t.Mapping[str, str], run_requests.Fence], None],
+        nodes: t.Collection[str],
     ) -> None:
         """Enter those of the nodes whose locks are ours into the server's fence."""
         while held := [node for node in nodes if self._locks[node].held]:
@@ -209,9 +241,11 @@ class Locks:
                 return
 
     def _drop(self, locks: t.Sequence[run_node_lock.NodeLock], until: float) -> None:
-        """Delete these leases, and first their entries in the server's fence, so that none is left without its lock.
+        """Delete these leases, and first their entries in the server's fence,
+        so that none is left without its lock.
 
-        The fence gets half of the time: the next holder overwrites a leftover entry, but has to wait for a lock.
+        The fence gets half of the time: the next holder overwrites a leftover entry,
+        but has to wait for a lock.
         """
         left = run_lease_renewer.left(self._ctx, until)
         pool = self._ctx.clock.pool(run_requests.AT_ONCE, "fence")
@@ -219,10 +253,14 @@ class Locks:
             pool.submit(self._server.leave, _entries(locks), left).result(left / 2)
         except (errors.ClusterError, TimeoutError) as error:
             nodes, why = ", ".join(lock.node for lock in locks), str(error) or "no answer in time"
-            self._ctx.tell(phases.What.NOT_FENCED, f"the fence in the server keeps entries of {nodes}: {why}")
+            self._ctx.tell(
+                phases.What.NOT_FENCED, f"the fence in the server keeps entries of {nodes}: {why}"
+            )
         finally:
             pool.shutdown(wait=False)
-        run_lease_renewer.at_once(self._ctx, [partial(self._drop_one, lock, until) for lock in locks], until)
+        run_lease_renewer.at_once(
+            self._ctx, [partial(self._drop_one, lock, until) for lock in locks], until
+        )
 
     def _drop_one(self, lock: run_node_lock.NodeLock, until: float) -> None:
         lock.drop(run_lease_renewer.left(self._ctx, until))

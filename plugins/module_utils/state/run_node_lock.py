@@ -1,9 +1,11 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The lease that says who works on a node or a descheduler right now: taken, proven before a write, given up.
+"""The lease that says who works on a node or a descheduler right now: taken,
+proven before a write, given up.
 
-As long as it names a heartbeat, that is renewed in its place, see ``heartbeats``; otherwise it is renewed itself.
+As long as it names a heartbeat, that is renewed in its place, see ``heartbeats``;
+otherwise it is renewed itself.
 """
 
 from __future__ import annotations
@@ -29,14 +31,20 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
 TRY_AGAIN = 1.0
 """Seconds between two renewals that are needed for a write."""
 NAMING = 86_400
-"""Seconds that a lease with a heartbeat says it lasts, for readers that know no heartbeats: they take it for held."""
+"""Seconds that a lease with a heartbeat says it lasts, for readers that know no heartbeats:
+they take it for held.
+"""
 
 
 class LostLockError(run_context.CallAborted):
     """Another run took the node (or what else is locked) over; nothing more may be sent for it."""
 
     def __init__(self, node: str, why: str, kind: str = "Node") -> None:
-        kept = "the node's record holds it all" if kind == "Node" else f"the {kind}'s stored state holds it all"
+        kept = (
+            "the node's record holds it all"
+            if kind == "Node"
+            else f"the {kind}'s stored state holds it all"
+        )
         super().__init__(
             "adopted_by",
             f"{kind} {node} was taken over: {why}. This run stops before its next change.",
@@ -49,9 +57,10 @@ class LostLockError(run_context.CallAborted):
 class NodeLock(run_heartbeats.HeldLease):
     """The lock of one node for the run ``me``; ``lost`` says who took it over, empty if nobody did.
 
-    ``place`` is ``<namespace>/<name>`` of its lease, ``target``. With another ``kind``, ``node`` is the name of such an
-    object, ``<namespace>/<name>``. With a ``heartbeat``, which is started before the lock is taken, that is renewed
-    instead of the lease. Safe to use from several threads.
+    ``place`` is ``<namespace>/<name>`` of its lease, ``target``. With another ``kind``, ``node`` is
+    the name of such an object, ``<namespace>/<name>``. With a ``heartbeat``, which is started
+    before the lock is taken, that is renewed instead of the lease.
+    Safe to use from several threads.
     """
 
     def __init__(
@@ -82,7 +91,8 @@ class NodeLock(run_heartbeats.HeldLease):
         """Whether no run that follows the protocol can have taken it yet."""
         if (heartbeat := self.heartbeat) is None:
             return self.held and super().fresh
-        # In this order: a heartbeat that is made anew in between is not the one that the lease names.
+        # In this order: a heartbeat that is made anew in between is not the one
+        # that the lease names.
         return self.held and heartbeat.fresh and self.named
 
     @property
@@ -95,11 +105,14 @@ class NodeLock(run_heartbeats.HeldLease):
         """Whether it was taken, and its lease has yet to name the heartbeat as it is now."""
         return self.held and self.heartbeat is not None and not self.named
 
-    def take(self, may: t.Callable[[objects.Raw], bool], known: objects.Raw | None) -> objects.Raw | None:
-        """Take it if it is free or ``may`` allows it; ``None`` if it is ours, else the lease as it is.
+    def take(
+        self, may: t.Callable[[objects.Raw], bool], known: objects.Raw | None
+    ) -> objects.Raw | None:
+        """Take it if it is free or ``may`` allows it; ``None`` if it is ours,
+        else the lease as it is.
 
-        ``may`` decides about a lease that has a holder; ``known`` is the lease as it was read just now. A lease that
-        this start holds and that names its heartbeat is ours without a write.
+        ``may`` decides about a lease that has a holder; ``known`` is the lease as it was read just
+        now. A lease that this start holds and that names its heartbeat is ours without a write.
 
         Raises:
             ClusterError: the lease cannot be written or read.
@@ -121,13 +134,17 @@ class NodeLock(run_heartbeats.HeldLease):
             return found
 
     def prove(self) -> bool:
-        """Renew the lease, or make sure that it names a fresh heartbeat; whether that certainly succeeded."""
+        """Renew the lease, or make sure that it names a fresh heartbeat;
+        whether that certainly succeeded.
+        """
         if (heartbeat := self.heartbeat) is None:
             return self.renew()
         return heartbeat.prove() and (self.named or self.look())
 
     def look(self) -> bool:
-        """Read the lease; one that does not name the heartbeat is written anew. Whether it is certainly ours."""
+        """Read the lease; one that does not name the heartbeat is written anew.
+        Whether it is certainly ours.
+        """
         with self._one_at_a_time:
             if not (self.held and self.heartbeat):
                 return False
@@ -135,12 +152,18 @@ class NodeLock(run_heartbeats.HeldLease):
 
             def decide(lease: objects.Raw | None) -> api_changes.Change | None:
                 self._judge(lease)
-                return None if self.lost or self._is_claimed(lease, stamp) else self._claim(lease, stamp)
+                return (
+                    None
+                    if self.lost or self._is_claimed(lease, stamp)
+                    else self._claim(lease, stamp)
+                )
 
             return self._hold_on(decide, run_reconcile.UNREAD)
 
     def renew(self, seconds: int = lock_leases.WORKING) -> bool:
-        """Renew the lease itself for so many seconds, from now on without a heartbeat; whether that succeeded."""
+        """Renew the lease itself for so many seconds, from now on without a heartbeat;
+        whether that succeeded.
+        """
         with self._one_at_a_time:
             if not self.held:
                 return False
@@ -151,9 +174,15 @@ class NodeLock(run_heartbeats.HeldLease):
                 self._judge(lease)
                 if lease is None or self.lost:
                     return None
-                if (lease["spec"].get("renewTime"), lease["spec"].get("leaseDurationSeconds")) == (stamp, seconds):
+                if (lease["spec"].get("renewTime"), lease["spec"].get("leaseDurationSeconds")) == (
+                    stamp,
+                    seconds,
+                ):
                     return None
-                body = {"spec": {"leaseDurationSeconds": seconds, "renewTime": stamp}, **_marked(lease, {})}
+                body = {
+                    "spec": {"leaseDurationSeconds": seconds, "renewTime": stamp},
+                    **_marked(lease, {}),
+                }
                 return run_leases.patch(lease, f"Lock {self.what}", body)
 
             return self._hold_on(decide, self._raw)
@@ -172,7 +201,10 @@ class NodeLock(run_heartbeats.HeldLease):
             if waited.read() > run_requests.PATIENCE:
                 raise run_context.CallAborted(
                     "lock_unsure",
-                    f"The lock of {self.what} could not be renewed, so another run may have taken it.",
+                    (
+                        f"The lock of {self.what} could not be renewed, "
+                        "so another run may have taken it."
+                    ),
                     "Run the same command again once the API server answers: it resumes.",
                     self.what,
                 )
@@ -203,7 +235,9 @@ class NodeLock(run_heartbeats.HeldLease):
             self.lost = run_leases.held(self.what, lease)
 
     def _hold_on(self, decide: run_reconcile.Decide, known: t.Any) -> bool:
-        """Write the lease once more, and keep it as it is then; whether that certainly succeeded."""
+        """Write the lease once more, and keep it as it is then;
+        whether that certainly succeeded.
+        """
         limits = {
             "patience": run_heartbeats.NO_PATIENCE,
             "timeout": run_heartbeats.RENEW_WITHIN,
@@ -221,20 +255,31 @@ class NodeLock(run_heartbeats.HeldLease):
     def names(self, lease: objects.Raw | None) -> bool:
         """Whether the lease is ours, and names our heartbeat."""
         uid = heartbeat.uid if (heartbeat := self.heartbeat) else ""
-        return bool(lease and uid and self._is_ours(lease) and lock_leases.heartbeat_of(lease)[1] == uid)
+        return bool(
+            lease and uid and self._is_ours(lease) and lock_leases.heartbeat_of(lease)[1] == uid
+        )
 
     def _is_claimed(self, lease: objects.Raw | None, stamp: str) -> bool:
-        """Whether the lease is ours by our heartbeat, or without one by our own write of that time."""
+        """Whether the lease is ours by our heartbeat, or without one by our
+        own write of that time.
+        """
         if self.heartbeat:
             return self.names(lease)
         spec = (lease or {}).get("spec") or {}
-        claimed = (spec.get("renewTime"), spec.get("leaseDurationSeconds")) == (stamp, lock_leases.WORKING)
+        claimed = (spec.get("renewTime"), spec.get("leaseDurationSeconds")) == (
+            stamp,
+            lock_leases.WORKING,
+        )
         return claimed and self._is_ours(lease)
 
     def _claim(self, lease: objects.Raw | None, stamp: str) -> api_changes.Change:
         seconds = NAMING if self.heartbeat else lock_leases.WORKING
         spec = {"holderIdentity": str(self.me), "leaseDurationSeconds": seconds, "renewTime": stamp}
-        more = {names.HEARTBEAT: f"{self.heartbeat.target.name}/{self.heartbeat.uid}"} if self.heartbeat else {}
+        more = (
+            {names.HEARTBEAT: f"{self.heartbeat.target.name}/{self.heartbeat.uid}"}
+            if self.heartbeat
+            else {}
+        )
         if lease is None:
             spec["acquireTime"] = stamp
             return run_leases.creation(self.target, f"Lock {self.what}", self._ctx.by, spec, more)
@@ -268,7 +313,9 @@ def wait_for_expiry(
     patient: bool,
     read_all: t.Callable[[], t.Mapping[str, lock_leases.Seen]],
 ) -> dict[str, str]:
-    """Watch held leases until each was unchanged for its duration (taken) or was renewed (refused)."""
+    """Watch held leases until each was unchanged for its duration (taken) or
+    was renewed (refused).
+    """
     start = ctx.clock.now()
     refused: dict[str, str] = {}
     silent_since = dict.fromkeys(waiting, start)
@@ -276,8 +323,12 @@ def wait_for_expiry(
     ended: set[str] = set()
     for node, seen in waiting.items():
         text = f"lock held by {run_leases.holder_of(seen.lease)}; watching whether it is alive"
-        namespace, _slash, name = ("", "", "") if locks[node].kind == "Node" else node.partition("/")
-        ctx.tell(phases.What.WAITING, text, node="" if name else node, namespace=namespace, name=name)
+        namespace, _slash, name = (
+            ("", "", "") if locks[node].kind == "Node" else node.partition("/")
+        )
+        ctx.tell(
+            phases.What.WAITING, text, node="" if name else node, namespace=namespace, name=name
+        )
 
     def take(node: str, lease: objects.Raw | None, now: float) -> None:
         left = locks[node].take(_unchanged(lease), lease)
@@ -293,7 +344,9 @@ def wait_for_expiry(
             if now - silent_since[node] >= seen.duration:
                 if run_heartbeats.end_once(ctx, seen.heartbeat, ended):
                     take(node, seen.lease, now)
-            elif seen.duration > lock_leases.IDLE or (node in alive and (not patient or now >= start + DYING)):
+            elif seen.duration > lock_leases.IDLE or (
+                node in alive and (not patient or now >= start + DYING)
+            ):
                 refused[node] = run_leases.held(locks[node].what, seen.lease)
                 del waiting[node]
         if not waiting:

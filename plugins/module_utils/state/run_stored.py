@@ -15,9 +15,14 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     run_reconcile,
     run_requests,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import rollback_record
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
+    rollback_record,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import node_records, stored_objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
+    node_records,
+    stored_objects,
+)
 
 
 def config_maps(ctx: run_context.Context) -> list[dict[str, t.Any]]:
@@ -55,7 +60,9 @@ def journals(raws: t.Iterable[objects.Raw]) -> t.Iterator[rollback_record.Journa
                 yield rollback_record.Journal.of(raw)
 
 
-def records(nodes: t.Iterable[objects.Node]) -> tuple[dict[str, node_records.Record], dict[str, str]]:
+def records(
+    nodes: t.Iterable[objects.Node],
+) -> tuple[dict[str, node_records.Record], dict[str, str]]:
     """The records by node, and why the others cannot be read."""
     found: dict[str, node_records.Record] = {}
     bad: dict[str, str] = {}

@@ -3,8 +3,8 @@
 
 """What is stored of a run, and what earlier runs left in the cluster.
 
-A run is resumed by its fingerprint: the same playbook on the same nodes with the same work. Reason, timeouts and
-directories are not part of it, so they may be changed before a run is resumed.
+A run is resumed by its fingerprint: the same playbook on the same nodes with the same work. Reason,
+timeouts and directories are not part of it, so they may be changed before a run is resumed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     objects,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import rollback_record
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
+    rollback_record,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import earlier
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
     guard_budgets,
@@ -47,9 +49,9 @@ def fingerprint(given: t.Mapping[str, t.Any]) -> str:
 class StoredRun:
     """The content of ``run-<id>``; times are RFC 3339, ``plan`` is a list of waves.
 
-    ``noted`` is when the last of the ``finished`` nodes was noted, ``ended`` when the run ended with failures, both by
-    the API server's clock. ``so_far`` is for the report of a start that resumes it; ``lost``: a start was killed, so it
-    may lack what that did.
+    ``noted`` is when the last of the ``finished`` nodes was noted, ``ended`` when the run ended
+    with failures, both by the API server's clock. ``so_far`` is for the report of a start that
+    resumes it; ``lost``: a start was killed, so it may lack what that did.
     """
 
     id: str
@@ -103,7 +105,9 @@ class StoredRun:
 
 
 def stored_run(raw: objects.Raw) -> StoredRun | None:
-    """From a ConfigMap; ``None`` if that is not a run of ours. Raises BadRecordError if it cannot be read."""
+    """From a ConfigMap; ``None`` if that is not a run of ours.
+    Raises BadRecordError if it cannot be read.
+    """
     meta, data = raw["metadata"], raw.get("data") or {}
     if not meta["name"].startswith(names.RUN_PREFIX) or "fingerprint" not in data:
         return None
@@ -126,8 +130,8 @@ def stored_run(raw: objects.Raw) -> StoredRun | None:
         )
     except decoding.UnreadableError as error:
         raise node_records.BadRecordError(
-            f"ConfigMap {names.NAMESPACE}/{meta['name']} cannot be read ({error}), so its run cannot be resumed. "
-            "Delete it by hand once its nodes are back in service."
+            f"ConfigMap {names.NAMESPACE}/{meta['name']} cannot be read ({error}), so its run "
+            "cannot be resumed. Delete it by hand once its nodes are back in service."
         ) from error
 
 
@@ -146,7 +150,8 @@ _JSON = tuple(one.name for one in fields(_Lists))
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Something that a run left: ``object`` names it, ``what`` describes it, ``nodes`` are those it concerns.
+    """Something that a run left: ``object`` names it, ``what`` describes it,
+    ``nodes`` are those it concerns.
 
     ``step`` is that of a node's record.
     """
@@ -164,7 +169,9 @@ class Trace:
 
 
 def traces(
-    snapshot: snapshots.Snapshot, runs: t.Iterable[StoredRun], journals: t.Iterable[rollback_record.Journal] = ()
+    snapshot: snapshots.Snapshot,
+    runs: t.Iterable[StoredRun],
+    journals: t.Iterable[rollback_record.Journal] = (),
 ) -> tuple[Trace, ...]:
     """All traces: records, taints of ours, budgets, leases, stored runs, changed deschedulers."""
     found: list[Trace] = []
@@ -186,7 +193,9 @@ def traces(
         state = f"ended {run.ended} with failures" if run.ended else "not ended"
         what = f"a stored run, {done}, {state}"
         place = f"ConfigMap {names.NAMESPACE}/{names.run_name(run.id)}"
-        found.append(Trace(run.id, run.by, run.since, place, what, tuple(n for w in run.plan for n in w)))
+        found.append(
+            Trace(run.id, run.by, run.since, place, what, tuple(n for w in run.plan for n in w))
+        )
     for journal in journals:
         place = f"ConfigMap {names.NAMESPACE}/{journal.name}"
         found.append(Trace("", journal.by, journal.since, place, journal.sentence))
@@ -199,13 +208,22 @@ def _of_node(node: t.Any) -> list[Trace]:
     except node_records.BadRecordError as error:
         return [Trace("", "", "", f"Node {node.name}", str(error), (node.name,))]
     if record:
-        what = f"out of service at step {record.step}" + (f": {record.reason}" if record.reason else "")
+        what = f"out of service at step {record.step}" + (
+            f": {record.reason}" if record.reason else ""
+        )
         if record.step == "back":
             what = "in service again, with workloads that waited for it"
         place = f"Node {node.name}"
         return [Trace(record.run, record.by, record.since, place, what, (node.name,), record.step)]
     return [
-        Trace(str(taint.get("value", "")), "", "", f"Node {node.name}", "our taint without a record", (node.name,))
+        Trace(
+            str(taint.get("value", "")),
+            "",
+            "",
+            f"Node {node.name}",
+            "our taint without a record",
+            (node.name,),
+        )
         for taint in node.taints
         if taint.get("key") == names.TAINT_KEY
     ]
@@ -218,7 +236,14 @@ def _waiting(snapshot: snapshots.Snapshot) -> list[Trace]:
             marked.setdefault(run, []).append(node.name)
     place = f"Taint {names.WAITING}"
     return [
-        Trace(run, "", "", place, f"the mark of {len(some)} nodes that wait for their wave", tuple(some))
+        Trace(
+            run,
+            "",
+            "",
+            place,
+            f"the mark of {len(some)} nodes that wait for their wave",
+            tuple(some),
+        )
         for run, some in marked.items()
     ]
 
@@ -229,13 +254,25 @@ def _of_lease(lease: objects.Raw) -> list[Trace]:
         return []
     run = (spec.get("holderIdentity") or "").partition("/")[0]
     annotations = meta.get("annotations") or {}
-    by, since = annotations.get(names.LOCK_DETAILS, ""), spec.get("acquireTime") or meta.get("creationTimestamp", "")
+    by, since = (
+        annotations.get(names.LOCK_DETAILS, ""),
+        spec.get("acquireTime") or meta.get("creationTimestamp", ""),
+    )
     place = f"Lease {meta['namespace']}/{meta['name']}"
     if meta["name"].startswith(names.SURGE_PREFIX):
         try:
             surge = surge_records.Surge.from_lease(lease)
         except surge_records.BadSurgeError as error:
-            return [Trace(run, by, since, place, "a surge whose record cannot be read", tuple(sorted(error.nodes)))]
+            return [
+                Trace(
+                    run,
+                    by,
+                    since,
+                    place,
+                    "a surge whose record cannot be read",
+                    tuple(sorted(error.nodes)),
+                )
+            ]
         what = f"the surge of {surge.workload}" if surge else "a surge without a record"
         return [Trace(run, by, since, place, what, tuple(surge.nodes) if surge else ())]
     if meta["name"].startswith(names.RUN_PREFIX):

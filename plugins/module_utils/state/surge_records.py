@@ -3,9 +3,10 @@
 
 """The write-ahead record of a surge, kept in a lease named after the workload's UID.
 
-Creating the lease locks the workload and comes before every other change: whoever finds it later knows the original
-state, what was changed and for whom. The lock lasts ``HOLD`` seconds after the last renewal; a call that works on the
-surge renews it every ``RENEW`` seconds, often enough for a reader with another clock.
+Creating the lease locks the workload and comes before every other change: whoever finds it later
+knows the original state, what was changed and for whom. The lock lasts ``HOLD`` seconds after the
+last renewal; a call that works on the surge renews it every ``RENEW`` seconds, often enough for a
+reader with another clock.
 """
 
 from __future__ import annotations
@@ -50,12 +51,14 @@ class Leaver:
 
 @dataclass(frozen=True, slots=True)
 class Surge:
-    """One workload that runs one more pod for a while, so that the one on a leaving node can be deleted.
+    """One workload that runs one more pod for a while, so that the one on a leaving
+    node can be deleted.
 
-    ``nodes`` maps that node to its UID, ``leaving`` is by the pod's UID. ``run`` is a run's id without its
-    nonce; ``holder`` is ``<run>/<nonce>`` from the lease. ``stage`` ``ready``: the new pods have served for the
-    settle time; ``reverted``: somebody reset the count, and the leaving pods may be interrupted instead. The fields
-    that are not compared are the lease's and empty before it is written.
+    ``nodes`` maps that node to its UID, ``leaving`` is by the pod's UID. ``run`` is a run's id
+    without its nonce; ``holder`` is ``<run>/<nonce>`` from the lease. ``stage`` ``ready``: the new
+    pods have served for the settle time; ``reverted``: somebody reset the count, and the leaving
+    pods may be interrupted instead. The fields that are not compared are the lease's and empty
+    before it is written.
     """
 
     api_version: str
@@ -84,11 +87,19 @@ class Surge:
     @property
     def lease(self) -> objects.Ref:
         return objects.Ref(
-            "Lease", names.surge_name(self.uid), names.NAMESPACE, self.lease_uid, "coordination.k8s.io/v1"
+            "Lease",
+            names.surge_name(self.uid),
+            names.NAMESPACE,
+            self.lease_uid,
+            "coordination.k8s.io/v1",
         )
 
     def dump(self) -> str:
-        data = {one.name: value for one, value in zip(fields(self), asdict(self).values(), strict=True) if one.compare}
+        data = {
+            one.name: value
+            for one, value in zip(fields(self), asdict(self).values(), strict=True)
+            if one.compare
+        }
         return json.dumps({"v": VERSION, **data}, sort_keys=True, separators=(",", ":"))
 
     @classmethod
@@ -117,9 +128,11 @@ class Surge:
             )
         except decoding.MISREAD as error:
             raise BadSurgeError(
-                f"Lease {names.NAMESPACE}/{meta['name']}: annotation {names.SURGE} cannot be read "
-                f"({error}). It is the only record of the original state: repair it, or restore the "
-                "workload's replicas by hand and delete the lease.",
+                (
+                    f"Lease {names.NAMESPACE}/{meta['name']}: annotation {names.SURGE} cannot be "
+                    f"read ({error}). It is the only record of the original state: repair it, or "
+                    "restore the workload's replicas by hand and delete the lease."
+                ),
                 _nodes_named(text),
             ) from error
 
@@ -136,7 +149,9 @@ class Surge:
             },
             "spec": {"holderIdentity": holder, **self._times(now), "acquireTime": micro_time(now)},
         }
-        sentence = f"Record the surge of {self.workload}: {self.prior_replicas} -> {self.target} replicas"
+        sentence = (
+            f"Record the surge of {self.workload}: {self.prior_replicas} -> {self.target} replicas"
+        )
         return api_changes.Change("create", self.lease, sentence, body, {}, self._shown())
 
     def _times(self, now: str) -> dict[str, t.Any]:
@@ -152,12 +167,16 @@ class Surge:
             spec |= {"holderIdentity": holder, "acquireTime": micro_time(now)}
         body = {"metadata": {"annotations": {names.SURGE: self.dump()}}, "spec": spec}
         sentence = f"Hold the surge of {self.workload}"
-        return api_changes.Change("patch", self.lease, sentence, body, resource_version=self.resource_version)
+        return api_changes.Change(
+            "patch", self.lease, sentence, body, resource_version=self.resource_version
+        )
 
     def forgetting(self) -> api_changes.Change:
         """Delete the lease, in the version that was read only."""
         sentence = f"Forget the surge of {self.workload}"
-        return api_changes.Change("delete", self.lease, sentence, None, self._shown(), {}, self.resource_version)
+        return api_changes.Change(
+            "delete", self.lease, sentence, None, self._shown(), {}, self.resource_version
+        )
 
     def with_record_of(self, other: Surge) -> Surge:
         """The other's record in this version of the lease."""

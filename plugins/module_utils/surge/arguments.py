@@ -15,7 +15,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge imp
 def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
     del environ
     budgets = arguments_policy.reactive_budgets(params["reactive_budgets"])
-    return {**params, "reactive_budgets": budgets, "rules": arguments_policy.pod_rules_of(params["rules"])}
+    return {
+        **params,
+        "reactive_budgets": budgets,
+        "rules": arguments_policy.pod_rules_of(params["rules"]),
+    }
 
 
 SPEC = specs.ClusterModuleSpec(
@@ -36,5 +40,7 @@ SPEC = specs.ClusterModuleSpec(
     lists=("nodes",),
     prepare=_prepared,
     detailed=True,
-    engine=lambda ctx, params: run_guard.guard(ctx, specs.from_params(run_guard.GuardOptions, params)),
+    engine=lambda ctx, params: run_guard.guard(
+        ctx, specs.from_params(run_guard.GuardOptions, params)
+    ),
 )

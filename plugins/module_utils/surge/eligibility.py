@@ -3,8 +3,9 @@
 
 """Which workloads may be swapped.
 
-A swap (one more pod, wait for it, delete the leaving one) is decided from the specification alone: a volume that only
-one node can mount, a workload that must never run twice or a rollout in progress would look fine until it does harm.
+A swap (one more pod, wait for it, delete the leaving one) is decided from the specification alone:
+a volume that only one node can mount, a workload that must never run twice or a rollout in progress
+would look fine until it does harm.
 """
 
 from __future__ import annotations
@@ -12,7 +13,11 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, objects, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    names,
+    objects,
+    snapshots,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
 
 SURGEABLE: t.Collection[tuple[str, str]] = frozenset(
@@ -41,48 +46,67 @@ SINGLE_NODE_VOLUMES = (
 
 ACCEPT = f"accept the interruption with {reasons.options(allow_interruption=True)}"
 AGREE = (
-    f"It is down while its pod restarts: allow that for the run with {reasons.options(allow_interruption=True)}, "
+    "It is down while its pod restarts: allow that for the run with "
+    f"{reasons.options(allow_interruption=True)}, "
     f'or on the workload with the annotation {names.ALLOW_INTERRUPTION}: "true".'
 )
 
 
 def refusal(snapshot: snapshots.Snapshot, workload: objects.Workload) -> reasons.Reason | None:
-    """Why the workload's specification does not allow one more pod for a while, and what its owner can do."""
+    """Why the workload's specification does not allow one more pod for a while,
+    and what its owner can do.
+    """
     checks = (_kind, _scaled_to_zero, _recreate, volumes, _autoscaler, _rollout)
     return next((found for check in checks if (found := check(snapshot, workload))), None)
 
 
 def _kind(snapshot: snapshots.Snapshot, workload: objects.Workload) -> reasons.Reason | None:
     if workload.kind == "StatefulSet" and workload.replicas <= 1:
-        why = f"{workload.ref} has one pod with a fixed identity; a second one would be another member."
+        why = (
+            f"{workload.ref} has one pod with a fixed identity; "
+            "a second one would be another member."
+        )
         return reasons.Reason("stateful_single", why, AGREE)
     ref = workload.ref
     if workload.kind == "StatefulSet":
         why = f"{ref} numbers its pods, so one more cannot replace a leaving one."
         remedy = "Its pods are evicted one by one under its budget: give that budget room."
     elif workload.kind == "ReplicaSet" and workload.owner:
-        why = f"{ref} belongs to {workload.owner} ({workload.owner.api_version}), which would undo a change to it."
+        why = (
+            f"{ref} belongs to {workload.owner} ({workload.owner.api_version}), "
+            "which would undo a change to it."
+        )
         remedy = f"Scale its owner by hand, or {ACCEPT}."
     elif (ref.api_version.partition("/")[0], ref.kind) not in SURGEABLE:
-        why = f"{ref} ({ref.api_version}) is of a kind that may delete any pod when it is scaled down."
+        why = (
+            f"{ref} ({ref.api_version}) is of a kind that may delete any pod when "
+            "it is scaled down."
+        )
         remedy = f"Scale it by hand, or {ACCEPT}."
     else:
         return None
     return reasons.Reason("not_surgeable", why, remedy)
 
 
-def _scaled_to_zero(snapshot: snapshots.Snapshot, workload: objects.Workload) -> reasons.Reason | None:
+def _scaled_to_zero(
+    snapshot: snapshots.Snapshot, workload: objects.Workload
+) -> reasons.Reason | None:
     if workload.replicas > 0:
         return None
     why = f"{workload.ref} is scaled to 0: its pods are being deleted anyway."
-    return reasons.Reason("scaled_to_zero", why, "Nothing to do; they are evicted if they are still there.")
+    return reasons.Reason(
+        "scaled_to_zero", why, "Nothing to do; they are evicted if they are still there."
+    )
 
 
 def _recreate(snapshot: snapshots.Snapshot, workload: objects.Workload) -> reasons.Reason | None:
     strategy = (workload.spec.get("strategy") or {}).get("type")
     if strategy != "Recreate" or workload.replicas != 1:
         return None
-    why = f"{workload.ref} has one replica and the strategy Recreate, so two of its pods may never run at once."
+    why = (
+        f"{workload.ref} has one replica and the strategy Recreate, "
+        "so two of its pods may never run at once."
+    )
     return reasons.Reason("recreate", why, AGREE)
 
 
@@ -92,7 +116,9 @@ def volumes(snapshot: snapshots.Snapshot, workload: objects.Workload) -> reasons
     of_pods = (volume for pod in snapshot.pods_of(workload) for volume in pod.volumes)
     for volume in (*(workload.pod_spec.get("volumes") or ()), *of_pods):
         if found := tied(snapshot, volume, workload.namespace):
-            why = f"{workload.ref} mounts {found}, which a second pod on another node cannot attach."
+            why = (
+                f"{workload.ref} mounts {found}, which a second pod on another node cannot attach."
+            )
             remedy = f"Move the data to a ReadWriteMany volume, or {ACCEPT}."
             return reasons.Reason("volume_single_node", why, remedy)
     return None
@@ -119,16 +145,24 @@ def tied(snapshot: snapshots.Snapshot, volume: objects.Raw, namespace: str) -> s
 
 
 def _autoscaler(snapshot: snapshots.Snapshot, workload: objects.Workload) -> reasons.Reason | None:
-    """An autoscaler lowers the count again before the second pod has served, unless its minimum holds that."""
+    """An autoscaler lowers the count again before the second pod has served,
+    unless its minimum holds that.
+    """
     scaler, wanted = snapshot.autoscaler_of(workload), workload.replicas + 1
     if scaler is None or scaler.minimum >= wanted:
         return None
-    why = f"{scaler.ref} sets the count of {workload.ref}, and would lower it to {workload.replicas} again."
+    why = (
+        f"{scaler.ref} sets the count of {workload.ref}, and would lower it to "
+        f"{workload.replicas} again."
+    )
     limits = {"minReplicas": wanted, **({"maxReplicas": wanted} if scaler.maximum < wanted else {})}
     patch = json.dumps({"spec": limits}, separators=(",", ":"))
     raise_it = f"kubectl patch hpa {scaler.name} -n {scaler.namespace} --type=merge -p '{patch}'"
     if scaler.owner:
-        why = f"{scaler.ref} sets the count of {workload.ref}, and {scaler.owner} manages its minimum."
+        why = (
+            f"{scaler.ref} sets the count of {workload.ref}, "
+            f"and {scaler.owner} manages its minimum."
+        )
         raise_it = f"in {scaler.owner} (KEDA: minReplicaCount)"
     remedy = f"Raise its minimum to {wanted} for the maintenance: {raise_it}; or {ACCEPT}."
     return reasons.Reason("autoscaler_owned", why, remedy)
@@ -137,15 +171,19 @@ def _autoscaler(snapshot: snapshots.Snapshot, workload: objects.Workload) -> rea
 def _rollout(snapshot: snapshots.Snapshot, workload: objects.Workload) -> reasons.Reason | None:
     if not (why := rollout(snapshot, workload)):
         return None
-    remedy = "Wait for the rollout to complete, or roll it back; a swap could delete a pod that serves."
-    return reasons.Reason("rollout_in_progress", f"{workload.ref} is being rolled out: {why}.", remedy)
+    remedy = (
+        "Wait for the rollout to complete, or roll it back; a swap could delete a pod that serves."
+    )
+    return reasons.Reason(
+        "rollout_in_progress", f"{workload.ref} is being rolled out: {why}.", remedy
+    )
 
 
 def rollout(snapshot: snapshots.Snapshot, workload: objects.Workload) -> str:
     """Why the workload is not at rest, empty where it is.
 
-    At rest: its controller has seen the specification, and exactly one ReplicaSet has pods, made from the current
-    template unless the Deployment is paused; or none has and none is wanted.
+    At rest: its controller has seen the specification, and exactly one ReplicaSet has pods, made
+    from the current template unless the Deployment is paused; or none has and none is wanted.
     """
     if not workload.observed:
         return "its controller has not seen the latest specification yet"
@@ -156,12 +194,23 @@ def rollout(snapshot: snapshots.Snapshot, workload: objects.Workload) -> str:
         return "its pods are of several revisions" if len(revisions) > 1 else ""
     if workload.kind not in WITH_REPLICA_SETS:
         return ""
-    sets = [w for w in snapshot.owned_by(workload) if w.kind == "ReplicaSet" and (w.replicas or w.current)]
+    sets = [
+        w
+        for w in snapshot.owned_by(workload)
+        if w.kind == "ReplicaSet" and (w.replicas or w.current)
+    ]
     if not sets and not workload.replicas:
         return ""
     if len(sets) != 1:
-        return f"{len(sets)} of its ReplicaSets have replicas ({', '.join(s.name for s in sets) or 'none'})"
-    if workload.kind == "Deployment" and not workload.spec.get("paused") and _differs(workload, sets[0]):
+        return (
+            f"{len(sets)} of its ReplicaSets have replicas "
+            f"({', '.join(s.name for s in sets) or 'none'})"
+        )
+    if (
+        workload.kind == "Deployment"
+        and not workload.spec.get("paused")
+        and _differs(workload, sets[0])
+    ):
         return f"ReplicaSet {sets[0].name} is not of the current template"
     return ""
 

@@ -3,9 +3,10 @@
 
 """Whether a namespace's quotas and limit ranges leave room for the new pods of a surge.
 
-Resources are computed as in the API server's quota evaluator: containers and sidecars together, or the largest init
-container; what is said for the whole pod instead; plus the overhead. A limit without a request is its request. This is
-about new pods, so a pod that was resized in place counts as its template: that is what its successor starts with.
+Resources are computed as in the API server's quota evaluator: containers and sidecars together, or
+the largest init container; what is said for the whole pod instead; plus the overhead. A limit
+without a request is its request. This is about new pods, so a pod that was resized in place counts
+as its template: that is what its successor starts with.
 """
 
 from __future__ import annotations
@@ -15,11 +16,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import objects, quantities
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    objects,
+    quantities,
+)
 
 Amounts = dict[str, Fraction]
 
-MUST_BE_SET = frozenset({"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"})
+MUST_BE_SET = frozenset(
+    {"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"}
+)
 """What a pod has to specify where a quota limits it, or the API server rejects the pod."""
 
 
@@ -32,7 +38,9 @@ class Newcomers:
 
 
 def usage(spec: objects.Raw, limits: t.Iterable[objects.Raw] = ()) -> Amounts:
-    """What one such pod uses of a quota, by the quota's names (``pods``, ``requests.cpu``, ``limits.memory``)."""
+    """What one such pod uses of a quota, by the quota's names (``pods``,
+    ``requests.cpu``, ``limits.memory``).
+    """
     defaults = _defaults(limits)
     taken: Amounts = {"pods": Fraction(1), "count/pods": Fraction(1)}
     for side in ("requests", "limits"):
@@ -44,9 +52,13 @@ def usage(spec: objects.Raw, limits: t.Iterable[objects.Raw] = ()) -> Amounts:
 
 
 def exceeded(
-    quotas: t.Iterable[objects.Raw], limits: t.Collection[objects.Raw], newcomers: t.Sequence[Newcomers]
+    quotas: t.Iterable[objects.Raw],
+    limits: t.Collection[objects.Raw],
+    newcomers: t.Sequence[Newcomers],
 ) -> dict[str, str]:
-    """Why the new pods of one namespace do not fit, by the quota's name; all of them exist at once."""
+    """Why the new pods of one namespace do not fit, by the quota's name;
+    all of them exist at once.
+    """
     found: dict[str, str] = {}
     for quota in quotas:
         name = quota["metadata"]["name"]
@@ -55,11 +67,22 @@ def exceeded(
         counted = [n for n in newcomers if _in_scope(quota, n.spec)]
         needed: Amounts = {}
         for newcomer in counted:
-            _add(needed, {name: amount * newcomer.count for name, amount in usage(newcomer.spec, limits).items()})
+            _add(
+                needed,
+                {
+                    name: amount * newcomer.count
+                    for name, amount in usage(newcomer.spec, limits).items()
+                },
+            )
         for resource, top in hard.items():
             used = (status.get("used") or {}).get(resource, "0")
-            if resource in needed and quantities.quantity(used) + needed[resource] > quantities.quantity(top):
-                found[name] = f"{resource}: {used} of {top} are used, and {_shown(needed[resource])} more are needed"
+            if resource in needed and quantities.quantity(used) + needed[
+                resource
+            ] > quantities.quantity(top):
+                found[name] = (
+                    f"{resource}: {used} of {top} are used, and "
+                    f"{_shown(needed[resource])} more are needed"
+                )
             elif counted and resource not in needed and resource in MUST_BE_SET:
                 found[name] = f"it limits {resource}, and the new pods do not specify it"
     return found
@@ -79,12 +102,18 @@ def _broken(item: objects.Raw, spec: objects.Raw) -> str:
     sides, parts = ("requests", "limits"), []
     if item.get("type") == "Container":
         containers = spec.get("containers") or ()
-        parts = [(f"container {c.get('name')}", {side: _own(c, side, {}) for side in sides}) for c in containers]
+        parts = [
+            (f"container {c.get('name')}", {side: _own(c, side, {}) for side in sides})
+            for c in containers
+        ]
     elif item.get("type") == "Pod":
         parts = [("the pod", {side: _of_pod(spec, side, {}) for side in sides})]
     for what, asked in parts:
         for resource, bound in (item.get("max") or {}).items():
-            most = max((amounts[resource] for amounts in asked.values() if resource in amounts), default=None)
+            most = max(
+                (amounts[resource] for amounts in asked.values() if resource in amounts),
+                default=None,
+            )
             if most is not None and most > quantities.quantity(bound):
                 return f"{what} asks for {_shown(most)} {resource}, more than {bound}"
         for resource, bound in (item.get("min") or {}).items():
@@ -110,7 +139,10 @@ def _own(container: objects.Raw, side: str, defaults: Mapping[str, objects.Raw])
     own: objects.Raw = stated.get(side) or {}
     if side == "requests":
         own = {**(stated.get("limits") or {}), **own}
-    return {name: quantities.quantity(amount) for name, amount in {**defaults.get(side, {}), **own}.items()}
+    return {
+        name: quantities.quantity(amount)
+        for name, amount in {**defaults.get(side, {}), **own}.items()
+    }
 
 
 def _of_pod(spec: objects.Raw, side: str, defaults: Mapping[str, objects.Raw]) -> Amounts:
@@ -122,20 +154,29 @@ def _of_pod(spec: objects.Raw, side: str, defaults: Mapping[str, objects.Raw]) -
 
 
 def _of_whole_pod(spec: objects.Raw, side: str) -> Amounts:
-    """What is said for the whole pod (``spec.resources``), completed as the API server does (``defaultPodRequests``).
+    """What is said for the whole pod (``spec.resources``), completed as the API server does
+    (``defaultPodRequests``).
 
-    Where it has limits, requests that are missing are those of the containers, or else the limits. Limit ranges come
-    later, so their defaults do not count.
+    Where it has limits, requests that are missing are those of the containers, or else the limits.
+    Limit ranges come later, so their defaults do not count.
     """
     stated: objects.Raw = spec.get("resources") or {}
-    limits = {name: quantities.quantity(amount) for name, amount in (stated.get("limits") or {}).items()}
+    limits = {
+        name: quantities.quantity(amount) for name, amount in (stated.get("limits") or {}).items()
+    }
     if side == "limits":
         return limits
-    own = {name: quantities.quantity(amount) for name, amount in (stated.get("requests") or {}).items()}
+    own = {
+        name: quantities.quantity(amount) for name, amount in (stated.get("requests") or {}).items()
+    }
     if not limits:
         return own
     containers = _of_containers(spec, side, {})
-    return {**limits, **{name: containers[name] for name in ("cpu", "memory") if name in containers}, **own}
+    return {
+        **limits,
+        **{name: containers[name] for name in ("cpu", "memory") if name in containers},
+        **own,
+    }
 
 
 def _of_containers(spec: objects.Raw, side: str, defaults: Mapping[str, objects.Raw]) -> Amounts:
@@ -165,14 +206,18 @@ def _add(total: Amounts, more: Amounts) -> None:
 
 def _in_scope(quota: objects.Raw, spec: objects.Raw) -> bool:
     wanted: objects.Raw = quota.get("spec") or {}
-    expressions: list[objects.Raw] = [{"scopeName": name, "operator": "Exists"} for name in wanted.get("scopes") or ()]
+    expressions: list[objects.Raw] = [
+        {"scopeName": name, "operator": "Exists"} for name in wanted.get("scopes") or ()
+    ]
     expressions += (wanted.get("scopeSelector") or {}).get("matchExpressions") or ()
     return all(_has_scope(expression, spec) for expression in expressions)
 
 
 def _has_scope(expression: objects.Raw, spec: objects.Raw) -> bool:
     ends: bool = spec.get("activeDeadlineSeconds") is not None
-    says_something = any(any((c.get("resources") or {}).values()) for c in spec.get("containers") or ())
+    says_something = any(
+        any((c.get("resources") or {}).values()) for c in spec.get("containers") or ()
+    )
     match expression.get("scopeName"):
         case "Terminating":
             return ends

@@ -1,11 +1,13 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""``pdb_guard``: a floor under the pods that will be evicted, and a surge for those that will be swapped.
+"""``pdb_guard``: a floor under the pods that will be evicted,
+and a surge for those that will be swapped.
 
-``present`` prepares: an extra pod for each one that leaves by a swap, which serves before the call ends,
-and a budget of ours for pods that have none. Ending the swaps is the drain's work. ``absent`` undoes all of it
-from whatever state it is in. Where there is nothing to do, no lock is taken and nothing is written.
+``present`` prepares: an extra pod for each one that leaves by a swap, which serves before the call
+ends, and a budget of ours for pods that have none. Ending the swaps is the drain's work. ``absent``
+undoes all of it from whatever state it is in. Where there is nothing to do,
+no lock is taken and nothing is written.
 """
 
 from __future__ import annotations
@@ -27,8 +29,14 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import dispositions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes, reasons
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy, pod_rules
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    outcomes,
+    reasons,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import (
+    drain_policy,
+    pod_rules,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
     guard_budgets,
     node_records,
@@ -111,7 +119,9 @@ def guard(ctx: run_context.Context, options: GuardOptions) -> run_context.Result
     )
 
 
-def _read_record(work: run_guard_call.GuardCall, node_drain: run_guard_call.GuardedNode, *, present: bool) -> None:
+def _read_record(
+    work: run_guard_call.GuardCall, node_drain: run_guard_call.GuardedNode, *, present: bool
+) -> None:
     node = work.snapshot.nodes.get(node_drain.name)
     if node is None:
         if present:
@@ -140,7 +150,9 @@ def _present(work: run_guard_call.GuardCall, options: GuardOptions) -> None:
     for name in work.nodes:
         done = any(name in w["nodes"] and w["outcome"] in PREPARED for w in work.workloads)
         node_drain = work.node_drains[name]
-        node_drain.outcome = outcomes.GuardOutcome.PROTECTED if done else outcomes.GuardOutcome.ALREADY_PROTECTED
+        node_drain.outcome = (
+            outcomes.GuardOutcome.PROTECTED if done else outcomes.GuardOutcome.ALREADY_PROTECTED
+        )
         node_drain.message = f"The pods of node {name} are protected."
         if node_drain.record is None:
             node_drain.message = f"{node_drain.message} {node_records.presumed(name)}"
@@ -167,7 +179,9 @@ def _protect(work: run_guard_call.GuardCall, options: GuardOptions, nodes: list[
 class _Wave:
     """The surges and guards that nodes of one run need, by the first snapshot."""
 
-    def __init__(self, call: run_guard_call.GuardCall, options: GuardOptions, nodes: list[str]) -> None:
+    def __init__(
+        self, call: run_guard_call.GuardCall, options: GuardOptions, nodes: list[str]
+    ) -> None:
         self.call, self.options, self.nodes, self.me = call, options, nodes, call.identity(nodes)
         seen = call.snapshot
         self.wanted = self.plan(seen)
@@ -175,9 +189,13 @@ class _Wave:
         self.ready = [old for uid, new in self.wanted.items() if (old := self._is_ready(uid, new))]
         done = {surge.uid for surge in self.ready}
         todo = [surge for uid, surge in self.wanted.items() if uid not in done]
-        self.cases = [run_raise.WorkloadSurge(surge.workload, tuple(surge.nodes), "plan") for surge in todo]
+        self.cases = [
+            run_raise.WorkloadSurge(surge.workload, tuple(surge.nodes), "plan") for surge in todo
+        ]
         plans = self._routes(seen, nodes)
-        self.floors = run_guard_budgets.GuardBudgets(call.ctx, guard_budgets.guards(seen, plans), call.fence)
+        self.floors = run_guard_budgets.GuardBudgets(
+            call.ctx, guard_budgets.guards(seen, plans), call.fence
+        )
         self.refused = [plan for plan in plans if plan.code == BAD_SURGE]
 
     @property
@@ -185,7 +203,9 @@ class _Wave:
         return bool(self.cases) or self.floors.todo
 
     def plan(self, seen: snapshots.Snapshot) -> dict[str, surge_records.Surge]:
-        """The surges that are wanted now, by the UID of the workload; nodes that were lost since need none."""
+        """The surges that are wanted now, by the UID of the workload;
+        nodes that were lost since need none.
+        """
         if not self.options.surge:
             return {}
         ctx, lost = self.call.ctx, self.call.locks.lost()
@@ -193,8 +213,12 @@ class _Wave:
         found = steps.surges(seen, plans, run=self.me.id, by=ctx.by, since=ctx.clock.server())
         return {surge.uid: surge for surge in found}
 
-    def _routes(self, seen: snapshots.Snapshot, nodes: t.Collection[str]) -> tuple[drain_policy.PodPlan, ...]:
-        return dispositions.routes(seen, nodes, self.options.choices, now=self.call.ctx.clock.server())
+    def _routes(
+        self, seen: snapshots.Snapshot, nodes: t.Collection[str]
+    ) -> tuple[drain_policy.PodPlan, ...]:
+        return dispositions.routes(
+            seen, nodes, self.options.choices, now=self.call.ctx.clock.server()
+        )
 
     def _is_ready(self, uid: str, wanted: surge_records.Surge) -> surge_records.Surge | None:
         """The recorded surge, if an earlier call of this run made it ready and nobody undid it."""
@@ -210,7 +234,10 @@ class _Wave:
         call.prior.update({uid: surge.prior_replicas for uid, surge in self.wanted.items()})
         recorded = [old for uid, old in self.recorded.items() if uid in self.wanted]
         surges = [*self.wanted.values(), *recorded] if self.cases else []
-        beside = (*(("slices",) if self.cases else ()), *(("budgets",) if self.floors.floors else ()))
+        beside = (
+            *(("slices",) if self.cases else ()),
+            *(("budgets",) if self.floors.floors else ()),
+        )
         surging = run_raise.Surging(
             ctx,
             self.me,
@@ -261,7 +288,9 @@ class _Wave:
             call.show_surge(surge, outcomes.WorkloadOutcome.ALREADY_RAISED)
 
 
-def _close_present(work: run_guard_call.GuardCall, case: run_raise.WorkloadSurge, wanted: surge_records.Surge) -> None:
+def _close_present(
+    work: run_guard_call.GuardCall, case: run_raise.WorkloadSurge, wanted: surge_records.Surge
+) -> None:
     outcome, message = t.cast("outcomes.WorkloadOutcome", case.outcome), case.message
     if case.open:
         outcome = outcomes.WorkloadOutcome.NOT_GIVEN_BACK
@@ -276,13 +305,19 @@ def _absent(work: run_guard_call.GuardCall) -> None:
     ctx = work.ctx
     run_guard_call.absent(work)
     for uid, error in surge_records.unreadable(work.snapshot).items():
-        here, lease = error.nodes & frozenset(work.nodes), f"Lease {names.NAMESPACE}/{names.surge_name(uid)}"
+        here, lease = (
+            error.nodes & frozenset(work.nodes),
+            f"Lease {names.NAMESPACE}/{names.surge_name(uid)}",
+        )
         if here:
             work.fail(here, outcomes.WorkloadOutcome.NOT_GIVEN_BACK, lease, str(error), "")
         else:
             work.findings.append(reasons.Finding("bad_surge", str(error), "", "warning", lease))
     nodes = frozenset(work.nodes)
-    surges, budgets = run_guard_call.surges(work, nodes), guard_budgets.serving(work.snapshot, nodes)
+    surges, budgets = (
+        run_guard_call.surges(work, nodes),
+        guard_budgets.serving(work.snapshot, nodes),
+    )
     let_go = run_releases.found(work)
     if surges:
         work.read(*run_listing.surged(surges))
@@ -322,9 +357,13 @@ def _predict_absent(work: run_guard_call.GuardCall, surge: surge_records.Surge) 
     work.show_surge(surge, outcomes.WorkloadOutcome.GIVEN_BACK, "; ".join(kept))
 
 
-def _give_back(work: run_guard_call.GuardCall, nodes: frozenset[str], surges: list[surge_records.Surge]) -> None:
+def _give_back(
+    work: run_guard_call.GuardCall, nodes: frozenset[str], surges: list[surge_records.Surge]
+) -> None:
     ctx, me = work.ctx, work.identity(sorted(nodes))
-    cases = [run_raise.WorkloadSurge(one.workload, tuple(one.nodes), "undo", surge=one) for one in surges]
+    cases = [
+        run_raise.WorkloadSurge(one.workload, tuple(one.nodes), "undo", surge=one) for one in surges
+    ]
     for budget in guard_budgets.serving(work.snapshot, nodes):
         _remove_guard(work, budget, nodes)
     if not cases:
@@ -335,16 +374,25 @@ def _give_back(work: run_guard_call.GuardCall, nodes: frozenset[str], surges: li
         contextlib.closing(surging),
         contextlib.closing(run_object_events.Events(ctx, live)) as events,
     ):
-        work.loop(surging, run_guard_budgets.GuardBudgets(ctx, (), work.fence), events, run_guard_call.UNDO_WITHIN)
+        work.loop(
+            surging,
+            run_guard_budgets.GuardBudgets(ctx, (), work.fence),
+            events,
+            run_guard_call.UNDO_WITHIN,
+        )
     for case, surge in zip(cases, surges, strict=True):
         _close_absent(work, case, surge)
 
 
-def _remove_guard(work: run_guard_call.GuardCall, budget: objects.Budget, nodes: frozenset[str]) -> None:
+def _remove_guard(
+    work: run_guard_call.GuardCall, budget: objects.Budget, nodes: frozenset[str]
+) -> None:
     """Take the nodes off one guard; a failure is that of its own nodes only."""
 
     def decide(found: objects.Raw | None) -> api_changes.Change | None:
-        return guard_budgets.unguard(work.snapshot, objects.Budget.of(found), nodes) if found else None
+        return (
+            guard_budgets.unguard(work.snapshot, objects.Budget.of(found), nodes) if found else None
+        )
 
     serves = guard_budgets.nodes_of(budget)
     here = [name for name in serves if name in nodes]
@@ -352,17 +400,28 @@ def _remove_guard(work: run_guard_call.GuardCall, budget: objects.Budget, nodes:
         t.cast("api_changes.Change", guard_budgets.unguard(work.snapshot, budget, nodes)), decide
     )
     try:
-        run_reconcile.reconcile(work.ctx, budget.ref, first, known=None, fence=functools.partial(work.fence, here))
+        run_reconcile.reconcile(
+            work.ctx, budget.ref, first, known=None, fence=functools.partial(work.fence, here)
+        )
     except (run_context.CallAborted, errors.ClusterError) as error:
-        outcome, message = outcomes.WorkloadOutcome.NOT_GIVEN_BACK, f"{budget.ref} could not be removed: {error}"
+        outcome, message = (
+            outcomes.WorkloadOutcome.NOT_GIVEN_BACK,
+            f"{budget.ref} could not be removed: {error}",
+        )
         work.fail(here, outcome, str(budget.ref), message, REMEDY)
     else:
         work.show_unguarded(budget, serves)
 
 
-def _close_absent(work: run_guard_call.GuardCall, case: run_raise.WorkloadSurge, surge: surge_records.Surge) -> None:
+def _close_absent(
+    work: run_guard_call.GuardCall, case: run_raise.WorkloadSurge, surge: surge_records.Surge
+) -> None:
     failed = case.open or case.failed
-    ended = outcomes.WorkloadOutcome.KEPT if case.kept else t.cast("outcomes.WorkloadOutcome", case.outcome)
+    ended = (
+        outcomes.WorkloadOutcome.KEPT
+        if case.kept
+        else t.cast("outcomes.WorkloadOutcome", case.outcome)
+    )
     outcome = outcomes.WorkloadOutcome.NOT_GIVEN_BACK if failed else ended
     message = case.waiting if case.open else "; ".join(case.kept) or case.message
     work.show_surge(surge, outcome, message)

@@ -1,7 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Guards, the budgets of our own: each is written, and written again, until the watch shows it in place."""
+"""Guards, the budgets of our own: each is written, and written again,
+until the watch shows it in place.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,23 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes, phases
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import guard_budgets, run_node_lock
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_surge_lease, run_surge_writer
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    outcomes,
+    phases,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
+    guard_budgets,
+    run_node_lock,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import (
+    run_surge_lease,
+    run_surge_writer,
+)
 
 AGAIN = 1.0
-"""Seconds before a guard that was written and is not seen is written again: its watch may be behind."""
+"""Seconds before a guard that was written and is not seen is written again:
+its watch may be behind.
+"""
 
 
 @dataclass
@@ -48,7 +61,10 @@ class GuardBudgets:
     """The guards of one call. ``fence`` proves a guard's nodes before every write."""
 
     def __init__(
-        self, ctx: run_context.Context, wanted: t.Iterable[guard_budgets.Guard], fence: run_surge_lease.NodesFence
+        self,
+        ctx: run_context.Context,
+        wanted: t.Iterable[guard_budgets.Guard],
+        fence: run_surge_lease.NodesFence,
     ) -> None:
         self._ctx, self._fence = ctx, fence
         self.floors = [GuardBudget(guard) for guard in wanted]
@@ -82,9 +98,16 @@ class GuardBudgets:
             except run_node_lock.LostLockError as lost:
                 self._without(floor, lost, snapshot)
             except run_context.CallAborted as stop:
-                self._end(floor, outcomes.WorkloadOutcome.FAILED, stop.reason.message, stop.reason.remedy)
+                self._end(
+                    floor, outcomes.WorkloadOutcome.FAILED, stop.reason.message, stop.reason.remedy
+                )
             except errors.ClusterError as error:
-                self._end(floor, outcomes.WorkloadOutcome.GUARD_DENIED, str(error), "Fix that, then run again.")
+                self._end(
+                    floor,
+                    outcomes.WorkloadOutcome.GUARD_DENIED,
+                    str(error),
+                    "Fix that, then run again.",
+                )
 
     def give_up(self) -> None:
         remedy = "Check what removes it, and kube-controller-manager."
@@ -99,7 +122,8 @@ class GuardBudgets:
         place = (floor.guard.budget.namespace, floor.guard.budget.name)
         budget, now = snapshot.budget(*place), self._ctx.clock.now()
         laid = budget is not None and guard_budgets.laying(floor.guard, budget) is None
-        # Where its controller cannot count its pods, nothing more will come: the drain goes on without it.
+        # Where its controller cannot count its pods, nothing more will come:
+        # the drain goes on without it.
         floor.there = laid and budget is not None and bool(budget.observed or budget.sync_failed)
         floor.waiting = "" if floor.there else f"{floor.guard.budget} to be observed"
         if laid or now < floor.not_before:
@@ -111,14 +135,18 @@ class GuardBudgets:
         floor.not_before = now + AGAIN
         floor.written = self._write(guard, guard_budgets.laying(guard, budget)) or floor.written
 
-    def _without(self, floor: GuardBudget, lost: run_node_lock.LostLockError, snapshot: snapshots.Snapshot) -> None:
+    def _without(
+        self, floor: GuardBudget, lost: run_node_lock.LostLockError, snapshot: snapshots.Snapshot
+    ) -> None:
         """Go on for the nodes that are still ours."""
         serves = {node: uid for node, uid in floor.guard.serves.items() if node != lost.node}
         if serves:
             floor.guard = guard_budgets.again(snapshot, replace(floor.guard, serves=serves))
             floor.not_before = float("-inf")
         else:
-            self._end(floor, outcomes.WorkloadOutcome.ADOPTED_BY, lost.reason.message, lost.reason.remedy)
+            self._end(
+                floor, outcomes.WorkloadOutcome.ADOPTED_BY, lost.reason.message, lost.reason.remedy
+            )
 
     def _write(self, guard: guard_budgets.Guard, change: api_changes.Change | None) -> bool:
         def decide(found: objects.Raw | None) -> api_changes.Change | None:
@@ -132,11 +160,17 @@ class GuardBudgets:
         ).change
         if made:
             run_surge_writer.tell(
-                self._ctx, phases.What.GUARDED, f"guarded by {guard.budget}", guard.workload, guard.nodes
+                self._ctx,
+                phases.What.GUARDED,
+                f"guarded by {guard.budget}",
+                guard.workload,
+                guard.nodes,
             )
         return made is not None
 
-    def _end(self, floor: GuardBudget, outcome: outcomes.WorkloadOutcome, message: str, remedy: str = "") -> None:
+    def _end(
+        self, floor: GuardBudget, outcome: outcomes.WorkloadOutcome, message: str, remedy: str = ""
+    ) -> None:
         floor.outcome, floor.message, floor.remedy, floor.there = outcome, message, remedy, False
         what = phases.What.FAILED if outcome.failed else phases.What.NOTE
         run_surge_writer.tell(self._ctx, what, message, floor.guard.workload, floor.guard.nodes)

@@ -21,9 +21,16 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     scopes,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import devices, replacement
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import (
+    devices,
+    replacement,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes, phases, reasons
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    outcomes,
+    phases,
+    reasons,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
     guard_budgets,
@@ -31,13 +38,18 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
     run_locks,
     surge_records,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_guard_budgets, run_raise
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import (
+    run_guard_budgets,
+    run_raise,
+)
 
 TICK = 0.5
 """Longest pause of the loop; every change in the cluster ends it early."""
 TELL_EVERY = 10.0
 PACE = 1.0
-"""Least seconds between two lines about one workload, whose controllers pass through many states meanwhile."""
+"""Least seconds between two lines about one workload, whose controllers pass through
+many states meanwhile.
+"""
 UNDO_WITHIN = 60.0
 """Seconds for undoing surges after the call's own time is up."""
 
@@ -78,11 +90,20 @@ class GuardedNode:
 
     def to_dict(self) -> dict[str, t.Any]:
         outcome = outcomes.word_of(self.outcome)
-        return {"name": self.name, "outcome": outcome, "message": self.message, "failed": self.failed}
+        return {
+            "name": self.name,
+            "outcome": outcome,
+            "message": self.message,
+            "failed": self.failed,
+        }
 
 
-def claim(ctx: run_context.Context, node: objects.Node) -> tuple[node_records.Record | None, reasons.Reason | None]:
-    """The node's record, and why not to act on it: ``bad_record``, ``not_in_maintenance`` or ``adopted_by``."""
+def claim(
+    ctx: run_context.Context, node: objects.Node
+) -> tuple[node_records.Record | None, reasons.Reason | None]:
+    """The node's record, and why not to act on it: ``bad_record``,
+    ``not_in_maintenance`` or ``adopted_by``.
+    """
     try:
         record = node_records.record_of(node)
     except node_records.BadRecordError as error:
@@ -110,7 +131,10 @@ class GuardCall:
 
     def __post_init__(self) -> None:
         self.began, self.prior = self.ctx.clock.now(), dict[str, int]()
-        self.locks, self.services = run_locks.Locks(self.ctx), run_services.Services(self.ctx, self.prior)
+        self.locks, self.services = (
+            run_locks.Locks(self.ctx),
+            run_services.Services(self.ctx, self.prior),
+        )
         self.snapshot = snapshots.Snapshot.of(self.found)
         self.scope: scopes.ReadScope | None = None
 
@@ -120,9 +144,13 @@ class GuardCall:
         return tuple(name for name, node_drain in self.node_drains.items() if node_drain.open)
 
     def read(self, *wanted: str, **known: list[t.Any]) -> None:
-        """Read more kinds, each once, of what is in scope; ``known`` are kinds that were read in another way."""
+        """Read more kinds, each once, of what is in scope;
+        ``known`` are kinds that were read in another way.
+        """
         missing = [name for name in wanted if name not in self.found]
-        self.found.update(run_listing.lists(self.ctx.cluster, missing, self.scope, self.versions), **known)
+        self.found.update(
+            run_listing.lists(self.ctx.cluster, missing, self.scope, self.versions), **known
+        )
         self.snapshot = snapshots.Snapshot.of(self.found)
 
     def narrow(self) -> None:
@@ -130,21 +158,35 @@ class GuardCall:
         self.scope = scopes.narrow(self.node_drains, len(self.snapshot.nodes))
 
     def enter(self, namespaces: t.Iterable[str]) -> None:
-        """Take in namespaces, before anything that is read by them; does nothing without a scope."""
+        """Take in namespaces, before anything that is read by them;
+        does nothing without a scope.
+        """
         if self.scope:
             self.scope.enter(namespaces)
 
-    def widen(self, pods: t.Iterable[objects.Pod], surges: t.Iterable[surge_records.Surge] = ()) -> None:
-        """Read the pods that decide whether these may leave, and those of surged workloads; needs their owners."""
+    def widen(
+        self, pods: t.Iterable[objects.Pod], surges: t.Iterable[surge_records.Surge] = ()
+    ) -> None:
+        """Read the pods that decide whether these may leave, and those of surged
+        workloads; needs their owners.
+        """
         if self.scope:
-            surged = (workload for surge in surges if (workload := self.snapshot.workload(surge.uid)))
+            surged = (
+                workload for surge in surges if (workload := self.snapshot.workload(surge.uid))
+            )
             new = self.scope.widen(scopes.related(self.snapshot, pods, surged))
-            more = [pod for part in new for pod in run_listing.listed(self.ctx.cluster, "pods", part, self.scope)]
+            more = [
+                pod
+                for part in new
+                for pod in run_listing.listed(self.ctx.cluster, "pods", part, self.scope)
+            ]
             self.read(pods=[*self.found["pods"], *more])
 
     def identity(self, nodes: t.Iterable[str]) -> run_context.Run:
         """In whose name the call acts on the nodes: that of their record, else its own."""
-        if record := next((record for name in nodes if (record := self.node_drains[name].record)), None):
+        if record := next(
+            (record for name in nodes if (record := self.node_drains[name].record)), None
+        ):
             return run_context.Run(record.run, record.nonce)
         return self.ctx.run if self.ctx.run and self.ctx.run.id else run_context.Run("none")
 
@@ -167,13 +209,17 @@ class GuardCall:
                 continue
             record = node_records.record_of(now[name]) if name in now else None
             if record is None or record.nonce != was.nonce:
-                why = record.owner(name) if record else f"Node {name} is not in maintenance any more."
+                why = (
+                    record.owner(name) if record else f"Node {name} is not in maintenance any more."
+                )
                 self.node_drains[name].close(outcomes.GuardOutcome.ADOPTED_BY, why)
 
     def unlock(self) -> None:
         """Leave the locks for the next call of the run."""
         for name, why in self.locks.lost().items():
-            self.node_drains[name].close(outcomes.GuardOutcome.ADOPTED_BY, f"Node {name} was taken over: {why}")
+            self.node_drains[name].close(
+                outcomes.GuardOutcome.ADOPTED_BY, f"Node {name} was taken over: {why}"
+            )
         self.locks.leave()
         self.locks = run_locks.Locks(self.ctx)
 
@@ -187,7 +233,9 @@ class GuardCall:
         events: run_object_events.Events,
         limit: float | None,
     ) -> None:
-        """Step surges and guards until all are decided; what is not when ``limit`` seconds are over is undone."""
+        """Step surges and guards until all are decided; what is not when ``limit``
+        seconds are over is undone.
+        """
         ctx, live, late, self._told_at = self.ctx, events.live, False, self.ctx.clock.now()
         deadline = self.began + limit if limit is not None else float("inf")
         while True:
@@ -203,7 +251,9 @@ class GuardCall:
             if over:
                 late, deadline = True, ctx.clock.now() + UNDO_WITHIN
                 floors.give_up()
-                surging.fail_open(outcomes.WorkloadOutcome.TIMED_OUT, f"not ready after {limit:g} s", snapshot)
+                surging.fail_open(
+                    outcomes.WorkloadOutcome.TIMED_OUT, f"not ready after {limit:g} s", snapshot
+                )
                 continue
             self._tell_progress(surging, floors.waiting)
             if surging.planning:
@@ -225,7 +275,9 @@ class GuardCall:
             self._told_at = now
             self.ctx.tell(phases.What.WAITING, "still waiting: " + "; ".join(texts[:3]) + more)
 
-    def show_surge(self, surge: surge_records.Surge, outcome: outcomes.WorkloadOutcome, message: str = "") -> None:
+    def show_surge(
+        self, surge: surge_records.Surge, outcome: outcomes.WorkloadOutcome, message: str = ""
+    ) -> None:
         leaving = (pod for uid in surge.leaving if (pod := self.snapshot.pod(uid)))
         over = (budget.name for pod in leaving for budget in self.snapshot.budgets_of(pod))
         during = surge.target if outcome in RAISED else surge.prior_replicas
@@ -235,13 +287,22 @@ class GuardCall:
     def show_guard(self, floor: run_guard_budgets.GuardBudget) -> None:
         """Add a workload's line about its guard; without it, its nodes have failed."""
         guard, message = floor.guard, floor.message
-        outcome = outcomes.WorkloadOutcome.GUARDED if floor.written else outcomes.WorkloadOutcome.ALREADY_GUARDED
+        outcome = (
+            outcomes.WorkloadOutcome.GUARDED
+            if floor.written
+            else outcomes.WorkloadOutcome.ALREADY_GUARDED
+        )
         budget = guard.budget
         if guard.instead:
             outcome, budget = outcomes.WorkloadOutcome.NOT_GUARDED, guard.instead
-            message = f"{guard.instead} covers some of its pods, and no pod with two budgets can be evicted."
+            message = (
+                f"{guard.instead} covers some of its pods, and no pod with two "
+                "budgets can be evicted."
+            )
             remedy = "Its pods are evicted without a guard."
-            self.findings.append(reasons.Finding("guard_overlaps", message, remedy, "info", str(guard.workload)))
+            self.findings.append(
+                reasons.Finding("guard_overlaps", message, remedy, "info", str(guard.workload))
+            )
         outcome = floor.outcome or outcome
         replicas = (guard.replicas, guard.replicas)
         self.show(guard.workload, replicas, budget.name, outcome, guard.nodes, message)
@@ -249,7 +310,12 @@ class GuardCall:
             self.fail(guard.nodes, outcome, str(guard.workload), message, floor.remedy)
 
     def fail(
-        self, nodes: t.Iterable[str], what: outcomes.WorkloadOutcome, subject: str, message: str, remedy: str
+        self,
+        nodes: t.Iterable[str],
+        what: outcomes.WorkloadOutcome,
+        subject: str,
+        message: str,
+        remedy: str,
     ) -> None:
         """Close those of the nodes that this call has, with a finding that says why."""
         found = reasons.Finding(what.value, message, remedy, "blocker", subject)
@@ -259,9 +325,15 @@ class GuardCall:
             if name in self.node_drains:
                 self.node_drains[name].close(outcome, f"Node {name}: {found.sentence}")
 
-    def stop(self, nodes: t.Iterable[str], error: run_context.CallAborted | errors.ClusterError) -> None:
+    def stop(
+        self, nodes: t.Iterable[str], error: run_context.CallAborted | errors.ClusterError
+    ) -> None:
         """Close the nodes whose work ended by this."""
-        why = error.reason if isinstance(error, run_context.CallAborted) else reasons.Finding("failed", str(error))
+        why = (
+            error.reason
+            if isinstance(error, run_context.CallAborted)
+            else reasons.Finding("failed", str(error))
+        )
         self.findings.append(replace(why, object="the call"))
         for name in nodes:
             self.node_drains[name].close(outcomes.GuardOutcome.FAILED, why.sentence)
@@ -298,14 +370,17 @@ class GuardCall:
         )
 
 
-# What ``pdb_guard`` reads and watches beside nodes and leases: in large clusters only what its nodes need.
+# What ``pdb_guard`` reads and watches beside nodes and leases:
+# in large clusters only what its nodes need.
 
 
 FRESH = 3.0
 """Seconds for which watches may begin with what the call has listed before its locks were taken."""
 
 
-def around(work: GuardCall, pods: t.Sequence[objects.Pod], choices: drain_policy.DrainPolicy) -> None:
+def around(
+    work: GuardCall, pods: t.Sequence[objects.Pod], choices: drain_policy.DrainPolicy
+) -> None:
     """What the routes of these pods depend on."""
     recorded = surge_records.surges_for(work.snapshot, work.nodes)
     if work.scope:
@@ -315,7 +390,11 @@ def around(work: GuardCall, pods: t.Sequence[objects.Pod], choices: drain_policy
         work.enter(spaces | scopes.namespaces_of(work.snapshot, pods))
     devised = devices.KINDS if devices.claimants(pods) else ()
     work.read(
-        "budgets", *run_listing.owners_of(pods), *run_listing.groups_of(pods), *run_listing.machines_of(pods), *devised
+        "budgets",
+        *run_listing.owners_of(pods),
+        *run_listing.groups_of(pods),
+        *run_listing.machines_of(pods),
+        *devised,
     )
     work.read(*run_listing.surged(recorded) if work.scope else ())
     if devices.volume_claimants(pods):
@@ -334,14 +413,19 @@ def absent(work: GuardCall) -> None:
     if work.scope is None:
         work.read("pods", "budgets")
         return
-    found, labels = surges(work, frozenset(work.nodes)), f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
+    found, labels = (
+        surges(work, frozenset(work.nodes)),
+        f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY}",
+    )
     ours = run_listing.listed(work.ctx.cluster, "budgets", scopes.ALL, labels=labels)
     nodes = set(work.nodes)
     serving = {budget.namespace for budget in ours if nodes & guard_budgets.nodes_of(budget).keys()}
     work.enter(serving | {surge.workload.namespace for surge in found})
     work.read("budgets", *(("pods", *run_listing.surged(found)) if found else ()))
     known = {budget.uid for budget in ours}
-    work.read(budgets=[*ours, *(budget for budget in work.found["budgets"] if budget.uid not in known)])
+    work.read(
+        budgets=[*ours, *(budget for budget in work.found["budgets"] if budget.uid not in known)]
+    )
     if found:
         work.widen((), found)
 
@@ -353,9 +437,15 @@ def surges(work: GuardCall, nodes: frozenset[str]) -> list[surge_records.Surge]:
     return found + [one for one in others if surge_records.orphaned(work.snapshot, one)]
 
 
-def watching(work: GuardCall, surges: t.Collection[surge_records.Surge], *wanted: str) -> run_watch_cache.WatchCache:
-    """What is wanted, and what shows how the workloads of these surges change; it begins with what was read."""
-    live = run_watch_cache.WatchCache(work.ctx, dict.fromkeys((*wanted, *run_listing.surged(surges))), work.scope)
+def watching(
+    work: GuardCall, surges: t.Collection[surge_records.Surge], *wanted: str
+) -> run_watch_cache.WatchCache:
+    """What is wanted, and what shows how the workloads of these surges change;
+    it begins with what was read.
+    """
+    live = run_watch_cache.WatchCache(
+        work.ctx, dict.fromkeys((*wanted, *run_listing.surged(surges))), work.scope
+    )
     if work.scope is None and work.ctx.clock.now() - work.began <= FRESH:
         live.begin_with(work.found, work.versions)
     live.seed(work.found)

@@ -1,10 +1,12 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The second half of a swap: end the leaving pods by lowering the count, and undo the rest of the surge.
+"""The second half of a swap: end the leaving pods by lowering the count,
+and undo the rest of the surge.
 
 Steps are taken by a loop that has other things to do: ``step`` never waits. It works from the surge
-records alone, so the first half may have been another process, on another day, or killed in between.
+records alone, so the first half may have been another process, on another day,
+or killed in between.
 """
 
 from __future__ import annotations
@@ -21,7 +23,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import phases
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import run_node_lock, surge_records
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
+    run_node_lock,
+    surge_records,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import (
     run_surge_lease,
     run_surge_writer,
@@ -31,7 +36,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge imp
 SETTLE = 2.0
 """Seconds the new pods have to serve where no record says that they did."""
 
-LASTING = (run_surge_lease.LostSurgeError, run_context.CallAborted, surge_records.BadSurgeError, errors.ClusterError)
+LASTING = (
+    run_surge_lease.LostSurgeError,
+    run_context.CallAborted,
+    surge_records.BadSurgeError,
+    errors.ClusterError,
+)
 """Failures that another step would meet again."""
 
 
@@ -52,9 +62,9 @@ class _Swap(run_surge_writer.Tracked):
 class Swaps:
     """All swaps of a drain; each is ended as a whole or not at all.
 
-    ``failures`` maps the UID of a workload whose swap cannot be ended to the reason. A failed surge stays recorded:
-    ``pdb_guard`` with ``state: absent`` undoes it. ``hooks_of`` says for which hooks pods still wait, ``leases`` are
-    those that the surges were read from.
+    ``failures`` maps the UID of a workload whose swap cannot be ended to the reason. A failed surge
+    stays recorded: ``pdb_guard`` with ``state: absent`` undoes it. ``hooks_of`` says for which
+    hooks pods still wait, ``leases`` are those that the surges were read from.
     """
 
     ctx: run_context.Context
@@ -78,7 +88,11 @@ class Swaps:
     @property
     def waiting(self) -> dict[str, str]:
         """What the swaps that go on wait for, by the UID of their workload."""
-        return {uid: one.waiting for uid, one in self._swaps.items() if one.waiting and uid not in self.failures}
+        return {
+            uid: one.waiting
+            for uid, one in self._swaps.items()
+            if one.waiting and uid not in self.failures
+        }
 
     def done_with(self, node: str) -> bool:
         """Whether no surge serves the node any more."""
@@ -100,7 +114,9 @@ class Swaps:
         self._each(work)
 
     def hold(self) -> None:
-        """Make every lease ours now; they are renewed until ``close``, whatever else is done first."""
+        """Make every lease ours now; they are renewed until ``close``,
+        whatever else is done first.
+        """
         self._each(self._hold)
 
     def _each(self, work: t.Callable[[_Swap], None]) -> None:
@@ -116,7 +132,9 @@ class Swaps:
             except LASTING as error:
                 self._fail(one, str(error))
 
-        run_surge_writer.at_once(self.ctx, [one for one in self._swaps.values() if not one.over], try_)
+        run_surge_writer.at_once(
+            self.ctx, [one for one in self._swaps.values() if not one.over], try_
+        )
 
     def lose(self, node: str, why: str) -> None:
         """The node is not ours to empty any more: its pods stay."""
@@ -154,7 +172,11 @@ class Swaps:
         if self._writer.behind(workload):
             return
         ended = not steps.alive(snapshot, one.held)
-        if one.state == "open" and workload and not (ended and workload.replicas != one.held.target):
+        if (
+            one.state == "open"
+            and workload
+            and not (ended and workload.replicas != one.held.target)
+        ):
             self._lower(one, snapshot, workload, endpoints)
         elif workload and not ended:
             self._verify(one, snapshot, workload)
@@ -162,7 +184,11 @@ class Swaps:
             self._finish(one, snapshot)
 
     def _lower(
-        self, one: _Swap, snapshot: snapshots.Snapshot, workload: objects.Workload, endpoints: serving.Endpoints
+        self,
+        one: _Swap,
+        snapshot: snapshots.Snapshot,
+        workload: objects.Workload,
+        endpoints: serving.Endpoints,
     ) -> None:
         if self._rebased(one, snapshot) or (one.raising and not self._raise(one, snapshot)):
             return
@@ -173,12 +199,17 @@ class Swaps:
         if workload.replicas != surge.target:
             self._fail(
                 one,
-                f"{workload.ref} has {workload.replicas} replicas instead of the surge's {surge.target}: "
-                "somebody else changed the count, so its pods on the leaving nodes cannot be swapped",
+                (
+                    f"{workload.ref} has {workload.replicas} replicas instead of the surge's "
+                    f"{surge.target}: somebody else changed the count, so its pods on the leaving "
+                    "nodes cannot be swapped"
+                ),
             )
             return
         known = self._selectors.around(snapshot, surge)
-        one.waiting = steps.waiting_for(snapshot, surge, endpoints, surge.nodes, lowering=True, selectors=known)
+        one.waiting = steps.waiting_for(
+            snapshot, surge, endpoints, surge.nodes, lowering=True, selectors=known
+        )
         if one.waiting:
             one.serving_since = None
             return
@@ -214,7 +245,10 @@ class Swaps:
         one.waiting = steps.settled(snapshot, one.held)
         if not one.waiting:
             stayed = ", ".join(pod.name for pod in steps.alive(snapshot, one.held))
-            self._fail(one, f"after {workload.ref} was scaled down, {stayed} stayed while another pod ended")
+            self._fail(
+                one,
+                f"after {workload.ref} was scaled down, {stayed} stayed while another pod ended",
+            )
 
     def _finish(self, one: _Swap, snapshot: snapshots.Snapshot) -> None:
         undo = steps.giving_back(snapshot, one.held, lowered=True)

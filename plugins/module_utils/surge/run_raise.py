@@ -3,8 +3,9 @@
 
 """Raising surges and undoing them: one small state machine for each workload, stepped by a loop.
 
-``plan`` (nothing is written yet) -> ``held`` (another run has it) -> ``raise`` -> ``wait`` -> ``ready``,
-and from anywhere ``undo`` -> ``undone``, after which a surge that only blocked another is planned anew.
+``plan`` (nothing is written yet) -> ``held`` (another run has it) -> ``raise`` -> ``wait`` ->
+``ready``, and from anywhere ``undo`` -> ``undone``, after which a surge that only blocked
+another is planned anew.
 """
 
 from __future__ import annotations
@@ -22,8 +23,15 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     unready,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes, phases, reasons
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import run_node_lock, surge_records
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    outcomes,
+    phases,
+    reasons,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
+    run_node_lock,
+    surge_records,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import (
     run_surge_lease,
     run_surge_writer,
@@ -38,7 +46,9 @@ PATIENCE_WITH = {
     "surge_not_starting": 60.0,
     "surge_not_scheduled": 60.0,
 }
-"""For how many seconds a reason has to last. Kubelets try again, a registry or a scheduler may be away for a moment."""
+"""For how many seconds a reason has to last. Kubelets try again,
+a registry or a scheduler may be away for a moment.
+"""
 CONSENT_IS_NO_HELP = frozenset({"surge_not_scheduled"})
 """Reasons for which the pod's successor would not run again on its own node either."""
 State = t.Literal["plan", "held", "raise", "wait", "ready", "undo", "undone"]
@@ -49,9 +59,9 @@ Planner = t.Callable[[snapshots.Snapshot], t.Mapping[str, surge_records.Surge]]
 class WorkloadSurge(run_surge_writer.Tracked):
     """One workload of a call of ``pdb_guard``.
 
-    ``again``: its present surge only blocks the wanted one, which is planned once this one is undone. ``forgotten``
-    is the UID of the lease that was deleted last, ``foreign`` the resourceVersion of another run's lease and
-    ``foreign_since`` when it was seen first.
+    ``again``: its present surge only blocks the wanted one, which is planned once this one is
+    undone. ``forgotten`` is the UID of the lease that was deleted last, ``foreign`` the
+    resourceVersion of another run's lease and ``foreign_since`` when it was seen first.
     """
 
     workload: objects.Ref
@@ -90,7 +100,9 @@ class WorkloadSurge(run_surge_writer.Tracked):
         remedy: str = "",
         undo: bool = False,
     ) -> None:
-        """Decide the outcome; with ``undo`` what was changed for it is undone, else nothing more is written."""
+        """Decide the outcome; with ``undo`` what was changed for it is undone,
+        else nothing more is written.
+        """
         self.outcome, self.message, self.remedy = what, message, remedy
         self.again, self.state = False, "undo" if undo and self.surge and self.claimed else "undone"
         self.tell(ctx, phases.What.FAILED if what.failed else phases.What.NOTE, message)
@@ -130,10 +142,10 @@ class Look:
 class Surging:
     """The surges of one call, each stepped until it is ready or undone.
 
-    ``planner`` gives the surges wanted now, by the UID of the workload; ``leaving`` are the nodes that
-    this call empties, where no new pod may be. ``allow_interruption``: where no second pod comes to serve, the drain
-    may interrupt the workload instead, as its owner may allow, too. ``node_autoscaler``: a node is added for a pod that
-    fits nowhere.
+    ``planner`` gives the surges wanted now, by the UID of the workload; ``leaving`` are the nodes
+    that this call empties, where no new pod may be. ``allow_interruption``: where no second pod
+    comes to serve, the drain may interrupt the workload instead, as its owner may allow, too.
+    ``node_autoscaler``: a node is added for a pod that fits nowhere.
     """
 
     ctx: run_context.Context
@@ -150,7 +162,9 @@ class Surging:
         self._writer = run_surge_writer.SurgeWriter(self.ctx, str(self.me), self.fence)
         leaving = frozenset(self.leaving)
         allowed, grows = self.allow_interruption, self.node_autoscaler
-        self._raising = _Raising(self.ctx, self.me, self.settle, leaving, self._writer, allowed, grows)
+        self._raising = _Raising(
+            self.ctx, self.me, self.settle, leaving, self._writer, allowed, grows
+        )
 
     @property
     def done(self) -> bool:
@@ -163,8 +177,13 @@ class Surging:
 
     @property
     def seconds_left(self) -> float:
-        """Seconds until the first of the new pods have served for long enough, if nothing changes."""
-        return min((self._settling(case) for case in self.cases if case.state == "wait"), default=float("inf"))
+        """Seconds until the first of the new pods have served for long
+        enough, if nothing changes.
+        """
+        return min(
+            (self._settling(case) for case in self.cases if case.state == "wait"),
+            default=float("inf"),
+        )
 
     def step(self, snapshot: snapshots.Snapshot) -> None:
         """Do what can be done now for every case, at once for those that may write."""
@@ -176,7 +195,9 @@ class Surging:
         for case in quiet:
             self._try(case, look)
         run_surge_writer.at_once(
-            self.ctx, [case for case in going if case not in quiet], lambda case: self._try(case, look)
+            self.ctx,
+            [case for case in going if case not in quiet],
+            lambda case: self._try(case, look),
         )
 
     def _settling(self, case: WorkloadSurge) -> float:
@@ -188,12 +209,19 @@ class Surging:
         try:
             self._step(case, look)
         except run_node_lock.LostLockError as lost:
-            case.end(self.ctx, outcomes.WorkloadOutcome.ADOPTED_BY, lost.reason.message, lost.reason.remedy)
+            case.end(
+                self.ctx,
+                outcomes.WorkloadOutcome.ADOPTED_BY,
+                lost.reason.message,
+                lost.reason.remedy,
+            )
         except run_surge_lease.LostSurgeError as error:
             remedy = "Look at the other run: it continues the surge."
             case.end(self.ctx, outcomes.WorkloadOutcome.ADOPTED_BY, str(error), remedy)
         except run_context.CallAborted as stop:
-            case.end(self.ctx, outcomes.WorkloadOutcome.FAILED, stop.reason.message, stop.reason.remedy)
+            case.end(
+                self.ctx, outcomes.WorkloadOutcome.FAILED, stop.reason.message, stop.reason.remedy
+            )
         except surge_records.BadSurgeError as error:
             case.end(self.ctx, outcomes.WorkloadOutcome.BAD_SURGE, str(error))
         except run_reconcile.PASSING as error:
@@ -204,14 +232,26 @@ class Surging:
     def close(self) -> None:
         self._writer.leases.close()
 
-    def fail_open(self, outcome: outcomes.WorkloadOutcome, message: str, snapshot: snapshots.Snapshot) -> None:
+    def fail_open(
+        self, outcome: outcomes.WorkloadOutcome, message: str, snapshot: snapshots.Snapshot
+    ) -> None:
         """Give up what is not ready, and undo it."""
         for case in self.cases:
             if case.open and case.state != "undo":
-                waited = f"{case.workload} was {message}" + (f": {case.waiting}." if case.waiting else ".")
-                allowed = case.blocked_since is not None and self._raising.may_interrupt(case, snapshot)
+                waited = f"{case.workload} was {message}" + (
+                    f": {case.waiting}." if case.waiting else "."
+                )
+                allowed = case.blocked_since is not None and self._raising.may_interrupt(
+                    case, snapshot
+                )
                 ended = outcomes.WorkloadOutcome.INTERRUPTION_ALLOWED if allowed else outcome
-                case.end(self.ctx, ended, waited, "Look at what it waited for, then run again.", undo=True)
+                case.end(
+                    self.ctx,
+                    ended,
+                    waited,
+                    "Look at what it waited for, then run again.",
+                    undo=True,
+                )
 
     def _step(self, case: WorkloadSurge, look: Look) -> None:
         match case.state:
@@ -241,8 +281,15 @@ class Surging:
         case.waiting = undo.waiting
         if not undo.waiting and case.outcome is outcomes.WorkloadOutcome.INTERRUPTION_ALLOWED:
             # The drain learns it from the record, which goes when the nodes are given back.
-            case.surge, case.state = self._writer.leases.hold(replace(surge, stage="reverted")), "undone"
-            case.tell(self.ctx, phases.What.NOTE, f"{run_surge_writer.RESTORED}; its pods may be interrupted")
+            case.surge, case.state = (
+                self._writer.leases.hold(replace(surge, stage="reverted")),
+                "undone",
+            )
+            case.tell(
+                self.ctx,
+                phases.What.NOTE,
+                f"{run_surge_writer.RESTORED}; its pods may be interrupted",
+            )
         elif not undo.waiting:
             self._writer.leases.forget(surge)
             case.forgotten = surge.lease_uid
@@ -253,18 +300,30 @@ class Surging:
             if case.again:
                 case.again, case.state = False, "plan"
             else:
-                case.state, case.outcome = "undone", case.outcome or outcomes.WorkloadOutcome.GIVEN_BACK
+                case.state, case.outcome = (
+                    "undone",
+                    case.outcome or outcomes.WorkloadOutcome.GIVEN_BACK,
+                )
                 case.message = case.message or run_surge_writer.RESTORED
 
-    def _refused(self, case: WorkloadSurge, error: errors.ClusterError, snapshot: snapshots.Snapshot) -> None:
-        """A change that the server refuses for good ends the surge; one of an undo stays recorded."""
+    def _refused(
+        self, case: WorkloadSurge, error: errors.ClusterError, snapshot: snapshots.Snapshot
+    ) -> None:
+        """A change that the server refuses for good ends the surge;
+        one of an undo stays recorded.
+        """
         if case.state == "undo":
-            message, remedy = f"{case.message} {error}".strip(), "Fix that, then run recover -e recover_state=undone."
+            message, remedy = (
+                f"{case.message} {error}".strip(),
+                "Fix that, then run recover -e recover_state=undone.",
+            )
             case.end(self.ctx, outcomes.WorkloadOutcome.UNDO_FAILED, message, remedy)
         else:
             allowed = self._raising.may_interrupt(case, snapshot)
             outcome = (
-                outcomes.WorkloadOutcome.INTERRUPTION_ALLOWED if allowed else outcomes.WorkloadOutcome.SURGE_DENIED
+                outcomes.WorkloadOutcome.INTERRUPTION_ALLOWED
+                if allowed
+                else outcomes.WorkloadOutcome.SURGE_DENIED
             )
             case.end(self.ctx, outcome, str(error), undo=True)
 
@@ -295,12 +354,16 @@ class _Raising:
             self._take(case, found, look)
         else:
             case.state = "held"
-            case.waiting = f"run {found.run} of {found.by} to end its surge of {found.workload} (since {found.since})"
+            case.waiting = (
+                f"run {found.run} of {found.by} to end its surge of {found.workload} "
+                f"(since {found.since})"
+            )
 
     def _begin(self, case: WorkloadSurge, look: Look) -> None:
         wanted = look.wanted.get(case.workload.uid)
         if why := steps.restless(look.snapshot, case.workload.uid):
-            # What is still moving is refused for now, or has a pod too many; so has an undo of a moment ago.
+            # What is still moving is refused for now, or has a pod too many;
+            # so has an undo of a moment ago.
             case.state, case.waiting = "plan", why
             return
         if wanted is None:
@@ -332,7 +395,11 @@ class _Raising:
             return
         case.surge, case.claimed, case.waiting = surge, True, ""
         wanted = look.wanted.get(case.workload.uid)
-        if found.run == self._me.id and wanted is not None and wanted.leaving.keys() <= found.leaving.keys():
+        if (
+            found.run == self._me.id
+            and wanted is not None
+            and wanted.leaving.keys() <= found.leaving.keys()
+        ):
             case.surge, case.state = replace(surge, stage="raising"), "raise"
         else:
             case.state, case.again = "undo", True
@@ -342,7 +409,9 @@ class _Raising:
         surge = case.held
         workload = snapshot.workload(surge.uid)
         if workload is None:
-            case.end(self._ctx, outcomes.WorkloadOutcome.ENDED, f"{surge.workload} is gone.", undo=True)
+            case.end(
+                self._ctx, outcomes.WorkloadOutcome.ENDED, f"{surge.workload} is gone.", undo=True
+            )
             return
         if self._writer.behind(workload):
             return
@@ -353,7 +422,8 @@ class _Raising:
         case.state = "wait"
         if any(change.verb == "scale" for change in changes):
             message = (
-                f"scaled from {surge.prior_replicas} to {surge.target}: the extra pod replaces the one being moved"
+                f"scaled from {surge.prior_replicas} to {surge.target}: "
+                "the extra pod replaces the one being moved"
             )
             case.tell(self._ctx, phases.What.RAISED, message)
 
@@ -367,10 +437,14 @@ class _Raising:
             case.state = "raise"
             return
         known = self._selectors.around(snapshot, surge)
-        case.waiting = steps.waiting_for(snapshot, surge, look.endpoints, self._leaving, selectors=known)
+        case.waiting = steps.waiting_for(
+            snapshot, surge, look.endpoints, self._leaving, selectors=known
+        )
         ended = workload is not None and not steps.alive(snapshot, surge)
         if ended and not case.waiting:
-            self._ready(case, outcomes.WorkloadOutcome.ENDED, "the pods to be replaced are gone already")
+            self._ready(
+                case, outcomes.WorkloadOutcome.ENDED, "the pods to be replaced are gone already"
+            )
             return
         if blocked := None if ended else steps.blocked(snapshot, surge, self._leaving):
             self._blocked(case, blocked, snapshot)
@@ -384,7 +458,9 @@ class _Raising:
         else:
             case.waiting = f"the new pods of {surge.workload} to serve for {self._settle:g} s"
 
-    def _blocked(self, case: WorkloadSurge, why: reasons.Reason, snapshot: snapshots.Snapshot) -> None:
+    def _blocked(
+        self, case: WorkloadSurge, why: reasons.Reason, snapshot: snapshots.Snapshot
+    ) -> None:
         """Give up, unless it may only be a moment's."""
         now = self._ctx.clock.now()
         if case.blocked_since is None or case.blocked_by != why.code:
@@ -402,7 +478,9 @@ class _Raising:
             case.end(self._ctx, outcome, why.message, why.remedy, undo=True)
 
     def may_interrupt(self, case: WorkloadSurge, snapshot: snapshots.Snapshot) -> bool:
-        """Whether its pods may be evicted where no second one comes to serve; its record then tells the drain so."""
+        """Whether its pods may be evicted where no second one comes to serve;
+        its record then tells the drain so.
+        """
         if not case.surge or not case.claimed or case.surge.prior_replicas != 1:
             return False
         if case.blocked_since is not None and case.blocked_by in CONSENT_IS_NO_HELP:

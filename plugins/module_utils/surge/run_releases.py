@@ -1,8 +1,8 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Pods that were let go by their ReplicaSets and are still on nodes that are given back: each is its ReplicaSet's
-again, or evicted where that is gone and others are enough.
+"""Pods that were let go by their ReplicaSets and are still on nodes that are given back: each is
+its ReplicaSet's again, or evicted where that is gone and others are enough.
 """
 
 from __future__ import annotations
@@ -34,13 +34,19 @@ def found(work: run_guard_call.GuardCall) -> list[objects.Pod]:
     pods: t.Sequence[objects.Pod] = work.snapshot.pods
     if work.scope:
         pods = run_listing.listed(work.ctx.cluster, "pods", scopes.ALL, labels=names.RELEASED)
-    here = [pod for pod in pods if names.RELEASED in pod.labels and pod.node in work.nodes and not pod.deleting]
+    here = [
+        pod
+        for pod in pods
+        if names.RELEASED in pod.labels and pod.node in work.nodes and not pod.deleting
+    ]
     if here:
         spaces = tuple(sorted({pod.namespace for pod in here}))
         work.enter(spaces)
         work.read("deployments", "replica_sets")
         if work.scope:
-            work.read(pods=run_listing.listed(work.ctx.cluster, "pods", scopes.Slice(namespaces=spaces)))
+            work.read(
+                pods=run_listing.listed(work.ctx.cluster, "pods", scopes.Slice(namespaces=spaces))
+            )
     return here
 
 
@@ -54,7 +60,9 @@ def give_back(work: run_guard_call.GuardCall, pods: t.Iterable[objects.Pod]) -> 
             # The garbage collector ends it.
             continue
         try:
-            why = _end(work, pod, mark) if mark else f"its annotation {names.RELEASED} cannot be read"
+            why = (
+                _end(work, pod, mark) if mark else f"its annotation {names.RELEASED} cannot be read"
+            )
         except (run_context.CallAborted, errors.ClusterError) as error:
             why = str(error)
         if why:
@@ -72,7 +80,9 @@ def _end(work: run_guard_call.GuardCall, pod: objects.Pod, mark: released.Mark) 
     regain = functools.partial(work.locks.regain, pod.node)
     if released.may_return(work.snapshot, mark):
         undoing = run_lock_policy.named(functools.partial(released.undoing, uid=pod.uid), lock)
-        run_lock_policy.sent(lambda: run_reconcile.reconcile(work.ctx, pod.ref, undoing, fence=fence), regain)
+        run_lock_policy.sent(
+            lambda: run_reconcile.reconcile(work.ctx, pod.ref, undoing, fence=fence), regain
+        )
         return ""
     if why := released.lacks(work.snapshot, pod, mark):
         return why

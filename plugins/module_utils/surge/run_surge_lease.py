@@ -1,7 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Holding the leases of surges: written first, renewed while somebody works or waits, deleted last."""
+"""Holding the leases of surges: written first, renewed while somebody works or
+waits, deleted last.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ MARGIN = 5.0
 RENEW_WITHIN = 5.0
 """Seconds one attempt of a renewal in the background may take."""
 YOUNG = 25.0
-"""Seconds since its last renewal up to which a lease is gone on with as it is: it lasts beyond our first renewal."""
+"""Seconds since its last renewal up to which a lease is gone on with as it is:
+it lasts beyond our first renewal.
+"""
 ROUNDED = 1.0
 """Seconds by which the API server's time, which is told in whole seconds, may be behind."""
 AT_ONCE = 8
@@ -49,16 +53,21 @@ class _Held(t.NamedTuple):
 
 
 class SurgeLeases:
-    """The surge leases one call holds in the name of ``holder``; empty keeps the name that is there.
+    """The surge leases one call holds in the name of ``holder``;
+    empty keeps the name that is there.
 
-    From the first on they are renewed by a thread of their own, until ``close``. ``fence`` is asked for a surge's
-    nodes before every attempt of a write, and raises where they are lost. ``found`` are leases as they were read just
-    now. All writes raise ClusterError where the server refused, and all but the first LostSurgeError where somebody
-    else has the lease, or it is gone.
+    From the first on they are renewed by a thread of their own, until ``close``. ``fence`` is asked
+    for a surge's nodes before every attempt of a write, and raises where they are lost. ``found``
+    are leases as they were read just now. All writes raise ClusterError where the server refused,
+    and all but the first LostSurgeError where somebody else has the lease, or it is gone.
     """
 
     def __init__(
-        self, ctx: run_context.Context, holder: str, fence: NodesFence, found: t.Iterable[objects.Raw] = ()
+        self,
+        ctx: run_context.Context,
+        holder: str,
+        fence: NodesFence,
+        found: t.Iterable[objects.Raw] = (),
     ) -> None:
         self._ctx, self._holder, self._fence = ctx, holder, fence
         self._found = {lease["metadata"].get("uid"): lease for lease in found}
@@ -69,7 +78,9 @@ class SurgeLeases:
         self._keeper: threading.Thread | None = None
 
     def write(self, surge: surge_records.Surge) -> surge_records.Surge:
-        """Write the record before anything changes; AlreadyExists where there is one of this workload."""
+        """Write the record before anything changes;
+        AlreadyExists where there is one of this workload.
+        """
         now = self._ctx.clock.server()
 
         def decide(lease: objects.Raw | None) -> api_changes.Change | None:
@@ -83,12 +94,15 @@ class SurgeLeases:
             return self._put(surge, decide, first=True)
 
     def hold(self, surge: surge_records.Surge) -> surge_records.Surge:
-        """Put our name and the present time into the lease, with the record as it is in ``surge``."""
+        """Put our name and the present time into the lease,
+        with the record as it is in ``surge``.
+        """
         with self._turn(surge.uid):
             return self._hold(surge)
 
     def go_on(self, surge: surge_records.Surge) -> surge_records.Surge:
-        """As ``hold``, but nothing is written where an earlier call of the run has renewed the lease just now.
+        """As ``hold``, but nothing is written where an earlier call of the run has
+        renewed the lease just now.
 
         How long ago that was is told by the API server's clock alone: it stamps the renewals.
         """
@@ -96,14 +110,18 @@ class SurgeLeases:
         renewed = decoding.moment(lease["spec"].get("renewTime") or "") if lease else None
         now = decoding.moment(self._ctx.clock.server())
         age = (now - renewed).total_seconds() if now and renewed else float("inf")
-        ours = surge.holder == (self._holder or surge.holder) and surge.duration == surge_records.HOLD
+        ours = (
+            surge.holder == (self._holder or surge.holder) and surge.duration == surge_records.HOLD
+        )
         if lease is None or not ours or not -ROUNDED <= age <= YOUNG:
             return self.hold(surge)
         self._keep_up(lease, surge, clocks.Stopwatch(self._ctx.clock, age + ROUNDED))
         return surge
 
     def prove(self, surge: surge_records.Surge) -> None:
-        """Prove before a write for the surge that its nodes and its lease are still ours, whatever time we lost."""
+        """Prove before a write for the surge that its nodes and its lease are still ours,
+        whatever time we lost.
+        """
         self._fence(tuple(surge.nodes))
         held = self._held.get(surge.uid)
         if held is None or held.sent.read() > surge_records.HOLD - MARGIN:
@@ -117,7 +135,9 @@ class SurgeLeases:
 
         with self._turn(surge.uid):
             fence = functools.partial(self._fence, tuple(surge.nodes))
-            run_reconcile.reconcile(self._ctx, surge.lease, decide, known=self._known(surge), fence=fence)
+            run_reconcile.reconcile(
+                self._ctx, surge.lease, decide, known=self._known(surge), fence=fence
+            )
             self._held.pop(surge.uid, None)
 
     def close(self) -> None:
@@ -154,11 +174,16 @@ class SurgeLeases:
             raise
 
     def _ours(self, surge: surge_records.Surge, lease: objects.Raw | None) -> surge_records.Surge:
-        """The record as it is now, where we may write it: it is our run's, or as silent as it was judged."""
+        """The record as it is now, where we may write it: it is our run's,
+        or as silent as it was judged.
+        """
         seen = surge_records.Surge.from_lease(lease) if lease else None
         if seen is None or seen.lease_uid != surge.lease_uid:
             raise LostSurgeError(f"the record of the surge of {surge.workload} is gone")
-        mine, theirs = run_context.Run.parse(self._holder or surge.holder), run_context.Run.parse(seen.holder)
+        mine, theirs = (
+            run_context.Run.parse(self._holder or surge.holder),
+            run_context.Run.parse(seen.holder),
+        )
         same_run = bool(mine and theirs and mine.id == theirs.id)
         untouched = (seen.holder, seen.resource_version) == (surge.holder, surge.resource_version)
         if not (same_run or untouched):
@@ -167,7 +192,12 @@ class SurgeLeases:
         return seen
 
     def _put(
-        self, surge: surge_records.Surge, decide: run_reconcile.Decide, *, first: bool = False, once: bool = False
+        self,
+        surge: surge_records.Surge,
+        decide: run_reconcile.Decide,
+        *,
+        first: bool = False,
+        once: bool = False,
     ) -> surge_records.Surge:
         sent = clocks.Stopwatch(self._ctx.clock)
 
@@ -190,7 +220,9 @@ class SurgeLeases:
         self._keep_up(lease, held, sent)
         return held
 
-    def _keep_up(self, lease: objects.Raw, surge: surge_records.Surge, sent: clocks.Stopwatch) -> None:
+    def _keep_up(
+        self, lease: objects.Raw, surge: surge_records.Surge, sent: clocks.Stopwatch
+    ) -> None:
         """Renew it from now on."""
         self._held[surge.uid] = _Held(lease, surge, sent)
         with self._starting:
@@ -218,5 +250,8 @@ class SurgeLeases:
 def _is_as(lease: objects.Raw, surge: surge_records.Surge, holder: str, now: str) -> bool:
     """Whether the lease is as a write of that time in that name leaves it."""
     spec = lease.get("spec") or {}
-    ours = (spec.get("holderIdentity"), spec.get("renewTime")) == (holder, surge_records.micro_time(now))
+    ours = (spec.get("holderIdentity"), spec.get("renewTime")) == (
+        holder,
+        surge_records.micro_time(now),
+    )
     return ours and surge_records.Surge.from_lease(lease) == surge

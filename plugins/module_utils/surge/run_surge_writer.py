@@ -1,7 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Writing for surges: their records first, and every change only while record and nodes are proven to be ours."""
+"""Writing for surges: their records first, and every change only while record and nodes
+are proven to be ours.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import phases
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import surge_records
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_surge_lease, steps
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import (
+    run_surge_lease,
+    steps,
+)
 
 T = t.TypeVar("T")
 RESTORED = "restored to its state before the surge"
@@ -50,10 +55,12 @@ class Tracked:
 
 
 class SurgeWriter:
-    """What both halves of a swap write with. ``holder``, ``fence`` and ``found`` are those of ``SurgeLeases``.
+    """What both halves of a swap write with. ``holder``,
+    ``fence`` and ``found`` are those of ``SurgeLeases``.
 
-    The methods raise LostLockError where a node was lost, LostSurgeError where somebody else holds the surge,
-    StopRun where nobody knows whether its nodes are ours, and ClusterError where the server refused.
+    The methods raise LostLockError where a node was lost, LostSurgeError where somebody else holds
+    the surge, StopRun where nobody knows whether its nodes are ours,
+    and ClusterError where the server refused.
     """
 
     def __init__(
@@ -80,7 +87,10 @@ class SurgeWriter:
         if other is None:
             return False
         one.surge, one.serving_since = self.leases.hold(other), None
-        message = f"scaled to {other.prior_replicas} replicas by somebody else: surge continued from there"
+        message = (
+            f"scaled to {other.prior_replicas} replicas by somebody else: "
+            "surge continued from there"
+        )
         tell(self._ctx, phases.What.NOTE, message, other.workload, other.nodes)
         return True
 
@@ -95,7 +105,13 @@ def at_once(ctx: run_context.Context, some: t.Sequence[T], do: t.Callable[[T], o
         list(pool.map(do, some))
 
 
-def tell(ctx: run_context.Context, what: phases.What, message: str, ref: objects.Ref, nodes: t.Collection[str]) -> None:
+def tell(
+    ctx: run_context.Context,
+    what: phases.What,
+    message: str,
+    ref: objects.Ref,
+    nodes: t.Collection[str],
+) -> None:
     """Tell something about a workload, with the first of the nodes that it concerns."""
     ctx.tell(what, message, node=min(nodes, default=""), namespace=ref.namespace, name=ref.name)
 
@@ -118,7 +134,8 @@ class ServiceSelectors(dict[index_keys.Place, t.Mapping[str, str]]):
         self._ctx, self._read = ctx, set[str]()
 
     def around(self, snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> ServiceSelectors:
-        """Those that are known, with the ones of the surge's namespace if its new pods lack a label.
+        """Those that are known, with the ones of the surge's namespace if its
+        new pods lack a label.
 
         Raises:
             ClusterError: they cannot be read now.
@@ -128,8 +145,16 @@ class ServiceSelectors(dict[index_keys.Place, t.Mapping[str, str]]):
             # Who may not read them waits for all.
             with contextlib.suppress(errors.Forbidden):
                 found = self._ctx.cluster.items(
-                    kinds.SERVICES, namespace=namespace, patience=run_requests.PATIENCE, keep=index_keys.service
+                    kinds.SERVICES,
+                    namespace=namespace,
+                    patience=run_requests.PATIENCE,
+                    keep=index_keys.service,
                 ).items
-                self.update({(namespace, one["metadata"]["name"]): one["spec"].get("selector") or {} for one in found})
+                self.update(
+                    {
+                        (namespace, one["metadata"]["name"]): one["spec"].get("selector") or {}
+                        for one in found
+                    }
+                )
             self._read.add(namespace)
         return self

@@ -3,9 +3,10 @@
 
 """The steps of a swap, each decided from the current state of the cluster.
 
-Raise (deletion costs, then the replicas), wait until the new pods serve, lower, give back. A step that is already
-done yields no change, so an interrupted surge is continued or undone by asking the same questions again. Every field
-follows the three-way rule: a value that is neither the original one nor ours belongs to somebody else.
+Raise (deletion costs, then the replicas), wait until the new pods serve, lower, give back. A step
+that is already done yields no change, so an interrupted surge is continued or undone by asking the
+same questions again. Every field follows the three-way rule: a value that is neither the original
+one nor ours belongs to somebody else.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ def cost(pod: objects.Pod, value: str | None) -> api_changes.Change:
     before = pod.annotations.get(names.DELETION_COST)
     return api_changes.patch(
         pod,
-        f"Set the deletion cost of {pod.ref} to {value}" if value else f"Remove the deletion cost of {pod.ref}",
+        f"Set the deletion cost of {pod.ref} to {value}"
+        if value
+        else f"Remove the deletion cost of {pod.ref}",
         {"metadata": {"annotations": {names.DELETION_COST: value}}},
         {names.DELETION_COST: before} if before is not None else {},
         {names.DELETION_COST: value} if value is not None else {},
@@ -59,8 +62,9 @@ def scale(workload: objects.Workload, replicas: int) -> api_changes.Change:
 class Undo:
     """The next step of giving a surge back.
 
-    ``waiting`` says what the step after it waits for; if it is empty, only the lease is left once ``changes`` are
-    made. ``kept`` names the values that somebody else wrote, which are not restored.
+    ``waiting`` says what the step after it waits for; if it is empty, only the lease is left once
+    ``changes`` are made. ``kept`` names the values that somebody else wrote,
+    which are not restored.
     """
 
     changes: tuple[api_changes.Change, ...] = ()
@@ -98,7 +102,9 @@ def surges(
             prior_replicas=workload.replicas,
             target=workload.replicas + 1,
             nodes={node.name: node.uid} if node else {},
-            leaving={pod.uid: surge_records.Leaver(pod.name, pod.annotations.get(names.DELETION_COST))},
+            leaving={
+                pod.uid: surge_records.Leaver(pod.name, pod.annotations.get(names.DELETION_COST))
+            },
             run=run,
             by=by,
             since=since,
@@ -130,10 +136,14 @@ def alive(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> tuple[obj
 
 
 def relabelled(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> bool:
-    """Whether a leaving pod has a label that a new one has not: somebody set it while the pod ran."""
+    """Whether a leaving pod has a label that a new one has not:
+    somebody set it while the pod ran.
+    """
     pods = active(snapshot, surge)
     new = [pod.labels.items() for pod in pods if pod.uid not in surge.leaving]
-    return any(pod.labels.items() - labels for pod in pods if pod.uid in surge.leaving for labels in new)
+    return any(
+        pod.labels.items() - labels for pod in pods if pod.uid in surge.leaving for labels in new
+    )
 
 
 def settled(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> str:
@@ -150,11 +160,17 @@ def _count_differs(snapshot: snapshots.Snapshot, workload: objects.Workload) -> 
     there = sum(1 for pod in snapshot.pods_of(workload) if not pod.deleting)
     if there == workload.replicas:
         return ""
-    return f"{workload.ref} has {there} of {workload.replicas} pods{unready.told(unready.rejected(snapshot, workload))}"
+    return (
+        f"{workload.ref} has {there} of {workload.replicas} "
+        f"pods{unready.told(unready.rejected(snapshot, workload))}"
+    )
 
 
-def raising(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> tuple[api_changes.Change, ...]:
-    """The changes still missing until the workload wants ``target`` replicas, in the protocol's order.
+def raising(
+    snapshot: snapshots.Snapshot, surge: surge_records.Surge
+) -> tuple[api_changes.Change, ...]:
+    """The changes still missing until the workload wants ``target`` replicas,
+    in the protocol's order.
 
     The costs come first: if anybody resets the replicas, a leaving pod is the one that is deleted.
     """
@@ -176,10 +192,14 @@ def raised(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> bool:
 def _costs(
     snapshot: snapshots.Snapshot, surge: surge_records.Surge, workload: objects.Workload
 ) -> list[api_changes.Change]:
-    """The lowest cost on every leaving pod, and on no other (an interrupted undo may have left it there)."""
+    """The lowest cost on every leaving pod, and on no other (an interrupted undo may
+    have left it there).
+    """
     pods = active(snapshot, surge)
     others = [pod for pod in pods if pod.uid not in surge.leaving]
-    return _lowest(pod for pod in pods if pod.uid in surge.leaving) + _costs_back(others, surge, workload)
+    return _lowest(pod for pod in pods if pod.uid in surge.leaving) + _costs_back(
+        others, surge, workload
+    )
 
 
 def _lowest(pods: t.Iterable[objects.Pod]) -> list[api_changes.Change]:
@@ -200,9 +220,9 @@ def waiting_for(
 
     ``selectors`` are those of Services, as far as they are known.
 
-    Before the drain, pods on the leaving nodes that take no part in the swap do not count: one that is not ready is
-    evicted there. ``lowering`` counts all, because a pod that is not ready is deleted before any other, whatever
-    the costs.
+    Before the drain, pods on the leaving nodes that take no part in the swap do not count: one that
+    is not ready is evicted there. ``lowering`` counts all, because a pod that is not ready is
+    deleted before any other, whatever the costs.
     """
     workload = snapshot.workload(surge.uid)
     if workload is None:
@@ -219,7 +239,10 @@ def waiting_for(
             return f"{pod.ref} is not ready{unready.told(why)}"
     if workload.available < workload.replicas - (len(pods) - len(counted)):
         seconds = workload.spec.get("minReadySeconds") or 0
-        return f"{workload.available} of {workload.replicas} pods are available (minReadySeconds {seconds})"
+        return (
+            f"{workload.available} of {workload.replicas} pods are available "
+            f"(minReadySeconds {seconds})"
+        )
     for pod in counted:
         if pod.uid not in surge.leaving and (missing := endpoints.missing(pods, pod, selectors)):
             return f"{pod.ref} is not ready in {missing}"
@@ -229,13 +252,19 @@ def waiting_for(
 def blocked(
     snapshot: snapshots.Snapshot, surge: surge_records.Surge, leaving_nodes: t.Collection[str]
 ) -> reasons.Reason | None:
-    """Why the surge cannot succeed, as far as is known; ``code`` is ``workload_gone`` or a ``WorkloadOutcome``."""
+    """Why the surge cannot succeed, as far as is known; ``code`` is ``workload_gone`` or a
+    ``WorkloadOutcome``.
+    """
     workload = snapshot.workload(surge.uid)
     if workload is None:
         return reasons.Reason("workload_gone", f"{surge.workload} is gone.", "Nothing to do.")
     if workload.replicas < surge.target:
         return _reverted(workload, surge)
-    newcomers = [p for p in active(snapshot, surge) if p.uid not in surge.leaving and p.created >= surge.created]
+    newcomers = [
+        p
+        for p in active(snapshot, surge)
+        if p.uid not in surge.leaving and p.created >= surge.created
+    ]
     return hindrance(snapshot, workload, newcomers, leaving_nodes)
 
 
@@ -245,28 +274,40 @@ def hindrance(
     newcomers: t.Iterable[objects.Pod],
     leaving_nodes: t.Collection[str],
 ) -> reasons.Reason | None:
-    """Why more pods of the workload cannot come to serve, of which these ``newcomers`` are there already."""
+    """Why more pods of the workload cannot come to serve, of which these
+    ``newcomers`` are there already.
+    """
     if rejected := unready.rejected(snapshot, workload):
         denied = "admission webhook" in rejected or "ValidatingAdmissionPolicy" in rejected
         need = (
-            "Let that admission rule admit one more pod" if denied else "Make room for one more pod (quota, LimitRange)"
+            "Let that admission rule admit one more pod"
+            if denied
+            else "Make room for one more pod (quota, LimitRange)"
         )
         remedy = f"{need}, or {eligibility.ACCEPT}."
         return reasons.Reason("surge_refused", f"{rejected[0].upper()}{rejected[1:]}.", remedy)
     for pod in newcomers:
         if pod.nominated and pod.unschedulable and not pod.node:
             why = f"{pod.ref} would preempt other pods on {pod.nominated}."
-            return reasons.Reason("surge_preempts", why, f"Make room in the cluster, or {eligibility.ACCEPT}.")
+            return reasons.Reason(
+                "surge_preempts", why, f"Make room in the cluster, or {eligibility.ACCEPT}."
+            )
         if not pod.node and pod.unschedulable:
             why = f"{pod.ref} cannot be scheduled: {pod.unschedulable.rstrip('.')}."
-            remedy = f"Make room (add a node, remove something), or {eligibility.ACCEPT}. {reasons.GROWN}"
+            remedy = (
+                "Make room (add a node, remove something), or "
+                f"{eligibility.ACCEPT}. {reasons.GROWN}"
+            )
             return reasons.Reason("surge_unschedulable", why, remedy)
         if pod.overlooked:
             remedy = "Start that scheduler, or correct the schedulerName of the workload."
             return reasons.Reason("surge_not_scheduled", f"{pod.ref}: {pod.overlooked}.", remedy)
         node = snapshot.nodes.get(pod.node)
         if pod.node in leaving_nodes or (node and node.unschedulable):
-            why = f"{pod.ref} was scheduled to {pod.node} although that node is cordoned: the pod tolerates it."
+            why = (
+                f"{pod.ref} was scheduled to {pod.node} although that node is cordoned: "
+                "the pod tolerates it."
+            )
             remedy = f"Remove the toleration, or {eligibility.ACCEPT}."
             return reasons.Reason("surge_on_leaving_node", why, remedy)
         if pod.stuck:
@@ -278,21 +319,32 @@ def hindrance(
 
 def _reverted(workload: objects.Workload, surge: surge_records.Surge) -> reasons.Reason:
     """Names the custom resource whose operator sets the replicas of the Deployment that it made."""
-    why = f"Somebody reset {workload.ref} to {workload.replicas} replicas while {surge.target} were needed."
-    remedy = "Pause what reverts it (GitOps self-heal, an operator) for the maintenance, or make it ignore replicas"
+    why = (
+        f"Somebody reset {workload.ref} to {workload.replicas} replicas while "
+        f"{surge.target} were needed."
+    )
+    remedy = (
+        "Pause what reverts it (GitOps self-heal, an operator) for the maintenance, "
+        "or make it ignore replicas"
+    )
     if owner := workload.owner:
-        why += f" It belongs to {owner} ({owner.api_version}), whose operator probably sets its count."
-        remedy = f"Set {surge.target} replicas in {owner} for the maintenance, or pause its operator"
+        why += (
+            f" It belongs to {owner} ({owner.api_version}), whose operator probably sets its count."
+        )
+        remedy = (
+            f"Set {surge.target} replicas in {owner} for the maintenance, or pause its operator"
+        )
     return reasons.Reason("surge_reverted", why, f"{remedy}; or {eligibility.ACCEPT}.")
 
 
 def rebased(
     snapshot: snapshots.Snapshot, surge: surge_records.Surge, *, lowered: bool = False
 ) -> surge_records.Surge | None:
-    """The surge on top of the replicas that somebody else set meanwhile; ``None`` if they are as before or ours.
+    """The surge on top of the replicas that somebody else set meanwhile;
+    ``None`` if they are as before or ours.
 
-    Their count is the wanted one from now on, and one more for the leaving pod. ``lowered``: we have
-    restored the count already.
+    Their count is the wanted one from now on, and one more for the leaving pod. ``lowered``: we
+    have restored the count already.
     """
     workload = snapshot.workload(surge.uid)
     if workload is None or not alive(snapshot, surge) or workload.replicas == 0:
@@ -300,10 +352,14 @@ def rebased(
     ours = (surge.prior_replicas,) if lowered else (surge.prior_replicas, surge.target)
     if workload.replicas in ours:
         return None
-    return replace(surge, prior_replicas=workload.replicas, target=workload.replicas + 1, stage="raising")
+    return replace(
+        surge, prior_replicas=workload.replicas, target=workload.replicas + 1, stage="raising"
+    )
 
 
-def lowering(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> tuple[api_changes.Change, ...]:
+def lowering(
+    snapshot: snapshots.Snapshot, surge: surge_records.Surge
+) -> tuple[api_changes.Change, ...]:
     """Delete the leaving pods: restore the original count, unless somebody else changed it.
 
     Call it only when ``waiting_for`` returns nothing.
@@ -314,13 +370,15 @@ def lowering(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> tuple[
     return (scale(workload, surge.prior_replicas),)
 
 
-def giving_back(snapshot: snapshots.Snapshot, surge: surge_records.Surge, *, lowered: bool = False) -> Undo:
+def giving_back(
+    snapshot: snapshots.Snapshot, surge: surge_records.Surge, *, lowered: bool = False
+) -> Undo:
     """The next step back to the original state, from whatever state the surge is in.
 
-    While the count is ours, the new pods get the lowest cost and the leaving ones their own, so that the newest pods
-    are deleted. Remaining costs are removed after the controller has acted. A rollout that began meanwhile is
-    completed first: lowering could delete a pod that serves. ``lowered``: the count was lowered already, so its
-    present value is not ours.
+    While the count is ours, the new pods get the lowest cost and the leaving ones their own, so
+    that the newest pods are deleted. Remaining costs are removed after the controller has acted. A
+    rollout that began meanwhile is completed first: lowering could delete a pod that serves.
+    ``lowered``: the count was lowered already, so its present value is not ours.
     """
     workload = snapshot.workload(surge.uid)
     if workload is None:
@@ -330,9 +388,13 @@ def giving_back(snapshot: snapshots.Snapshot, surge: surge_records.Surge, *, low
     if workload.replicas == surge.target and not lowered:
         if workload.observed and (why := eligibility.rollout(snapshot, workload)):
             return Undo(waiting=why)
-        newest = sorted((p for p in pods if p.uid not in surge.leaving), key=lambda p: (p.created, p.name))[-1:]
+        newest = sorted(
+            (p for p in pods if p.uid not in surge.leaving), key=lambda p: (p.created, p.name)
+        )[-1:]
         ending = [p for p in newest if p.created >= surge.created]
-        changes = _lowest(ending) + _costs_back([p for p in pods if p not in ending], surge, workload)
+        changes = _lowest(ending) + _costs_back(
+            [p for p in pods if p not in ending], surge, workload
+        )
         changes.append(scale(workload, surge.prior_replicas))
         return Undo(tuple(changes), f"{workload.ref} to lower its count")
     kept = tuple[str, ...]()
@@ -354,7 +416,9 @@ def whole_undo(
 def _costs_back(
     pods: t.Iterable[objects.Pod], surge: surge_records.Surge, workload: objects.Workload | None
 ) -> list[api_changes.Change]:
-    """The cost that ours replaced, or that of the template; a cost that is not ours is left alone."""
+    """The cost that ours replaced, or that of the template; a cost that is
+    not ours is left alone.
+    """
     changes = []
     for pod in pods:
         leaver = surge.leaving.get(pod.uid)

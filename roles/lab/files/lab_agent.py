@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The kubelet of one node, `agent`, whose pods are real processes of this machine.
 
-A container whose command names a program of the lab runs it; one without a command is only simulated. ConfigMaps are
-written to files, readiness is probed over HTTP, crashes and restarts are reported as a kubelet does, and KWOK shows
-logs and ports. Everything is below HOME/pods; the processes terminate with the agent.
+A container whose command names a program of the lab runs it; one without a command is only
+simulated. ConfigMaps are written to files, readiness is probed over HTTP, crashes and restarts are
+reported as a kubelet does, and KWOK shows logs and ports. Everything is below HOME/pods; the
+processes terminate with the agent.
 """
 
 from __future__ import annotations
@@ -82,7 +83,8 @@ class Sandbox:
             "hostIP": "127.0.0.1",
             "podIP": "127.0.0.1",
             "podIPs": [{"ip": "127.0.0.1"}],
-            "conditions": others + [self.condition(kind, good, now) for kind, good in states.items()],
+            "conditions": others
+            + [self.condition(kind, good, now) for kind, good in states.items()],
             "containerStatuses": [container.status(now) for container in self.containers],
         }
 
@@ -94,7 +96,9 @@ class Volumes:
         self.api = api
 
     def mount(self, sandbox: Sandbox, container: Container) -> dict[str, Path]:
-        """Writes the current content of a container's volumes; returns the directories by their mount paths."""
+        """Writes the current content of a container's volumes;
+        returns the directories by their mount paths.
+        """
         namespace = sandbox.raw["metadata"]["namespace"]
         volumes = {volume["name"]: volume for volume in sandbox.raw["spec"].get("volumes", [])}
         found = {}
@@ -106,7 +110,9 @@ class Volumes:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
             if source := volume.get("configMap"):
-                self.write(f"/api/v1/namespaces/{namespace}/configmaps/{source['name']}", source, folder)
+                self.write(
+                    f"/api/v1/namespaces/{namespace}/configmaps/{source['name']}", source, folder
+                )
             found[mount["mountPath"]] = folder
         container.folder.mkdir(parents=True, exist_ok=True)
         return found
@@ -127,14 +133,18 @@ class Volumes:
                 raise NotYet(f'configmap "{name}" not found') from error
             raise
         data = {key: value.encode() for key, value in (held.get("data") or {}).items()}
-        data |= {key: base64.b64decode(value) for key, value in (held.get("binaryData") or {}).items()}
+        data |= {
+            key: base64.b64decode(value) for key, value in (held.get("binaryData") or {}).items()
+        }
         items = source.get("items") or [{"key": key, "path": key} for key in data]
         for item in items:
             if item["key"] in data:
                 (folder / item["path"]).parent.mkdir(parents=True, exist_ok=True)
                 (folder / item["path"]).write_bytes(data[item["key"]])
             elif not source.get("optional"):
-                raise NotYet(f'configmap "{name}" references non-existent config key: {item["key"]}')
+                raise NotYet(
+                    f'configmap "{name}" references non-existent config key: {item["key"]}'
+                )
 
 
 class KwokView:
@@ -165,7 +175,12 @@ class KwokView:
             return
         for kind, spec in wanted.items():
             meta = {"name": sandbox.raw["metadata"]["name"]}
-            thing = {"apiVersion": "kwok.x-k8s.io/v1alpha1", "kind": kind, "metadata": meta, "spec": spec}
+            thing = {
+                "apiVersion": "kwok.x-k8s.io/v1alpha1",
+                "kind": kind,
+                "metadata": meta,
+                "spec": spec,
+            }
             path = self.path(sandbox, kind)
             self.api.send("PATCH", f"{path}?fieldManager=lab-agent&force=true", thing, APPLY)
         sandbox.shown = wanted
@@ -243,10 +258,17 @@ class Agent:
             time.sleep(1)
 
     def heartbeat(self, now: float) -> None:
-        """Renews the node's lease; creates the node if it is missing, and makes it ready if it is not."""
+        """Renews the node's lease; creates the node if it is missing,
+        and makes it ready if it is not.
+        """
         micro = stamp(now).replace("Z", ".000000Z")
         spec = {"holderIdentity": NODE, "leaseDurationSeconds": 40, "renewTime": micro}
-        lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": NODE}, "spec": spec}
+        lease = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": NODE},
+            "spec": spec,
+        }
         self.api.send("PATCH", f"{LEASES}/{NODE}?fieldManager=lab-agent&force=true", lease, APPLY)
         if now < self.node_due:
             return
@@ -257,8 +279,13 @@ class Agent:
             if error.status != 404:
                 raise
             node = self.api.send("POST", "/api/v1/nodes", new_node())
-        if not any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"].get("conditions", [])):
-            self.api.send("PATCH", f"/api/v1/nodes/{NODE}/status", node_status(now, self.kubelet_port), MERGE)
+        if not any(
+            c["type"] == "Ready" and c["status"] == "True"
+            for c in node["status"].get("conditions", [])
+        ):
+            self.api.send(
+                "PATCH", f"/api/v1/nodes/{NODE}/status", node_status(now, self.kubelet_port), MERGE
+            )
 
     def step(self, wanted: Mapping[str, Json], now: float) -> None:
         """One round over all pods; a refused request for one does not affect the others."""
@@ -269,7 +296,10 @@ class Agent:
             self.view.hide(sandbox)
         for uid, raw in wanted.items():
             if uid not in self.running:
-                if raw["metadata"].get("deletionTimestamp") or raw["status"].get("phase") in ("Succeeded", "Failed"):
+                if raw["metadata"].get("deletionTimestamp") or raw["status"].get("phase") in (
+                    "Succeeded",
+                    "Failed",
+                ):
                     self.forget(raw)
                     continue
                 self.running[uid] = self.sandbox(raw, now)
@@ -303,14 +333,23 @@ class Agent:
         return Sandbox(raw, folder, containers, now)
 
     def kubeconfig(self, raw: Json, folder: Path) -> Path:
-        """The credentials of a pod: those of its service account if a ClusterRole is bound to it, else the lab's."""
-        namespace, account = raw["metadata"]["namespace"], raw["spec"].get("serviceAccountName", "default")
+        """The credentials of a pod: those of its service account if a ClusterRole is bound
+        to it, else the lab's.
+        """
+        namespace, account = (
+            raw["metadata"]["namespace"],
+            raw["spec"].get("serviceAccountName", "default"),
+        )
         subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
-        bindings = self.api.send("GET", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings")["items"]
+        bindings = self.api.send("GET", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings")[
+            "items"
+        ]
         if not any(subject in (binding.get("subjects") or ()) for binding in bindings):
             return self.credentials
         asked = {"spec": {"expirationSeconds": 86400}}
-        given = self.api.send("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token", asked)
+        given = self.api.send(
+            "POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token", asked
+        )
         config = yaml.safe_load(self.credentials.read_text(encoding="utf-8"))
         config["users"][0]["user"] = {"token": given["status"]["token"]}
         folder.mkdir(parents=True)
@@ -344,9 +383,13 @@ class Agent:
             sandbox.reported = status
 
     def finish(self, sandbox: Sandbox, now: float) -> None:
-        """Terminates the processes of a deleted pod within its grace period, then deletes the pod."""
+        """Terminates the processes of a deleted pod within its grace period,
+        then deletes the pod.
+        """
         if sandbox.end_by is None:
-            sandbox.end_by = now + float(sandbox.raw["metadata"].get("deletionGracePeriodSeconds") or 0)
+            sandbox.end_by = now + float(
+                sandbox.raw["metadata"].get("deletionGracePeriodSeconds") or 0
+            )
             for container in sandbox.containers:
                 container.stop(hard=False)
         if any(container.process for container in sandbox.containers):
@@ -364,7 +407,9 @@ class Agent:
             return
         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": meta["uid"]}}
         try:
-            self.api.send("DELETE", f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}", options)
+            self.api.send(
+                "DELETE", f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}", options
+            )
         except Refused as error:
             if error.status not in (404, 409):
                 raise
@@ -372,9 +417,19 @@ class Agent:
 
 def new_node() -> Json:
     """The node as it is registered; its taint keeps other pods away."""
-    labels = {"kubernetes.io/arch": "amd64", "kubernetes.io/hostname": NODE, "kubernetes.io/os": "linux", TAINT: ""}
+    labels = {
+        "kubernetes.io/arch": "amd64",
+        "kubernetes.io/hostname": NODE,
+        "kubernetes.io/os": "linux",
+        TAINT: "",
+    }
     spec = {"taints": [{"key": TAINT, "effect": "NoSchedule"}]}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE, "labels": labels}, "spec": spec}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": NODE, "labels": labels},
+        "spec": spec,
+    }
 
 
 def node_status(now: float, kubelet_port: int) -> Json:
@@ -397,7 +452,10 @@ def node_status(now: float, kubelet_port: int) -> Json:
         }
         for kind, (status, reason, message) in reasons.items()
     ]
-    addresses = [{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": "localhost"}]
+    addresses = [
+        {"type": "InternalIP", "address": "127.0.0.1"},
+        {"type": "Hostname", "address": "localhost"},
+    ]
     return {
         "status": {
             "addresses": addresses,
@@ -412,7 +470,12 @@ def node_status(now: float, kubelet_port: int) -> Json:
 def main() -> int:
     """Reads the command line."""
     parser = argparse.ArgumentParser(description="The kubelet of the lab's node `agent`.")
-    for name, kind in (("home", Path), ("credentials", Path), ("programs", Path), ("kubelet-port", int)):
+    for name, kind in (
+        ("home", Path),
+        ("credentials", Path),
+        ("programs", Path),
+        ("kubelet-port", int),
+    ):
         parser.add_argument(f"--{name}", type=kind, required=True)
     given = parser.parse_args()
     Agent(given.home, given.credentials, given.programs, given.kubelet_port).run()

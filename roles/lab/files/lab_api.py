@@ -61,15 +61,27 @@ class Api:
 
     def connect(self, timeout: float) -> http.client.HTTPConnection:
         if self.tls:
-            return http.client.HTTPSConnection(self.host, self.port, timeout=timeout, context=self.tls)
+            return http.client.HTTPSConnection(
+                self.host, self.port, timeout=timeout, context=self.tls
+            )
         return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
 
-    def send(self, method: str, path: str, body: Json | None = None, content: str = "application/json") -> Json:
-        """One request. Raises Refused, or OSError and http.client.HTTPException without a response."""
+    def send(
+        self, method: str, path: str, body: Json | None = None, content: str = "application/json"
+    ) -> Json:
+        """One request. Raises Refused, or OSError and
+        http.client.HTTPException without a response.
+        """
         connection = self.connect(10)
         try:
-            headers = {"User-Agent": self.agent, "Content-Type": content, "Accept": "application/json"}
-            connection.request(method, path, json.dumps(body) if body is not None else None, headers)
+            headers = {
+                "User-Agent": self.agent,
+                "Content-Type": content,
+                "Accept": "application/json",
+            }
+            connection.request(
+                method, path, json.dumps(body) if body is not None else None, headers
+            )
             answer = connection.getresponse()
             text = answer.read().decode()
         finally:
@@ -93,7 +105,9 @@ class Api:
         }
         connection = self.connect(SILENCE)
         try:
-            connection.request("GET", f"{path}?{urlencode(query)}", headers={"User-Agent": self.agent})
+            connection.request(
+                "GET", f"{path}?{urlencode(query)}", headers={"User-Agent": self.agent}
+            )
             answer = connection.getresponse()
             if answer.status != 200:
                 raise Refused(answer.status, answer.read().decode())

@@ -1,7 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What runs next to a cluster that kwokctl has started: Koordinator's scheduler, and the agent of a node."""
+"""What runs next to a cluster that kwokctl has started: Koordinator's scheduler,
+and the agent of a node.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ AGENT = Path(__file__).with_name("lab_agent.py")
 SCHEDULER = "koord-scheduler"
 
 
-def equip(place: Place, binaries: Mapping[str, str], crds: str, wanted: list[str], wait: int) -> list[str]:
+def equip(
+    place: Place, binaries: Mapping[str, str], crds: str, wanted: list[str], wait: int
+) -> list[str]:
     """Starts what is wanted and not running; returns what it started."""
     running = components(place)
     missing = [name for name in wanted if name not in running]
@@ -30,9 +34,14 @@ def equip(place: Place, binaries: Mapping[str, str], crds: str, wanted: list[str
         until = time.monotonic() + wait
         while not answers(place, binaries["kubectl"], name):
             if name not in components(place) and time.monotonic() > until - wait + 5:
-                raise LabError(f"{name} of the lab {place.name} ended at once, see {log_of(place, name)}")
+                raise LabError(
+                    f"{name} of the lab {place.name} ended at once, see {log_of(place, name)}"
+                )
             if time.monotonic() > until:
-                raise LabError(f"{name} of the lab {place.name} is not up within {wait} s, see {log_of(place, name)}")
+                raise LabError(
+                    f"{name} of the lab {place.name} is not up within {wait} s, see "
+                    f"{log_of(place, name)}"
+                )
             time.sleep(0.2)
     return missing
 
@@ -41,13 +50,22 @@ def define(place: Place, kubectl: str, crds: str) -> None:
     """Installs Koordinator's CRDs, and waits until they are established."""
     common = [kubectl, f"--kubeconfig={place.kubeconfig}"]
     steps = (
-        ["apply", "--server-side", "--force-conflicts", "--field-manager=lab", f"--filename={crds}"],
+        [
+            "apply",
+            "--server-side",
+            "--force-conflicts",
+            "--field-manager=lab",
+            f"--filename={crds}",
+        ],
         ["wait", "--for=condition=Established", "--timeout=60s", f"--filename={crds}"],
     )
     for step in steps:
         done = subprocess.run([*common, *step], capture_output=True, text=True, check=False)
         if done.returncode:
-            raise LabError(f"the lab {place.name} refuses the definitions of Koordinator: {done.stderr.strip()}")
+            raise LabError(
+                f"the lab {place.name} refuses the definitions of Koordinator: "
+                f"{done.stderr.strip()}"
+            )
 
 
 def log_of(place: Place, name: str) -> Path:
@@ -111,10 +129,20 @@ def kubelet_port(place: Place) -> str:
 def answers(place: Place, kubectl: str, name: str) -> bool:
     """Whether a process works: the scheduler listens, the agent's node is ready."""
     if name == SCHEDULER:
-        return "Serving securely" in log_of(place, name).read_text(encoding="utf-8", errors="replace")
-    words = ["get", "node", "agent", '--output=jsonpath={.status.conditions[?(@.type=="Ready")].status}']
+        return "Serving securely" in log_of(place, name).read_text(
+            encoding="utf-8", errors="replace"
+        )
+    words = [
+        "get",
+        "node",
+        "agent",
+        '--output=jsonpath={.status.conditions[?(@.type=="Ready")].status}',
+    ]
     command = [kubectl, f"--kubeconfig={place.kubeconfig}", *words]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout == "True"
 
 
-STARTS: Mapping[str, Callable[[Place, Mapping[str, str]], None]] = {SCHEDULER: start_scheduler, "agent": start_agent}
+STARTS: Mapping[str, Callable[[Place, Mapping[str, str]], None]] = {
+    SCHEDULER: start_scheduler,
+    "agent": start_agent,
+}

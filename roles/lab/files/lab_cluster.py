@@ -10,12 +10,13 @@ code 1. Input, by command:
            crds} -> {changed, what, kubeconfig, ...}
     down  {name, state, check} -> {changed, what}
 
-`state` is the directory of all clusters; in it, `clusters/<name>` is kwokctl's or that of the real nodes, and
-`labs/<name>` is ours: the configuration, the kubeconfig, links to the binaries, and finally `lab.json`, without which a
-cluster is incomplete. `version` is that of Kubernetes, `config` kwokctl's configuration, `scheduler` that of
-Koordinator's, `wish` a lab_real.Wish. `check` only returns what would be done. `metrics`: with metrics-server. `beside`
-names what runs next to the cluster (lab_beside.py), `crds` the directory with the CRDs that it needs.
-"""
+`state` is the directory of all clusters; in it, `clusters/<name>` is kwokctl's or that of the real
+nodes, and `labs/<name>` is ours: the configuration, the kubeconfig, links to the binaries, and
+finally `lab.json`, without which a cluster is incomplete. `version` is that of Kubernetes, `config`
+kwokctl's configuration, `scheduler` that of Koordinator's, `wish` a lab_real.Wish. `check` only
+returns what would be done. `metrics`: with metrics-server. `beside` names what runs next to the
+cluster (lab_beside.py), `crds` the directory with the CRDs that it needs.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -33,10 +34,26 @@ from typing import Any
 
 import lab_real
 from lab_beside import equip
-from lab_place import STAGES, LabError, Place, alone, command_line, components, end, kubeconfig_option, ports, processes
+from lab_place import (
+    STAGES,
+    LabError,
+    Place,
+    alone,
+    command_line,
+    components,
+    end,
+    kubeconfig_option,
+    ports,
+    processes,
+)
 
 FILES = Path(__file__).parent
-AS_THEY_ARE = (*STAGES.values(), "audit-policy.yaml", "metrics/kustomization.yaml", "metrics/metrics-server.yaml")
+AS_THEY_ARE = (
+    *STAGES.values(),
+    "audit-policy.yaml",
+    "metrics/kustomization.yaml",
+    "metrics/metrics-server.yaml",
+)
 
 
 def configuration(given: Mapping[str, Any]) -> dict[str, str]:
@@ -47,7 +64,9 @@ def configuration(given: Mapping[str, Any]) -> dict[str, str]:
         **{name: text.replace("LAB_KUBERNETES", given["version"]) for name, text in texts.items()},
         "config.yaml": given["config"],
         "koord-scheduler.yaml": given["scheduler"],
-        "real.json": json.dumps({name: given[name] for name in ("kind", "wish", "binaries")}, indent=2, sort_keys=True),
+        "real.json": json.dumps(
+            {name: given[name] for name in ("kind", "wish", "binaries")}, indent=2, sort_keys=True
+        ),
     }
 
 
@@ -73,7 +92,14 @@ def trouble(place: Place, kubectl: str, wanted: str) -> str:
     if gone:
         return f"does not run ({', '.join(gone)})"
     answer = subprocess.run(
-        [kubectl, f"--kubeconfig={facts['kubeconfig']}", "--request-timeout=10s", "get", "--raw", "/readyz"],
+        [
+            kubectl,
+            f"--kubeconfig={facts['kubeconfig']}",
+            "--request-timeout=10s",
+            "get",
+            "--raw",
+            "/readyz",
+        ],
         capture_output=True,
         text=True,
         check=False,
@@ -94,16 +120,24 @@ def check_port(port: int) -> None:
             ) from error
 
 
-COMPONENTS = frozenset({"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok-controller"})
+COMPONENTS = frozenset(
+    {"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok-controller"}
+)
 ATTEMPTS = 3
 GOGC = "300"
-"""How far the heap of a server may grow before Go collects garbage, in percent: a lab's is small, its cores are few."""
+"""How far the heap of a server may grow before Go collects garbage, in percent:
+a lab's is small, its cores are few.
+"""
 
 
 def create(place: Place, binaries: Mapping[str, str], wait: int) -> None:
     """Has kwokctl start the cluster."""
     environment = {
-        **{key: value for key, value in os.environ.items() if not key.startswith("KWOK_") and key != "KUBECONFIG"},
+        **{
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith("KWOK_") and key != "KUBECONFIG"
+        },
         "GOGC": GOGC,
         "KWOK_WORKDIR": str(place.state),
         "KWOK_KUBECTL_BINARY": binaries["kubectl"],
@@ -121,25 +155,33 @@ def create(place: Place, binaries: Mapping[str, str], wait: int) -> None:
         shutil.rmtree(kept, ignore_errors=True)
         shutil.copytree(logs, kept)
         end(place)
-        raise LabError(f"the lab {place.name} did not start within {wait} s: {reason} (logs: {kept})")
+        raise LabError(
+            f"the lab {place.name} did not start within {wait} s: {reason} (logs: {kept})"
+        )
 
 
 def ended(place: Place, metrics: bool, wait: int) -> list[str]:
     """Waits until all components serve; those that do not run any more.
 
-    kwokctl returns when the API server is ready. A component that serves later than that ends if somebody has taken its
-    port since kwokctl found it free, and kwokctl says nothing of it.
+    kwokctl returns when the API server is ready. A component that serves later than that ends if
+    somebody has taken its port since kwokctl found it free, and kwokctl says nothing of it.
     """
     wanted = COMPONENTS | ({"metrics-server"} if metrics else set())
     until = time.monotonic() + wait
     while True:
         running = processes(place)
         gone = wanted - set(running.values())
-        silent = [name for pid, name in running.items() if name in wanted and not serves(command_line(pid))]
+        silent = [
+            name
+            for pid, name in running.items()
+            if name in wanted and not serves(command_line(pid))
+        ]
         if gone or not silent:
             return sorted(gone)
         if time.monotonic() > until:
-            raise LabError(f"{', '.join(silent)} of the lab {place.name} did not serve within {wait} s")
+            raise LabError(
+                f"{', '.join(silent)} of the lab {place.name} did not serve within {wait} s"
+            )
         time.sleep(0.05)
 
 
@@ -154,7 +196,8 @@ def serves(words: Sequence[str]) -> bool:
 def start(place: Place, binaries: Mapping[str, str], metrics: bool, wait: int) -> None:
     """Creates the cluster with all of its components, if need be with other ports once more.
 
-    Under a lock until all of them serve, because two kwokctl at once would choose the same free ports.
+    Under a lock until all of them serve, because two kwokctl at once would choose
+    the same free ports.
     """
     for _attempt in range(ATTEMPTS):
         with alone(ports()):
@@ -167,8 +210,9 @@ def start(place: Place, binaries: Mapping[str, str], metrics: bool, wait: int) -
 
 
 def direct(place: Place, kubectl: str, wait: int) -> None:
-    """Installs KWOK's stages, those of nodes first: a pod controller that starts before the node controller never
-    learns which nodes are dead (KWOK v0.8.0; stages in its configuration start in random order).
+    """Installs KWOK's stages, those of nodes first: a pod controller that starts before the node
+    controller never learns which nodes are dead (KWOK v0.8.0;
+    stages in its configuration start in random order).
     """
     log = place.cluster / "logs" / "kwok-controller.log"
     for kind, file in STAGES.items():
@@ -181,14 +225,18 @@ def direct(place: Place, kubectl: str, wait: int) -> None:
         ]
         done = subprocess.run(apply, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise LabError(f"the lab {place.name} refuses the stages of its {kind}s: {done.stderr.strip()}")
+            raise LabError(
+                f"the lab {place.name} refuses the stages of its {kind}s: {done.stderr.strip()}"
+            )
         until = time.monotonic() + wait
         while not any(
             "Start stage controller" in line and f'"{kind}"' in line
             for line in log.read_text(encoding="utf-8", errors="replace").splitlines()
         ):
             if time.monotonic() > until:
-                raise LabError(f"KWOK did not take up the stages of {kind}s within {wait} s, see {log}")
+                raise LabError(
+                    f"KWOK did not take up the stages of {kind}s within {wait} s, see {log}"
+                )
             time.sleep(0.05)
 
 
@@ -242,7 +290,11 @@ def up(given: Mapping[str, Any]) -> dict[str, Any]:
             settled = lab_real.settle(place, given["nodes"], given["wait"])
             if settled and not changed:
                 changed, what = True, f"runs already, but for {' and '.join(settled)}"
-        beside = [] if given["check"] else equip(place, binaries, given["crds"], given["beside"], given["wait"])
+        beside = (
+            []
+            if given["check"]
+            else equip(place, binaries, given["crds"], given["beside"], given["wait"])
+        )
         if beside and not changed:
             changed, what = True, f"runs already, but for {' and '.join(beside)}: started"
         facts = json.loads(place.facts.read_text(encoding="utf-8")) if place.facts.exists() else {}
@@ -290,7 +342,9 @@ COMMANDS: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {"up": u
 def main() -> int:
     """Runs the command named on the command line."""
     # Before ansible-core 2.19 a template that stands alone is text.
-    given = {key: int(value) if key in NUMBERS else value for key, value in json.load(sys.stdin).items()}
+    given = {
+        key: int(value) if key in NUMBERS else value for key, value in json.load(sys.stdin).items()
+    }
     try:
         print(json.dumps(COMMANDS[sys.argv[1]](given)))
     except (LabError, OSError) as error:

@@ -1,7 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One container that is a process of this machine: started, probed, restarted and terminated as a kubelet does."""
+"""One container that is a process of this machine: started, probed,
+restarted and terminated as a kubelet does.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,8 @@ from lab_ports import free_port
 
 Json = dict[str, Any]
 LAUNCHER = Path(__file__).with_name("lab_run.py")
-# The kubelet's own: 10 s, doubled with each crash up to 5 min, forgotten after 10 min without one. The first
-# restart comes at once.
+# The kubelet's own: 10 s, doubled with each crash up to 5 min, forgotten after 10 min without one.
+# The first restart comes at once.
 BACKOFF, BACKOFF_MOST, BACKOFF_FORGOTTEN = 10.0, 300.0, 600.0
 # What FallbackToLogsOnError keeps of the log.
 WORDS_LINES, WORDS_BYTES = 80, 2048
@@ -57,7 +59,9 @@ def last_words(lines: deque[str]) -> str:
 
 @dataclass(slots=True)
 class Container:
-    """`spec` is the container of the pod; `folder` is its directory; `restarts` continues an earlier agent's count."""
+    """`spec` is the container of the pod; `folder` is its directory; `restarts` continues an
+    earlier agent's count.
+    """
 
     spec: Json
     folder: Path
@@ -86,8 +90,14 @@ class Container:
 
     @property
     def words(self) -> list[str]:
-        """Its command line. Without a command it is unknown, and the container is only simulated, as KWOK does."""
-        return [*self.spec.get("command", []), *self.spec.get("args", [])] if self.spec.get("command") else []
+        """Its command line. Without a command it is unknown, and the container is only
+        simulated, as KWOK does.
+        """
+        return (
+            [*self.spec.get("command", []), *self.spec.get("args", [])]
+            if self.spec.get("command")
+            else []
+        )
 
     @property
     def log(self) -> Path:
@@ -102,7 +112,9 @@ class Container:
         """Whether it has ended and is not restarted."""
         if self.exited is None or self.process is not None:
             return False
-        return self.restart_policy == "Never" or (self.restart_policy == "OnFailure" and self.exited["exitCode"] == 0)
+        return self.restart_policy == "Never" or (
+            self.restart_policy == "OnFailure" and self.exited["exitCode"] == 0
+        )
 
     def start(self, mounts: Mapping[str, Path], now: float) -> None:
         """Starts or restarts the process; `mounts` are its directories by their mount paths."""
@@ -127,12 +139,18 @@ class Container:
                     changed = lab_rewrite.configured(text, self.kubeconfig, plain)
                     file.write_bytes(changed.encode("utf-8", "surrogateescape"))
         self.ports = lab_rewrite.ports(self.words, configuration, plain, secure)
-        words = lab_rewrite.command(self.words, mounts, self.folder / "certificates", self.kubeconfig, secure)
+        words = lab_rewrite.command(
+            self.words, mounts, self.folder / "certificates", self.kubeconfig, secure
+        )
         known_as = str(self.folder / executable.name)
         launcher = [sys.executable, "-I", "-S", str(LAUNCHER), str(os.getpid()), self.pod]
         self.process = subprocess.Popen(
             [*launcher, str(executable.resolve()), known_as, *words[1:]],
-            env={**self.environment(), "PATH": os.environ.get("PATH", os.defpath), "HOME": str(self.folder)},
+            env={
+                **self.environment(),
+                "PATH": os.environ.get("PATH", os.defpath),
+                "HOME": str(self.folder),
+            },
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -142,12 +160,16 @@ class Container:
         output = self.process.stdout
         if output is None:
             raise RuntimeError("a pipe was asked for")
-        self.pump = threading.Thread(target=keep_log, args=(output, self.log, self.tail), daemon=True)
+        self.pump = threading.Thread(
+            target=keep_log, args=(output, self.log, self.tail), daemon=True
+        )
         self.pump.start()
 
     def environment(self) -> dict[str, str]:
         """Its environment variables with a literal value."""
-        return {entry["name"]: entry["value"] for entry in self.spec.get("env", []) if "value" in entry}
+        return {
+            entry["name"]: entry["value"] for entry in self.spec.get("env", []) if "value" in entry
+        }
 
     def look(self, now: float) -> None:
         """Records that the process has ended, or probes its readiness."""
@@ -170,7 +192,12 @@ class Container:
     def note_exit(self, code: int, reason: str, message: str, now: float) -> None:
         """Records how it ended and when it is restarted."""
         self.ready = False
-        self.exited = {"exitCode": code, "reason": reason, "finishedAt": stamp(now), "startedAt": stamp(self.started)}
+        self.exited = {
+            "exitCode": code,
+            "reason": reason,
+            "finishedAt": stamp(now),
+            "startedAt": stamp(self.started),
+        }
         if message:
             self.exited["message"] = message
         if now - self.started > BACKOFF_FORGOTTEN:
@@ -179,7 +206,9 @@ class Container:
         self.backoff = min(self.backoff * 2 or BACKOFF, BACKOFF_MOST)
 
     def probe(self, now: float) -> None:
-        """Probes readiness as the container specifies; without a probe it is ready while it runs."""
+        """Probes readiness as the container specifies;
+        without a probe it is ready while it runs.
+        """
         probe = self.spec.get("readinessProbe") or {}
         target = probe.get("httpGet")
         good = target is None or not self.words or self.asked(target)
@@ -228,7 +257,10 @@ class Container:
         elif self.exited is None or now >= self.due:
             state = {"waiting": self.waiting}
         else:
-            wait = f"back-off {int(self.due - now) // 10 * 10 + 10}s restarting failed container={self.name}"
+            wait = (
+                f"back-off {int(self.due - now) // 10 * 10 + 10}s restarting failed "
+                f"container={self.name}"
+            )
             state = {"waiting": {"reason": "CrashLoopBackOff", "message": wait}}
         if self.exited and not self.finished:
             last = {"terminated": self.exited}

@@ -1,7 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Writes a container image of one static binary, as an archive that containerd imports under many names."""
+"""Writes a container image of one static binary, as an archive that containerd
+imports under many names.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,10 @@ def write(archive: Path, binary: Path, names: Iterable[str]) -> None:
     files = {
         "oci-layout": as_json({"imageLayoutVersion": "1.0.0"}),
         "index.json": as_json({"schemaVersion": 2, "manifests": entries}),
-        **{f"blobs/sha256/{digest(blob).removeprefix('sha256:')}": blob for blob in (layer, config, manifest)},
+        **{
+            f"blobs/sha256/{digest(blob).removeprefix('sha256:')}": blob
+            for blob in (layer, config, manifest)
+        },
     }
     archive.write_bytes(tar(files))
 

@@ -1,10 +1,12 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The network of a lab of real nodes: network namespaces of its own, so that the machine's gets nothing.
+"""The network of a lab of real nodes: network namespaces of its own,
+so that the machine's gets nothing.
 
-The control plane and whoever sends requests are in one of them, at FABRIC; each node is in another, at its address. A
-bridge joins them. Every node sends everything through FABRIC, which knows on which node each pod is.
+The control plane and whoever sends requests are in one of them, at FABRIC; each node is in another,
+at its address. A bridge joins them. Every node sends everything through FABRIC, which knows on
+which node each pod is.
 """
 
 from __future__ import annotations
@@ -44,13 +46,17 @@ def within(network: str, *command: str) -> list[str]:
 
 def ip(network: str, *lines: str) -> None:
     """Carries out lines of `ip` in a network namespace, all or an error."""
-    subprocess.run(["ip", "-netns", network, "-batch", "-"], input="\n".join(lines), text=True, check=True)
+    subprocess.run(
+        ["ip", "-netns", network, "-batch", "-"], input="\n".join(lines), text=True, check=True
+    )
 
 
 def setting(network: str, name: str, value: str) -> None:
     """Sets one of the kernel's settings in a network namespace."""
     file = f"/proc/sys/net/ipv4/{name}"
-    subprocess.run(within(network, "tee", file), input=value, text=True, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        within(network, "tee", file), input=value, text=True, check=True, stdout=subprocess.DEVNULL
+    )
 
 
 def create(network: str) -> None:
@@ -106,7 +112,10 @@ def delete(network: str) -> None:
     for groups in hierarchies(network):
         until = time.monotonic() + 5
         while groups.exists() and time.monotonic() < until:
-            for group in [*sorted((path for path in groups.rglob("*") if path.is_dir()), reverse=True), groups]:
+            for group in [
+                *sorted((path for path in groups.rglob("*") if path.is_dir()), reverse=True),
+                groups,
+            ]:
                 with suppress(OSError):
                     group.rmdir()
             time.sleep(0.05)
@@ -145,7 +154,9 @@ def obstacle(system: str, user: int, nodes: int) -> str:
     if missing:
         packages = " ".join(dict.fromkeys(TOOLS[tool] for tool in missing))
         return f"there is no {', '.join(missing)} (Debian and Ubuntu: apt install {packages})"
-    tried = subprocess.run(["unshare", *NAMESPACE_OPTIONS, "true"], capture_output=True, text=True, check=False)
+    tried = subprocess.run(
+        ["unshare", *NAMESPACE_OPTIONS, "true"], capture_output=True, text=True, check=False
+    )
     if tried.returncode:
         return f"the kernel refuses namespaces ({' '.join(tried.stderr.split())})"
     if not Path("/dev/kmsg").exists():
@@ -169,7 +180,9 @@ def cgroup_obstacle() -> str:
         roots = [CGROUPS]
         found = set(passed.read_text(encoding="utf-8").split())
     else:
-        mounted = [line.split() for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines()]
+        mounted = [
+            line.split() for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines()
+        ]
         roots = [Path(words[1]) for words in mounted if words[2] == "cgroup"]
         found = {name for words in mounted if words[2] == "cgroup" for name in words[3].split(",")}
     if lacking := sorted(CONTROLLERS - found):

@@ -37,7 +37,9 @@ class Place:
 
     @property
     def cluster(self) -> Path:
-        """The directory of kwokctl: binaries, logs, data, pid files, and the pods that are real processes."""
+        """The directory of kwokctl: binaries, logs, data, pid files,
+        and the pods that are real processes.
+        """
         return self.state / "clusters" / self.name
 
     @property
@@ -67,7 +69,9 @@ class Place:
 def command_line(pid: int) -> list[str]:
     """The command line of a running process; empty if it is gone or a zombie."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8", errors="replace").split("\0")
+        return (
+            Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8", errors="replace").split("\0")
+        )
     except OSError:
         return []
 
@@ -83,8 +87,9 @@ def home_option(place: Place) -> str:
 
 
 def processes(place: Place) -> dict[int, str]:
-    """The cluster's processes by component: those started from its directory, its agent, and a kwokctl that a killed
-    run left running. Those of pods are named `pods/<namespace>_<pod>/...`, what keeps a real node `nodes/<node>`.
+    """The cluster's processes by component: those started from its directory, its agent, and a
+    kwokctl that a killed run left running. Those of pods are named `pods/<namespace>_<pod>/...`,
+    what keeps a real node `nodes/<node>`.
 
     Pid files are not used, because after a reboot their numbers belong to other processes.
     """
@@ -121,7 +126,9 @@ def kill(place: Place, pid: int) -> None:
 
 
 def end(place: Place) -> None:
-    """Kills the cluster's processes and deletes its directory; its data goes too, so no clean shutdown is needed."""
+    """Kills the cluster's processes and deletes its directory; its data goes too,
+    so no clean shutdown is needed.
+    """
     until = time.monotonic() + 10
     while left := processes(place):
         if time.monotonic() > until:
@@ -138,7 +145,8 @@ def end(place: Place) -> None:
 def alone(path: Path) -> Iterator[None]:
     """Holds a lock; it is released with the process.
 
-    Its directory may be everybody's: a link that somebody else has put there is not followed, and no file is emptied.
+    Its directory may be everybody's: a link that somebody else has put there is not followed,
+    and no file is emptied.
     """
     path.parent.mkdir(0o700, parents=True, exist_ok=True)
     try:
@@ -147,7 +155,9 @@ def alone(path: Path) -> Iterator[None]:
         raise LabError(f"{path} cannot be used as a lock ({error.strerror}): delete it") from error
     try:
         if os.fstat(lock).st_uid != os.getuid():
-            raise LabError(f"{path} cannot be used as a lock, because it belongs to another user: delete it")
+            raise LabError(
+                f"{path} cannot be used as a lock, because it belongs to another user: delete it"
+            )
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
     finally:

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A cluster of real nodes: kubelets, containers, a pod network and Services.
 
-Each node is a set of namespaces on this machine (real/lab-node). Servers listen in network namespaces of the lab's own
-(lab_network.py); only the API server and the nodes' SSH are forwarded to ports on loopback.
+Each node is a set of namespaces on this machine (real/lab-node). Servers listen in network
+namespaces of the lab's own (lab_network.py); only the API server and the nodes' SSH are forwarded
+to ports on loopback.
 """
 
 from __future__ import annotations
@@ -40,8 +41,9 @@ API_NAMES = ("127.0.0.1", lab_network.FABRIC, "10.96.0.1", "localhost", "kuberne
 class Wish:
     """What the caller wants of the cluster, as its `real.json` says it.
 
-    `args` are flags by server, `images` the names under which each node has the image, `lease` seconds, `pods` at most
-    on a node; a node is in one of `zones` zones; `metrics`: with metrics-server.
+    `args` are flags by server, `images` the names under which each node has the image, `lease`
+    seconds, `pods` at most on a node; a node is in one of `zones` zones; `metrics`:
+    with metrics-server.
     """
 
     args: Mapping[str, Mapping[str, Any]]
@@ -83,8 +85,12 @@ def kubectl(place: Place, *words: str, given: str = "") -> str:
     return done.stdout
 
 
-def launch(place: Place, name: str, command: Sequence[str], stdin: int = subprocess.DEVNULL) -> None:
-    """Starts a process that outlives this one, by its path in the lab's directory, by which it is found again."""
+def launch(
+    place: Place, name: str, command: Sequence[str], stdin: int = subprocess.DEVNULL
+) -> None:
+    """Starts a process that outlives this one, by its path in the lab's directory,
+    by which it is found again.
+    """
     with log_of(place, name).open("ab") as log:
         subprocess.Popen(
             command,
@@ -93,7 +99,11 @@ def launch(place: Place, name: str, command: Sequence[str], stdin: int = subproc
             stderr=log,
             cwd=place.cluster,
             start_new_session=True,
-            env={**os.environ, "GOGC": "300", "PATH": f"{place.cluster}/bin:{lab_network.search_path()}"},
+            env={
+                **os.environ,
+                "GOGC": "300",
+                "PATH": f"{place.cluster}/bin:{lab_network.search_path()}",
+            },
         )
 
 
@@ -104,7 +114,8 @@ def serve(place: Place, name: str, flags: Mapping[str, Any]) -> None:
 
 
 def forward(place: Place, name: str, port: int, target: str) -> int:
-    """Forwards a port on this machine's loopback, a free one for 0, to an address in the lab's network.
+    """Forwards a port on this machine's loopback, a free one for 0,
+    to an address in the lab's network.
 
     The socket is opened here and inherited by the process, which is there.
     """
@@ -126,7 +137,9 @@ def write_kubeconfig(place: Place, file: Path, user: str, token: str, host: str)
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": name,
-        "clusters": [{"name": name, "cluster": {"server": server, "certificate-authority": authority}}],
+        "clusters": [
+            {"name": name, "cluster": {"server": server, "certificate-authority": authority}}
+        ],
         "users": [{"name": user, "user": {"token": token}}],
         "contexts": [{"name": name, "context": {"cluster": name, "user": user}}],
     }
@@ -136,7 +149,9 @@ def write_kubeconfig(place: Place, file: Path, user: str, token: str, host: str)
 
 
 def users(place: Place) -> dict[str, str]:
-    """The tokens of users, for as many nodes as there may be, as the API server reads them only when it starts."""
+    """The tokens of users, for as many nodes as there may be, as the API server reads them
+    only when it starts.
+    """
     file = place.cluster / "pki" / "tokens.csv"
     if not file.exists():
         nodes = [node_name(number) for number in range(1, lab_network.NODES + 1)]
@@ -162,7 +177,9 @@ def create(place: Place, binaries: Mapping[str, str], port: int, wait: int) -> N
     tokens = users(place)
     write_kubeconfig(place, place.kubeconfig, "admin", tokens["admin"], "127.0.0.1")
     proxy = place.cluster / "kube-proxy.kubeconfig"
-    write_kubeconfig(place, proxy, "system:kube-proxy", tokens["system:kube-proxy"], lab_network.FABRIC)
+    write_kubeconfig(
+        place, proxy, "system:kube-proxy", tokens["system:kube-proxy"], lab_network.FABRIC
+    )
     for name, flags in servers(place, port).items():
         serve(place, name, {**flags, **wish.args.get(name, {})})
     await_api(place, wait)
@@ -170,7 +187,9 @@ def create(place: Place, binaries: Mapping[str, str], port: int, wait: int) -> N
     kubectl(place, "create", "clusterrolebinding", "lab:kube-proxy", *role)
     configuration = place.cluster / "kube-proxy.yaml"
     # It waits for half a minute for a node of its name; the first one will be there soon.
-    configuration.write_text(filled(place, "kube-proxy.yaml", name=node_name(1), kubeconfig=proxy), encoding="utf-8")
+    configuration.write_text(
+        filled(place, "kube-proxy.yaml", name=node_name(1), kubeconfig=proxy), encoding="utf-8"
+    )
     serve(place, "kube-proxy", {"config": configuration})
     if wish.metrics:
         serve(place, "metrics-server", metrics_server(place))
@@ -204,10 +223,14 @@ def lay_out(place: Place, binaries: Mapping[str, str], wish: Wish) -> None:
             f"{place.cluster}/ssh/{name}",
         ]
         subprocess.run(key, check=True)
-    (place.cluster / "ssh" / "sshd_config").write_text(filled(place, "sshd_config"), encoding="utf-8")
+    (place.cluster / "ssh" / "sshd_config").write_text(
+        filled(place, "sshd_config"), encoding="utf-8"
+    )
     public = (place.cluster / "ssh" / "host.pub").read_text(encoding="utf-8")
     (place.cluster / "ssh" / "known_hosts").write_text(f"[127.0.0.1]:* {public}", encoding="utf-8")
-    lab_image.write(place.cluster / "images.tar", Path(binaries["lab-web"]).resolve(), [SANDBOX, *wish.images])
+    lab_image.write(
+        place.cluster / "images.tar", Path(binaries["lab-web"]).resolve(), [SANDBOX, *wish.images]
+    )
 
 
 def servers(place: Place, port: int) -> dict[str, dict[str, Any]]:
@@ -266,7 +289,9 @@ def servers(place: Place, port: int) -> dict[str, dict[str, Any]]:
 
 def metrics_server(place: Place) -> dict[str, Any]:
     """The flags of metrics-server, which is behind a Service with no pods."""
-    given = dict.fromkeys(("kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig"), place.kubeconfig)
+    given = dict.fromkeys(
+        ("kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig"), place.kubeconfig
+    )
     return {
         **given,
         "secure-port": 4443,
@@ -306,13 +331,17 @@ def filled(place: Place, file: str, **values: object) -> str:
 
 
 def settle(place: Place, nodes: int, wait: int) -> list[str]:
-    """Adds missing nodes and removes surplus ones, and waits until all are ready; the names of those that changed."""
+    """Adds missing nodes and removes surplus ones, and waits until all are ready;
+    the names of those that changed.
+    """
     wish = wish_of(place)
     folders = place.cluster / "nodes"
     wanted = {node_name(number): number for number in range(1, nodes + 1)}
     there = {folder.name for folder in folders.iterdir()}
     # A node that never came up is not in the cluster; a start that was killed may have left it.
-    joined = set(kubectl(place, "get", "nodes", "--output=jsonpath={.items[*].metadata.name}").split())
+    joined = set(
+        kubectl(place, "get", "nodes", "--output=jsonpath={.items[*].metadata.name}").split()
+    )
     surplus = sorted(there - set(wanted))
     missing = sorted(set(wanted) - (there & joined))
     if missing:
@@ -324,14 +353,25 @@ def settle(place: Place, nodes: int, wait: int) -> list[str]:
     hosts = json.dumps(inventory(place), indent=2)
     (place.lab / "inventory.json").write_text(f"{hosts}\n", encoding="utf-8")
     if missing:
-        # To validate here as well, a server that has just started would have to describe all of its API.
-        apply = ("apply", "--server-side", "--force-conflicts", "--field-manager=lab", "--validate=false")
+        # To validate here as well, a server that has just started would have to
+        # describe all of its API.
+        apply = (
+            "apply",
+            "--server-side",
+            "--force-conflicts",
+            "--field-manager=lab",
+            "--validate=false",
+        )
         if wish.metrics:
             # While they start.
             kubectl(place, *apply, f"--filename={FILES / 'metrics-server.yaml'}")
         await_nodes(place, missing, wait)
         labelled = [
-            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels(wanted[name], wish.zones)}}
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": name, "labels": labels(wanted[name], wish.zones)},
+            }
             for name in missing
         ]
         listed = {"apiVersion": "v1", "kind": "List", "items": labelled}
@@ -340,17 +380,22 @@ def settle(place: Place, nodes: int, wait: int) -> list[str]:
 
 
 WATCHES = 9
-"""How many inotify instances a node takes (kubelet v1.36, containerd v2.2); users often have 128."""
+"""How many inotify instances a node takes (kubelet v1.36, containerd v2.2);
+users often have 128.
+"""
 
 
 def check_watches(place: Place, nodes: int) -> None:
     """Fails if the kernel would refuse a kubelet its watches, without which it never joins."""
     limit = int(Path("/proc/sys/fs/inotify/max_user_instances").read_text(encoding="utf-8"))
-    free = limit - sum(1 for link in Path("/proc").glob("[0-9]*/fd/*") if target(link) == "anon_inode:inotify")
+    free = limit - sum(
+        1 for link in Path("/proc").glob("[0-9]*/fd/*") if target(link) == "anon_inode:inotify"
+    )
     if free < nodes * WATCHES:
         raise LabError(
-            f"{nodes} more nodes of the lab {place.name} need {nodes * WATCHES} inotify instances, and of {limit} only "
-            f"{max(free, 0)} are free: sysctl -w fs.inotify.max_user_instances=1024, or delete another lab"
+            f"{nodes} more nodes of the lab {place.name} need {nodes * WATCHES} inotify "
+            f"instances, and of {limit} only {max(free, 0)} are free: sysctl -w "
+            "fs.inotify.max_user_instances=1024, or delete another lab"
         )
 
 
@@ -372,7 +417,9 @@ def add(place: Place, wish: Wish, name: str, number: int) -> None:
     address = lab_network.address(number)
     port = forward(place, f"ssh-{name}", 0, f"{address}:22")
     (node / "settings").write_text(f"ADDRESS={address}\nSSH={port}\n", encoding="utf-8")
-    write_kubeconfig(place, node / "kubeconfig", name, users(place)[f"system:node:{name}"], lab_network.FABRIC)
+    write_kubeconfig(
+        place, node / "kubeconfig", name, users(place)[f"system:node:{name}"], lab_network.FABRIC
+    )
     values = {
         "name": name,
         "node": node,
@@ -383,7 +430,9 @@ def add(place: Place, wish: Wish, name: str, number: int) -> None:
     }
     for file in ("kubelet.yaml", "kube-proxy.yaml", "containerd.toml"):
         (node / file).write_text(filled(place, file, **values), encoding="utf-8")
-    (node / "cni" / "10-pods.conflist").write_text(filled(place, "pods.conflist", **values), encoding="utf-8")
+    (node / "cni" / "10-pods.conflist").write_text(
+        filled(place, "pods.conflist", **values), encoding="utf-8"
+    )
     subprocess.run([place.cluster / "lab-node", "on", name], check=True)
 
 
@@ -412,7 +461,8 @@ def await_nodes(place: Place, names: Sequence[str], wait: int) -> None:
         if time.monotonic() > until:
             logs = place.cluster / "nodes" / late[0] / "log"
             raise LabError(
-                f"{', '.join(late)} of the lab {place.name} did not become ready within {wait} s, see {logs}"
+                f"{', '.join(late)} of the lab {place.name} did not become ready within "
+                f"{wait} s, see {logs}"
             )
         time.sleep(0.2)
 
@@ -429,7 +479,9 @@ def inventory(place: Place) -> dict[str, Any]:
         "ansible_user": "root",
         "ansible_python_interpreter": sys.executable,
         "ansible_ssh_private_key_file": str(place.cluster / "ssh" / "user"),
-        "ansible_ssh_common_args": f"-o UserKnownHostsFile={place.cluster}/ssh/known_hosts -o IdentitiesOnly=yes",
+        "ansible_ssh_common_args": (
+            f"-o UserKnownHostsFile={place.cluster}/ssh/known_hosts -o IdentitiesOnly=yes"
+        ),
     }
     return {"all": {"hosts": hosts, "vars": shared}}
 

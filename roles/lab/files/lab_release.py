@@ -7,10 +7,11 @@ Reads one JSON object from stdin, prints one to stdout:
 
     {components, source, cache, mirror, checksums} -> {taken: [component], notes: [sentence]}
 
-`components` are those of lab_binaries.py. One that is released has `download: {address, files: {name: path}}`, and
-`member` where the files are archives: the path in them. `{arch}` in paths is this machine's. `checksums` maps a path to
-its SHA-256. `mirror` replaces the addresses; empty, nothing is asked. A component is taken with all of its files or not
-at all, and what is not taken is built: no failure here is an error.
+`components` are those of lab_binaries.py. One that is released has `download: {address, files:
+{name: path}}`, and `member` where the files are archives: the path in them. `{arch}` in paths is
+this machine's. `checksums` maps a path to its SHA-256. `mirror` replaces the addresses; empty,
+nothing is asked. A component is taken with all of its files or not at all, and what is not taken is
+built: no failure here is an error.
 """
 
 from __future__ import annotations
@@ -74,11 +75,16 @@ class Servers:
             raise Refused(f"{url}: {error}") from error
         if digest.hexdigest() != self.checksums[path].lower():
             target.unlink()
-            raise Refused(f"{url} has the SHA-256 {digest.hexdigest()} and not {self.checksums[path]}: refused")
+            raise Refused(
+                f"{url} has the SHA-256 {digest.hexdigest()} and not "
+                f"{self.checksums[path]}: refused"
+            )
 
 
 def out_of_reach(server: str) -> str:
-    """Why no connection to a server, or to the proxy for it, comes about at once; empty if one does."""
+    """Why no connection to a server, or to the proxy for it,
+    comes about at once; empty if one does.
+    """
     parts = urllib.parse.urlsplit(server)
     proxy = urllib.request.getproxies().get(parts.scheme)
     if proxy and not urllib.request.proxy_bypass(parts.hostname or ""):
@@ -101,7 +107,9 @@ def out_of_reach(server: str) -> str:
     return said[0]
 
 
-def take(name: str, component: Mapping[str, Any], source: Path, cache: Path, servers: Servers) -> None:
+def take(
+    name: str, component: Mapping[str, Any], source: Path, cache: Path, servers: Servers
+) -> None:
     """Downloads all binaries of a component to where its build would put them."""
     architecture = ARCHITECTURES.get(os.uname().machine, os.uname().machine)
     release = component["download"]

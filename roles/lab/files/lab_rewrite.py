@@ -1,11 +1,13 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a container becomes a process of this machine: its command, its files, its ports. Pure functions.
+"""How a container becomes a process of this machine: its command, its files,
+its ports. Pure functions.
 
-In a cluster, a descheduler finds the API server by its service account and has its own ports. Here it gets a
-kubeconfig, and free ports of 127.0.0.1 instead of the configured ones. Its configuration is changed as text in the copy
-that it reads, so that everything else in it, errors included, is preserved.
+In a cluster, a descheduler finds the API server by its service account and has its own ports. Here
+it gets a kubeconfig, and free ports of 127.0.0.1 instead of the configured ones. Its configuration
+is changed as text in the copy that it reads, so that everything else in it,
+errors included, is preserved.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ class Program:
 
 PROGRAMS = {
     "koord-descheduler": Program(10258, plain_port=10251),
-    "descheduler": Program(10258, kubeconfig_flags=("--client-connection-kubeconfig", "--kubeconfig")),
+    "descheduler": Program(
+        10258, kubeconfig_flags=("--client-connection-kubeconfig", "--kubeconfig")
+    ),
 }
 # Replaced by ours.
 REPLACED = ("--secure-port", "--bind-address", "--cert-dir")
@@ -73,20 +77,30 @@ def in_folder(word: str, mounts: Mapping[str, Path]) -> str:
 
 
 def command(
-    words: Sequence[str], mounts: Mapping[str, Path], certificates: Path, kubeconfig: str, secure_port: int
+    words: Sequence[str],
+    mounts: Mapping[str, Path],
+    certificates: Path,
+    kubeconfig: str,
+    secure_port: int,
 ) -> list[str]:
     """The command and arguments of a container as they are used here."""
     here = [in_folder(word, mounts) for word in words]
     program = PROGRAMS.get(Path(words[0]).name)
     if program is None:
         return here
-    ours = ["--bind-address=127.0.0.1", f"--secure-port={secure_port}", f"--cert-dir={certificates}"]
+    ours = [
+        "--bind-address=127.0.0.1",
+        f"--secure-port={secure_port}",
+        f"--cert-dir={certificates}",
+    ]
     if program.kubeconfig_flags and not any(flag(words, name) for name in program.kubeconfig_flags):
         ours.append(f"{program.kubeconfig_flags[0]}={kubeconfig}")
     return without(here, REPLACED) + ours
 
 
-def ports(words: Sequence[str], configuration: str, plain_port: int, secure_port: int) -> dict[int, int]:
+def ports(
+    words: Sequence[str], configuration: str, plain_port: int, secure_port: int
+) -> dict[int, int]:
     """The ports of this machine by the ports of the container."""
     program = PROGRAMS.get(Path(words[0]).name)
     if program is None:
@@ -99,7 +113,9 @@ def ports(words: Sequence[str], configuration: str, plain_port: int, secure_port
 
 
 def document(text: str) -> yaml.MappingNode | None:
-    """The parsed configuration of a koord-descheduler with positions; None if the text is something else."""
+    """The parsed configuration of a koord-descheduler with positions;
+    None if the text is something else.
+    """
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError:
@@ -124,9 +140,11 @@ def health_port(text: str) -> int:
 
 
 def configured(text: str, kubeconfig: str, plain_port: int) -> str:
-    """A koord-descheduler's configuration with our kubeconfig and addresses; nothing else is changed.
+    """A koord-descheduler's configuration with our kubeconfig and addresses;
+    nothing else is changed.
 
-    Any other text, and one with these settings in a form that the program refuses, is returned unchanged.
+    Any other text, and one with these settings in a form that the program refuses,
+    is returned unchanged.
     """
     root = document(text)
     if root is None:
@@ -143,7 +161,9 @@ def configured(text: str, kubeconfig: str, plain_port: int) -> str:
         change(connection, "kubeconfig", access, edits, absent)
         edits += [insertion(connection, part) for part in absent]
     elif isinstance(connection, yaml.MappingNode):
-        edits.append((connection.start_mark.index, connection.end_mark.index, f"{{kubeconfig: {access}}}"))
+        edits.append(
+            (connection.start_mark.index, connection.end_mark.index, f"{{kubeconfig: {access}}}")
+        )
     else:
         change(root, "clientConnection", f"{{kubeconfig: {access}}}", edits, missing)
     edits += [insertion(root, part) for part in missing]
@@ -153,13 +173,20 @@ def configured(text: str, kubeconfig: str, plain_port: int) -> str:
 
 
 def change(
-    node: yaml.MappingNode, name: str, value: str, edits: list[tuple[int, int, str]], missing: list[str]
+    node: yaml.MappingNode,
+    name: str,
+    value: str,
+    edits: list[tuple[int, int, str]],
+    missing: list[str],
 ) -> None:
     """Records the edit that sets a key."""
     found = child(node, name)
     if found is None:
         missing.append(f"{name}: {value}")
-    elif isinstance(found, yaml.ScalarNode) and found.tag in ("tag:yaml.org,2002:str", "tag:yaml.org,2002:null"):
+    elif isinstance(found, yaml.ScalarNode) and found.tag in (
+        "tag:yaml.org,2002:str",
+        "tag:yaml.org,2002:null",
+    ):
         start, end = found.start_mark.index, found.end_mark.index
         edits.append((start, end, value if end > start else f" {value}"))
 
@@ -167,4 +194,8 @@ def change(
 def insertion(node: yaml.MappingNode, part: str) -> tuple[int, int, str]:
     """The edit that inserts `key: value` before the first key of a mapping that is not empty."""
     first = node.value[0][0].start_mark
-    return first.index, first.index, f"{part}, " if node.flow_style else f"{part}\n{' ' * first.column}"
+    return (
+        first.index,
+        first.index,
+        f"{part}, " if node.flow_style else f"{part}\n{' ' * first.column}",
+    )

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Becomes a container's process: `lab_run.py PARENT HOSTNAME EXECUTABLE ARGV...`.
 
-It is killed with the process PARENT. If the kernel allows it for this user, it has its own host name, by which leaders
-of elections are identified.
+It is killed with the process PARENT. If the kernel allows it for this user, it has its own host
+name, by which leaders of elections are identified.
 """
 
 from __future__ import annotations

@@ -3,11 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Applies the sample workload and waits until it is up.
 
-Reads one JSON object from stdin, prints one to stdout; a failure is one sentence on stderr and exit code 1:
+Reads one JSON object from stdin, prints one to stdout; a failure is one sentence on
+stderr and exit code 1:
 
     {kubectl, manifest, namespaces, wait, check} -> {changed, node}
 
-`kubectl` is a command, `manifest` YAML, `node` the one with most of the single replicas. `check` only reads.
+`kubectl` is a command, `manifest` YAML, `node` the one with most of the single
+replicas. `check` only reads.
 """
 
 from __future__ import annotations
@@ -18,7 +20,10 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 
-STATE = r'--output=jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.uid} {.metadata.generation}{"\n"}{end}'
+STATE = (
+    r"--output=jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.uid} "
+    r'{.metadata.generation}{"\n"}{end}'
+)
 HOMES = r'--output=jsonpath={range .items[*]}{.spec.nodeName}{"\n"}{end}'
 
 
@@ -31,9 +36,13 @@ class Sample:
         self._wait = f"--timeout={wait}s"
 
     def run(self, *words: str) -> list[str]:
-        """The lines that kubectl prints, of the objects in the manifest where it is told to read that."""
+        """The lines that kubectl prints, of the objects in the manifest where it
+        is told to read that.
+        """
         command = [*self._kubectl, *words]
-        done = subprocess.run(command, input=self._manifest, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, input=self._manifest, capture_output=True, text=True, check=False
+        )
         if done.returncode:
             raise SystemExit(f"kubectl {words[0]}: {done.stderr.strip()}")
         return done.stdout.splitlines()
@@ -45,7 +54,8 @@ class Sample:
     def apply(self) -> list[str]:
         """Applies it; what exists afterwards.
 
-        The server validates. To do it here as well, one that has just started would have to describe all of its API.
+        The server validates. To do it here as well, one that has just started would have to
+        describe all of its API.
         """
         words = ["--server-side", "--force-conflicts", "--field-manager=lab", "--validate=false"]
         return self.run("apply", *words, "--filename=-", STATE)
@@ -55,12 +65,16 @@ class Sample:
         for namespace in namespaces:
             kinds = "deployment,statefulset,daemonset"
             self.run("rollout", "status", kinds, f"--namespace={namespace}", self._wait)
-        self.run("wait", "--for=condition=Complete", "--namespace=shop", "job/schema-upgrade", self._wait)
+        self.run(
+            "wait", "--for=condition=Complete", "--namespace=shop", "job/schema-upgrade", self._wait
+        )
 
     def node(self) -> str:
         """The node with most of the single replicas, of several the first."""
         output = '--output=jsonpath={range .items[*]}{.spec.nodeName}{"\\n"}{end}'
-        found = Counter(self.run("get", "pods", "--namespace=shop", "--selector=tier=single", output))
+        found = Counter(
+            self.run("get", "pods", "--namespace=shop", "--selector=tier=single", output)
+        )
         return min(found, key=lambda name: (-found[name], name), default="")
 
 

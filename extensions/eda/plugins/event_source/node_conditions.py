@@ -53,8 +53,8 @@ EXAMPLES = r"""
             maintain_nodes: "{{ event.node }}"
 """
 
-# An event: node, uid, condition, status, healthy, previous (status), repeated, since, reason, message, labels,
-# schedulable, in_maintenance.
+# An event: node, uid, condition, status, healthy, previous (status), repeated, since, reason,
+# message, labels, schedulable, in_maintenance.
 
 import asyncio
 import concurrent.futures
@@ -69,7 +69,9 @@ TREE = str(Path(__file__).absolute().parents[7])
 if TREE not in sys.path:
     sys.path.append(TREE)
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import arguments_condition_events
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import (
+    arguments_condition_events,
+)
 
 LOOK_SECONDS = 0.5
 
@@ -89,7 +91,9 @@ async def main(queue: asyncio.Queue[dict[str, t.Any]], args: dict[str, t.Any]) -
             concurrent.futures.wait([put], LOOK_SECONDS)
 
     try:
-        why = await asyncio.to_thread(arguments_condition_events.follow, args, dict(os.environ), emit, stop.is_set)
+        why = await asyncio.to_thread(
+            arguments_condition_events.follow, args, dict(os.environ), emit, stop.is_set
+        )
     finally:
         stop.set()
     raise RuntimeError(f"node_conditions: {why}")
