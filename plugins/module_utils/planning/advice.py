@@ -186,6 +186,11 @@ OPTIONS: t.Mapping[str, tuple[str, bool | str, str]] = {
     "daemonset": ("ignore_daemonsets", True, "Leave the pods of DaemonSets where they are."),
     "emptydir": ("delete_emptydir_data", True, "Allow that the data in emptyDir volumes is lost."),
     "no_job": ("fallback", "eviction", "Evict the pods that no PodMigrationJob can move."),
+    "budget_allows_nothing": (
+        "method",
+        "replace",
+        "Replace pods of Deployments first, whatever their budgets allow.",
+    ),
 }
 """What may let refused pods go, by code; of others it is the consent.
 Whether it does is for their routes to tell.

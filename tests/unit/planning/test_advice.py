@@ -99,6 +99,25 @@ def test_a_budget_that_allows_nothing_is_helped_by_a_replica_or_by_its_rule() ->
     assert advised(seen) == [(["budget_allows_nothing"], changes)]
 
 
+@pytest.mark.parametrize(
+    ("method", "annotated", "advises"), [("surge", None, True), ("surge", "surge", False), ("replace", "surge", False)]
+)
+def test_replacing_pods_first_is_advised_where_it_helps_against_their_budget(
+    method: str, annotated: str | None, advises: bool
+) -> None:
+    """The owner's annotation is stronger than the option."""
+    top = web(2)
+    top["deployments"][0]["metadata"]["annotations"] = {names_module.METHOD: annotated} if annotated else {}
+    labels = {"app": "web", names_module.HASH: "5d8f"}
+    top["replica_sets"][0]["spec"]["selector"] = {"matchLabels": labels}
+    for one in top["pods"]:
+        one["metadata"]["labels"] = labels
+    seen = snapshot(top, nodes=nodes(), budgets=[budget("web", 0, healthy=2, desired=2, rule=NEVER)])
+    option = [("set_option", "method")] if advises else []
+    assert changed(advised(seen, choices={"method": method})) == [("relax_budget", "web"), *option]
+    assert changed(advised(seen, choices={"method": "replace"})) == ([] if advises else [("relax_budget", "web")])
+
+
 @pytest.mark.parametrize("rule", [NEVER, {"minAvailable": "100%"}])
 def test_a_replica_does_not_help_where_the_rule_never_allows_any(rule: Raw) -> None:
     seen = snapshot(web(2), nodes=nodes(), budgets=[budget("web", 0, healthy=2, desired=2, rule=rule)])
