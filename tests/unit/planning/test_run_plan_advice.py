@@ -46,7 +46,7 @@ def test_what_would_unblock_a_plan_is_told_and_unblocks_it(build: Build) -> None
     found = build(2, manifests.budget("web", minAvailable=2))
     result = plan(found, choices=SURGE)
     assert not result.data["feasible"]
-    assert changed(result) == [("add_replica", "web"), ("relax_budget", "web")]
+    assert changed(result) == [("add_replica", "web"), ("relax_budget", "web"), ("set_option", "method")]
     found.patch(kinds.DEPLOYMENTS, "web", {"spec": {"replicas": 3}})
     found.settle()
     assert plan(found, choices=SURGE).data["feasible"]
