@@ -109,17 +109,8 @@ def needs(
         found += _all("list", COORDINATION, "leases", (unreachable.LEASES,))
     if fenced or any(plan.pod.claims for plan in moved):
         found += _all("list", "storage.k8s.io", "volumeattachments")
-    if any(plan.route == "evict" and plan.pod.responders for plan in moved):
-        found += _all("list", "lifecycle.k8s.io", "evictionrequests")
-    jobs = [plan for plan in moved if plan.route == "job"]
-    # A pod whose job comes to nothing is evicted after all, unless that was ruled out.
-    falls_back = bool(jobs) and (choices.fallback == "eviction" or choices.backend == "auto")
-    if falls_back or any(plan.route == "evict" or plan.guarded for plan in moved):
-        verb, resource = (
-            ("delete", "pods") if choices.disable_eviction else ("create", "pods/eviction")
-        )
-        found += _all(verb, "", resource, _namespaces(moved))
-    if jobs:
+    found += _for_evictions(moved, choices)
+    if any(plan.route == "job" for plan in moved):
         found += _all(f"watch {KEEP}", KOORDINATOR, "podmigrationjobs")
         found += _all("patch", KOORDINATOR, "podmigrationjobs/status")
         found += _all("list get delete", KOORDINATOR, "reservations")
@@ -157,6 +148,23 @@ def for_events(plans: t.Sequence[drain_policy.PodPlan]) -> tuple[Need, ...]:
     return tuple(
         _all("get create", "events.k8s.io", "events", tuple(dict.fromkeys(("default", *concerned))))
     )
+
+
+def _for_evictions(
+    moved: list[drain_policy.PodPlan], choices: drain_policy.DrainPolicy
+) -> list[Need]:
+    found: list[Need] = []
+    if any(plan.route == "evict" and plan.pod.responders for plan in moved):
+        found += _all("list", "lifecycle.k8s.io", "evictionrequests")
+    evicted = any(plan.route == "evict" or plan.guarded for plan in moved)
+    if choices.fallback == "eviction" or choices.backend == "auto":
+        # A pod whose job comes to nothing is evicted after all.
+        evicted = evicted or any(plan.route == "job" for plan in moved)
+    if evicted and choices.disable_eviction:
+        found += _all("delete", "", "pods", _namespaces(moved))
+    elif evicted:
+        found += _all("create", "", "pods/eviction", _namespaces(moved))
+    return found
 
 
 def _for_replacements(replaced: list[drain_policy.PodPlan]) -> list[Need]:

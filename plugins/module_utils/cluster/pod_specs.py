@@ -49,27 +49,34 @@ def trimmed(spec: Raw, status: Raw) -> Raw:
             found[key] = [_container(one) for one in spec[key]]
     if declared := _declared(spec):
         found["declared"] = declared
+    return found | _of_status(status)
+
+
+def _of_status(status: Raw) -> dict[str, t.Any]:
+    """What a resize has changed, or could not."""
+    found: dict[str, t.Any] = {}
     counted = {}
     for key in ("containerStatuses", "initContainerStatuses"):
         for one in status.get(key) or ():
             if one.get("resources"):
-                counted[one.get("name", "")] = [
-                    requests
-                    for requests in (
-                        one["resources"].get("requests"),
-                        one.get("allocatedResources"),
-                    )
-                    if requests
-                ]
+                counted[one.get("name", "")] = _counted(one)
     if counted:
         found["counted"] = counted
-    whole = [((status.get("resources") or {}).get("requests")), status.get("allocatedResources")]
-    if status.get("resources") and any(whole):
-        found["countedWhole"] = [requests for requests in whole if requests]
+    if whole := _counted(status):
+        found["countedWhole"] = whole
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodResizePending" and condition.get("reason") == "Infeasible":
             found["infeasible"] = True
     return found
+
+
+def _counted(status: Raw) -> list[Raw]:
+    """The requests in force and those allocated, of a container or of a pod with resources."""
+    resources = status.get("resources")
+    if not resources:
+        return []
+    requests = (resources.get("requests"), status.get("allocatedResources"))
+    return [one for one in requests if one]
 
 
 def _declared(spec: Raw) -> list[str]:

@@ -68,7 +68,8 @@ class Unread:
 UNREAD = Unread()
 
 
-def reconcile(
+# Each answer that a write may get decides what the next try does, or that there is none.
+def reconcile(  # noqa: C901
     ctx: run_context.Context,
     target: objects.Ref,
     decide: Decide,

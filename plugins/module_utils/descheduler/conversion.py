@@ -198,15 +198,7 @@ def _moving(made: Converted, given: profiles.Raw, path: str) -> dict[str, t.Any]
         args["priorityThreshold"] = {"value": threshold["value"]}
     elif threshold.get("name"):
         made.leave(f"{path}.priorityThreshold.name", threshold["name"])
-    protections = given.get("podProtections") or {}
-    for key in ("defaultDisabled", "extraEnabled"):
-        for index, word in enumerate(protections.get(key) or ()):
-            if word in _FLAGS:
-                args[_FLAGS[word]] = True
-            else:
-                made.leave(f"{path}.podProtections.{key}[{index}]", word, word)
-    if protections.get("config"):
-        made.leave(f"{path}.podProtections.config", protections["config"])
+    args |= _unprotected(made, given.get("podProtections") or {}, f"{path}.podProtections")
     for flag, word in (
         ("evictDaemonSetPods", "DaemonSetPods"),
         ("ignorePodsWithoutPDB", "PodsWithoutPDB"),
@@ -217,6 +209,20 @@ def _moving(made: Converted, given: profiles.Raw, path: str) -> dict[str, t.Any]
         if given.get(key) not in (None, {}, 0, 1, "", "Preferred"):
             made.leave(f"{path}.{key}", given[key])
     return args
+
+
+def _unprotected(made: Converted, protections: profiles.Raw, path: str) -> dict[str, bool]:
+    """The arguments that say which pods may be moved after all."""
+    flags: dict[str, bool] = {}
+    for key in ("defaultDisabled", "extraEnabled"):
+        for index, word in enumerate(protections.get(key) or ()):
+            if word in _FLAGS:
+                flags[_FLAGS[word]] = True
+            else:
+                made.leave(f"{path}.{key}[{index}]", word, word)
+    if protections.get("config"):
+        made.leave(f"{path}.config", protections["config"])
+    return flags
 
 
 _CONFIG = re.compile(r"profiles\[(\d+)\]\.pluginConfig\[(\d+)\].*")

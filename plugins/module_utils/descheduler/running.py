@@ -199,12 +199,17 @@ class _Walk:
                     f"{path}.{key}",
                 )
         elif field.type == "list" and isinstance(wanted, list) and isinstance(running, list):
-            if len(wanted) != len(running):
-                self.conflict(path, wanted, running)
-            for index, (one, other) in enumerate(zip(wanted, running, strict=False)):
-                self.value(t.cast("schemas.Field", field.item), one, other, f"{path}[{index}]")
+            self._items(t.cast("schemas.Field", field.item), wanted, running, path)
         elif not _same(field, wanted, running):
             self.conflict(path, wanted, running)
+
+    def _items(
+        self, item: schemas.Field, wanted: list[t.Any], running: list[t.Any], path: str
+    ) -> None:
+        if len(wanted) != len(running):
+            self.conflict(path, wanted, running)
+        for index, (one, other) in enumerate(zip(wanted, running, strict=False)):
+            self.value(item, one, other, f"{path}[{index}]")
 
     def fields(
         self,

@@ -95,20 +95,7 @@ class Reader:
     def _object(
         self, field: schemas.Field, value: t.Mapping[str, t.Any], path: str
     ) -> schemas.Faults:
-        lost: schemas.Real = "refuses" if self.strict else "drops"
-        for key, inner in value.items():
-            here = _join(path, key)
-            known = field.fields.get(key)
-            if known is None:
-                yield replace(_unknown_key(field, key, here), real=lost, decoding=True)
-            elif not self.schema.knows(known.since):
-                yield too_new(key, known.since, here, lost)
-            else:
-                if known.deprecated and inner not in (None, False):
-                    yield schemas.warning(
-                        "deprecated", f"{key} is deprecated.", f"Use {known.deprecated}.", here
-                    )
-                yield from self.faults(known, inner, here)
+        yield from self._keys(field, value, path)
         for key, known in field.fields.items():
             missing = known.required or known.nonempty
             if missing and not is_set(value.get(key)) and self.schema.knows(known.since):
@@ -126,6 +113,25 @@ class Reader:
             unread = field.by_labels and not is_set(value.get("matchLabels"))
             for fault in _selector(value, path):
                 yield replace(fault, real="starts" if unread else field.malformed)
+
+    def _keys(
+        self, field: schemas.Field, value: t.Mapping[str, t.Any], path: str
+    ) -> schemas.Faults:
+        """What is wrong with the keys that are there, and with their values."""
+        lost: schemas.Real = "refuses" if self.strict else "drops"
+        for key, inner in value.items():
+            here = _join(path, key)
+            known = field.fields.get(key)
+            if known is None:
+                yield replace(_unknown_key(field, key, here), real=lost, decoding=True)
+            elif not self.schema.knows(known.since):
+                yield too_new(key, known.since, here, lost)
+            else:
+                if known.deprecated and inner not in (None, False):
+                    yield schemas.warning(
+                        "deprecated", f"{key} is deprecated.", f"Use {known.deprecated}.", here
+                    )
+                yield from self.faults(known, inner, here)
 
     def _list(self, field: schemas.Field, value: t.Sequence[t.Any], path: str) -> schemas.Faults:
         if field.minimum is not None and len(value) < field.minimum:

@@ -80,29 +80,11 @@ class Routing:
     def follow(self, snapshot: snapshots.Snapshot) -> None:
         """Update every move from the watch, and plan pods that came late."""
         now = self.ctx.clock.now()
-        stale: set[str] = set()
-        for name, node_drain in self.node_drains.items():
-            if not node_drain.open:
-                continue
-            present = {pod.uid: pod for pod in snapshot.pods_on((name,))}
-            for uid, move in node_drain.moves.items():
-                if move.state == "asked" or move.done:
-                    continue
-                found = present.get(uid)
-                if found is None:
-                    self._gone(move, now)
-                elif found.deleting and move.state == "waiting":
-                    move.state, move.left_at = "leaving", now
-                elif (
-                    found.finished and move.plan.route in ("wait", "swap", "replace")
-                ) or _given_back(move, found, self.unreplaced):
-                    stale.add(name)
-            if present.keys() - node_drain.moves.keys():
-                stale.add(name)
-            came, went = present.keys() - node_drain.present, node_drain.present - present.keys()
-            if came or any(_may_return(node_drain.moves.get(uid), snapshot) for uid in went):
-                node_drain.quiet_since = now
-            node_drain.present = frozenset(present)
+        stale = [
+            name
+            for name, node_drain in self.node_drains.items()
+            if node_drain.open and self._follow_node(node_drain, snapshot)
+        ]
         if stale:
             self._take_up(snapshot, stale)
         if self._scales and now - self._scaled_at >= OWNERS_EVERY:
@@ -117,6 +99,30 @@ class Routing:
         with contextlib.suppress(errors.ClusterError):
             # What was read before holds until they can be read again.
             self._read_requests()
+
+    def _follow_node(
+        self, node_drain: run_node_drain.NodeDrain, snapshot: snapshots.Snapshot
+    ) -> bool:
+        """Update the moves of the node; whether some of its pods have to be planned (again)."""
+        now, stale = self.ctx.clock.now(), False
+        present = {pod.uid: pod for pod in snapshot.pods_on((node_drain.name,))}
+        for uid, move in node_drain.moves.items():
+            if move.state == "asked" or move.done:
+                continue
+            found = present.get(uid)
+            if found is None:
+                self._gone(move, now)
+            elif found.deleting and move.state == "waiting":
+                move.state, move.left_at = "leaving", now
+            elif (found.finished and move.plan.route in ("wait", "swap", "replace")) or _given_back(
+                move, found, self.unreplaced
+            ):
+                stale = True
+        came, went = present.keys() - node_drain.present, node_drain.present - present.keys()
+        if came or any(_may_return(node_drain.moves.get(uid), snapshot) for uid in went):
+            node_drain.quiet_since = now
+        node_drain.present = frozenset(present)
+        return stale or bool(present.keys() - node_drain.moves.keys())
 
     def _waiting(self) -> list[objects.Pod]:
         """The pods that are still to leave."""

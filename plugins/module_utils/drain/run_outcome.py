@@ -240,6 +240,12 @@ class Outcome:
             return
         if left or now - node_drain.quiet_since < QUIET or self._live.quiet_for("pods") == 0:
             return
+        self._judge_empty(node_drain, snapshot)
+
+    def _judge_empty(
+        self, node_drain: run_node_drain.NodeDrain, snapshot: snapshots.Snapshot
+    ) -> None:
+        """No pod is left: once nothing else of the drain is under way, prove it."""
         if why := self.swaps.failed_for(node_drain.name):
             self._close(node_drain, outcomes.DrainOutcome.FAILED, why)
             return

@@ -53,7 +53,8 @@ class View:
         return [other for other in self.jobs.values() if other.name != job.name]
 
 
-def stage(job: migration_jobs.Job) -> str:
+# One line for each stage, the last ones first: a job keeps the conditions of what is behind it.
+def stage(job: migration_jobs.Job) -> str:  # noqa: C901
     """Where the job stands, as the end of a sentence that begins with its name."""
     if job.succeeded:
         return "has succeeded"

@@ -281,7 +281,8 @@ NO_SUCH_PATH = "404 page not found"
 """In Kubernetes' words, which are those of Go's ``http.NotFound``."""
 
 
-def from_answer(
+# The rules are in one chain, because the first that fits counts.
+def from_answer(  # noqa: C901
     request: verbs.Request | None,
     status: int,
     body: Mapping[str, Any] | None,

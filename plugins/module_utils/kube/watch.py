@@ -123,10 +123,7 @@ class Reflector:
         while not self._stopping.is_set():
             began = self._clock.now()
             try:
-                if not self.resource_version:
-                    self.take(self._listed())
-                if not self._stopping.is_set():
-                    self._follow()
+                self._watch()
                 if self._clock.now() - began > 1.0:
                     backoff.reset()
                     continue
@@ -152,6 +149,13 @@ class Reflector:
                 self._ended(error)
                 return
             self._stopping.wait(delay)
+
+    def _watch(self) -> None:
+        """A list if nothing is known, then one watch."""
+        if not self.resource_version:
+            self.take(self._listed())
+        if not self._stopping.is_set():
+            self._follow()
 
     def _listed(self) -> client.Listing:
         found: list[Any] = []

@@ -321,14 +321,20 @@ def _write(
         task.outcome, task.message = outcomes.CordonOutcome.FAILED, f"Node {task.name}: {error}"
     else:
         if change is not None:
-            task.outcome, task.message, task.kept = (
-                outcomes.CordonOutcome(options.state),
-                change.sentence,
-                kept,
-            )
-            task.line = _done(options.state, change)
-            if options.state != "uncordoned":
-                ctx.tell(task.outcome, task.line, node=task.name)
+            task.kept = kept
+            _succeed(ctx, options.state, task, change)
+
+
+def _succeed(
+    ctx: run_context.Context,
+    state: run_node_steps.State,
+    task: run_node_steps.Task,
+    change: api_changes.Change,
+) -> None:
+    task.outcome, task.message = outcomes.CordonOutcome(state), change.sentence
+    task.line = _done(state, change)
+    if state != "uncordoned":
+        ctx.tell(task.outcome, task.line, node=task.name)
 
 
 def _tell_back(ctx: run_context.Context, tasks: list[run_node_steps.Task]) -> None:

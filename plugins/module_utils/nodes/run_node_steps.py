@@ -164,37 +164,43 @@ def _decide_step(ctx: run_context.Context, options: CordonOptions, task: Task) -
     ):
         task.outcome, task.message = outcomes.CordonOutcome.STILL_DEAD, why
         return
+    if options.state == "uncordoned" and record.step == "back" and not task.complete:
+        task.outcome = outcomes.CordonOutcome.UNCORDONED
+        task.message = f"Node {node.name} is in service again."
+        return
     held = replace(record, nonce=task.identity.nonce)
     if not mine:
         held = replace(held, by=ctx.by, reason=options.reason or record.reason)
-    match options.state:
-        case "cordoned" if record.step == "back":
-            task.wanted, task.change = _taken_out(
-                options, node, replace(held, since=ctx.clock.server(), hooks={})
-            )
-        case "cordoned":
-            keep = record.step in ("cordoned", "drained") and mine
-            task.change = None if keep else cordon.at_step(node, held, "cordoned")
-            task.wanted = held if keep else held.at("cordoned")
-        case "uncordoned" if record.step == "back" and not task.complete:
-            task.outcome, task.message = (
-                outcomes.CordonOutcome.UNCORDONED,
-                f"Node {node.name} is in service again.",
-            )
-            return
-        case "uncordoned":
-            (task.change, task.kept), task.wanted = cordon.give_back(node, held), None
-        case step:
-            reached = "back" if record.step == "back" else step
-            task.change, task.wanted = cordon.at_step(node, held, reached), held.at(reached)
+    task.kept = cordon.foreign_changes(node, record)
+    if options.state == "uncordoned":
+        (task.change, task.kept), task.wanted = cordon.give_back(node, held), None
+    elif options.state == "cordoned":
+        task.wanted, task.change = _cordoned(ctx, options, node, held, mine=mine)
+    else:
+        reached: node_records.Step = "back" if record.step == "back" else options.state
+        task.wanted, task.change = held.at(reached), cordon.at_step(node, held, reached)
     task.outcome = outcomes.CordonOutcome(
         options.state if task.change else f"already_{options.state}"
     )
     task.message = (
         task.change.sentence if task.change else f"Node {task.name} is {options.state} already."
     )
-    if options.state != "uncordoned":
-        task.kept = cordon.foreign_changes(node, record)
+
+
+def _cordoned(
+    ctx: run_context.Context,
+    options: CordonOptions,
+    node: objects.Node,
+    held: node_records.Record,
+    *,
+    mine: bool,
+) -> tuple[node_records.Record, api_changes.Change | None]:
+    """The record of a node that is cordoned (again), and the change that it takes."""
+    if held.step == "back":
+        return _taken_out(options, node, replace(held, since=ctx.clock.server(), hooks={}))
+    if held.step in ("cordoned", "drained") and mine:
+        return held, None
+    return held.at("cordoned"), cordon.at_step(node, held, "cordoned")
 
 
 def _decide_unrecorded(

@@ -388,21 +388,26 @@ class World:
             if claim := volume.get("persistentVolumeClaim"):
                 self.claims_used[guest.namespace, claim["claimName"]] += step
         if terms := guest.terms("podAntiAffinity"):
-            guest.group = guest.group or key_of(guest.namespace, terms)
-            if guest.group not in self.anti:
-                self.anti[guest.group] = (guest, Counter())
-                for term in terms:
-                    self._anti_by_label.setdefault(_label_of(term.get("labelSelector")), {})[
-                        guest.group
-                    ] = None
-            self.anti[guest.group][1][place.name] += step
-        for label in guest.labels.items():
-            for tally in self._hinted.get(label, ()):
-                if tally.counts(guest):
-                    tally.by_node[place.name] += step
-        for tally in self._unhinted:
+            self._anti_of(guest, terms)[place.name] += step
+        for tally in self._tallies_for(guest):
             if tally.counts(guest):
                 tally.by_node[place.name] += step
+
+    def _anti_of(self, guest: Guest, terms: t.Sequence[objects.Raw]) -> Counter[str]:
+        """How many pods with the same terms as this one each node has."""
+        guest.group = guest.group or key_of(guest.namespace, terms)
+        if guest.group not in self.anti:
+            self.anti[guest.group] = (guest, Counter())
+            for term in terms:
+                label = _label_of(term.get("labelSelector"))
+                self._anti_by_label.setdefault(label, {})[guest.group] = None
+        return self.anti[guest.group][1]
+
+    def _tallies_for(self, guest: Guest) -> t.Iterator[Tally]:
+        """Those whose ``hint`` is a label of the pod, and those without one."""
+        for label in guest.labels.items():
+            yield from self._hinted.get(label, ())
+        yield from self._unhinted
 
     def tally(self, wanted: Wanted, *, living: bool = False) -> Tally:
         """The count of the pods that match, current from now on."""

@@ -382,20 +382,8 @@ def read(
     ``extra`` are the names of all extra variables. ``fault`` says what is wrong with a file of
     tasks, which Ansible would find out only after the drain.
     """
-    wrong = without_prefix(raw, extra)
-    values: dict[str, t.Any] = {name: variable.unset for name, variable in VARIABLES.items()}
-    for full, value in sorted(raw.items()):
-        if full.startswith(ROLE):
-            wrong += of_the_role(full)
-            continue
-        name = full.removeprefix(PREFIX)
-        if name not in VARIABLES:
-            wrong.append(unknown(full))
-        elif not _empty(value):
-            try:
-                values[name] = VARIABLES[name].convert(full, value)
-            except option_values.BadOption as error:
-                wrong.append(str(error))
+    values, wrong = _converted(raw)
+    wrong = [*without_prefix(raw, extra), *wrong]
     wrong += [*_cross_checks(values, playbook), *arguments_announcements.cross_checks(values)]
     for name in ("tasks", "fence_tasks"):
         if values[name]:
@@ -421,6 +409,25 @@ def read(
         values["nodes"], values["node_selector"] = [], values["node_selector"] or EVERY_NODE
     policies = {call: {name: values[name] for name in names} for call, names in POLICIES.items()}
     return {**values, "policies": policies, "fingerprint": mark, "errors": wrong}
+
+
+def _converted(raw: t.Mapping[str, t.Any]) -> tuple[dict[str, t.Any], list[str]]:
+    """Each variable by itself in its final type, and the errors in them."""
+    values: dict[str, t.Any] = {name: variable.unset for name, variable in VARIABLES.items()}
+    wrong: list[str] = []
+    for full, value in sorted(raw.items()):
+        if full.startswith(ROLE):
+            wrong += of_the_role(full)
+            continue
+        name = full.removeprefix(PREFIX)
+        if name not in VARIABLES:
+            wrong.append(unknown(full))
+        elif not _empty(value):
+            try:
+                values[name] = VARIABLES[name].convert(full, value)
+            except option_values.BadOption as error:
+                wrong.append(str(error))
+    return values, wrong
 
 
 def unknown(full: str) -> str:

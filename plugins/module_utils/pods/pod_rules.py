@@ -266,17 +266,9 @@ def _sequence(
     """What is wrong with the names, with ``after`` and ``before``,
     and with a ``skip`` that would leave every pod.
     """
-    known: dict[str, Rule] = {}
+    known = {rule.manner.name: rule for rule in rules if rule.manner.name}
     graph: dict[str, set[str]] = {}
-    for index, rule in enumerate(rules):
-        if rule.manner.name in known:
-            yield (
-                f"{option}[{index}].name",
-                rule.manner.name,
-                "another name: an earlier rule has it",
-            )
-        if rule.manner.name:
-            known[rule.manner.name] = rule
+    yield from _repeated(rules, option)
     for index, (raw, rule) in enumerate(zip(raws, rules, strict=True)):
         if rule.manner.skip and rule.selector == pod_selectors.PodSelector({}):
             expected = (
@@ -309,6 +301,16 @@ def _sequence(
         graphlib.TopologicalSorter(graph).prepare()
     except graphlib.CycleError as error:
         yield option, " after ".join(error.args[1]), "after and before without a circle"
+
+
+def _repeated(rules: t.Sequence[Rule], option: str) -> t.Iterator[pod_selectors.Fault]:
+    seen: set[str] = set()
+    for index, rule in enumerate(rules):
+        name = rule.manner.name
+        if name in seen:
+            yield f"{option}[{index}].name", name, "another name: an earlier rule has it"
+        if name:
+            seen.add(name)
 
 
 def _truth(value: t.Any) -> bool:

@@ -306,7 +306,8 @@ DYING = 60.0
 LOOK_EVERY = 1.0
 
 
-def wait_for_expiry(
+# One state machine for each lock: a turn of the loop is a look at all of them.
+def wait_for_expiry(  # noqa: C901
     ctx: run_context.Context,
     locks: t.Mapping[str, NodeLock],
     waiting: dict[str, lock_leases.Seen],

@@ -304,15 +304,7 @@ def _absent(work: run_guard_call.GuardCall) -> None:
     """Undo what serves the nodes, and what serves nodes that no longer exist."""
     ctx = work.ctx
     run_guard_call.absent(work)
-    for uid, error in surge_records.unreadable(work.snapshot).items():
-        here, lease = (
-            error.nodes & frozenset(work.nodes),
-            f"Lease {names.NAMESPACE}/{names.surge_name(uid)}",
-        )
-        if here:
-            work.fail(here, outcomes.WorkloadOutcome.NOT_GIVEN_BACK, lease, str(error), "")
-        else:
-            work.findings.append(reasons.Finding("bad_surge", str(error), "", "warning", lease))
+    _report_unreadable(work)
     nodes = frozenset(work.nodes)
     surges, budgets = (
         run_guard_call.surges(work, nodes),
@@ -338,16 +330,31 @@ def _absent(work: run_guard_call.GuardCall) -> None:
             _give_back(work, locked, run_guard_call.surges(work, locked))
         finally:
             work.unlock()
+    _close_nodes(work)
+
+
+def _close_nodes(work: run_guard_call.GuardCall) -> None:
     for name in work.nodes:
         node_drain = work.node_drains[name]
+        node_drain.message = f"Nothing protects the pods on node {name} any more."
         if any(name in line["nodes"] for line in work.workloads):
             node_drain.outcome = outcomes.GuardOutcome.GIVEN_BACK
             node_drain.message = f"The protection of the pods on node {name} was undone."
-            continue
-        node_drain.outcome = outcomes.GuardOutcome.ALREADY_GIVEN_BACK
-        if node_drain.record is None:
+        elif node_drain.record is None:
             node_drain.outcome = outcomes.GuardOutcome.NOT_IN_MAINTENANCE_ANY_MORE
-        node_drain.message = f"Nothing protects the pods on node {name} any more."
+        else:
+            node_drain.outcome = outcomes.GuardOutcome.ALREADY_GIVEN_BACK
+
+
+def _report_unreadable(work: run_guard_call.GuardCall) -> None:
+    """Surges whose records cannot be read, so nothing of them is undone."""
+    for uid, error in surge_records.unreadable(work.snapshot).items():
+        here = error.nodes & frozenset(work.nodes)
+        lease = f"Lease {names.NAMESPACE}/{names.surge_name(uid)}"
+        if here:
+            work.fail(here, outcomes.WorkloadOutcome.NOT_GIVEN_BACK, lease, str(error), "")
+        else:
+            work.findings.append(reasons.Finding("bad_surge", str(error), "", "warning", lease))
 
 
 def _predict_absent(work: run_guard_call.GuardCall, surge: surge_records.Surge) -> None:
