@@ -13,13 +13,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     run_requests,
     run_targeted_reads,
     scopes,
-    snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import (
-    drafts,
-    preflight,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import lookup
 
 
 def nodes(
@@ -53,7 +49,7 @@ def selected(
             kinds.NODES, labels=selector, patience=run_requests.PATIENCE
         ).items
         if not listed:
-            first = drafts.nothing_selected(selector)
+            first = lookup.nothing_selected(selector)
             raise run_context.CallAborted(first.code, first.message, first.remedy, first.object)
         return {raw["metadata"]["name"]: raw for raw in listed}, len(listed)
     found, among = nodes(ctx, wanted)
@@ -71,7 +67,7 @@ def result(entries: list[dict[str, t.Any]], **more: t.Any) -> run_context.Result
 
 def refuse_unknown(found: t.Mapping[str, objects.Node], wanted: t.Iterable[str]) -> None:
     """Raise StopRun if there is no node with one of the wanted names."""
-    if unknown := preflight.unknown_nodes(snapshots.Snapshot(nodes=found), wanted):
+    if unknown := lookup.unknown_nodes(found, wanted):
         first = unknown[0]
         raise run_context.CallAborted(
             first.code, " ".join(x.message for x in unknown), first.remedy, first.object

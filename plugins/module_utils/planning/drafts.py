@@ -221,17 +221,6 @@ def _at_goal(snapshot: snapshots.Snapshot, name: str, wanted: Wanted) -> bool:
     return not dispositions.left_to_move(snapshot, {name}, wanted.choices)
 
 
-def nothing_selected(selector: str) -> reasons.Finding:
-    """That ``node_selector`` selects no node."""
-    return reasons.Finding(
-        "selector_matches_nothing",
-        f"No node matches node_selector {selector}.",
-        "Look at `kubectl get nodes --show-labels`.",
-        "blocker",
-        f"node_selector {selector}",
-    )
-
-
 def unknown_zone_key(nodes: t.Iterable[objects.Node], wanted: Wanted) -> list[reasons.Finding]:
     """A limit or an order by a label that no node of the cluster has would silently
     mean one zone for all.

@@ -10,7 +10,6 @@ A blocker stops the run, a warning names what will happen, an info explains what
 from __future__ import annotations
 
 import collections
-import difflib
 import typing as t
 from dataclasses import dataclass
 
@@ -32,6 +31,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinat
     migration_jobs,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import lookup
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import (
     neighbours,
     newcomers,
@@ -176,7 +176,7 @@ def findings(
 ) -> tuple[reasons.Finding, ...]:
     """All findings: blockers first, then warnings, then infos."""
     found = [
-        *unknown_nodes(snapshot, asked.nodes),
+        *lookup.unknown_nodes(snapshot.nodes, asked.nodes),
         *_options(asked),
         *_nodes(snapshot, asked),
         *neighbours.findings(snapshot, asked.nodes, asked.now, asked.kured),
@@ -193,24 +193,6 @@ def findings(
     ]
     order: dict[reasons.Severity, int] = {"blocker": 0, "warning": 1, "info": 2}
     return tuple(sorted(found, key=lambda finding: order[finding.severity]))
-
-
-def unknown_nodes(snapshot: snapshots.Snapshot, wanted: t.Iterable[str]) -> list[reasons.Finding]:
-    """Names that no node has, each with the names that may have been meant."""
-    found = []
-    for name in dict.fromkeys(wanted):
-        if name in snapshot.nodes:
-            continue
-        address = [node.name for node in snapshot.nodes.values() if node.address == name]
-        close = address or difflib.get_close_matches(name, snapshot.nodes, n=3, cutoff=0.6)
-        meant = f" Did you mean {' or '.join(close)}?" if close else ""
-        remedy = "Name nodes as `kubectl get nodes` does, not by their addresses."
-        found.append(
-            reasons.Finding.of_node(
-                name, "unknown_node", f"There is no node {name}.{meant}", remedy
-            )
-        )
-    return found
 
 
 def _options(asked: PreflightOptions) -> list[reasons.Finding]:

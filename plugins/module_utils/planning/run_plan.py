@@ -51,6 +51,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages 
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import (
     gate_checks,
+    lookup,
     run_gates,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import (
@@ -189,7 +190,7 @@ def _plan(
     if any(plan.route == "job" for plan in plans):
         found += preflight.unapproved(run_job_cache.listed(ctx), plans, choices.job_wait)
     if not wanted:
-        found.append(drafts.nothing_selected(options.node_selector))
+        found.append(lookup.nothing_selected(options.node_selector))
     found += drafts.unknown_zone_key(snapshot.nodes.values(), asked)
     fence: run_access.Standing = "unknown"
     # A run that has started knew both before its first write, and looks again before each wave.

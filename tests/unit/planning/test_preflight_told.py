@@ -53,19 +53,6 @@ def test_every_unknown_node_is_named_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("listed", "asked", "meant"),
-    [
-        (["worker-1", "worker-2", "worker-3", "worker-4"], "worker-9", 3),
-        (["worker-1", "worker-2"], "worker-9", 2),
-        (["database"], "worker-9", 0),
-    ],
-)
-def test_three_similar_names_are_offered_at_most(listed: list[str], asked: str, meant: int) -> None:
-    (told,) = preflight.unknown_nodes(snapshot(nodes=[node(name) for name in listed]), [asked])
-    assert sum(name in told.message for name in listed) == meant
-
-
-@pytest.mark.parametrize(
     ("changes", "codes"),
     [
         ({"unschedulable": True}, {"foreign_cordon"}),
