@@ -124,6 +124,7 @@ class InProcess(ActionBase):
                 environ=environ,
                 guard=_interrupts.orphan_guard(interruption),
                 interruption=interruption,
+                let_go=arguments_left.let_go,
             )
             ran = specs.run_call(self.spec, arguments, call)
         self._keep(arguments, environment, ran, let_go=interruption.asked)

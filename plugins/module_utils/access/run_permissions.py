@@ -67,6 +67,7 @@ def refused(
 
 def lacking(
     ctx: run_context.Context,
+    *,
     steps: t.Sequence[str],
     nodes: t.Sequence[str] = (),
     within: t.Sequence[str] = (),

@@ -10,22 +10,24 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import run_permissions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import run_context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    decoding,
+    run_context,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
     clocks,
     connection,
     errors,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
-    node_records,
-    run_lease,
-    surge_records,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
 
 Interruption = clocks.Interruption
 INTERRUPTED = "interrupted"
 """The code of a call that was asked to end."""
+Lacking = t.Callable[[run_context.Context], t.Iterable[reasons.Finding]]
+"""What permissions these credentials lack for a call."""
+LetGo = t.Callable[[run_context.Context], None]
+"""Gives up whatever this start of the run still holds."""
 
 
 def library_error() -> str | None:
@@ -43,17 +45,15 @@ def perform(
     progress: t.Callable[[run_context.Event], None],
     guard: t.Callable[[], None] | None,
     interruption: clocks.Interruption | None = None,
-    steps: t.Sequence[str] = (),
-    nodes: t.Sequence[str] = (),
-    within: t.Sequence[str] = (),
+    let_go: LetGo | None = None,
+    lacking: Lacking | None = None,
 ) -> dict[str, t.Any]:
     """Connect to ``target`` (the fields of ``ConnectionOptions``), run the loop,
     and shape its result.
 
     What was changed before an error is in the result too; only unexpected errors are raised. If it
-    failed and something was forbidden, the result names all permissions that are missing for its
-    ``steps``, also those for the pods of its ``nodes`` in the namespaces that it is limited to
-    (``within``). An ``interruption`` ends the loop early.
+    failed and something was forbidden, the result names all permissions that are ``lacking``.
+    An ``interruption`` ends the loop early, and then the call ``let_go`` of what its run holds.
     """
     try:
         cluster = connection.connect(
@@ -68,25 +68,27 @@ def perform(
     cluster.clock.interruption = interruption
     ctx = run_context.Context(cluster, check=check, run=run, progress=progress, clock=cluster.clock)
     try:
-        result = ended(ctx, loop)
-        if result.failed and cluster.refusals and steps:
-            _name_lacking(ctx, result, steps, nodes, within)
+        result = ended(ctx, loop, let_go)
+        if result.failed and cluster.refusals and lacking:
+            _name_lacking(ctx, result, lacking)
     finally:
         cluster.close()
     return result.shaped(ctx)
 
 
 def ended(
-    ctx: run_context.Context, loop: t.Callable[[run_context.Context], run_context.Result]
+    ctx: run_context.Context,
+    loop: t.Callable[[run_context.Context], run_context.Result],
+    let_go: LetGo | None = None,
 ) -> run_context.Result:
     """The loop's result, with every expected error as part of it; interrupted,
-    this start lets go of all it holds.
+    this start ``let_go`` of all it holds.
     """
     result = _result(ctx, loop)
     interruption, ctx.clock.interruption = ctx.clock.interruption, None
-    if interruption and interruption.asked:
+    if let_go and interruption and interruption.asked:
         with contextlib.suppress(errors.ClusterError):
-            run_lease.let_go(ctx)
+            let_go(ctx)
     return result
 
 
@@ -103,24 +105,13 @@ def _result(
                 INTERRUPTED, "The call was interrupted.", "The same command resumes its run."
             )
         )
-    except (
-        errors.ConfigError,
-        errors.ClusterError,
-        node_records.BadRecordError,
-        surge_records.BadSurgeError,
-    ) as error:
+    except (errors.ConfigError, errors.ClusterError, decoding.BadStateError) as error:
         return run_context.Result({"findings": []}, failed=True, message=str(error))
 
 
-def _name_lacking(
-    ctx: run_context.Context,
-    result: run_context.Result,
-    steps: t.Sequence[str],
-    nodes: t.Sequence[str],
-    within: t.Sequence[str],
-) -> None:
+def _name_lacking(ctx: run_context.Context, result: run_context.Result, lacking: Lacking) -> None:
     try:
-        found = run_permissions.lacking(ctx, steps, nodes, within)
+        found = lacking(ctx)
     except errors.ClusterError:
         return
     before = result.data.get("findings") or ()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 import os
 import threading
 import typing as t
@@ -26,7 +27,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible i
     option_values,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import run_context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import printable
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    printable,
+    reasons,
+)
 
 # What plugin_utils needs of the engine, of which it may import this layer only.
 Event = run_context.Event
@@ -39,6 +43,15 @@ Params = dict[str, t.Any]
 """The module's own arguments, converted for the engine."""
 Progress = t.Callable[[Event], None]
 Guard = t.Callable[[], None]
+
+
+class Lacking(t.Protocol):
+    """The permissions that these credentials lack for a module."""
+
+    def __call__(
+        self, ctx: run_context.Context, *, nodes: t.Sequence[str], within: t.Sequence[str]
+    ) -> t.Iterable[reasons.Finding]: ...
+
 
 # Argument specs of options that several modules have.
 NODES: Params = {
@@ -76,7 +89,8 @@ def _ours(arguments: Arguments) -> str:
 class Call:
     """One call: check and diff mode, where progress goes, and what ends it early.
 
-    A ``guard`` may end the process before a request, an ``interruption`` the call at its next wait.
+    A ``guard`` may end the process before a request, an ``interruption`` the call at its next wait,
+    which then ``let_go`` of what its run holds.
     """
 
     check: bool = False
@@ -85,6 +99,7 @@ class Call:
     environ: t.Mapping[str, str] = field(default_factory=dict)
     guard: Guard | None = None
     interruption: Interruption | None = None
+    let_go: calls.LetGo | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,12 +156,12 @@ class ClusterModuleSpec(ModuleSpec):
     """A module that works on a cluster. ``prepare`` turns converted options and the
     environment into the engine's.
 
-    ``steps`` are what it consists of, by the names of their roles,
-    for the message about missing permissions.
+    ``lacking`` finds the permissions that are missing for all of it, for the message about one,
+    also those for the pods of its ``nodes`` in the namespaces that it is limited to (``within``).
     """
 
     engine: t.Callable[[run_context.Context, Params], run_context.Result]
-    steps: tuple[str, ...] = ()
+    lacking: Lacking | None = None
     prepare: t.Callable[[Params, t.Mapping[str, str]], Params] = _unchanged
 
     @property
@@ -169,9 +184,13 @@ class ClusterModuleSpec(ModuleSpec):
             progress=call.progress,
             guard=call.guard,
             interruption=call.interruption,
-            steps=self.steps,
-            nodes=option_values.names(arguments.get("nodes")),
-            within=option_values.names(arguments.get("namespaces")),
+            let_go=call.let_go,
+            lacking=self.lacking
+            and functools.partial(
+                self.lacking,
+                nodes=option_values.names(arguments.get("nodes")),
+                within=option_values.names(arguments.get("namespaces")),
+            ),
         )
 
 

@@ -56,6 +56,10 @@ class UnreadableError(ValueError):
     """A text is not what it should be; the message says why, without the text."""
 
 
+class BadStateError(ValueError):
+    """What we have written into an object ourselves cannot be parsed, and must not be guessed."""
+
+
 def json_of(text: str) -> t.Any:
     """The value of a JSON text.
 

@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import functools
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import run_permissions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import (
     kubernetes_core,
     specs,
@@ -35,7 +38,9 @@ def _with_alarm(params: specs.Params) -> specs.Params:
 
 SPEC = specs.ClusterModuleSpec(
     name="node_drain",
-    steps=("read", "locks", "runs", "nodes", "evict", "surge"),
+    lacking=functools.partial(
+        run_permissions.lacking, steps=("read", "locks", "runs", "nodes", "evict", "surge")
+    ),
     options={
         **specs.NODES,
         **arguments_policy.CHOICES,

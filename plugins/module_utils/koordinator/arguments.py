@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import run_permissions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import (
     option_values,
     specs,
@@ -193,7 +195,7 @@ SPEC = specs.ClusterModuleSpec(
     },
     durations=("timeout",),
     lists=("nodes", "namespaces"),
-    steps=("read", "jobs"),
+    lacking=functools.partial(run_permissions.lacking, steps=("read", "jobs")),
     prepare=_prepared,
     engine=lambda ctx, params: run_module.jobs(
         ctx, specs.from_params(run_module.JobOptions, params)

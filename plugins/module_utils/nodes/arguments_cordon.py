@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import run_permissions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import (
     kubernetes_core,
     specs,
@@ -26,7 +28,7 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
 
 SPEC = specs.ClusterModuleSpec(
     name="node_cordon",
-    steps=("read", "locks", "runs", "nodes"),
+    lacking=functools.partial(run_permissions.lacking, steps=("read", "locks", "runs", "nodes")),
     options={
         "state": {
             "type": "str",

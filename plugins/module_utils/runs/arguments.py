@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 from dataclasses import dataclass
 
@@ -90,7 +91,7 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
 
 SPEC = specs.ClusterModuleSpec(
     name="maintenance_state",
-    steps=("locks", "runs"),
+    lacking=functools.partial(run_permissions.lacking, steps=("locks", "runs")),
     options={
         "state": {
             "type": "str",

@@ -18,6 +18,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages 
     commands,
     phases,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import run_lease
+
+# What plugin_utils needs of the loops, of which it may import this kind only.
+let_go = run_lease.let_go
 
 Note = dict[str, t.Any]
 

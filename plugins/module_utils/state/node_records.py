@@ -27,7 +27,7 @@ Step = t.Literal["cordoned", "drained", "out", "returning", "parked", "back"]
 """``back``: the node takes pods again, and what had to wait for it does not run yet."""
 
 
-class BadRecordError(ValueError):
+class BadRecordError(decoding.BadStateError):
     """The annotation is there but cannot be parsed, and must not be guessed."""
 
 

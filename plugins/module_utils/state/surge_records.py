@@ -30,7 +30,7 @@ RENEW = 20.0
 Stage = t.Literal["raising", "ready", "reverted"]
 
 
-class BadSurgeError(ValueError):
+class BadSurgeError(decoding.BadStateError):
     """The annotation of a surge lease cannot be parsed, and must not be guessed.
 
     ``nodes`` are the nodes it names, as far as they can be read.

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import run_permissions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import specs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import arguments_policy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_guard
@@ -24,7 +26,9 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
 
 SPEC = specs.ClusterModuleSpec(
     name="pdb_guard",
-    steps=("read", "locks", "runs", "guard", "surge"),
+    lacking=functools.partial(
+        run_permissions.lacking, steps=("read", "locks", "runs", "guard", "surge")
+    ),
     options={
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         **specs.NODES,

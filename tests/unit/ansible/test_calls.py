@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 import pytest
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import run_permissions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import calls
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import run_requests
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.api_changes import Change
@@ -72,8 +74,7 @@ class Calls:
                 check=check,
                 progress=self._me.told.append,
                 guard=None,
-                steps=steps,
-                **moving,
+                lacking=functools.partial(run_permissions.lacking, steps=steps, **moving) if steps else None,
             )
         )
 

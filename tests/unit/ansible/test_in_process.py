@@ -22,6 +22,7 @@ from ansible.template import Templar
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import details, specs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible.specs import Call, Event, ModuleSpec
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import run_lease
 from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _in_process, _interrupts
 from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils._in_process import (
     InProcess,
@@ -42,6 +43,7 @@ class Asked(ModuleSpec):
             "check": call.check,
             "seen": {key: call.environ.get(key) for key in ("K8S_AUTH_HOST", "EXTRA")},
             "nodes": arguments["nodes"],
+            "lets_go": call.let_go is run_lease.let_go,
         }
 
 
@@ -107,6 +109,10 @@ def test_on_the_controller_the_engine_runs_inside(shown: list[str]) -> None:
     assert result["where"] == "here"
     assert result["nodes"] == ["a", "b"]
     assert shown == ["10:30:48  n1  something happened"]
+
+
+def test_a_call_that_is_interrupted_knows_how_to_let_go_of_what_its_run_holds(shown: list[str]) -> None:
+    assert run()["lets_go"]
 
 
 @pytest.mark.parametrize(

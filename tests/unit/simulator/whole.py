@@ -28,6 +28,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning.run_plan import PlanOptions, make_plan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.runs.arguments import StateOptions, state
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import run_lease
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_guard import GuardOptions, guard
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor
 
@@ -105,7 +106,7 @@ def maintain(actor: Actor, given: Input) -> Outcome:
         # Between two calls: the main process ends the run at its exit.
         if run := playbook.outcome.run:
             ctx = actor.ctx(run)
-            calls_module.ended(ctx, lambda ctx: state(ctx, StateOptions("ended", failed=True)))
+            calls_module.ended(ctx, lambda ctx: state(ctx, StateOptions("ended", failed=True)), run_lease.let_go)
             ctx.cluster.close()
         actor.process.kill()
         raise
@@ -417,7 +418,7 @@ class _Playbook:
             self.actor.clock.sleep(self.given.gap)
         ctx, interruption = self.actor.ctx(run, check=self.given.check), self.actor.clock.interruption
         try:
-            result = calls_module.ended(ctx, loop)
+            result = calls_module.ended(ctx, loop, run_lease.let_go)
         finally:
             ctx.cluster.close()
             self.actor.clock.interruption = interruption
