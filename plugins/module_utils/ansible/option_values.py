@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import selectors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import durations
 
 
@@ -42,6 +43,24 @@ def seconds(option: str, value: t.Any) -> float | None:
         return durations.seconds(value)
     except ValueError:
         raise BadOption(option, value, durations.EXPECTED) from None
+
+
+# Label selectors.
+
+
+def label_selector(option: str, text: str) -> str:
+    """The label selector, unchanged.
+
+    Raises:
+        BadOption: it cannot be parsed.
+    """
+    try:
+        selectors.parse(text)
+    except ValueError as error:
+        raise BadOption(
+            option, text, f"a label selector such as app=web,tier in (a, b) ({error})"
+        ) from None
+    return text
 
 
 # Lists of names, given as a list or as a string separated by commas, spaces or newlines.

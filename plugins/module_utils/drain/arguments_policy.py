@@ -16,7 +16,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible i
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
     objects,
     operators,
-    selectors,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import (
     installations,
@@ -62,7 +61,7 @@ def combined(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params
     """
     names = {field.name for field in dataclasses.fields(drain_policy.DrainPolicy)}
     chosen = {name: value for name, value in params.items() if name in names and value is not None}
-    label_selector("pod_selector", chosen.get("pod_selector", ""))
+    option_values.label_selector("pod_selector", chosen.get("pod_selector", ""))
     if chosen.get("job_wait") == 0:
         raise option_values.BadOption(
             "job_wait", 0, "more than 0 seconds; backend: eviction uses no jobs"
@@ -85,7 +84,7 @@ def reactive_budgets(
     """
     for text in given or ():
         if text not in operators.PRESETS:
-            label_selector(option, text)
+            option_values.label_selector(option, text)
     return tuple(given or ())
 
 
@@ -109,21 +108,6 @@ def notice(params: specs.Params) -> None:
             "that it waits after"
         )
         raise option_values.BadOption("planned_notice", params["planned_notice"], right)
-
-
-def label_selector(option: str, text: str) -> str:
-    """The label selector, unchanged.
-
-    Raises:
-        BadOption: it cannot be parsed.
-    """
-    try:
-        selectors.parse(text)
-    except ValueError as error:
-        raise option_values.BadOption(
-            option, text, f"a label selector such as app=web,tier in (a, b) ({error})"
-        ) from None
-    return text
 
 
 def own_pod(environ: t.Mapping[str, str], account: Path = SERVICE_ACCOUNT) -> objects.Ref | None:

@@ -13,7 +13,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible i
     option_values,
     specs,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import arguments_policy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import (
     run_condition_events,
 )
@@ -78,5 +77,5 @@ def _checked(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params
             raise option_values.BadOption(
                 "conditions", text, "Type or Type=Status, such as Ready or GPUHealthy=True"
             )
-    arguments_policy.label_selector("node_selector", params["node_selector"])
+    option_values.label_selector("node_selector", params["node_selector"])
     return {**params, "conditions": conditions}

@@ -21,7 +21,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     run_context,
     run_requests,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import arguments_policy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
     errors,
     kinds,
@@ -78,7 +77,7 @@ SUFFIXES = ("cluster_nodes.yml", "cluster_nodes.yaml")
 
 def _checked(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
     del environ
-    arguments_policy.label_selector("node_selector", params["node_selector"] or "")
+    option_values.label_selector("node_selector", params["node_selector"] or "")
     return params
 
 

@@ -11,10 +11,10 @@ import typing as t
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import run_permissions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import (
     kubernetes_core,
+    option_values,
     specs,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import node_taints
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import arguments_policy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import (
     arguments_taints,
     run_taint,
@@ -28,7 +28,7 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
         BadOption: ``node_selector`` cannot be parsed, or taints are invalid; names all of them.
     """
     del environ
-    params["node_selector"] = arguments_policy.label_selector(
+    params["node_selector"] = option_values.label_selector(
         "node_selector", params["node_selector"] or ""
     )
     raws = arguments_taints.read("taints", params["taints"] or (), params["state"])

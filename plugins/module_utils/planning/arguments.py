@@ -36,7 +36,7 @@ TAINT: specs.Params = {
 
 
 def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
-    arguments_policy.label_selector("node_selector", params["node_selector"] or "")
+    option_values.label_selector("node_selector", params["node_selector"] or "")
     arguments_policy.notice(params)
     for name in ("max_parallel", "max_per_zone"):
         if params[name] is not None and params[name] < 1:
