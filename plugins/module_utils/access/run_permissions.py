@@ -13,7 +13,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     run_context,
     run_listing,
     run_requests,
-    snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
     errors,
@@ -21,7 +20,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube impo
     verbs,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
 
 _STAY = ("DaemonSet", "Node")
 """Owners whose pods stay."""
@@ -46,9 +44,9 @@ def missing(ctx: run_context.Context, lacks: t.Sequence[permissions.Lack]) -> li
 
 
 def refused(
-    ctx: run_context.Context, error: errors.Forbidden, choices: drain_policy.DrainPolicy
+    ctx: run_context.Context, error: errors.Forbidden, needs: t.Sequence[permissions.Need]
 ) -> list[reasons.Finding]:
-    """What was refused, and what else is missing that every run needs."""
+    """What was refused, and what else is missing of what is needed."""
     request = error.request
     verb, resource = (request.verb, request.resource) if request else ("read", "the cluster")
     words = f"{verb} {resource}"
@@ -59,10 +57,8 @@ def refused(
         "blocker",
         words,
     )
-    needs = permissions.needs(snapshots.Snapshot(), (), choices, namespace_missing=False)
-    wanted = list(dict.fromkeys((*permissions.READS, *needs)))
-    found = ask(ctx, wanted)
-    return found if words in {need.words for need in wanted} and found else [first, *found]
+    found = ask(ctx, needs)
+    return found if words in {need.words for need in needs} and found else [first, *found]
 
 
 def lacking(

@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import (
     permissions,
+    plan_needs,
     run_access,
     run_permissions,
 )
@@ -298,11 +299,11 @@ def _needs(
     locks = names.MEDIK8S_NAMESPACE if names.MEDIK8S_NAMESPACE in there else names.NAMESPACE
     conditions = options.node_conditions or any(record.conditions for record in _records(todo))
     return (
-        *permissions.needs(
+        *plan_needs.needs(
             snapshot, plans, choices, namespace_missing=absent, locks=locks, conditions=conditions
         ),
-        *permissions.for_hooks(plans, options.before_pod),
-        *(permissions.for_events(plans) if options.announce_events else ()),
+        *plan_needs.for_hooks(plans, options.before_pod),
+        *(plan_needs.for_events(plans) if options.announce_events else ()),
     )
 
 
@@ -573,7 +574,7 @@ def _forbidden(
     ctx: run_context.Context, options: PlanOptions, error: errors.Forbidden
 ) -> run_context.Result:
     """A list was refused: report that with all other missing permissions."""
-    found = run_permissions.refused(ctx, error, options.choices)
+    found = run_permissions.refused(ctx, error, plan_needs.of_every_run(options.choices))
     data = {
         "feasible": False,
         "waves": [],

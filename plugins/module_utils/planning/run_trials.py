@@ -12,7 +12,7 @@ import re
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import permissions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import plan_needs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
     admission,
     api_changes,
@@ -139,9 +139,9 @@ def _changes(
             ("policy", "poddisruptionbudgets", "CREATE"),
             functools.partial(_guard, snapshot, plan),
         )
-    if plan.route == "swap" and workload and workload.kind in permissions.PLURALS:
+    if plan.route == "swap" and workload and workload.kind in plan_needs.PLURALS:
         yield ("", "pods", "UPDATE"), functools.partial(steps.cost, pod, names.LOWEST_COST)
-        group, plural = permissions.PLURALS[workload.kind]
+        group, plural = plan_needs.PLURALS[workload.kind]
         raised = functools.partial(steps.scale, workload, workload.replicas + 1)
         yield (group, f"{plural}/scale", "UPDATE"), raised
 

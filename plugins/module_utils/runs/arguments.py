@@ -9,7 +9,10 @@ import functools
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import run_permissions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import (
+    plan_needs,
+    run_permissions,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import details, specs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import run_context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
@@ -75,7 +78,9 @@ def _listed(ctx: run_context.Context, options: StateOptions) -> run_context.Resu
         found, alive = run_recovery.look(ctx)
         resumable = run_runs.resumable(ctx, options.input)
     except errors.Forbidden as error:
-        lacking = run_permissions.refused(ctx, error, drain_policy.DrainPolicy())
+        lacking = run_permissions.refused(
+            ctx, error, plan_needs.of_every_run(drain_policy.DrainPolicy())
+        )
         told = [finding.to_dict() for finding in lacking]
         return run_context.Result(
             {"findings": told}, failed=True, message="\n".join(one.sentence for one in lacking)

@@ -18,12 +18,8 @@ import yaml
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import accounts, policies
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import roles as granted
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access.permissions import (
-    READS,
-    Need,
-    for_events,
-    needs,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access.permissions import Need
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access.plan_needs import READS, for_events, needs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import unreachable

@@ -36,6 +36,7 @@ SAYING = (
     "surge/eligibility.py",
     "planning/newcomers.py",
     "nodes/gate_checks.py",
+    "nodes/lookup.py",
     "planning/forecast_findings.py",
     "planning/neighbours.py",
     "planning/preflight.py",

@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import permissions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import plan_needs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import snapshots
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
@@ -62,8 +62,8 @@ def test_a_refused_list_is_named_together_with_all_that_is_missing(build: Build)
 
 def test_who_has_no_rights_is_told_the_roles_and_not_each_verb(build: Build) -> None:
     found = build(3)
-    lists = [(need.verb, need.words.partition(" ")[2]) for need in permissions.READS]
-    every = permissions.needs(snapshots.Snapshot(), (), drain_policy.DrainPolicy(), namespace_missing=False)
+    lists = [(need.verb, need.words.partition(" ")[2]) for need in plan_needs.READS]
+    every = plan_needs.needs(snapshots.Snapshot(), (), drain_policy.DrainPolicy(), namespace_missing=False)
     found.server.denied |= {*lists, *((need.verb, need.words.partition(" ")[2]) for need in every)}
     result = plan(found)
     assert [finding["object"] for finding in result.data["findings"]] == [
