@@ -204,20 +204,16 @@ def preference(guest: world.Guest, place: world.Place) -> tuple[int, int]:
     """
     if not place.taints and not guest.spec.get("affinity"):
         return 0, 0
-    taints = sum(
-        1
-        for taint in place.taints
-        if taint.get("effect") == "PreferNoSchedule"
-        and not node_taints.tolerates(guest.tolerations, taint)
-    )
+    taints = weight = 0
+    for taint in place.taints:
+        soft = taint.get("effect") == "PreferNoSchedule"
+        if soft and not node_taints.tolerates(guest.tolerations, taint):
+            taints += 1
     affinity = (guest.spec.get("affinity") or {}).get("nodeAffinity") or {}
-    weight = sum(
-        term.get("weight", 0)
-        for term in affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
-        if node_affinity.node_matches(
-            {"nodeSelectorTerms": [term.get("preference") or {}]}, place.node
-        )
-    )
+    for term in affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ():
+        preferred = {"nodeSelectorTerms": [term.get("preference") or {}]}
+        if node_affinity.node_matches(preferred, place.node):
+            weight += term.get("weight", 0)
     return taints, -weight
 
 

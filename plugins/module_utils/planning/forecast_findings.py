@@ -40,11 +40,12 @@ def findings(
     """
     groups: dict[tuple[str, reasons.Severity, str, str], list[drain_policy.PodPlan]] = {}
     plans, waves = list(plans), list(waves)
-    gaps = [
-        gap
-        for _wave, some in drain_policy.by_wave(unplaced(plans, found), waves)
-        for gap in pending.gaps(snapshot, some)
-    ]
+    gaps: list[pending.Gap] = []
+    for _wave, some in drain_policy.by_wave(unplaced(plans, found), waves):
+        gaps += pending.gaps(snapshot, some)
+    stalled: list[pending.Stalled] = []
+    for _wave, some in drain_policy.by_wave(plans, waves):
+        stalled += pending.stalled(snapshot, some)
     blocked = [gap for gap in gaps if not gap.bearable]
     told = {plan.pod.uid for gap in blocked for plan in gap.plans}
     for plan in plans:
@@ -56,20 +57,17 @@ def findings(
             continue
         subject = str(plan.workload or plan.pod.ref)
         stuck = bool(waves) and _needs_another(plan)
-        code = "preempts" if one.victims else "no_room" if stuck else "fits_nowhere"
-        groups.setdefault(
-            (code, "blocker" if stuck else "warning", subject, described(one)), []
-        ).append(plan)
+        severity: reasons.Severity = "blocker" if stuck else "warning"
+        code = "no_room" if stuck else "fits_nowhere"
+        if one.victims:
+            code = "preempts"
+        groups.setdefault((code, severity, subject, described(one)), []).append(plan)
     short = {plan.pod.uid for gap in gaps for plan in gap.plans}
     return [
         *(_blocker(snapshot, gap, found) for gap in blocked),
         *(_finding(snapshot, *key, group, found, short) for key, group in groups.items()),
         *_of_schedulers(plans, found),
-        *(
-            _stalled(one)
-            for _wave, some in drain_policy.by_wave(plans, waves)
-            for one in pending.stalled(snapshot, some)
-        ),
+        *map(_stalled, stalled),
     ]
 
 

@@ -213,13 +213,13 @@ def gang_findings(
     found = []
     for gang, group in _by_gang(snapshot, plans):
         refused = [plan for plan in group if plan.route == "refuse" and plan.code == "gang"]
-        severity: reasons.Severity = (
-            "blocker" if refused else "warning" if _nodes(group, MOVED) else "info"
-        )
+        leaving = _nodes(group, MOVED)
+        severity: reasons.Severity = "warning" if leaving else "info"
+        if refused:
+            severity = "blocker"
         nodes = _nodes(group, (*MOVED, "wait", "refuse"))
         message = f"{gang.words} is a gang: what ends one of its pods interrupts all of them."
         if severity == "warning":
-            leaving = _nodes(group, MOVED)
             times = sum(1 for wave in waves if set(wave) & set(leaving))
             message += (
                 f" It is interrupted on {', '.join(leaving)}, which leave {_together(times)}."

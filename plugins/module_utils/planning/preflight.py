@@ -363,17 +363,16 @@ def _emptied(groups: t.Sequence[t.Sequence[drain_policy.PodPlan]]) -> list[reaso
     mine = [plan for group in groups for plan in group]
     owners = list(dict.fromkeys(str(plan.workload or plan.pod.ref) for plan in mine))
     nodes = tuple(dict.fromkeys(plan.pod.node for plan in mine))
-    volumes = [
-        [one["emptyDir"] or {} for one in plan.pod.volumes if "emptyDir" in one] for plan in mine
-    ]
     minor = [plan.pod for plan in mine if len(plan.pod.scratch) == len(plan.pod.empty_dirs)]
-    uses = collections.Counter(use for pod in minor for use in pod.scratch.values())
-    limits = [
-        str(one["sizeLimit"])
-        for each in volumes
-        for one in each
-        if quantities.readable(one.get("sizeLimit"))
-    ]
+    uses = collections.Counter[str]()
+    for pod in minor:
+        uses.update(pod.scratch.values())
+    limits: list[str] = []
+    for plan in mine:
+        for volume in plan.pod.volumes:
+            limit = (volume.get("emptyDir") or {}).get("sizeLimit")
+            if quantities.readable(limit):
+                limits.append(str(limit))
     whose = f"{len(mine)} pods of {len(owners)} workloads ({reasons.listed(owners)})"
     message = f"{whose} would lose the data of their emptyDir volumes."
     if minor:
@@ -467,25 +466,25 @@ def unapproved(
     """
     paused = [job for job in jobs if job.paused and not job.ended]
     found = []
-    for pod in (plan.pod for plan in plans if plan.route == "job"):
+    remedy = (
+        "Approve or reject it with the module pod_migration_job. The drain does "
+        f"neither: after {seconds:g} s it goes on without the job."
+    )
+    for plan in plans:
+        if plan.route != "job":
+            continue
+        pod = plan.pod
         for job in paused:
-            if (job.pod.namespace, job.pod.name) == (pod.namespace, pod.name) and job.pod.uid in (
-                "",
-                pod.uid,
-            ):
-                message = (
-                    f"{pod.ref} has PodMigrationJob {job.name}, which is paused: "
-                    f"{job.made_by} created it."
-                )
-                remedy = (
-                    "Approve or reject it with the module pod_migration_job. The drain does "
-                    f"neither: after {seconds:g} s it goes on without the job."
-                )
-                found.append(
-                    reasons.Finding(
-                        "job_paused", message, remedy, "warning", str(job.ref), (pod.node,)
-                    )
-                )
+            named = (job.pod.namespace, job.pod.name) == (pod.namespace, pod.name)
+            if not named or job.pod.uid not in ("", pod.uid):
+                continue
+            message = (
+                f"{pod.ref} has PodMigrationJob {job.name}, which is paused: "
+                f"{job.made_by} created it."
+            )
+            found.append(
+                reasons.Finding("job_paused", message, remedy, "warning", str(job.ref), (pod.node,))
+            )
     return found
 
 

@@ -77,18 +77,17 @@ def _services(snapshot: snapshots.Snapshot, pod: objects.Pod) -> list[str]:
     """The Services of which the pod is a ready endpoint, but headless ones,
     whose clients choose among the pods.
     """
-    pieces = (
-        piece
-        for piece in snapshot.slices_with(pod.uid)
-        if index_keys.HEADLESS not in piece["metadata"]["labels"]
-    )
-    places = (
-        place
-        for piece in pieces
-        if index_keys.ready_in(piece, pod.uid)
-        for place in index_keys.service_of(piece)
-    )
-    return [f"Service {namespace}/{name}" for namespace, name in dict.fromkeys(places)]
+    places: dict[tuple[str, str], None] = {}
+    for piece in _with_address(snapshot, pod):
+        if index_keys.ready_in(piece, pod.uid):
+            places |= dict.fromkeys(index_keys.service_of(piece))
+    return [f"Service {namespace}/{name}" for namespace, name in places]
+
+
+def _with_address(snapshot: snapshots.Snapshot, pod: objects.Pod) -> list[objects.Raw]:
+    """The EndpointSlices with the pod, of Services that are not headless."""
+    pieces = snapshot.slices_with(pod.uid)
+    return [one for one in pieces if index_keys.HEADLESS not in one["metadata"]["labels"]]
 
 
 def _remedy(pod: objects.Pod) -> str:
@@ -163,17 +162,11 @@ def member_findings(
 
 def _alone_behind(snapshot: snapshots.Snapshot, pod: objects.Pod) -> list[str]:
     """The Services with a cluster IP of which the pod is the only ready endpoint."""
-    pieces = (
-        piece
-        for piece in snapshot.slices_with(pod.uid)
-        if index_keys.HEADLESS not in piece["metadata"]["labels"]
-    )
-    places = dict.fromkeys(place for piece in pieces for place in index_keys.service_of(piece))
-    return [
-        f"{namespace}/{name}"
-        for namespace, name in places
-        if snapshot.endpoints((namespace, name)) == {pod.uid}
-    ]
+    places: dict[tuple[str, str], None] = {}
+    for piece in _with_address(snapshot, pod):
+        places |= dict.fromkeys(index_keys.service_of(piece))
+    alone = [place for place in places if snapshot.endpoints(place) == {pod.uid}]
+    return [f"{namespace}/{name}" for namespace, name in alone]
 
 
 def _member_finding(

@@ -294,20 +294,9 @@ def _bindable(storage: Storage, claims: t.Sequence[objects.Raw], place: world.Pl
         selected = (claim["metadata"].get("annotations") or {}).get(SELECTED)
         if selected and selected != place.name:
             return False
-        match = (
-            None
-            if selected
-            else next(
-                (
-                    volume
-                    for volume in storage.by_class(_class_of(claim))
-                    if _serves(volume, claim, chosen, place)
-                ),
-                None,
-            )
-        )
-        if match is not None:
-            chosen.add(match["metadata"]["name"])
+        volume = None if selected else _volume_for(storage, claim, chosen, place)
+        if volume is not None:
+            chosen.add(volume["metadata"]["name"])
             continue
         how = storage.classes.get(_class_of(claim)) or {}
         if how.get("provisioner", "") in NOT_PROVISIONED or not _allowed(
@@ -315,6 +304,15 @@ def _bindable(storage: Storage, claims: t.Sequence[objects.Raw], place: world.Pl
         ):
             return False
     return True
+
+
+def _volume_for(
+    storage: Storage, claim: objects.Raw, chosen: t.Collection[str], place: world.Place
+) -> objects.Raw | None:
+    for volume in storage.by_class(_class_of(claim)):
+        if _serves(volume, claim, chosen, place):
+            return volume
+    return None
 
 
 def _serves(
@@ -377,20 +375,25 @@ def _disk_taken(guest: world.Guest, place: world.Place) -> bool:
     mine = [disk for volume in guest.volumes if (disk := _disk(volume))]
     if not mine:
         return False
-    others = [
-        disk
-        for other in place.mounting.values()
-        for volume in other.volumes
-        if (disk := _disk(volume))
-    ]
-    return any(
-        kind == other and names & them and not (read_only and only)
-        for kind, names, read_only in mine
-        for other, them, only in others
-    )
+    for other in place.mounting.values():
+        for volume in other.volumes:
+            theirs = _disk(volume)
+            if theirs and any(_exclude(theirs, disk) for disk in mine):
+                return True
+    return False
 
 
-def _disk(volume: objects.Raw) -> tuple[str, frozenset[t.Any], bool] | None:
+Disk = tuple[str, frozenset[t.Any], bool]
+
+
+def _exclude(one: Disk, other: Disk) -> bool:
+    kind, names, read_only = one
+    other_kind, other_names, other_read_only = other
+    both_read = read_only and other_read_only
+    return kind == other_kind and not names.isdisjoint(other_names) and not both_read
+
+
+def _disk(volume: objects.Raw) -> Disk | None:
     """A disk that two pods of a node cannot share: its kind, what it is called,
     whether it is read only.
     """

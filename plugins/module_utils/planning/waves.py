@@ -432,14 +432,17 @@ def _units(
     """The nodes in groups that share a wave, each at the place of its first node."""
     units = [[node] for node in nodes]
     for named in together:
-        joined = [unit for unit in units if any(node.name in named for node in unit)]
-        if len(joined) > 1:
-            units = [
-                unit
-                for unit in units
-                if unit is joined[0] or not any(unit is other for other in joined)
-            ]
-            joined[0].extend(node for unit in joined[1:] for node in unit)
+        kept: list[list[objects.Node]] = []
+        joined: list[objects.Node] | None = None
+        for unit in units:
+            if not any(node.name in named for node in unit):
+                kept.append(unit)
+            elif joined is None:
+                joined = unit
+                kept.append(unit)
+            else:
+                joined.extend(unit)
+        units = kept
     return units
 
 
