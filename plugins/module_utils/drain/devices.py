@@ -173,20 +173,17 @@ def _together(
     promised: set[Place] = set()
     for plan in swaps:
         claims = _claims(snapshot, plan.pod, shared=False)
-        nodes = [node for node in _others(snapshot, plan.pod) if node.name not in wave]
-        left = (
-            (node, [place for place in _free(snapshot, node) if place not in promised])
-            for node in nodes
-        )
-        choices = (
-            _choice(snapshot, _requests(claims), _near(snapshot, node), free) for node, free in left
-        )
-        chosen = next((choice for choice in choices if choice is not None), None)
+        chosen = None
+        for node in _others(snapshot, plan.pod):
+            if node.name in wave:
+                continue
+            free = [place for place in _free(snapshot, node) if place not in promised]
+            chosen = _choice(snapshot, _requests(claims), _near(snapshot, node), free)
+            if chosen is not None:
+                break
         if chosen is None:
-            asked, subject = (
-                ", ".join(dict.fromkeys(_asked(claim) for claim in claims)),
-                str(plan.workload),
-            )
+            subject = str(plan.workload)
+            asked = ", ".join(dict.fromkeys(_asked(claim) for claim in claims))
             message = (
                 f"A second pod of {plan.workload} needs {asked}, and the other swaps of its wave "
                 f"leave none free on another node: it may stay pending, and node {plan.pod.node} "

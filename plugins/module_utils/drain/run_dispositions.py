@@ -95,7 +95,7 @@ class Routing:
         if self.live.scope and now - self._beside_at >= BESIDE_EVERY:
             # A budget may be new, or an owner another one.
             self._beside_at = now
-            self._look_beside(snapshot, self._waiting())
+            self._look_beside(snapshot, [move.pod for move in self._waiting()])
         with contextlib.suppress(errors.ClusterError):
             # What was read before holds until they can be read again.
             self._read_requests()
@@ -124,15 +124,11 @@ class Routing:
         node_drain.present = frozenset(present)
         return stale or bool(present.keys() - node_drain.moves.keys())
 
-    def _waiting(self) -> list[objects.Pod]:
-        """The pods that are still to leave."""
-        moves = (
-            move
-            for node_drain in self.node_drains.values()
-            if node_drain.open
-            for move in node_drain.moves.values()
-        )
-        return [move.pod for move in moves if move.state == "waiting"]
+    def _waiting(self) -> t.Iterator[run_pod_drain.PodDrain]:
+        """The moves of the pods that are still to leave."""
+        for node_drain in self.node_drains.values():
+            if node_drain.open:
+                yield from (move for move in node_drain.moves.values() if move.state == "waiting")
 
     def _read_requests(self) -> None:
         """List the EvictionRequests, if pods that wait for their eviction have responders;
@@ -141,15 +137,7 @@ class Routing:
         now = self.ctx.clock.now()
         if now - self._requests_at < OWNERS_EVERY:
             return
-        moves = (
-            move
-            for node_drain in self.node_drains.values()
-            if node_drain.open
-            for move in node_drain.moves.values()
-        )
-        if any(
-            m.state == "waiting" and m.plan.route == "evict" and m.pod.responders for m in moves
-        ):
+        if any(move.plan.route == "evict" and move.pod.responders for move in self._waiting()):
             self._requests_at = now
             self.live.fetch(("eviction_requests",), again=True)
 

@@ -396,36 +396,28 @@ class _Drain:
 
     def _queue(self) -> list[run_pod_drain.PodDrain]:
         """The moves that may start now: none of a node with a failed one."""
-        going = [
-            list(node_drain.moves.values())
-            for node_drain in self.node_drains.values()
-            if node_drain.open
-        ]
-        unfailed = [moves for moves in going if not any(move.state == "failed" for move in moves)]
-        moves = [
-            move
-            for moves in unfailed
-            for move in moves
-            if move.state == "waiting" and not move.held
-        ]
-        moves = [move for move in moves if not self.hooks.held([move.pod])]
+        queue: list[run_pod_drain.PodDrain] = []
+        for node_drain in self.node_drains.values():
+            moves = node_drain.moves.values()
+            if not node_drain.open or any(move.state == "failed" for move in moves):
+                continue
+            for move in moves:
+                if move.state == "waiting" and not move.held and not self.hooks.held([move.pod]):
+                    queue.append(move)
         if self.options.order == "priority":
-            moves.sort(key=lambda move: move.pod.priority)
-        return moves
+            queue.sort(key=lambda move: move.pod.priority)
+        return queue
 
     def _fail_swaps(self) -> None:
-        for move in (
-            move for node_drain in self.node_drains.values() for move in node_drain.left()
-        ):
-            workload = move.plan.workload
-            why = (
-                self.swaps.failures.get(workload.uid)
-                if workload and move.plan.route == "swap"
-                else None
-            )
-            if workload and why is not None:
-                move.block(workload.kind, move.pod.namespace, workload.name, why)
-                move.end("failed", outcomes.PodOutcome.SWAP_FAILED, self.ctx.clock.now(), why)
+        for node_drain in self.node_drains.values():
+            for move in node_drain.left():
+                workload = move.plan.workload
+                if workload is None or move.plan.route != "swap":
+                    continue
+                why = self.swaps.failures.get(workload.uid)
+                if why is not None:
+                    move.block(workload.kind, move.pod.namespace, workload.name, why)
+                    move.end("failed", outcomes.PodOutcome.SWAP_FAILED, self.ctx.clock.now(), why)
 
     def _fence(self, node: str) -> None:
         self.locks.fence((node,))

@@ -121,14 +121,14 @@ class Replacing:
             for move in node_drain.moves.values()
         ]
         leaving = frozenset(move.pod.uid for move in every if move.state in ("asked", "leaving"))
-        going = collections.Counter(
-            move.plan.workload.uid
-            for move in every
-            if move.plan.workload
-            and move.state in ("waiting", "asked")
-            and self._let_go(move, snapshot)
-        )
-        for move in (move for move in mine if move.state == "waiting"):
+        going = collections.Counter[str]()
+        for move in every:
+            workload = move.plan.workload
+            if workload and move.state in ("waiting", "asked") and self._let_go(move, snapshot):
+                going[workload.uid] += 1
+        for move in mine:
+            if move.state != "waiting":
+                continue
             pod = snapshot.pod(move.pod.uid)
             if (
                 pod is None
@@ -267,11 +267,12 @@ class Replacing:
         least = max(
             queues.SERVING, (deployment.spec.get("minReadySeconds") or 0) if deployment else 0
         )
-        state.serving = None if why else state.serving if state.serving is not None else now
-        owner, enough = (
-            mark.owner(pod.namespace),
-            state.serving is not None and now - state.serving >= least,
-        )
+        if why:
+            state.serving = None
+        elif state.serving is None:
+            state.serving = now
+        owner = mark.owner(pod.namespace)
+        enough = state.serving is not None and now - state.serving >= least
         settles = "" if enough else f"other pods of {owner} to serve for {least:g} s"
         waits = why or settles or self._leave(move, pod, snapshot)
         move.plan = dataclasses.replace(

@@ -119,8 +119,11 @@ class ReplacementWait:
             self._expect_endpoints(ready, snapshot)
 
     def _expect_endpoints(self, ready: t.Collection[str], snapshot: snapshots.Snapshot) -> None:
-        pieces = (piece for one in ready for piece in snapshot.slices_with(one))
-        for place in sorted({place for piece in pieces for place in index_keys.service_of(piece)}):
+        services: set[tuple[str, str]] = set()
+        for uid in ready:
+            for piece in snapshot.slices_with(uid):
+                services.update(index_keys.service_of(piece))
+        for place in sorted(services):
             uids = snapshot.endpoints(place)
             if not uids.isdisjoint(ready):
                 self._served[place] = max(len(uids), self._served.get(place, 0))

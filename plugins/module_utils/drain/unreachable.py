@@ -135,16 +135,9 @@ def _successor(snapshot: snapshots.Snapshot, pod: objects.Pod) -> tuple[Successo
     workload = snapshot.workload_of(pod)
     if workload is not None and workload.replicas == 0:
         return "none", f"{workload.ref} is scaled to 0"
-    tied = next(
-        (
-            found
-            for found in (eligibility.tied(snapshot, v, pod.namespace) for v in pod.volumes)
-            if found
-        ),
-        "",
-    )
-    if tied:
-        return "after_its_volume", f"Its successor is created at once, and waits for {tied}"
+    for volume in pod.volumes:
+        if tied := eligibility.tied(snapshot, volume, pod.namespace):
+            return "after_its_volume", f"Its successor is created at once, and waits for {tied}"
     return "at_once", f"{workload.ref if workload else owner} creates a successor at once"
 
 

@@ -99,11 +99,8 @@ def change(
     if not new:
         return None
     kept = [new.get(condition["type"], condition) for condition in old]
-    after = [
-        condition
-        for condition in (*kept, *(new[kind] for kind in new if kind not in found))
-        if condition
-    ]
+    added = [condition for kind, condition in new.items() if kind not in found]
+    after = [condition for condition in (*kept, *added) if condition]
     name = raw["metadata"]["name"]
     return api_changes.Change(
         "status",

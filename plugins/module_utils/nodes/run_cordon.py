@@ -121,17 +121,7 @@ def cordon(ctx: run_context.Context, options: run_node_steps.CordonOptions) -> r
     ]
     for task in tasks:
         run_node_steps.decide(ctx, options, task)
-    # To make the lock last longer it is taken even if the node needs no change.
-    stretch = options.state == "cordoned" and options.lease_duration
-    todo = [task for task in tasks if task.change or task.shown or _notice_left(ctx, options, task)]
-    todo += [
-        task
-        for task in tasks
-        if options.state == "uncordoned" and task.awaited and task not in todo
-    ]
-    todo += [
-        task for task in tasks if stretch and task.identity and not task.failed and task not in todo
-    ]
+    todo = [task for task in tasks if _needs_lock(ctx, options, task)]
     if todo and not ctx.check:
         _act(ctx, options, todo)
     elif todo:
@@ -146,6 +136,18 @@ def cordon(ctx: run_context.Context, options: run_node_steps.CordonOptions) -> r
         ctx, options, [task for task in tasks if not task.raw or task.outcome in UNRECORDED]
     )
     return run_lookup.result([task.to_dict(ctx.clock) for task in tasks])
+
+
+def _needs_lock(
+    ctx: run_context.Context, options: run_node_steps.CordonOptions, task: run_node_steps.Task
+) -> bool:
+    if task.change or task.shown or _notice_left(ctx, options, task):
+        return True
+    if options.state == "uncordoned":
+        return bool(task.awaited)
+    # To make the lock last longer it is taken even if the node needs no change.
+    stretch = options.state == "cordoned" and options.lease_duration
+    return bool(stretch and task.identity and not task.failed)
 
 
 def _drop_left_locks(

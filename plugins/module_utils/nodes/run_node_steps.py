@@ -113,12 +113,15 @@ class Task:
     def to_dict(self, clock: clocks.Clock) -> dict[str, t.Any]:
         known = self.record or self.wanted
         since = decoding.moment(known.since) if known else None
+        moved_before: int | None = 0
+        if known:
+            moved_before = None if known.leaving else known.moved
         return {
             **outcomes.entry(self.name, self.outcome, self.message),
             "kept": list(self.kept),
             "record": self.wanted.public() if self.wanted else None,
             "out_since": clock.here(since.timestamp()) if since else None,
-            "moved_before": None if known and known.leaving else known.moved if known else 0,
+            "moved_before": moved_before,
         }
 
 

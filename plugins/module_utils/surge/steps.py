@@ -420,9 +420,10 @@ def _costs_back(
     not ours is left alone.
     """
     changes = []
+    of_template = template_cost(workload) if workload else None
     for pod in pods:
         leaver = surge.leaving.get(pod.uid)
-        prior = leaver.cost if leaver else (template_cost(workload) if workload else None)
+        prior = leaver.cost if leaver else of_template
         if pod.annotations.get(names.DELETION_COST) == names.LOWEST_COST != prior:
             changes.append(cost(pod, prior))
     return changes
