@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Snapshots of the cluster by lists, and the kinds to list or to watch for a question."""
+"""Objects of the cluster by lists, parsed, of the kinds that a question needs."""
 
 from __future__ import annotations
 
@@ -15,15 +15,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     run_requests,
     scopes,
     sharing,
-    snapshots,
-    virtual_machines,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
     client,
     errors,
     kinds,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import surge_records
 
 KINDS: t.Mapping[str, kinds.Kind] = {
     "nodes": kinds.NODES,
@@ -59,7 +56,7 @@ KINDS: t.Mapping[str, kinds.Kind] = {
     "selecting_jobs": kinds.JOBS,
 }
 
-OPTIONAL = frozenset({"pod_groups", *virtual_machines.KINDS})
+OPTIONAL = frozenset({"pod_groups", "virtual_machines", "kubevirts"})
 """What may be refused to be read: it then counts as empty."""
 REFUSABLE = frozenset(
     {
@@ -73,21 +70,6 @@ REFUSABLE = frozenset(
 """What may be refused, too, where it is then known that it is:
 the resources are then in ``refused``.
 """
-
-OWNER_KINDS: t.Mapping[str, tuple[str, ...]] = {
-    "ReplicaSet": ("replica_sets", "deployments"),
-    "StatefulSet": ("stateful_sets",),
-    "DaemonSet": ("daemon_sets",),
-}
-"""Which lists show a pod's controller; read only if such a controller appears."""
-
-SURGED_KINDS = {
-    "Deployment": ("deployments", "replica_sets"),
-    "ReplicaSet": ("replica_sets",),
-    "Rollout": ("rollouts", "replica_sets"),
-    "CloneSet": ("clone_sets",),
-}
-"""What is watched to follow the surge of a workload of this kind."""
 
 
 def spaces_of(name: str, part: scopes.Slice) -> tuple[str, ...]:
@@ -168,45 +150,3 @@ def device_rules(cluster: client.Cluster) -> list[t.Any]:
         with contextlib.suppress(errors.NotFound):
             return list(cluster.items(kind, patience=run_requests.PATIENCE).items)
     return []
-
-
-def gather(cluster: client.Cluster, wanted: t.Collection[str]) -> snapshots.Snapshot:
-    """A snapshot of the wanted kinds, by lists."""
-    return snapshots.Snapshot.of(lists(cluster, wanted))
-
-
-def owners_of(pods: t.Iterable[t.Any]) -> list[str]:
-    """The kinds to list so that the pods' controllers are known."""
-    pods = tuple(pods)
-    present = {pod.owner.kind for pod in pods if pod.owner}
-    if any(names.RELEASED in pod.labels for pod in pods):
-        # Its ReplicaSet has let it go.
-        present.add("ReplicaSet")
-    return [name for kind, lists_ in OWNER_KINDS.items() if kind in present for name in lists_]
-
-
-def kinds_of(workloads: t.Iterable[objects.Ref]) -> list[str]:
-    """The kinds to list so that these workloads are known, those of Kubernetes."""
-    present = {"ReplicaSet" if ref.kind == "Deployment" else ref.kind: None for ref in workloads}
-    return [name for kind in present for name in OWNER_KINDS.get(kind, ())]
-
-
-def groups_of(pods: t.Iterable[objects.Pod]) -> list[str]:
-    """The kinds to list so that it is known which pods are disrupted together; unread,
-    each PodGroup is a gang.
-    """
-    return ["pod_groups"] if any(pod.group for pod in pods) else []
-
-
-def machines_of(pods: t.Iterable[objects.Pod]) -> list[str]:
-    """The kinds to list so that it is known what an eviction makes of
-    KubeVirt's virtual machines.
-    """
-    return [*virtual_machines.KINDS] if any(virtual_machines.runs_in(pod) for pod in pods) else []
-
-
-def surged(surges: t.Collection[surge_records.Surge]) -> list[str]:
-    """The kinds to watch while the workloads of these surges change their count."""
-    return list(
-        dict.fromkeys(name for surge in surges for name in SURGED_KINDS.get(surge.kind, ()))
-    )

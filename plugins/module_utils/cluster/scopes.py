@@ -15,11 +15,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
-    gangs,
-    objects,
-    snapshots,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import objects
 
 FEW, SPARSE = 16, 10
 """Pods of at most ``FEW`` nodes, and of at most one node in ``SPARSE``, are asked for node by node.
@@ -33,9 +29,6 @@ a smaller one fits in a few pages.
 """
 LONGEST = 4000
 """Characters of one label selector at most: some proxies refuse long addresses."""
-PLAIN = frozenset({"Deployment", "ReplicaSet", "StatefulSet"})
-"""Kinds of workloads whose controllers keep only pods that their selectors match."""
-
 SPACED = frozenset(
     {
         "budgets",
@@ -192,57 +185,3 @@ def apart(nodes: t.Iterable[str], among: int) -> ReadScope | None:
 def narrow(nodes: t.Iterable[str], among: int) -> ReadScope | None:
     """The scope of a call that also asks what decides whether the pods of these nodes may leave."""
     return apart(nodes, among) if among >= LARGE else None
-
-
-def namespaces_of(snapshot: snapshots.Snapshot, pods: t.Iterable[objects.Pod]) -> set[str]:
-    """The namespaces of the pods that may have to leave; needs the DaemonSets."""
-    return {pod.namespace for pod in pods if not _stays(snapshot, pod)}
-
-
-def related(
-    snapshot: snapshots.Snapshot,
-    pods: t.Iterable[objects.Pod],
-    more: t.Iterable[objects.Workload] = (),
-) -> Beside:
-    """The pods that decide whether these may leave, and those of ``more`` workloads;
-    needs owners and budgets.
-    """
-    found: dict[str, set[tuple[str, str]]] = {}
-    for pod in pods:
-        if _stays(snapshot, pod):
-            continue
-        for budget in snapshot.budgets_of(pod):
-            # A guard of ours selects pods of its workload.
-            if not budget.ours:
-                _add(found, budget, budget.selector)
-        workload = snapshot.workload_of(pod)
-        plain = workload is None and pod.owner is None
-        if workload and workload.kind in PLAIN and workload.owner is None:
-            _add(found, workload, workload.selector)
-            plain = True
-        if not plain or gangs.ref_of(pod):
-            found.setdefault("", set()).add((pod.namespace, ""))
-    for workload in more:
-        _add(found, workload, workload.selector if workload.kind in PLAIN else None)
-    return {key: frozenset(pairs) for key, pairs in found.items()}
-
-
-def _stays(snapshot: snapshots.Snapshot, pod: objects.Pod) -> bool:
-    """Whether it is its node's own: a DaemonSet's, or a static pod's mirror."""
-    return pod.mirror or (pod.owner is not None and snapshot.daemon_set(pod.owner.uid) is not None)
-
-
-def _add(
-    found: dict[str, set[tuple[str, str]]], of: objects.Object, selector: objects.Raw | None
-) -> None:
-    """One label that has to be equal: of several the one whose value is like the object's
-    name, then the longest.
-    """
-    exact: objects.Raw = (selector or {}).get("matchLabels") or {}
-
-    def telling(pair: tuple[str, str]) -> tuple[bool, bool, int, str]:
-        key, value = pair
-        return value == of.name, value in of.name, len(value), key
-
-    key, value = max(exact.items(), key=telling, default=("", ""))
-    found.setdefault(key if value else "", set()).add((of.namespace, value))

@@ -18,6 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     run_context,
     run_listing,
     run_requests,
+    snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
     check,
@@ -175,7 +176,7 @@ def warned(ctx: run_context.Context, options: DeschedulerOptions) -> Descheduler
     if options.desired is None or options.flavor == "sigs":
         return options
     try:
-        seen = run_listing.gather(ctx.cluster, OWNED_PODS)
+        seen = snapshots.Snapshot.of(run_listing.lists(ctx.cluster, OWNED_PODS))
         others = ctx.cluster.items(kinds.DEPLOYMENTS, patience=run_requests.PATIENCE).items
     except errors.Forbidden:
         return options

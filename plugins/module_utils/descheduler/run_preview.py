@@ -20,6 +20,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     run_listing,
     run_reconcile,
     run_requests,
+    snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
     installation,
@@ -118,7 +119,7 @@ def _staying(
     if options.flavor == "sigs":
         return None
     try:
-        seen = run_listing.gather(ctx.cluster, run_configuration.OWNED_PODS)
+        seen = snapshots.Snapshot.of(run_listing.lists(ctx.cluster, run_configuration.OWNED_PODS))
         jobs = run_running_jobs.listed(ctx)
     except errors.Forbidden:
         return None

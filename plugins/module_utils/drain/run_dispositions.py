@@ -12,11 +12,10 @@ import typing as t
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
     names,
     objects,
+    related,
     run_context,
-    run_listing,
     run_owners,
     run_watch_cache,
-    scopes,
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import (
@@ -175,9 +174,9 @@ class Routing:
     def _with_owners(self, pods: t.Sequence[objects.Pod]) -> snapshots.Snapshot:
         """The cluster, with the owners and volumes of these pods."""
         self._enter(pods)
-        self.live.follow(run_listing.owners_of(pods))
-        self.live.fetch(run_listing.groups_of(pods))
-        self.live.fetch(run_listing.machines_of(pods), again=True)
+        self.live.follow(related.owners_of(pods))
+        self.live.fetch(related.groups_of(pods))
+        self.live.fetch(related.machines_of(pods), again=True)
         if devices.volume_claimants(pods):
             self.live.fetch_claims(pods)
         if devices.claimants(pods):
@@ -198,9 +197,9 @@ class Routing:
         """Take in the namespaces of pods that may have to leave, and of the surges."""
         if self.live.scope:
             # Which pods stay with their node is known by these alone.
-            self.live.follow(name for name in run_listing.owners_of(pods) if name == "daemon_sets")
+            self.live.follow(name for name in related.owners_of(pods) if name == "daemon_sets")
             surged = {surge.workload.namespace for surge in self.surges.values()}
-            self.live.enter(surged | scopes.namespaces_of(self.live.snapshot(), pods))
+            self.live.enter(surged | related.namespaces_of(self.live.snapshot(), pods))
 
     def _look_beside(self, snapshot: snapshots.Snapshot, pods: t.Iterable[objects.Pod]) -> None:
         """Know all pods that decide whether these may leave: budgets and owners say which."""
@@ -210,12 +209,12 @@ class Routing:
             known = filter(
                 None, map(snapshot.workload, (*self.surges, *self.replacements.owed, *let_go))
             )
-            self.live.widen(scopes.related(snapshot, pods, known))
+            self.live.widen(related.pods(snapshot, pods, known))
 
     def _behind(self, pod: objects.Pod, snapshot: snapshots.Snapshot) -> bool:
         """Whether the pod's owner exists, and its watch has not shown it yet."""
         owner = pod.owner
-        if owner is None or owner.kind not in run_listing.OWNER_KINDS:
+        if owner is None or owner.kind not in related.OWNER_KINDS:
             return False
         if snapshot.daemon_set(owner.uid) or snapshot.workload(owner.uid):
             return False

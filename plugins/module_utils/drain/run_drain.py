@@ -18,6 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     indexes,
     objects,
     operators,
+    related,
     run_change_writer,
     run_context,
     run_listing,
@@ -116,7 +117,7 @@ def drain(ctx: run_context.Context, options: DrainOptions) -> run_context.Result
     """
     began, requests = ctx.clock.now(), ctx.cluster.requests
     deadline = began + options.timeout if options.timeout is not None else float("inf")
-    before = run_listing.gather(ctx.cluster, ("leases",))
+    before = snapshots.Snapshot.of(run_listing.lists(ctx.cluster, ("leases",)))
     wanted = dict.fromkeys(options.nodes)
     found = surge_records.surges_for(before, wanted)
     surges = {surge.uid: surge for surge in found if surge.stage != "reverted"}
@@ -128,7 +129,9 @@ def drain(ctx: run_context.Context, options: DrainOptions) -> run_context.Result
     with run_watch_cache.WatchCache(ctx, ("nodes",), scope, raws=wanted, known=known) as live:
         live.seed({"leases": list(before.leases)})
         nodes = live.snapshot().nodes
-        live.follow(("pods", "budgets", "slices", *run_listing.surged(surges.values())))
+        live.follow(
+            ("pods", "budgets", "slices", *related.surged(surge.kind for surge in surges.values()))
+        )
         node_drains = {name: run_node_drain.NodeDrain(name, nodes.get(name)) for name in wanted}
         for node_drain in node_drains.values():
             node_drain.read_record(ctx)

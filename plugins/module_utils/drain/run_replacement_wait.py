@@ -13,8 +13,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     api_changes,
     index_keys,
     objects,
+    related,
     run_context,
-    run_listing,
     run_owners,
     run_requests,
     run_watch_cache,
@@ -254,7 +254,7 @@ def known(
     """
     refs = [one.workload for one in replacements.owed.values()]
     live.enter({ref.namespace for ref in refs})
-    live.follow(run_listing.kinds_of(refs))
+    live.follow(related.kinds_of(refs))
     return run_owners.named(ctx, live.snapshot(), refs)
 
 

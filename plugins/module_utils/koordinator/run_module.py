@@ -537,7 +537,9 @@ def _named(
     if not refs:
         refs = tuple(
             found.ref
-            for found in targets.targets(run_listing.gather(ctx.cluster, ("pods",)), selection)[0]
+            for found in targets.targets(
+                snapshots.Snapshot.of(run_listing.lists(ctx.cluster, ("pods",))), selection
+            )[0]
         )
     wanted = {(ref.namespace, ref.name): ref.uid for ref in refs}
     newest: dict[tuple[str, str], migration_jobs.Job] = {}

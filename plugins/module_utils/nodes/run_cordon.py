@@ -18,6 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     api_changes,
     names,
     objects,
+    related,
     run_context,
     run_listing,
     run_reconcile,
@@ -439,7 +440,7 @@ def _refuse_undrained(
         "nodes": list(map(objects.Node.of, there.values())),
         "pods": pods,
     }
-    found = {**known, **run_listing.lists(ctx.cluster, ("leases", *run_listing.owners_of(pods)))}
+    found = {**known, **run_listing.lists(ctx.cluster, ("leases", *related.owners_of(pods)))}
     left = dispositions.left_to_move(
         snapshots.Snapshot.of(found), nodes, drain_policy.DrainPolicy(rules=rules)
     )

@@ -13,8 +13,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     index_keys,
     names,
     objects,
+    related,
     run_context,
-    run_listing,
     run_owners,
     run_requests,
     run_watch_cache,
@@ -140,11 +140,11 @@ def await_workloads(
     short: dict[str, list[str]] = {}
     try:
         with run_watch_cache.WatchCache(
-            ctx, ("pods", *run_listing.kinds_of(refs)), scopes.ReadScope((), spaces)
+            ctx, ("pods", *related.kinds_of(refs)), scopes.ReadScope((), spaces)
         ) as live:
             live.seed({"scales": run_owners.named(ctx, live.snapshot(), refs)})
             live.widen(
-                scopes.related(
+                related.pods(
                     live.snapshot(),
                     (),
                     filter(None, (live.snapshot().workload(r.uid) for r in refs)),

@@ -22,6 +22,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     admission,
     names,
     objects,
+    related,
     run_context,
     run_listing,
     run_owners,
@@ -128,7 +129,7 @@ def make_plan(ctx: run_context.Context, options: PlanOptions) -> run_context.Res
         ClusterError: the API server cannot be reached.
     """
     try:
-        nodes = run_listing.gather(ctx.cluster, ("nodes",))
+        nodes = snapshots.Snapshot.of(run_listing.lists(ctx.cluster, ("nodes",)))
         wanted = _wanted(nodes, options)
         if options.gates:
             times = (options.stable, options.wait, options.timeout)
@@ -320,7 +321,7 @@ def _gather(
     found.update(run_listing.lists(ctx.cluster, ("pods", "budgets", "leases")))
     leaving = frozenset(present)
     here = [pod for pod in found["pods"] if pod.node in leaving]
-    more = run_listing.owners_of(here)
+    more = related.owners_of(here)
     if set(more) - {"daemon_sets"}:
         more.append("autoscalers")
     if devices.attaching(here):
@@ -330,7 +331,7 @@ def _gather(
     elif devices.extended(here):
         with contextlib.suppress(errors.Forbidden):
             found.update(run_listing.lists(ctx.cluster, ("device_classes",)))
-    more += [*run_listing.groups_of(here), *run_listing.machines_of(here)]
+    more += [*related.groups_of(here), *related.machines_of(here)]
     found.update(run_listing.lists(ctx.cluster, more))
     if found.get("device_claims"):
         found["device_rules"] = run_listing.device_rules(ctx.cluster)

@@ -21,8 +21,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     api_changes,
     names,
     objects,
+    related,
     run_context,
-    run_listing,
     run_object_events,
     run_reconcile,
     snapshots,
@@ -312,7 +312,7 @@ def _absent(work: run_guard_call.GuardCall) -> None:
     )
     let_go = run_releases.found(work)
     if surges:
-        work.read(*run_listing.surged(surges))
+        work.read(*related.surged(surge.kind for surge in surges))
     if budgets:
         work.read("deployments", "replica_sets", "stateful_sets")
     if ctx.check:

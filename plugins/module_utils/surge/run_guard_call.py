@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
     names,
     objects,
+    related,
     run_context,
     run_listing,
     run_object_events,
@@ -174,7 +175,7 @@ class GuardCall:
             surged = (
                 workload for surge in surges if (workload := self.snapshot.workload(surge.uid))
             )
-            new = self.scope.widen(scopes.related(self.snapshot, pods, surged))
+            new = self.scope.widen(related.pods(self.snapshot, pods, surged))
             more = [
                 pod
                 for part in new
@@ -385,18 +386,18 @@ def around(
     recorded = surge_records.surges_for(work.snapshot, work.nodes)
     if work.scope:
         # Which pods stay with their node is known by these alone.
-        work.read(*(name for name in run_listing.owners_of(pods) if name == "daemon_sets"))
+        work.read(*(name for name in related.owners_of(pods) if name == "daemon_sets"))
         spaces = {surge.workload.namespace for surge in recorded}
-        work.enter(spaces | scopes.namespaces_of(work.snapshot, pods))
+        work.enter(spaces | related.namespaces_of(work.snapshot, pods))
     devised = devices.KINDS if devices.claimants(pods) else ()
     work.read(
         "budgets",
-        *run_listing.owners_of(pods),
-        *run_listing.groups_of(pods),
-        *run_listing.machines_of(pods),
+        *related.owners_of(pods),
+        *related.groups_of(pods),
+        *related.machines_of(pods),
         *devised,
     )
-    work.read(*run_listing.surged(recorded) if work.scope else ())
+    work.read(*related.surged(surge.kind for surge in recorded) if work.scope else ())
     if devices.volume_claimants(pods):
         if work.scope:
             work.read(**run_targeted_reads.claims_of(work.ctx.cluster, pods))
@@ -421,7 +422,9 @@ def absent(work: GuardCall) -> None:
     nodes = set(work.nodes)
     serving = {budget.namespace for budget in ours if nodes & guard_budgets.nodes_of(budget).keys()}
     work.enter(serving | {surge.workload.namespace for surge in found})
-    work.read("budgets", *(("pods", *run_listing.surged(found)) if found else ()))
+    work.read(
+        "budgets", *(("pods", *related.surged(surge.kind for surge in found)) if found else ())
+    )
     known = {budget.uid for budget in ours}
     work.read(
         budgets=[*ours, *(budget for budget in work.found["budgets"] if budget.uid not in known)]
@@ -444,7 +447,9 @@ def watching(
     it begins with what was read.
     """
     live = run_watch_cache.WatchCache(
-        work.ctx, dict.fromkeys((*wanted, *run_listing.surged(surges))), work.scope
+        work.ctx,
+        dict.fromkeys((*wanted, *related.surged(surge.kind for surge in surges))),
+        work.scope,
     )
     if work.scope is None and work.ctx.clock.now() - work.began <= FRESH:
         live.begin_with(work.found, work.versions)

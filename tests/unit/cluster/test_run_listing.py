@@ -12,12 +12,10 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, run_listing
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
 from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.test_run_watch_cache import asked
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
-from ansible_collections.kubeops.node_maintenance.tests.unit.support import objects
 
 
 @pytest.fixture
@@ -47,18 +45,3 @@ def test_rules_that_taint_devices_are_read_in_the_version_that_the_cluster_has(s
     found = run_listing.device_rules(t.cast("t.Any", types.SimpleNamespace(items=items)))
     assert {rule["metadata"]["name"] for rule in found} == served
     assert asked == ["v1", "v1beta2"][:asks]
-
-
-@pytest.mark.parametrize(
-    ("kind", "listed"),
-    [
-        ("ReplicaSet", ["replica_sets", "deployments"]),
-        ("StatefulSet", ["stateful_sets"]),
-        ("DaemonSet", ["daemon_sets"]),
-        ("Job", []),
-        ("", []),
-    ],
-)
-def test_only_controllers_that_own_a_pod_are_listed(kind: str, listed: list[str]) -> None:
-    pod = Pod.of(objects.pod("x", owner=objects.owned(kind, "y") if kind else None))
-    assert run_listing.owners_of([pod, pod]) == listed

@@ -14,6 +14,7 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
     names,
     node_affinity,
+    related,
     run_targeted_reads,
     scopes,
 )
@@ -241,7 +242,7 @@ def test_only_pods_of_plain_workloads_are_found_by_their_labels(
     parts: dict[str, list[Raw]], of: list[Raw] | None, whole: bool
 ) -> None:
     seen = objects.snapshot(parts, pods=[objects.pod("web-0", owner=of)])
-    found = scopes.related(seen, seen.pods)
+    found = related.pods(seen, seen.pods)
     assert (("shop", "") in found.get("", ())) is whole
 
 
@@ -261,9 +262,9 @@ def test_what_is_read_is_told_in_words(scope: dict[str, t.Any], words: str) -> N
 def test_a_guard_of_ours_asks_for_no_other_pods_than_its_workload() -> None:
     guard, foreign = objects.budget(f"{names.GUARD_PREFIX}web", 1), objects.budget("web", 1)
     seen = objects.snapshot(pods=[objects.pod("web-0", labels={"app": "web"})], budgets=[guard])
-    assert scopes.related(seen, seen.pods) == {}
+    assert related.pods(seen, seen.pods) == {}
     seen = objects.snapshot(pods=[objects.pod("web-0", labels={"app": "web"})], budgets=[foreign])
-    assert scopes.related(seen, seen.pods) == {"app": frozenset({("shop", "web")})}
+    assert related.pods(seen, seen.pods) == {"app": frozenset({("shop", "web")})}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, run_listing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, run_listing, snapshots
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import CallAborted, Result
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import run_gates
@@ -32,7 +32,7 @@ def judged(world: World, *nodes: str, run: str = "r1/n1", check: bool = False, *
     ctx = me.ctx(run, check=check)
 
     def loop(_ctx: t.Any) -> Result:
-        found = run_listing.gather(ctx.cluster, ("nodes",))
+        found = snapshots.Snapshot.of(run_listing.lists(ctx.cluster, ("nodes",)))
         world.log.clear()
         return run_gates.judge(ctx, found, run_gates.GateOptions(nodes=nodes or ("a",), **asked))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_listing import gather
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import run_listing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_evictor import Evictor, OperatorWaits
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.verbs import Request
@@ -48,7 +48,7 @@ class Scene:
 
     def look(self) -> Snapshot:
         wanted = ("nodes", "pods", "budgets", "deployments", "replica_sets")
-        return self.me.run(lambda ctx: gather(ctx.cluster, wanted))
+        return self.me.run(lambda ctx: Snapshot.of(run_listing.lists(ctx.cluster, wanted)))
 
     def step(self, moves: t.Sequence[PodDrain] | None = None) -> None:
         """One turn on the cluster as it was seen last."""
