@@ -21,6 +21,15 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     selectors,
 )
 
+OUT_OF_SERVICE: objects.Raw = {
+    "key": "node.kubernetes.io/out-of-service",
+    "value": names.MANAGED_BY,
+    "effect": "NoExecute",
+}
+"""As in the Kubernetes documentation, where only the key matters. The value, which Kubernetes does
+not read, tells that it is ours: no kubelet can set a taint.
+"""
+
 # Whose taints are whose: controllers that set a taint on a node and remove it again on their own.
 #
 # Such a taint on a node that comes back means that something on the node is not ready yet.

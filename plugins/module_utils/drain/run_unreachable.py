@@ -19,6 +19,7 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
     api_changes,
+    node_taints,
     objects,
     run_background,
     run_context,
@@ -232,7 +233,7 @@ class Evacuation:
                 change = cordon.hold_with(
                     t.cast(objects.Node, node_drain.node),
                     node_drain.record,
-                    unreachable.OUT_OF_SERVICE,
+                    node_taints.OUT_OF_SERVICE,
                 )[1]
                 if change:
                     run_requests.submit(self.ctx, change)
@@ -284,7 +285,7 @@ class Evacuation:
             if not unreachable.lost(node):
                 _refuse(self.ctx, node_drain, unreachable.alive(node))
                 return None
-            return cordon.hold_with(node, record, unreachable.OUT_OF_SERVICE)[1]
+            return cordon.hold_with(node, record, node_taints.OUT_OF_SERVICE)[1]
 
         return self._write(node_drain, tainted, "tainted") and node_drain.open
 
@@ -292,7 +293,7 @@ class Evacuation:
         """The kubelet is back in the middle: remove the taint, so that it ends the pods itself."""
 
         def lifted(node: objects.Node, record: node_records.Record) -> api_changes.Change | None:
-            return cordon.let_go_of(node, record, unreachable.OUT_OF_SERVICE)[1]
+            return cordon.let_go_of(node, record, node_taints.OUT_OF_SERVICE)[1]
 
         if self._write(node_drain, lifted, "untainted"):
             node_drain.close(
@@ -319,7 +320,7 @@ class Evacuation:
         elif made:
             self.ctx.tell(
                 phases.What.TAINTED,
-                f"{done} {unreachable.OUT_OF_SERVICE['key']}",
+                f"{done} {node_taints.OUT_OF_SERVICE['key']}",
                 node=node_drain.name,
             )
         return why is None

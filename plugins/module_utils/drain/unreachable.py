@@ -21,7 +21,6 @@ from dataclasses import asdict, dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
     decoding,
-    names,
     no_execute,
     node_taints,
     objects,
@@ -31,14 +30,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import node_records
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import eligibility
-
-OUT_OF_SERVICE: objects.Raw = {
-    "key": "node.kubernetes.io/out-of-service",
-    "value": names.MANAGED_BY,
-    "effect": "NoExecute",
-}
-"""Its value, which Kubernetes does not read, tells that it is ours: no kubelet can set a taint."""
-"""As in the Kubernetes documentation; only the key matters."""
 
 UNREACHABLE: objects.Raw = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
 LEASES = "kube-node-lease"
@@ -200,7 +191,7 @@ def stays_out(node: objects.Node, record: node_records.Record) -> str:
     Removing the taint by hand allows it to return.
     """
     if node.ready or not all(
-        any(node_taints.same_taint(OUT_OF_SERVICE, one) for one in some)
+        any(node_taints.same_taint(node_taints.OUT_OF_SERVICE, one) for one in some)
         for some in (record.added, node.taints)
     ):
         return ""
@@ -224,7 +215,7 @@ def fenced(plan: drain_policy.PodPlan) -> drain_policy.PodPlan:
         return replace(plan, route="refuse", reason=why, remedy=remedy)
     if plan.route == "refuse" and plan.code in DATA:
         return plan
-    if node_taints.tolerates(plan.pod.tolerations, OUT_OF_SERVICE) or plan.pod.mirror:
+    if node_taints.tolerates(plan.pod.tolerations, node_taints.OUT_OF_SERVICE) or plan.pod.mirror:
         return replace(
             plan,
             route="skip",

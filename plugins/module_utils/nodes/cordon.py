@@ -23,7 +23,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     node_taints,
     objects,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import unreachable
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import (
     gate_checks,
     node_conditions,
@@ -265,7 +264,7 @@ def _without(
 
 def _is_ours(taint: objects.Raw) -> bool:
     return (
-        taint.get("key") == names.TAINT_KEY or taint.items() >= unreachable.OUT_OF_SERVICE.items()
+        taint.get("key") == names.TAINT_KEY or taint.items() >= node_taints.OUT_OF_SERVICE.items()
     )
 
 

@@ -17,7 +17,7 @@ from functools import partial
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, node_taints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Node, Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import CallAborted, Context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_watch_cache import WatchCache
@@ -95,7 +95,7 @@ def clear(world: World) -> None:
 def taints(world: World) -> list[str]:
     """Of those that no controller of the cluster sets."""
     found = world.get(kinds.NODES, "n1")["spec"].get("taints") or []
-    return [x["key"] for x in found if x["key"] in (unreachable.OUT_OF_SERVICE["key"], names.TAINT_KEY)]
+    return [x["key"] for x in found if x["key"] in (node_taints.OUT_OF_SERVICE["key"], names.TAINT_KEY)]
 
 
 def record(world: World) -> dict[str, t.Any]:
@@ -198,8 +198,8 @@ def test_pods_and_volumes_are_waited_for(world: World) -> None:
     assert evacuated(world, here) == [here]
     assert world.machine.now - began >= LISTEN + 40
     assert [move.outcome for move in here.moves.values()] == ["let_go"]
-    assert unreachable.OUT_OF_SERVICE["key"] in taints(world)
-    assert record(world)["added"] == [unreachable.OUT_OF_SERVICE]
+    assert node_taints.OUT_OF_SERVICE["key"] in taints(world)
+    assert record(world)["added"] == [node_taints.OUT_OF_SERVICE]
 
 
 def renew(world: World) -> None:
@@ -246,7 +246,7 @@ def test_the_taint_is_set_on_what_the_node_is_now(world: World) -> None:
     after(world, LISTEN + 5, lambda: clear(world))
     assert evacuated(world, here) == [here]
     assert theirs == ["a", "b"]
-    assert unreachable.OUT_OF_SERVICE["key"] in taints(world)
+    assert node_taints.OUT_OF_SERVICE["key"] in taints(world)
 
 
 def register_again(world: World) -> None:
@@ -296,7 +296,7 @@ def test_what_never_goes_is_not_waited_for_for_ever(world: World, timeout: float
     assert evacuated(world, here, timeout) == []
     assert here.outcome == "timed_out"
     assert world.machine.now - began < LISTEN + seconds + 5
-    assert unreachable.OUT_OF_SERVICE["key"] in taints(world)
+    assert node_taints.OUT_OF_SERVICE["key"] in taints(world)
 
 
 def test_check_mode_predicts_the_taint_and_writes_nothing(world: World) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, node_taints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Node, Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import unreachable
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import cordon
@@ -180,16 +180,16 @@ RECORD = Record(
 
 def test_the_taint_is_in_the_record_until_it_is_lifted() -> None:
     here = Node.of(AWAY)
-    held, change = cordon.hold_with(here, RECORD, unreachable.OUT_OF_SERVICE)
+    held, change = cordon.hold_with(here, RECORD, node_taints.OUT_OF_SERVICE)
     assert change is not None
     assert change.body is not None
     assert change.resource_version == here.resource_version
-    assert held.added == (unreachable.OUT_OF_SERVICE,)
-    assert change.body["spec"]["taints"] == [SOFT, LOST, unreachable.OUT_OF_SERVICE]
+    assert held.added == (node_taints.OUT_OF_SERVICE,)
+    assert change.body["spec"]["taints"] == [SOFT, LOST, node_taints.OUT_OF_SERVICE]
     assert change.body["metadata"]["annotations"][names.RECORD] == held.dump()
-    tainted = replace(here, taints=(*here.taints, unreachable.OUT_OF_SERVICE), annotations={names.RECORD: held.dump()})
-    assert cordon.hold_with(tainted, held, unreachable.OUT_OF_SERVICE) == (held, None)
-    freed, back = cordon.let_go_of(tainted, held, unreachable.OUT_OF_SERVICE)
+    tainted = replace(here, taints=(*here.taints, node_taints.OUT_OF_SERVICE), annotations={names.RECORD: held.dump()})
+    assert cordon.hold_with(tainted, held, node_taints.OUT_OF_SERVICE) == (held, None)
+    freed, back = cordon.let_go_of(tainted, held, node_taints.OUT_OF_SERVICE)
     assert freed == RECORD
     assert back is not None
     assert back.body is not None
@@ -197,14 +197,14 @@ def test_the_taint_is_in_the_record_until_it_is_lifted() -> None:
     given = cordon.give_back(tainted, held)[0]
     assert given is not None
     assert given.body is not None
-    assert unreachable.OUT_OF_SERVICE not in given.body["spec"]["taints"]
+    assert node_taints.OUT_OF_SERVICE not in given.body["spec"]["taints"]
 
 
 def test_a_taint_of_somebody_else_is_theirs() -> None:
-    theirs = {**unreachable.OUT_OF_SERVICE, "value": "medik8s"}
+    theirs = {**node_taints.OUT_OF_SERVICE, "value": "medik8s"}
     here = Node.of(node("n1", taints=[theirs]))
-    assert cordon.hold_with(here, RECORD, unreachable.OUT_OF_SERVICE) == (RECORD, None)
-    assert cordon.let_go_of(here, RECORD, unreachable.OUT_OF_SERVICE) == (RECORD, None)
+    assert cordon.hold_with(here, RECORD, node_taints.OUT_OF_SERVICE) == (RECORD, None)
+    assert cordon.let_go_of(here, RECORD, node_taints.OUT_OF_SERVICE) == (RECORD, None)
 
 
 @pytest.mark.parametrize(
@@ -221,8 +221,8 @@ def test_a_taint_of_somebody_else_is_theirs() -> None:
 def test_a_node_evacuated_as_dead_stays_out_until_its_kubelet_responds(
     ready: str, recorded: bool, tainted: bool, stays: bool
 ) -> None:
-    added = (SOFT, unreachable.OUT_OF_SERVICE) if recorded else (SOFT,)
-    taints = [LOST, unreachable.OUT_OF_SERVICE] if tainted else [LOST]
+    added = (SOFT, node_taints.OUT_OF_SERVICE) if recorded else (SOFT,)
+    taints = [LOST, node_taints.OUT_OF_SERVICE] if tainted else [LOST]
     why = unreachable.stays_out(
         Node.of(node("n1", conditions={"Ready": ready}, taints=taints)), replace(RECORD, added=added)
     )

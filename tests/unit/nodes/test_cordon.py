@@ -12,10 +12,9 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, node_taints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.api_changes import Change, diff_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Node
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import unreachable
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import cordon
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.node_records import (
     BadRecordError,
@@ -139,16 +138,16 @@ def test_a_record_that_a_kubelet_wrote_removes_no_taint_of_others(taint: dict[st
     assert patched(out, cordon.let_go_of(node, forged, taint)[1])["spec"]["taints"][0] == taint
     without = Node.of(raw(spec__taints=[]))
     back = patched(raw(spec__taints=[]), cordon.at_step(without, forged, "parked"))
-    assert {one["key"] for one in back["spec"]["taints"]} <= {names.TAINT_KEY, unreachable.OUT_OF_SERVICE["key"]}
+    assert {one["key"] for one in back["spec"]["taints"]} <= {names.TAINT_KEY, node_taints.OUT_OF_SERVICE["key"]}
 
 
 def test_the_taint_of_a_dead_node_is_ours_by_its_value() -> None:
     out, record = taken(raw(spec__taints=[]))
-    with_it, change = cordon.hold_with(Node.of(out), record, unreachable.OUT_OF_SERVICE)
+    with_it, change = cordon.hold_with(Node.of(out), record, node_taints.OUT_OF_SERVICE)
     held = patched(out, change)
-    assert held["spec"]["taints"][-1] == unreachable.OUT_OF_SERVICE
+    assert held["spec"]["taints"][-1] == node_taints.OUT_OF_SERVICE
     assert "taints" not in patched(held, cordon.give_back(Node.of(held), with_it)[0])["spec"]
-    _record, change = cordon.hold_with(Node.of(raw(spec__taints=[ADMINS])), record, unreachable.OUT_OF_SERVICE)
+    _record, change = cordon.hold_with(Node.of(raw(spec__taints=[ADMINS])), record, node_taints.OUT_OF_SERVICE)
     assert change is None, "somebody else's is used as it is"
 
 
