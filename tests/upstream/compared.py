@@ -14,7 +14,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.index_keys import PARSERS
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import check
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import check, schemas
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import devices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.dispositions import routes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
@@ -217,7 +217,7 @@ def document(record: Record) -> tuple[bool, bool]:
 
 def refused(record: Record) -> tuple[bool, bool]:
     """Whether a descheduler's plugin refuses its arguments, by its own validation and by ours."""
-    flavor = t.cast("check.Flavor", record["kind"])
+    flavor = t.cast("schemas.Flavor", record["kind"])
     schema = check.schema_of(flavor, record["version"])
     name = record["plugin"]
     enabled = {"enabled": [{"name": name} if schema.plugin_type == "object" else name]}

@@ -28,7 +28,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages 
 _NEEDS_CONFIG = ("present", "validated", "previewed")
 
 
-def schema_of(option: str, flavor: check.Flavor, version: str) -> schemas.Schema:
+def schema_of(option: str, flavor: schemas.Flavor, version: str) -> schemas.Schema:
     """The schema of a flavor.
 
     Raises:
@@ -123,7 +123,7 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
         BadOption: there is no such version, or a configuration is missing.
     """
     del environ
-    flavor: check.Flavor = params["flavor"]
+    flavor: schemas.Flavor = params["flavor"]
     schema, usual = (
         schema_of("version", flavor, params["version"] or ""),
         dataclasses.asdict(installation.PLACES[flavor]),

@@ -18,6 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.deschedul
     arguments_yaml,
     check,
     installation,
+    schemas,
     values,
 )
 
@@ -64,7 +65,7 @@ def read(name: str, value: t.Any) -> dict[str, t.Any]:
 
 
 def _check(name: str, found: t.Mapping[str, t.Any]) -> None:
-    flavor = t.cast("check.Flavor", found.get("flavor", "koordinator"))
+    flavor = t.cast("schemas.Flavor", found.get("flavor", "koordinator"))
     schema = arguments.schema_of(name, flavor, str(found.get("version", "")))
     key = str(found.get("key") or installation.PLACES[flavor].key)
     given = arguments.unpacked(name, found["config"], schema, key).config

@@ -19,9 +19,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.deschedul
     values,
 )
 
-Flavor = t.Literal["koordinator", "ack", "sigs"]
-
-VERSIONS: t.Mapping[Flavor, tuple[str, ...]] = {
+VERSIONS: t.Mapping[schemas.Flavor, tuple[str, ...]] = {
     "koordinator": koordinator.VERSIONS,
     "ack": koordinator.VERSIONS,
     "sigs": sigs.VERSIONS,
@@ -29,7 +27,7 @@ VERSIONS: t.Mapping[Flavor, tuple[str, ...]] = {
 """The supported versions; the first is the default."""
 
 
-def schema_of(flavor: Flavor, version: str = "") -> schemas.Schema:
+def schema_of(flavor: schemas.Flavor, version: str = "") -> schemas.Schema:
     """The schema of a flavor in the given version, by default the first of ``VERSIONS``.
 
     Raises:
@@ -152,7 +150,7 @@ def _of_flavor(fault: schemas.Fault, schema: schemas.Schema) -> schemas.Fault:
 KUBERNETES = (1, 18)
 """The oldest Kubernetes on which PodMigrationJobs work."""
 
-OLDEST: t.Mapping[Flavor, tuple[tuple[int, ...], str]] = {
+OLDEST: t.Mapping[schemas.Flavor, tuple[tuple[int, ...], str]] = {
     "koordinator": ((0, 6, 0), "0.6"),
     "ack": ((1, 2, 0, 2), "v1.2.0-ack.2"),
 }
@@ -184,7 +182,7 @@ def numbers(tag: str) -> Numbers:
     return tuple(int(part) for part in found.groups() if part) if found else ()
 
 
-def judged(flavor: Flavor, given: str, image: str, kubernetes: str) -> Found:
+def judged(flavor: schemas.Flavor, given: str, image: str, kubernetes: str) -> Found:
     """Which rules apply: those of the ``given`` version, else those closest to the image's.
 
     ``kubernetes`` is the API server's ``gitVersion``, empty if it could not be read.
@@ -199,7 +197,7 @@ def judged(flavor: Flavor, given: str, image: str, kubernetes: str) -> Found:
     return Found(chosen, tag.removeprefix("v") if found else "", faults)
 
 
-def _closest(flavor: Flavor, found: Numbers) -> str:
+def _closest(flavor: schemas.Flavor, found: Numbers) -> str:
     """The newest supported version that is not newer; ACK's numbers are its own."""
     known = VERSIONS[flavor]
     if not found or flavor == "ack":
@@ -209,7 +207,7 @@ def _closest(flavor: Flavor, found: Numbers) -> str:
 
 
 def _image_faults(
-    flavor: Flavor, given: str, chosen: str, image: str, found: Numbers
+    flavor: schemas.Flavor, given: str, chosen: str, image: str, found: Numbers
 ) -> schemas.Faults:
     if not found:
         return
@@ -236,7 +234,7 @@ def _image_faults(
         )
 
 
-def _kubernetes_faults(flavor: Flavor, kubernetes: str) -> schemas.Faults:
+def _kubernetes_faults(flavor: schemas.Flavor, kubernetes: str) -> schemas.Faults:
     found = numbers(kubernetes)
     if flavor != "sigs" and found and found < KUBERNETES:
         message = f"Kubernetes is {kubernetes}; PodMigrationJobs need 1.18 or later."

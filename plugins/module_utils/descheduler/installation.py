@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import objects
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
-    check,
     profiles,
+    schemas,
     values,
 )
 
@@ -38,7 +38,7 @@ class Place:
 
 _KOORD = ("koord-descheduler-config", "koord-descheduler-config")
 
-PLACES: t.Mapping[check.Flavor, Place] = {
+PLACES: t.Mapping[schemas.Flavor, Place] = {
     "koordinator": Place("koordinator-system", "koord-descheduler", *_KOORD),
     "ack": Place("kube-system", "ack-koord-descheduler", *_KOORD),
     "sigs": Place("kube-system", "descheduler", "descheduler-policy-configmap", "policy.yaml"),
@@ -166,7 +166,7 @@ def unknown_name(place: Place, found: t.Iterable[str], kinds: str) -> str:
 
 
 def election(
-    config: t.Mapping[str, t.Any], workload: objects.Raw, flavor: check.Flavor
+    config: t.Mapping[str, t.Any], workload: objects.Raw, flavor: schemas.Flavor
 ) -> objects.Ref | None:
     """The leader's Lease, ``None`` without election. The container's flags override the
     configuration's words.

@@ -22,7 +22,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     objects,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
-    check,
     installation,
     profiles,
     rollout,
@@ -95,7 +94,7 @@ class Reading:
     mute: bool = False
 
 
-def sandboxed(config: t.Mapping[str, t.Any], flavor: check.Flavor) -> dict[str, t.Any]:
+def sandboxed(config: t.Mapping[str, t.Any], flavor: schemas.Flavor) -> dict[str, t.Any]:
     """The configuration for one dry run of one cycle, without leader election.
 
     LowNodeLoad waits for several cycles in which a node is overloaded; here the first one counts.
@@ -115,7 +114,7 @@ def sandboxed(config: t.Mapping[str, t.Any], flavor: check.Flavor) -> dict[str, 
     return changed
 
 
-def evicts_nothing(config: t.Mapping[str, t.Any], flavor: check.Flavor) -> bool:
+def evicts_nothing(config: t.Mapping[str, t.Any], flavor: schemas.Flavor) -> bool:
     """Whether the descheduler is told to evict nothing, so that no dry run is
     needed to know that.
     """
@@ -147,7 +146,7 @@ def manifests(
     text: str,
     workload: objects.Raw,
     place: installation.Place,
-    flavor: check.Flavor,
+    flavor: schemas.Flavor,
     lasts: int,
 ) -> tuple[dict[str, t.Any], dict[str, t.Any]]:
     """The pod of a dry run, which ends after ``lasts`` seconds at the latest,
@@ -179,7 +178,7 @@ def manifests(
     }
 
 
-def _container(container: objects.Raw, flavor: check.Flavor) -> dict[str, t.Any]:
+def _container(container: objects.Raw, flavor: schemas.Flavor) -> dict[str, t.Any]:
     chosen = {key: value for key, value in container.items() if key not in _DROPPED}
     flags = _LAST_FLAGS["sigs" if flavor == "sigs" else "koordinator"]
     # Of a flag that occurs twice, the last one counts.

@@ -61,7 +61,7 @@ class DeschedulerOptions:
     """
 
     state: t.Literal["present", "validated", "previewed", "restarted", "paused", "resumed"]
-    flavor: check.Flavor
+    flavor: schemas.Flavor
     schema: schemas.Schema
     place: installation.Place
     parse: run_proofs.Parse

@@ -25,6 +25,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.deschedul
     rollout,
     run_configuration,
     run_targets,
+    schemas,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes
@@ -66,7 +67,7 @@ def resume(
         return _resume(ctx, options)
     done = []
     for kept in _paused(ctx):
-        flavor = t.cast("check.Flavor", kept.flavor)
+        flavor = t.cast("schemas.Flavor", kept.flavor)
         done.append(
             _resume(
                 ctx,

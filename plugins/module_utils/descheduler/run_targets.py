@@ -29,6 +29,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.deschedul
     installation,
     rollback_record,
     rollout,
+    schemas,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
     errors,
@@ -60,7 +61,7 @@ class DeschedulerTarget:
     """
 
     ctx: run_context.Context
-    flavor: check.Flavor
+    flavor: schemas.Flavor
     place: installation.Place
     workload: objects.Raw
     config_map: objects.Raw | None
@@ -72,7 +73,7 @@ class DeschedulerTarget:
     def read(
         cls,
         ctx: run_context.Context,
-        flavor: check.Flavor,
+        flavor: schemas.Flavor,
         place: installation.Place,
         fence: run_requests.Fence | None = None,
     ) -> DeschedulerTarget:
@@ -291,7 +292,7 @@ def map_ref(name: str, namespace: str = names.NAMESPACE) -> objects.Ref:
 
 
 def _workload(
-    ctx: run_context.Context, flavor: check.Flavor, place: installation.Place
+    ctx: run_context.Context, flavor: schemas.Flavor, place: installation.Place
 ) -> objects.Raw:
     wanted = (kinds.DEPLOYMENTS, kinds.CRON_JOBS) if flavor == "sigs" else (kinds.DEPLOYMENTS,)
     for kind in wanted:
@@ -332,7 +333,7 @@ Work = t.Callable[[DeschedulerTarget], "run_context.Result | None"]
 
 
 def one_at_a_time(
-    ctx: run_context.Context, flavor: check.Flavor, place: installation.Place, work: Work
+    ctx: run_context.Context, flavor: schemas.Flavor, place: installation.Place, work: Work
 ) -> run_context.Result:
     """Do the work; if it has to write, do it again under the lock, with what is there by then.
 

@@ -15,6 +15,11 @@ from dataclasses import dataclass, field, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
 
+Flavor = t.Literal["koordinator", "ack", "sigs"]
+"""Which descheduler it is: Koordinator's, that of Alibaba Cloud's add-on,
+or sigs.k8s.io/descheduler.
+"""
+
 _Scalar = t.Literal[
     "bool", "int", "float", "string", "duration", "int_or_percent", "float_or_string", "address"
 ]

@@ -11,11 +11,11 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
-    check,
     installation,
     previews,
     run_preview,
     run_targets,
+    schemas,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.runs import run_recovery
@@ -307,7 +307,7 @@ def test_a_failed_cycle() -> None:
 
 
 def test_every_flavor_gets_its_flags() -> None:
-    flavors: tuple[check.Flavor, ...] = ("koordinator", "ack", "sigs")
+    flavors: tuple[schemas.Flavor, ...] = ("koordinator", "ack", "sigs")
     place = installation.PLACES["sigs"]
     template = {"spec": {"containers": [{"name": "descheduler", "command": ["/d"], "readinessProbe": {}}]}}
     workload = {"metadata": {"uid": "u"}, "spec": {"template": template}}
