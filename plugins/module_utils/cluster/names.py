@@ -62,6 +62,8 @@ RUN_PREFIX = "run-"
 NODE_LEASE_PREFIX = "node-"
 HEARTBEAT_PREFIX = "heartbeat-"
 EVENTS_PREFIX = "events-"
+DESCHEDULER_PREFIX = "descheduler-"
+"""Of the journal of a rollout to a descheduler, and of its lock."""
 
 
 def guard_name(workload_uid: str) -> str:

@@ -11,6 +11,7 @@ while other configurations are rolled out.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import typing as t
 from dataclasses import asdict, dataclass, replace
@@ -24,7 +25,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.deschedul
     installation,
 )
 
-PREFIX = "descheduler-"
 LABEL = f"{names.PREFIX}/descheduler"
 _CONTENT = "journal"
 
@@ -69,7 +69,7 @@ class Journal:
 
     @property
     def name(self) -> str:
-        return PREFIX + self.uid
+        return names.DESCHEDULER_PREFIX + self.uid
 
     @property
     def stays_paused(self) -> bool:
@@ -151,3 +151,13 @@ class Journal:
 def unsettled(journal: Journal | None) -> Journal | None:
     """The journal of an earlier call that was not finished."""
     return None if journal is None or journal.settled else journal
+
+
+def readable(raws: t.Iterable[objects.Raw]) -> t.Iterator[Journal]:
+    """The journals among our ConfigMaps; ``descheduler_config`` reports those that
+    cannot be read.
+    """
+    for raw in raws:
+        if LABEL in (raw["metadata"].get("labels") or {}):
+            with contextlib.suppress(BadJournalError):
+                yield Journal.of(raw)

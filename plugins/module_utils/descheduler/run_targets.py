@@ -86,7 +86,7 @@ class DeschedulerTarget:
         workload = _workload(ctx, flavor, place)
         config_map = run_reconcile.read(ctx, map_ref(place.config_map, place.namespace))
         kept = run_reconcile.read(
-            ctx, map_ref(f"{rollback_record.PREFIX}{workload['metadata']['uid']}")
+            ctx, map_ref(f"{names.DESCHEDULER_PREFIX}{workload['metadata']['uid']}")
         )
         try:
             journal = rollback_record.Journal.of(kept) if kept else None
@@ -355,7 +355,7 @@ def _locked(target: DeschedulerTarget) -> t.Iterator[run_requests.Fence]:
     me = run_context.Run(run_id or ctx.clock.token(), ctx.clock.token())
     name = f"{ref.namespace}/{ref.name}"
     locks = run_locks.Locks(
-        ctx, me, {name: f"{names.NAMESPACE}/{rollback_record.PREFIX}{ref.uid}"}, ref.kind
+        ctx, me, {name: f"{names.NAMESPACE}/{names.DESCHEDULER_PREFIX}{ref.uid}"}, ref.kind
     )
     if refused := locks.take():
         locks.leave()

@@ -120,15 +120,18 @@ def look(ctx: run_context.Context) -> tuple[tuple[stored_objects.Trace, ...], se
                 or before["metadata"]["resourceVersion"] != lease["metadata"]["resourceVersion"]
             ):
                 alive.add(run_leases.holder_of(lease))
-    kept = stored_objects.traces(
-        found.snapshot, found.runs.values(), run_stored.journals(found.maps)
-    )
     return (
-        *kept,
+        *stored_objects.traces(found.snapshot, found.runs.values()),
+        *map(_of_journal, rollback_record.readable(found.maps)),
         *_unreadable(found.maps),
         *run_leftovers.traces(ctx),
         *run_preview.traces(ctx),
     ), alive
+
+
+def _of_journal(journal: rollback_record.Journal) -> stored_objects.Trace:
+    place = f"ConfigMap {names.NAMESPACE}/{journal.name}"
+    return stored_objects.Trace("", journal.by, journal.since, place, journal.sentence)
 
 
 def _unreadable(raws: t.Iterable[objects.Raw]) -> t.Iterator[stored_objects.Trace]:
@@ -352,7 +355,7 @@ def _each(
 def _is_lock(lease: objects.Raw) -> bool:
     """Whether it is the lock of a node or of a descheduler."""
     return bool(
-        lease["metadata"]["name"].startswith((names.NODE_LEASE_PREFIX, rollback_record.PREFIX))
+        lease["metadata"]["name"].startswith((names.NODE_LEASE_PREFIX, names.DESCHEDULER_PREFIX))
     )
 
 
@@ -360,7 +363,7 @@ def _node_of(lock: objects.Raw) -> str:
     """The node that it locks, empty if it locks a descheduler."""
     return (
         ""
-        if lock["metadata"]["name"].startswith(rollback_record.PREFIX)
+        if lock["metadata"]["name"].startswith(names.DESCHEDULER_PREFIX)
         else run_lease.node_of(lock)
     )
 

@@ -387,7 +387,7 @@ def _note(
     ctx: run_context.Context,
     run_id: str,
     nodes: t.Sequence[str],
-    over: earlier.Sums | None,
+    over: stored_objects.Sums | None,
     *,
     by_hand: bool,
 ) -> tuple[tuple[str, ...], str]:

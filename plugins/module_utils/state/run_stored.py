@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Reads what the cluster stores about runs, their nodes, and deschedulers."""
+"""Reads what the cluster stores about runs and their nodes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     run_context,
     run_reconcile,
     run_requests,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
-    rollback_record,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
@@ -50,14 +47,6 @@ def readable(raws: t.Iterable[objects.Raw]) -> t.Iterator[stored_objects.StoredR
         with contextlib.suppress(node_records.BadRecordError):
             if run := stored_objects.stored_run(raw):
                 yield run
-
-
-def journals(raws: t.Iterable[objects.Raw]) -> t.Iterator[rollback_record.Journal]:
-    """The journals that can be read; ``descheduler_config`` reports the others."""
-    for raw in raws:
-        if rollback_record.LABEL in (raw["metadata"].get("labels") or {}):
-            with contextlib.suppress(rollback_record.BadJournalError):
-                yield rollback_record.Journal.of(raw)
 
 
 def records(

@@ -22,10 +22,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     objects,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
-    rollback_record,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import earlier
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
     guard_budgets,
     lock_leases,
@@ -43,6 +39,39 @@ def fingerprint(given: t.Mapping[str, t.Any]) -> str:
     """Sixteen hex digits, equal for inputs that mean the same work."""
     kept = {key: given[key] for key in FINGERPRINTED if given.get(key) not in (None, "", [], {})}
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]
+
+
+MOST_DARK = 20
+"""Dark spans that are kept, the longest ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Of waves: pods that were moved, seconds in which nodes were out,
+    and in which Services were watched meanwhile.
+
+    ``dark`` are the spans in which Services were dark, each as namespace, name, start and end (RFC
+    3339); ``mark`` names the wave that was added last.
+    """
+
+    pods_moved: int = 0
+    out_seconds: float = 0.0
+    watched_seconds: float = 0.0
+    dark: tuple[tuple[str, ...], ...] = ()
+    mark: str = ""
+
+    def plus(self, other: Sums) -> Sums:
+        """Both; the ``mark`` is that of the other."""
+        return Sums(
+            self.pods_moved + other.pods_moved,
+            round(self.out_seconds + other.out_seconds, 3),
+            round(self.watched_seconds + other.watched_seconds, 3),
+            (*self.dark, *other.dark)[:MOST_DARK],
+            other.mark,
+        )
+
+
+NOTHING = Sums()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +92,7 @@ class StoredRun:
     finished: tuple[str, ...] = ()
     noted: str = ""
     ended: str = ""
-    so_far: earlier.Sums = earlier.NOTHING
+    so_far: Sums = NOTHING
     lost: bool = False
     resource_version: str = ""
 
@@ -142,7 +171,7 @@ class _Lists:
     input: objects.Raw = field(default_factory=dict)
     plan: tuple[tuple[str, ...], ...] = ()
     finished: tuple[str, ...] = ()
-    so_far: earlier.Sums = earlier.NOTHING
+    so_far: Sums = NOTHING
 
 
 _JSON = tuple(one.name for one in fields(_Lists))
@@ -171,9 +200,8 @@ class Trace:
 def traces(
     snapshot: snapshots.Snapshot,
     runs: t.Iterable[StoredRun],
-    journals: t.Iterable[rollback_record.Journal] = (),
 ) -> tuple[Trace, ...]:
-    """All traces: records, taints of ours, budgets, leases, stored runs, changed deschedulers."""
+    """The traces of runs: records, taints of ours, budgets, leases, stored runs."""
     found: list[Trace] = []
     for node in snapshot.nodes.values():
         found += _of_node(node)
@@ -196,9 +224,6 @@ def traces(
         found.append(
             Trace(run.id, run.by, run.since, place, what, tuple(n for w in run.plan for n in w))
         )
-    for journal in journals:
-        place = f"ConfigMap {names.NAMESPACE}/{journal.name}"
-        found.append(Trace("", journal.by, journal.since, place, journal.sentence))
     return tuple(found)
 
 
@@ -279,7 +304,7 @@ def _of_lease(lease: objects.Raw) -> list[Trace]:
         return [Trace(run, by, since, place, f"the sign of life of run {run}")]
     if lock_leases.is_heartbeat(lease):
         return [Trace(run, by, since, place, f"the heartbeat of run {run}")]
-    if meta["name"].startswith(rollback_record.PREFIX):
+    if meta["name"].startswith(names.DESCHEDULER_PREFIX):
         return [Trace(run, by, since, place, "the lock of a rollout to a descheduler")]
     node = meta["name"].removeprefix(names.NODE_LEASE_PREFIX)
     return [Trace(run, by, since, place, f"the lock of node {node}", (node,))]

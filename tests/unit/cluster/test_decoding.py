@@ -28,7 +28,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks imp
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import object_limiter
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import condition_events
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal import field_filter
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import earlier
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
     guard_budgets,
     node_records,
@@ -97,7 +96,7 @@ def of_run(key: str) -> t.Callable[[str], t.Any]:
         raw = {"metadata": {"name": "run-r1"}, "data": {"fingerprint": "f", key: text}}
         try:
             run = stored_objects.stored_run(raw)
-            return (run.given or run.plan or run.finished or run.so_far != earlier.NOTHING) if run else None
+            return (run.given or run.plan or run.finished or run.so_far != stored_objects.NOTHING) if run else None
         except node_records.BadRecordError:
             return None
 

@@ -17,6 +17,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.deschedul
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.rollback_record import (
     BadJournalError,
     Journal,
+    readable,
 )
 
 Raw = dict[str, t.Any]
@@ -159,25 +160,35 @@ def test_a_deployment_is_done_when_nothing_old_is_left() -> None:
     assert rollout.progress({**made, "status": status}, new).waiting == ""
 
 
+JOURNAL = Journal(
+    flavor="sigs",
+    place=PLACE,
+    kind="Deployment",
+    uid="u",
+    config="a: 1\n",
+    had_map=True,
+    had_data=True,
+    marks={rollout.DIGEST: None},
+    bare=True,
+    replicas=2,
+    ours=("sha256-1", "sha256-2"),
+)
+
+
 def test_a_journal_comes_back_as_it_was() -> None:
-    kept = Journal(
-        flavor="sigs",
-        place=PLACE,
-        kind="Deployment",
-        uid="u",
-        config="a: 1\n",
-        had_map=True,
-        had_data=True,
-        marks={rollout.DIGEST: None},
-        bare=True,
-        replicas=2,
-        ours=("sha256-1", "sha256-2"),
-    )
+    kept = JOURNAL
     assert Journal.of(kept.to_config_map()) == kept
     assert "unfinished rollout" in kept.sentence
     assert "Deployment kube-system/descheduler are paused" in replace(kept, paused="scale").sentence
     with pytest.raises(BadJournalError, match="descheduler-u"):
         Journal.of({"metadata": {"name": "descheduler-u"}, "data": {"journal": '{"v": 2}'}})
+
+
+def test_journals_that_cannot_be_read_and_other_config_maps_hide_none() -> None:
+    kept = JOURNAL.to_config_map()
+    spoilt = {**kept, "data": {"journal": "{"}}
+    others = [{"metadata": {"name": "none", "labels": labels}, "data": {}} for labels in (None, {})]
+    assert list(readable([*others, spoilt, kept])) == [JOURNAL]
 
 
 def test_the_way_back_removes_what_was_not_there() -> None:

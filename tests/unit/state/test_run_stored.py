@@ -12,7 +12,6 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Node
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import installation, rollback_record
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import run_stored
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.node_records import Record
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.stored_objects import StoredRun
@@ -47,23 +46,6 @@ def test_only_our_config_maps_are_read() -> None:
         me = world.process("me")
         assert [raw["metadata"]["name"] for raw in me.run(run_stored.config_maps)] == ["run-bad", "run-one"]
         assert [each.id for each in me.run(run_stored.stored)] == ["one"]
-
-
-def test_journals_that_cannot_be_read_and_other_config_maps_hide_none() -> None:
-    spoilt = other("descheduler-a", {**OURS, rollback_record.LABEL: "rollout"}, journal="{")
-    kept = rollback_record.Journal(
-        flavor="sigs",
-        place=installation.Place("kube-system", "map", "key", "descheduler"),
-        kind="Deployment",
-        uid="u1",
-        config="",
-        had_map=True,
-        had_data=True,
-        marks={},
-        bare=True,
-    )
-    found = run_stored.journals([other("none", None), run("one"), spoilt, kept.to_config_map()])
-    assert [journal.uid for journal in found] == ["u1"]
 
 
 def test_records_are_told_from_nodes_without_one_and_from_what_cannot_be_read() -> None:
