@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import accounts
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, objects
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import cordon
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import announcement
 
 # The manifests of the fence in the API server, which a cluster needs once.
@@ -157,7 +156,7 @@ not, if it is ``true``.
 """
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
-_MARKS = [key for marks in cordon.MARKS.values() for key in marks]
+_MARKS = [key for marks in names.MARKS.values() for key in marks]
 
 
 @dataclass(frozen=True, slots=True)

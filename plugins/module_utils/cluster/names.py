@@ -11,6 +11,7 @@ and with ``RELEASED`` and ``UNSERVED`` while they are replaced; ``READY_TO_MOVE`
 from __future__ import annotations
 
 import hashlib
+import typing as t
 
 PREFIX = "maintenance.kubeops.io"
 RECORD = f"{PREFIX}/record"
@@ -55,6 +56,23 @@ LIFECYCLE = ("MaintenancePlanned", "DrainInProgress", "Drained", "MaintenanceInP
 """Kubernetes' node conditions for a maintenance (KEP-5683), in its order."""
 CONDITION_REASON = "KubeopsNodeMaintenance"
 MIRROR = "kubernetes.io/config.mirror"
+
+BALANCERS = "label/node.kubernetes.io/exclude-from-external-load-balancers"
+MARKS: t.Mapping[str, t.Mapping[str, str]] = {
+    "load_balancers": {BALANCERS: ""},
+    "autoscalers": {
+        "annotation/cluster-autoscaler.kubernetes.io/scale-down-disabled": "true",
+        "annotation/karpenter.sh/do-not-disrupt": "true",
+    },
+    "remediation": {"label/remediation.medik8s.io/exclude-from-remediation": "true"},
+}
+"""For other controllers while a node is out of service, by what they would do to it.
+
+No traffic from cloud load balancers (service controller, stable since Kubernetes 1.21), no
+scale-down (cluster-autoscaler), no voluntary disruption (Karpenter 1), no remediation (Medik8s
+NodeHealthCheck and its remediators). A Cluster API MachineHealthCheck reads only the Machine's
+annotations (v1.11, ``shouldSkipRemediation``), so nothing on the node would hold it.
+"""
 
 GUARD_PREFIX = "kubeops-guard-"
 SURGE_PREFIX = "surge-"

@@ -32,33 +32,17 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
     queue_marks,
 )
 
-BALANCERS = "label/node.kubernetes.io/exclude-from-external-load-balancers"
 BALANCERS_SETTLE = 30.0
 """Seconds after a node's cordon until the cloud's load balancers have removed it."""
 
-MARKS: t.Mapping[str, t.Mapping[str, str]] = {
-    "load_balancers": {BALANCERS: ""},
-    "autoscalers": {
-        "annotation/cluster-autoscaler.kubernetes.io/scale-down-disabled": "true",
-        "annotation/karpenter.sh/do-not-disrupt": "true",
-    },
-    "remediation": {"label/remediation.medik8s.io/exclude-from-remediation": "true"},
-}
-"""For other controllers while a node is out of service, by what they would do to it.
-
-No traffic from cloud load balancers (service controller, stable since Kubernetes 1.21), no
-scale-down (cluster-autoscaler), no voluntary disruption (Karpenter 1), no remediation (Medik8s
-NodeHealthCheck and its remediators). A Cluster API MachineHealthCheck reads only the Machine's
-annotations (v1.11, ``shouldSkipRemediation``), so nothing on the node would hold it.
-"""
-_SET = {key: ours for marks in MARKS.values() for key, ours in marks.items()}
+_SET = {key: ours for marks in names.MARKS.values() for key, ours in marks.items()}
 
 
 def balanced_for(record: node_records.Record, now: str) -> float:
     """Seconds for which load balancers may still send to the node:
     0 if it was excluded from them before us.
     """
-    if BALANCERS not in record.marks:
+    if names.BALANCERS not in record.marks:
         return 0.0
     since, today = decoding.moment(record.since), decoding.moment(now)
     passed = (today - since).total_seconds() if since and today else 0.0
@@ -75,7 +59,7 @@ def take_out(
     record: node_records.Record,
     *,
     taint: bool,
-    marks: t.Collection[str] = tuple(MARKS),
+    marks: t.Collection[str] = tuple(names.MARKS),
     conditions: bool = False,
 ) -> tuple[node_records.Record, api_changes.Change]:
     """Cordon, taint, marks and the record in one patch; ``record`` says who, why and when.
@@ -84,7 +68,7 @@ def take_out(
     too. The record that is returned also has the node's prior state.
     """
     added = (our_taint(record.run),) if taint else ()
-    wanted = {key: ours for name in marks for key, ours in MARKS[name].items()}
+    wanted = {key: ours for name in marks for key, ours in names.MARKS[name].items()}
     record = replace(
         record,
         step="cordoned",

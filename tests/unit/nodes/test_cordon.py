@@ -77,12 +77,12 @@ def test_one_patch_carries_cordon_taint_marks_and_record() -> None:
     }
 
 
-@pytest.mark.parametrize("count", range(len(cordon.MARKS) + 1))
+@pytest.mark.parametrize("count", range(len(names.MARKS) + 1))
 def test_each_kind_of_marks_can_be_left_out_and_the_way_back_is_the_record_s(count: int) -> None:
     """Given back without being told what was left out: the next call may have other options, or none."""
-    for chosen in itertools.combinations(cordon.MARKS, count):
+    for chosen in itertools.combinations(names.MARKS, count):
         record, change = cordon.take_out(Node.of(raw()), DRAFT, taint=True, marks=chosen)
-        wanted = {key for name in chosen for key in cordon.MARKS[name]}
+        wanted = {key for name in chosen for key in names.MARKS[name]}
         out = patched(raw(), change)
         found = {f"label/{key}" for key in out["metadata"]["labels"]}
         found |= {f"annotation/{key}" for key in out["metadata"]["annotations"]} - {f"annotation/{names.RECORD}"}
@@ -223,7 +223,7 @@ def test_a_record_nobody_understands_is_an_error(text: str, said: str) -> None:
         pytest.param({}, "2026-01-01T00:00:10.000Z", 20.0, id="on its way"),
         pytest.param({}, "2026-01-01T00:10:00.000Z", 0.0, id="long ago"),
         pytest.param({}, "2025-12-31T23:00:00.000Z", 30.0, id="a clock that is behind"),
-        pytest.param({cordon.BALANCERS.partition("/")[2]: ""}, "2026-01-01T00:00:10.000Z", 0.0, id="left out before"),
+        pytest.param({names.BALANCERS.partition("/")[2]: ""}, "2026-01-01T00:00:10.000Z", 0.0, id="left out before"),
     ],
 )
 def test_how_long_load_balancers_may_still_send(labels: dict[str, str], now: str, expected: float) -> None:
