@@ -13,11 +13,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access im
     run_access,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import (
+    files,
     option_values,
     specs,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import run_context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import run_files
 
 # A file with a secret in it: its owner alone may read it, from the first byte on.
 
@@ -63,7 +63,7 @@ class PrivateFile:
             PlaceError: that is not possible.
         """
         try:
-            run_files.write(self._path, text, MODE)
+            files.write(self._path, text, MODE)
         except OSError as error:
             raise self._refused("written", error) from None
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import (
     calls,
     details,
+    files,
     specs,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import run_files
@@ -24,7 +25,11 @@ class ReportSpec(specs.ModuleSpec):
         try:
             results = map(details.whole, arguments["results"])
             written = run_files.write_report(
-                results, arguments["dest"], call.check, arguments["traffic"]
+                results,
+                arguments["dest"],
+                write=files.write,
+                check=call.check,
+                requests=arguments["traffic"],
             )
         except run_files.ReportError as error:
             return calls.failure(str(error))

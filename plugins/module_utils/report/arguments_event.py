@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import (
     details,
+    files,
     option_values,
     specs,
 )
@@ -22,7 +23,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report im
     announcement,
     read,
     run_announcements,
-    run_files,
 )
 
 URL = "a URL such as https://chat.example.com/hooks/maintenance"
@@ -44,7 +44,7 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
         "calendar": str(Path(calendar).expanduser().absolute()) if calendar else "",
         "webhook": _webhook(params["webhook"]) if params["webhook"] else None,
         "send": arguments.send,
-        "write": lambda path, content: run_files.write(Path(path), content),
+        "write": lambda path, content: files.write(Path(path), content),
     }
 
 

@@ -5,12 +5,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
 import pathlib
-import tempfile
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import (
@@ -20,8 +17,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report im
     text,
 )
 
-MODE = 0o644
-"""Readable for all: a report contains no secret."""
+Write = t.Callable[[pathlib.Path, str], None]
+"""Puts a file in place; raises OSError."""
 
 
 class ReportError(RuntimeError):
@@ -29,7 +26,12 @@ class ReportError(RuntimeError):
 
 
 def write_report(
-    results: t.Iterable[t.Any], dest: str, check: bool, requests: t.Iterable[str] = ()
+    results: t.Iterable[t.Any],
+    dest: str,
+    *,
+    write: Write,
+    check: bool,
+    requests: t.Iterable[str] = (),
 ) -> dict[str, t.Any]:
     """Write the report of a run into the folder ``dest``; with ``check`` nothing is written.
 
@@ -52,7 +54,10 @@ def write_report(
     before = {path: _content(path) for path in files}
     stale = [path for path in files if before[path] != files[path]]
     for path in stale if not check else ():
-        _put(path, files[path])
+        try:
+            write(path, files[path])
+        except OSError as error:
+            raise _refused(path, error) from error
     return {
         "changed": bool(stale),
         "diff": [_diff(path, before[path], files[path]) for path in stale],
@@ -102,30 +107,6 @@ def _content(path: pathlib.Path) -> str | None:
         return None
     except OSError as error:
         raise _refused(path, error) from error
-
-
-def _put(path: pathlib.Path, content: str) -> None:
-    try:
-        write(path, content)
-    except OSError as error:
-        raise _refused(path, error) from error
-
-
-def write(path: pathlib.Path, content: str, mode: int = MODE) -> None:
-    """Put a file in place at once, so that nobody opens half of it; raises OSError."""
-    temporary = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "wb") as file:
-            file.write(content.encode())
-            os.fchmod(file.fileno(), mode)
-        pathlib.Path(temporary).replace(path)
-    except OSError:
-        if temporary:
-            with contextlib.suppress(OSError):
-                pathlib.Path(temporary).unlink()
-        raise
 
 
 def _refused(path: pathlib.Path, error: OSError) -> ReportError:
