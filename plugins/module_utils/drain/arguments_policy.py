@@ -17,16 +17,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     objects,
     operators,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import (
-    installations,
-)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import (
     drain_policy,
     pod_rules,
 )
 
 KOORDINATOR: dict[str, t.Any] = {
-    name: {"type": "str", "no_log": False} for name in installations.OPTIONS
+    name: {"type": "str", "no_log": False} for name in drain_policy.KOORDINATOR
 }
 """The names of koord-descheduler's objects, where they are not to be found by what its pods run."""
 

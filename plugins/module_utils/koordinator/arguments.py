@@ -22,12 +22,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.deschedul
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import arguments_policy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import (
-    installations,
     migration_jobs,
     run_module,
     targets,
     typed,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
 
 _ONE_WAY = "only one of pods, nodes with or without pod_selector, and name"
 
@@ -70,7 +70,9 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
             trigger=params["trigger"] or "",
         ),
         "template": template,
-        "koordinator": installation.Place(*(params[name] or "" for name in installations.OPTIONS)),
+        "koordinator": installation.Place(
+            *(params[name] or "" for name in drain_policy.KOORDINATOR)
+        ),
         "wait": params["wait"],
         "timeout": params["timeout"],
     }

@@ -25,18 +25,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.deschedul
     schemas,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
 
 DESCHEDULER = "koord-descheduler"
 SCHEDULER = "koord-scheduler"
 CHARTS = (installation.PLACES["koordinator"], installation.PLACES["ack"])
-OPTIONS = (
-    "koordinator_namespace",
-    "koordinator_deployment",
-    "koordinator_config_map",
-    "koordinator_key",
-)
-"""The options that name what is not to be searched, in the order of the fields of ``Place``."""
-
 ANYWHERE = installation.Place("", "", "", "")
 """A place of which nothing is given."""
 
@@ -167,7 +160,8 @@ def silent_scheduler(deployments: t.Iterable[objects.Raw], home: str) -> str:
 def several(found: t.Sequence[Installation]) -> reasons.Finding:
     """More than one works on PodMigrationJobs."""
     names = " and ".join(one.name for one in found)
-    options = OPTIONS[0] if len({one.place.namespace for one in found}) > 1 else OPTIONS[1]
+    namespace, deployment = drain_policy.KOORDINATOR[:2]
+    options = namespace if len({one.place.namespace for one in found}) > 1 else deployment
     return reasons.Finding(
         "several_koordinators",
         f"The Deployments {names} each work on PodMigrationJobs.",
@@ -212,7 +206,8 @@ def none(given: installation.Place, found: t.Sequence[Installation]) -> reasons.
         else f"Deployment that runs {DESCHEDULER}"
     )
     message = f"There is no {what}{where}: nothing works on PodMigrationJobs."
-    remedy = f"Install koord-descheduler, or set {OPTIONS[0]} and {OPTIONS[1]} to the ones it has."
+    options = " and ".join(drain_policy.KOORDINATOR[:2])
+    remedy = f"Install koord-descheduler, or set {options} to the ones it has."
     name = f"{given.namespace or chart.namespace}/{given.deployment or chart.deployment}"
     return reasons.Finding("no_controller", message, remedy, "blocker", f"Deployment {name}")
 

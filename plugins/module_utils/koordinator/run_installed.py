@@ -410,7 +410,7 @@ def required(
 
 def _given(choices: drain_policy.DrainPolicy) -> installation.Place:
     """What the caller names of koord-descheduler's objects."""
-    return installation.Place(*(getattr(choices, name) for name in installations.OPTIONS))
+    return installation.Place(*(getattr(choices, name) for name in drain_policy.KOORDINATOR))
 
 
 def look(ctx: run_context.Context, given: installation.Place, *, reserves: bool) -> Koordinator:

@@ -16,6 +16,15 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods impo
 )
 
 Route = t.Literal["skip", "swap", "replace", "evict", "job", "wait", "refuse"]
+KOORDINATOR = (
+    "koordinator_namespace",
+    "koordinator_deployment",
+    "koordinator_config_map",
+    "koordinator_key",
+)
+"""The options that name what is not to be searched, in the order of the fields of
+``installation.Place``.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import installation
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import installations
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
 from ansible_collections.kubeops.node_maintenance.tests.unit.support.objects import Raw
 
 HOME = "koordinator-system"
@@ -130,7 +131,7 @@ def test_an_installation_that_may_not_be_read_is_believed(ready: int | None, bel
 
 
 @pytest.mark.parametrize(
-    ("namespaces", "option"), [(("a", "b"), installations.OPTIONS[0]), (("a", "a"), installations.OPTIONS[1])]
+    ("namespaces", "option"), [(("a", "b"), drain_policy.KOORDINATOR[0]), (("a", "a"), drain_policy.KOORDINATOR[1])]
 )
 def test_of_several_the_option_that_tells_them_apart_is_named(namespaces: tuple[str, str], option: str) -> None:
     listed = [deployment(f"d{index}", namespace, **RUNS) for index, namespace in enumerate(namespaces)]
