@@ -17,6 +17,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.deschedul
     sigs,
     values,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import durations
 
 # Faults between the arguments of the plugins that evict: MigrationController,
 # and DefaultEvictor of either kind.
@@ -69,7 +70,9 @@ def _namespace_limiter(plugin: profiles.Args) -> schemas.Faults:
         f"{plugin.path}.objectLimiters.namespace.maxMigrating",
     )
     lasting = [
-        limiter for limiter in (namespace, workload) if values.seconds(limiter.get("duration"))
+        limiter
+        for limiter in (namespace, workload)
+        if durations.go_seconds(limiter.get("duration"))
     ]
     skipped = ""
     if len(lasting) == 2:
@@ -261,7 +264,7 @@ def _leader_election(raw: profiles.Raw) -> schemas.Faults:
         return
     # A duration of 0 means the default (``RecommendedDefaultLeaderElectionConfiguration``).
     lease, renew, retry = (
-        values.seconds(raw.get(key)) or default
+        durations.go_seconds(raw.get(key)) or default
         for key, default in (("leaseDuration", 15.0), ("renewDeadline", 10.0), ("retryPeriod", 2.0))
     )
     if min(lease, renew, retry) < 0:
@@ -290,7 +293,7 @@ def _names(raws: t.Sequence[t.Any]) -> schemas.Faults:
 
 def _interval(config: profiles.Raw, parsed: tuple[profiles.Profile, ...]) -> schemas.Faults:
     busy = any(profile.enabled["deschedule"] or profile.enabled["balance"] for profile in parsed)
-    if busy and not values.seconds(config.get("deschedulingInterval") or "0"):
+    if busy and not durations.go_seconds(config.get("deschedulingInterval") or "0"):
         message = "Without deschedulingInterval the plugins run once after each start."
         yield schemas.warning(
             "runs_once", message, "Set it, for example to 120s.", "deschedulingInterval"
@@ -335,8 +338,8 @@ def _low_node_load(plugin: profiles.Args) -> schemas.Faults:
     yield from _gaps(plugin)
     yield from _unreachable(plugin)
     yield from _normalities(plugin)
-    cache = values.seconds(plugin.args.get("detectorCacheTimeout") or "5m")
-    interval = values.seconds(config.get("deschedulingInterval") or "0")
+    cache = durations.go_seconds(plugin.args.get("detectorCacheTimeout") or "5m")
+    interval = durations.go_seconds(config.get("deschedulingInterval") or "0")
     at_once = plugin.record("anomalyCondition").get("consecutiveAbnormalities") == 1
     if cache is not None and interval is not None and cache < interval and not at_once:
         message = (

@@ -22,6 +22,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.deschedul
     schemas,
     values,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import durations
 
 Raw = profiles.Raw
 
@@ -251,7 +252,7 @@ def _left_to_default(field: schemas.Field, wanted: t.Any) -> bool:
 
 def _same(field: schemas.Field, wanted: t.Any, running: t.Any) -> bool:
     if field.type == "duration":
-        mine, theirs = values.seconds(str(wanted)), values.seconds(str(running))
+        mine, theirs = durations.go_seconds(str(wanted)), durations.go_seconds(str(running))
         return mine is not None and mine == theirs
     return bool(_scalar(wanted) == _scalar(running))
 

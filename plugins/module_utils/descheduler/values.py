@@ -17,22 +17,12 @@ from dataclasses import dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import selectors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import schemas
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import durations
 
-_NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)"
-_UNITS = {
-    "ns": 1e-9,
-    "us": 1e-6,
-    "µs": 1e-6,
-    "μs": 1e-6,
-    "ms": 1e-3,
-    "s": 1.0,
-    "m": 60.0,
-    "h": 3600.0,
-}
-_PART = re.compile(rf"({_NUMBER})({'|'.join(sorted(_UNITS, key=len, reverse=True))})", re.ASCII)
-_DURATION = re.compile(rf"[+-]?(?:{_PART.pattern})+", re.ASCII)
 _PERCENT = re.compile(r"([+-]?\d+)%", re.ASCII)
-_FLOAT = re.compile(rf"[+-]?(?:{_NUMBER}(?:e[+-]?\d+)?|inf|infinity|nan)", re.ASCII | re.IGNORECASE)
+_FLOAT = re.compile(
+    rf"[+-]?(?:{durations.NUMBER}(?:e[+-]?\d+)?|inf|infinity|nan)", re.ASCII | re.IGNORECASE
+)
 _PORT = re.compile(r"\+?\d+", re.ASCII)
 
 _TYPES: t.Mapping[schemas.Type, tuple[str, type | tuple[()]]] = {
@@ -245,18 +235,6 @@ def similar(word: str, known: t.Iterable[str]) -> str:
     return next(iter(difflib.get_close_matches(word, words, 1, 0.85)), "")
 
 
-def seconds(text: t.Any) -> float | None:
-    """A duration as Go's ``time.ParseDuration`` parses it, or ``None``."""
-    if not isinstance(text, str):
-        return None
-    if text in ("0", "+0", "-0"):
-        return 0.0
-    if not _DURATION.fullmatch(text):
-        return None
-    total = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
-    return -total if text.startswith("-") else total
-
-
 def shown(value: t.Any, length: int = 40) -> str:
     """The value as JSON, a string in single quotes, shortened to ``length`` characters."""
     text = (
@@ -270,7 +248,7 @@ def shown(value: t.Any, length: int = 40) -> str:
 def _fits(field: schemas.Field, value: t.Any) -> bool:
     match field.type:
         case "duration":
-            return seconds(value) is not None
+            return durations.go_seconds(value) is not None
         case "int" | "int_or_percent" if _is_whole(value):
             return True
         case "float" | "float_or_string" if _is_number(value):
@@ -320,7 +298,7 @@ def _number(field: schemas.Field, value: t.Any) -> float | str | None:
     wrong = f"{shown(value)} is not {_TYPES[field.type][0]}."
     match field.type:
         case "duration":
-            return seconds(value)
+            return durations.go_seconds(value)
         case "int_or_percent" if isinstance(value, str):
             found = _PERCENT.fullmatch(value)
             return float(found[1]) if found else wrong

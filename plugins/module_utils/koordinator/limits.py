@@ -18,8 +18,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
     koordinator,
     profiles,
-    values,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import durations
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import (
     migration_controller,
 )
@@ -177,7 +177,7 @@ class _Args:
         value = self.raw.get(name)
         if value is None:
             return default
-        found = values.seconds(value)
+        found = durations.go_seconds(value)
         if found is None:
             raise self._wrong(name, "a duration such as 5m")
         return found

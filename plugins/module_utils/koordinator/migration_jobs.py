@@ -22,7 +22,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     objects,
     shapes,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import values
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import durations
 
 API_VERSION = "scheduling.koordinator.sh/v1alpha1"
 KIND = "PodMigrationJob"
@@ -137,7 +137,7 @@ class Job(objects.Object):
             pod=_pod(pod, guard),
             mode=spec.get("mode") or "",
             paused=bool(spec.get("paused")),
-            ttl=values.seconds(spec.get("ttl")) or 0.0,
+            ttl=durations.go_seconds(spec.get("ttl")) or 0.0,
             reservation=(options.get("reservationRef") or {}).get("name", ""),
             phase=status.get("phase") or "",
             status=status.get("status") or "",

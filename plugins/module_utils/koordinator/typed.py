@@ -19,6 +19,7 @@ import re
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import values
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import durations
 
 _TABLE = """
 AWSElasticBlockStoreVolumeSource: volumeID fsType partition:int32 readOnly:bool
@@ -287,7 +288,7 @@ def duration(text: str) -> float | None:
     """A duration in seconds, ``None`` where Go would not read it;
     only the digits of ASCII are digits.
     """
-    return values.seconds(text) if text.isascii() else None
+    return durations.go_seconds(text) if text.isascii() else None
 
 
 def _moment(text: str) -> bool:

@@ -33,3 +33,33 @@ def seconds(value: t.Any) -> float | None:
     return float(
         sum(int(n or 0) * size for n, size in zip(match.groups(), UNITS.values(), strict=True))
     )
+
+
+# Those of Go, which are in objects of Kubernetes.
+
+
+NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)"
+GO_UNITS = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "μs": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "m": 60.0,
+    "h": 3600.0,
+}
+GO_PART = re.compile(rf"({NUMBER})({'|'.join(sorted(GO_UNITS, key=len, reverse=True))})", re.ASCII)
+GO_DURATION = re.compile(rf"[+-]?(?:{GO_PART.pattern})+", re.ASCII)
+
+
+def go_seconds(text: t.Any) -> float | None:
+    """A duration as Go's ``time.ParseDuration`` parses it, or ``None``."""
+    if not isinstance(text, str):
+        return None
+    if text in ("0", "+0", "-0"):
+        return 0.0
+    if not GO_DURATION.fullmatch(text):
+        return None
+    total = sum(float(number) * GO_UNITS[unit] for number, unit in GO_PART.findall(text))
+    return -total if text.startswith("-") else total

@@ -431,28 +431,6 @@ def test_the_ranges_of_numbers_are_those_of_their_types() -> None:
     assert schemas.UINT64 == (0, 18446744073709551615)
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("0", 0.0),
-        ("90ns", 9e-8),
-        ("5us", 5e-6),
-        ("5\u00b5s", 5e-6),
-        ("5\u03bcs", 5e-6),
-        ("250ms", 0.25),
-        ("1.5s", 1.5),
-        ("2m", 120.0),
-        ("1h30m", 5400.0),
-        ("-1s", -1.0),
-        ("5", None),
-        ("", None),
-        ("1d", None),
-    ],
-)
-def test_durations_are_those_of_go(text: str, seconds: float | None) -> None:
-    assert values.seconds(text) == (None if seconds is None else pytest.approx(seconds))
-
-
 def test_values_are_shown_in_forty_characters() -> None:
     assert values.shown("a" * 38) == f"'{'a' * 38}'"
     assert values.shown("a" * 39) == f"'{'a' * 36}..."

@@ -10,8 +10,6 @@ import sys
 import typing as t
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import schemas, values
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.check import schema_of
@@ -28,38 +26,6 @@ def faults(field: schemas.Field, value: t.Any, *, strict: bool = True, version: 
 def codes(field: schemas.Field, *given: t.Any) -> list[str]:
     """The only code for each value, empty if nothing is wrong with it."""
     return [",".join(code for _path, code in faults(field, value)) for value in given]
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("0", 0.0),
-        ("-0", 0.0),
-        ("90s", 90.0),
-        ("1h30m", 5400.0),
-        ("1.5h", 5400.0),
-        (".5m", 30.0),
-        ("1m1s1ms", 61.001),
-        ("250us", 0.00025),
-        ("3ns", 3e-9),
-        ("-5m", -300.0),
-        ("+5m", 300.0),
-        ("5", None),
-        ("5 m", None),
-        ("m", None),
-        ("", None),
-        ("5d", None),
-        (5, None),
-        (None, None),
-    ],
-)
-def test_durations_are_those_of_go(text: t.Any, seconds: float | None) -> None:
-    assert values.seconds(text) == (None if seconds is None else pytest.approx(seconds))
-
-
-@given(st.integers(0, 99), st.integers(0, 59), st.integers(0, 59))
-def test_a_duration_is_the_sum_of_its_parts(hours: int, minutes: int, seconds: int) -> None:
-    assert values.seconds(f"{hours}h{minutes}m{seconds}s") == hours * 3600 + minutes * 60 + seconds
 
 
 WRONG, RANGE = "wrong_type", "out_of_range"
