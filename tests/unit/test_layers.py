@@ -215,6 +215,39 @@ def test_the_packages_are_as_the_guide_shows_them() -> None:
     assert script.table().strip() == script.shown(script.GUIDE.read_text()), "python docs/packages.py writes them anew"
 
 
+@functools.cache
+def imported(path: str) -> frozenset[str]:
+    """The files of ours that a file imports, all from our root."""
+    names = (name for _line, name in imports((HERE / path).read_text()) if inside(name, OURS[:-1]))
+    return frozenset(f"{name.removeprefix(OURS).replace('.', '/')}.py" for name in names)
+
+
+def loaded(path: str) -> set[str]:
+    """The files of ours that a file loads, by its own imports and by theirs."""
+    found, left = set[str](), {path}
+    while left:
+        found |= left
+        left = {more for one in left for more in imported(one)} - found
+    return found - {path}
+
+
+def test_a_module_loads_little_more_than_it_needs() -> None:
+    """A client, the objects of a cluster, Ansible's side and the roles that it may lack."""
+    assert len(loaded("plugins/modules/node_taint.py")) <= 53
+
+
+def test_only_what_reads_a_descheduler_loads_its_schemas() -> None:
+    modules = [str(path.relative_to(HERE)) for path in sorted(HERE.glob("plugins/modules/*.py"))]
+    reading = [path for path in modules if any(f"{UTILS}descheduler/" in one for one in loaded(path))]
+    assert [Path(path).stem for path in reading] == [
+        "descheduler_config",
+        "maintenance_plan",
+        "maintenance_state",
+        "node_drain",
+        "pod_migration_job",
+    ]
+
+
 def test_a_circle_of_packages_is_caught() -> None:
     script = packages()
     one, two, low = ("a", "run"), ("b", "run"), ("c", "rules")
