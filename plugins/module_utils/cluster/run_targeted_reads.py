@@ -9,7 +9,6 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
     index_keys,
-    node_affinity,
     objects,
     run_requests,
     scopes,
@@ -74,22 +73,6 @@ def _page(cluster: client.Cluster) -> tuple[client.Listing, int | None]:
     meta = page.get("metadata") or {}
     left = (int(meta.get("remainingItemCount") or 0) or None) if meta.get("continue") else 0
     return client.Listing(page.get("items") or [], str(meta.get("resourceVersion") or "")), left
-
-
-def nodes_for(
-    cluster: client.Cluster, volumes: t.Iterable[objects.Raw]
-) -> list[objects.Node] | None:
-    """Of the nodes that each of these volumes can be used on two, if there are so many;
-    ``None``: only all tell it.
-    """
-    required = (((raw["spec"].get("nodeAffinity") or {}).get("required") or {}) for raw in volumes)
-    terms = (term for selector in required for term in selector.get("nodeSelectorTerms") or ())
-    asked = dict.fromkeys(map(node_affinity.labels_of, terms))
-    if None in asked:
-        return None
-    pages = [verbs.list_page(kinds.NODES, labels=text or "", limit=2) for text in asked]
-    answers = [cluster.send(page, patience=run_requests.PATIENCE) for page in pages]
-    return [objects.Node.of(raw) for answer in answers for raw in answer.get("items") or ()]
 
 
 def nodes_of(

@@ -12,6 +12,7 @@ import typing as t
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
     index_keys,
     indexes,
+    node_affinity,
     objects,
     run_context,
     run_listing,
@@ -21,7 +22,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     sharing,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import client, watch
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
+    client,
+    kinds,
+    verbs,
+    watch,
+)
 
 # A snapshot that is kept up to date: by what changes of the kinds that are followed,
 # and by lists of others.
@@ -40,11 +46,11 @@ class View:
         self._anew: set[str] = set()
         self._snapshot = snapshots.Snapshot()
 
-    def follow(self, kinds: t.Iterable[str]) -> None:
+    def follow(self, wanted: t.Iterable[str]) -> None:
         """Begin with kinds of which each change will be told;
         what lists said of them is forgotten.
         """
-        for name in kinds:
+        for name in wanted:
             self._followed[name] = indexes.Store()
             self._listed.pop(name, None)
             self._anew.add(name)
@@ -309,9 +315,7 @@ class WatchCache:
                 raw["metadata"]["uid"]: raw for raw in (*self._view.listed.get(name, ()), *found)
             }
             self._view.list({name: list(known.values())})
-        self.know_nodes(
-            run_targeted_reads.nodes_for(self._ctx.cluster, self._view.listed["volumes"])
-        )
+        self.know_nodes(_nodes_for(self._ctx.cluster, self._view.listed["volumes"]))
 
     def snapshot(self) -> snapshots.Snapshot:
         """The cluster as the watches show it now. It costs what has changed since the last one."""
@@ -409,3 +413,19 @@ class WatchCache:
 
     def _version(self) -> int:
         return sum(r.version for r in self._reflectors.values())
+
+
+def _nodes_for(
+    cluster: client.Cluster, volumes: t.Iterable[objects.Raw]
+) -> list[objects.Node] | None:
+    """Of the nodes that each of these volumes can be used on two, if there are so many;
+    ``None``: only all tell it.
+    """
+    required = (((raw["spec"].get("nodeAffinity") or {}).get("required") or {}) for raw in volumes)
+    terms = (term for selector in required for term in selector.get("nodeSelectorTerms") or ())
+    asked = dict.fromkeys(map(node_affinity.labels_of, terms))
+    if None in asked:
+        return None
+    pages = [verbs.list_page(kinds.NODES, labels=text or "", limit=2) for text in asked]
+    answers = [cluster.send(page, patience=run_requests.PATIENCE) for page in pages]
+    return [objects.Node.of(raw) for answer in answers for raw in answer.get("items") or ()]
