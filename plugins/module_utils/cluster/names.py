@@ -26,6 +26,8 @@ FENCE = f"{PREFIX}/fence"
 PLANNED = f"{PREFIX}/maintenance-planned"
 READY_TO_MOVE = f"{PREFIX}/ready-to-move"
 METHOD = f"{PREFIX}/method"
+PREVIEW = f"{PREFIX}/descheduler-preview"
+"""Label of everything that a preview creates: the UID of the descheduler's workload."""
 RELEASED = f"{PREFIX}/released"
 """The label of a pod that its ReplicaSet replaces before it leaves,
 and the annotation that says how to undo that.

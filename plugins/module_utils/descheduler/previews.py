@@ -28,9 +28,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.deschedul
     schemas,
 )
 
-LABEL = f"{names.PREFIX}/descheduler-preview"
-"""Label of everything that a preview creates: the UID of the descheduler's workload."""
-
 PREFIX = "descheduler-preview-"
 ACCOUNT = "kubeops-node-maintenance-dry-run"
 """The service account of dry runs in the descheduler's namespace,
@@ -155,7 +152,7 @@ def manifests(
     The pod has the volumes, the node and the security settings of the workload's template, but not
     its labels, which would make it one of the workload's pods.
     """
-    labels = {names.MANAGED_BY_LABEL: names.MANAGED_BY, LABEL: workload["metadata"]["uid"]}
+    labels = {names.MANAGED_BY_LABEL: names.MANAGED_BY, names.PREVIEW: workload["metadata"]["uid"]}
     meta = {"name": name, "namespace": place.namespace, "labels": labels}
     spec = dict(installation.template_of(workload)["spec"])
     spec |= {

@@ -19,7 +19,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     run_context,
     run_listing,
     run_reconcile,
-    run_requests,
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
@@ -27,20 +26,19 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.deschedul
     previews,
     rollout,
     run_configuration,
+    run_preview_leftovers,
     run_running_jobs,
     run_targets,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import left_out
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
     errors,
-    kinds,
     verbs,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
     outcomes,
     phases,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import stored_objects
 
 POLL = 0.5
 QUIET = 5.0
@@ -94,7 +92,7 @@ def _previewed(
         }
         return options.result(outcomes.ConfigOutcome.PREVIEWED, message, **unknown)
     _require_account(target)
-    sweep(ctx, target)
+    run_preview_leftovers.sweep(ctx, target.ref.uid, target.place.namespace)
     dry = DryRuns(ctx, options, target)
     try:
         new = dry.start("new", desired.config, desired.text)
@@ -103,7 +101,7 @@ def _previewed(
             old = dry.start("present", present, t.cast("str", target.text))
         dry.wait(options.timeout)
     finally:
-        sweep(ctx, target)
+        run_preview_leftovers.sweep(ctx, target.ref.uid, target.place.namespace)
     return _result(
         options, target, new, old if isinstance(present, dict) else None, _staying(ctx, options)
     )
@@ -272,7 +270,7 @@ class DryRuns:
             run.waiting = f"its log cannot be read: {error}"
             return
         if reading.mute and run.again < AGAIN:
-            _remove(self.ctx, pod["metadata"], remember=False)
+            run_preview_leftovers.remove(self.ctx, pod["metadata"], remember=False)
             run.again, run.since, run.waiting = (
                 run.again + 1,
                 0.0,
@@ -327,51 +325,3 @@ def _require_account(target: run_targets.DeschedulerTarget) -> None:
         raise run_context.CallAborted(
             "no_dry_run_account", message, remedy, f"ServiceAccount {namespace}/{account}"
         )
-
-
-def sweep(ctx: run_context.Context, target: run_targets.DeschedulerTarget | None = None) -> None:
-    """Delete what dry runs left, of one descheduler or all; what cannot be deleted is
-    noted, and ends by itself.
-    """
-    for raw in _left(ctx, target):
-        _remove(ctx, raw["metadata"], remember=target is None)
-
-
-def _remove(ctx: run_context.Context, meta: objects.Raw, *, remember: bool) -> None:
-    """Delete a dry run's ConfigMap and its pod."""
-    for kind in (kinds.CONFIGMAPS, kinds.PODS):
-        uid = meta["uid"] if kind is kinds.PODS else ""
-        ref = objects.Ref(kind.kind, meta["name"], meta["namespace"], uid, kind.api_version)
-        change = api_changes.Change(
-            "delete", ref, f"Delete {ref}", grace_seconds=0 if uid else None
-        )
-        try:
-            run_reconcile.remove(ctx, change, remember=remember)
-        except errors.ClusterError as error:
-            ctx.note(phases.What.KEPT, f"{ref} was not deleted: {error}")
-
-
-def traces(ctx: run_context.Context) -> tuple[stored_objects.Trace, ...]:
-    """The dry runs that killed calls left, for the list of all that earlier runs left."""
-    what = "the dry run of a descheduler's configuration, with its ConfigMap"
-    metas = [raw["metadata"] for raw in _left(ctx)]
-    return tuple(
-        stored_objects.Trace(
-            "", "", meta["creationTimestamp"], f"Pod {meta['namespace']}/{meta['name']}", what
-        )
-        for meta in metas
-    )
-
-
-def _left(
-    ctx: run_context.Context, target: run_targets.DeschedulerTarget | None = None
-) -> t.Sequence[objects.Raw]:
-    labels = f"{previews.LABEL}={target.ref.uid}" if target else previews.LABEL
-    namespace = target.place.namespace if target else ""
-    try:
-        return ctx.cluster.items(
-            kinds.PODS, namespace=namespace, labels=labels, patience=run_requests.PATIENCE
-        ).items
-    except errors.Forbidden:
-        # Every recovery asks.
-        return ()

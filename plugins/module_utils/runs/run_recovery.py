@@ -25,7 +25,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
     rollback_record,
-    run_preview,
+    run_preview_leftovers,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import unreachable
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import run_handshakes
@@ -125,7 +125,7 @@ def look(ctx: run_context.Context) -> tuple[tuple[stored_objects.Trace, ...], se
         *map(_of_journal, rollback_record.readable(found.maps)),
         *_unreadable(found.maps),
         *run_leftovers.traces(ctx),
-        *run_preview.traces(ctx),
+        *run_preview_leftovers.traces(ctx),
     ), alive
 
 
@@ -201,7 +201,7 @@ def recover(ctx: run_context.Context, *, finished: bool, parked: bool) -> run_co
     with done.telling("PodMigrationJobs"):
         run_leftovers.give_up(ctx, wanted, {*still, *bad})
     if wanted is None and not finished:
-        run_preview.sweep(ctx)
+        run_preview_leftovers.sweep(ctx)
     if not finished:
         predicted = {name for some in by_run.values() for name in some} if ctx.check else set()
         held = staying | {record.run for name, record in still.items() if name not in predicted}

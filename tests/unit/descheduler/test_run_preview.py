@@ -10,11 +10,12 @@ import typing as t
 
 import pytest
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
     installation,
     previews,
     run_preview,
-    run_targets,
+    run_preview_leftovers,
     schemas,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
@@ -59,7 +60,7 @@ class DryRuns(Descheduler):
     begins = STARTED
 
     def start(self, pod: Raw) -> str:
-        if previews.LABEL not in (pod["metadata"].get("labels") or {}):
+        if names.PREVIEW not in (pod["metadata"].get("labels") or {}):
             return Descheduler.start(self, pod)
         text = self.world.get(kinds.CONFIGMAPS, pod["spec"]["volumes"][0]["configMap"]["name"], HOME)["data"][CONFIG]
         self.runs[pod["metadata"]["name"]] = text
@@ -75,7 +76,7 @@ class DryRuns(Descheduler):
 
     def log(self, pod: Raw) -> str:
         name = pod["metadata"]["name"]
-        if previews.LABEL not in (pod["metadata"].get("labels") or {}):
+        if names.PREVIEW not in (pod["metadata"].get("labels") or {}):
             return Descheduler.log(self, pod)
         if "no-such-class" in self.runs[name]:
             return "Error: no-such-class not found\n"
@@ -252,7 +253,7 @@ def test_recover_finds_what_a_killed_call_left(on: Site) -> None:
 
 def test_pods_that_a_killed_call_left_end_at_once(on: Site) -> None:
     kill_at(on, 4, "killed after")
-    on.world.process("bob").run(run_preview.sweep)
+    on.world.process("bob").run(run_preview_leftovers.sweep)
     deleted = [sent.request for sent in on.world.log if sent.request.verb == "delete" and sent.arrived]
     assert {(one.resource, (one.body or {}).get("gracePeriodSeconds")) for one in deleted} == {
         ("pods", 0),
@@ -271,13 +272,7 @@ def test_a_recovery_of_less_than_all_leaves_them(on: Site, run: str, finished: b
 
 def test_what_is_running_is_not_ended_by_a_preview_of_another_descheduler(on: Site) -> None:
     kill_at(on, 2, "killed after")
-    raw = {**on.workload(), "metadata": {**on.workload()["metadata"], "uid": "another"}}
-
-    def sweep(ctx: t.Any) -> None:
-        target = run_targets.DeschedulerTarget(ctx, "koordinator", installation.PLACES["koordinator"], raw, None, None)
-        run_preview.sweep(ctx, target)
-
-    on.world.process("bob").run(sweep)
+    on.world.process("bob").run(lambda ctx: run_preview_leftovers.sweep(ctx, "another", HOME))
     assert len(left(on)) == 2
 
 
