@@ -61,7 +61,7 @@ def brought(world: World, state: State, run: str) -> tuple[Context, Result]:
         pytest.param(["ClusterIP", "LoadBalancer"], {}, 18.0, id="waits for what is left of the time"),
         pytest.param(["ClusterIP", "NodePort"], {}, 0.0, id="no load balancer outside"),
         pytest.param(None, {}, 18.0, id="nobody may look: there may be one"),
-        pytest.param(["LoadBalancer"], {steps.BALANCERS.partition("/")[2]: ""}, 0.0, id="left out before"),
+        pytest.param(["LoadBalancer"], {names.BALANCERS.partition("/")[2]: ""}, 0.0, id="left out before"),
     ],
 )
 def test_work_waits_for_load_balancers(services: list[str] | None, labels: dict[str, str], waited: float) -> None:
@@ -209,7 +209,7 @@ def test_what_a_node_was_marked_with_is_taken_back_whatever_later_calls_say(late
         meta = world.get(kinds.NODES, "a")["metadata"]
         assert "remediation.medik8s.io/exclude-from-remediation" not in meta["labels"]
         assert ("karpenter.sh/do-not-disrupt" in meta["annotations"]) is later
-        assert (steps.BALANCERS.partition("/")[2] in meta["labels"]) is not later
+        assert (names.BALANCERS.partition("/")[2] in meta["labels"]) is not later
         for options in (others(state, ("a",)) for state in ("cordoned", "returning", "uncordoned")):
             result = me.run(functools.partial(_bring, options))
             assert not result.failed, result.message
