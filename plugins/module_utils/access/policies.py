@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import accounts
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, objects
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import announcement
 
 # The manifests of the fence in the API server, which a cluster needs once.
 #
@@ -682,7 +681,7 @@ _EVENTS = Limit(
         (
             (
                 "has(object.reportingController) && object.reportingController == "
-                f"'{announcement.CONTROLLER}'"
+                f"'{names.REPORTING_CONTROLLER}'"
             ),
             "an Event is reported in this collection's own name",
         ),

@@ -45,6 +45,9 @@ TRIAL = "plan"
 MANAGER = "kubeops-node-maintenance"
 """The field manager of all writes; of patches that name a lock ``<manager>/<run>/<nonce>``."""
 
+REPORTING_CONTROLLER = f"{PREFIX}/node-maintenance"
+"""Of our Events."""
+
 NAMESPACE = "kubeops-node-maintenance"
 MEDIK8S_NAMESPACE = "medik8s-leases"
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
     api_changes,
+    names,
     objects,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
@@ -127,7 +128,6 @@ SEQUENCE: t.Mapping[Moment, int] = {
 }
 """Which entry of a calendar replaces which."""
 FORMATS = ("json", "slack")
-CONTROLLER = "maintenance.kubeops.io/node-maintenance"
 NOTE, INSTANCE = 1024, 128
 """The longest note and reportingInstance of an Event, in bytes (events.k8s.io/v1)."""
 EVENTS_OF_NODES = "default"
@@ -253,7 +253,7 @@ class Announcement:
     @property
     def sentence(self) -> str:
         """The announcement in one sentence or two."""
-        names = reasons.listed([node.name for node in self.nodes], SHOWN) or "no node"
+        listed = reasons.listed([node.name for node in self.nodes], SHOWN) or "no node"
         if self.blocked:
             more = f" And {len(self.blocked) - SHOWN} more." if len(self.blocked) > SHOWN else ""
             whys = " ".join(f"{one.node}: {one.sentence}" for one in self.blocked[:SHOWN])
@@ -265,9 +265,9 @@ class Announcement:
                 f"{text.count(len(self._to_move), 'pod')} to move"
             )
             lasts = f", about {text.duration(self.forecast)}" if self.forecast is not None else ""
-            return f"Maintenance {self.moment}{again}{self._in}: {names} ({size}{lasts})."
+            return f"Maintenance {self.moment}{again}{self._in}: {listed} ({size}{lasts})."
         return (
-            f"Maintenance {self.moment}{self._in}: {names}. {text.headline(self.report)}. "
+            f"Maintenance {self.moment}{self._in}: {listed}. {text.headline(self.report)}. "
             f"{text.subline(self.report)}"
         )
 
@@ -331,14 +331,14 @@ class Announcement:
             *(f"{name}: {value}" for name, value in known.items() if value),
             *self.errors,
         ]
-        names = reasons.listed([node.name for node in self.nodes], SHOWN)
+        listed = reasons.listed([node.name for node in self.nodes], SHOWN)
         return Entry(
             uid=f"{self.key}@kubeops.node_maintenance",
             sequence=SEQUENCE[self.moment],
             stamp=self.at,
             start=start,
             end=end,
-            summary=f"Maintenance of {names}{self._in}"
+            summary=f"Maintenance of {listed}{self._in}"
             + (f": {self.reason}" if self.reason else ""),
             description="\n".join(facts),
             status="TENTATIVE" if self.moment == "planned" else "CONFIRMED",
@@ -409,7 +409,7 @@ def event(told: Announcement, ref: objects.Ref) -> api_changes.Change:
         "regarding": {
             key: value for key, value in {**coordinates, "uid": ref.uid}.items() if value
         },
-        "reportingController": CONTROLLER,
+        "reportingController": names.REPORTING_CONTROLLER,
         "reportingInstance": clipped(told.key, INSTANCE),
     }
     target = objects.Ref("Event", name, namespace, api_version="events.k8s.io/v1")
