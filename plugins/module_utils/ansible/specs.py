@@ -185,12 +185,13 @@ class ClusterModuleSpec(ModuleSpec):
             guard=call.guard,
             interruption=call.interruption,
             let_go=call.let_go,
-            lacking=self.lacking
-            and functools.partial(
+            lacking=functools.partial(
                 self.lacking,
                 nodes=option_values.names(arguments.get("nodes")),
                 within=option_values.names(arguments.get("namespaces")),
-            ),
+            )
+            if self.lacking
+            else None,
         )
 
 

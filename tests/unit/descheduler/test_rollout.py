@@ -187,7 +187,7 @@ def test_a_journal_comes_back_as_it_was() -> None:
 def test_journals_that_cannot_be_read_and_other_config_maps_hide_none() -> None:
     kept = JOURNAL.to_config_map()
     spoilt = {**kept, "data": {"journal": "{"}}
-    others = [{"metadata": {"name": "none", "labels": labels}, "data": {}} for labels in (None, {})]
+    others: list[Raw] = [{"metadata": {"name": "none", "labels": labels}, "data": {}} for labels in (None, {"a": "b"})]
     assert list(readable([*others, spoilt, kept])) == [JOURNAL]
 
 
