@@ -103,9 +103,10 @@ def test_eviction_policy_soft_eviction_waits_for_a_taker_and_evict_local_storage
         assert asked["deleteOptions"]["gracePeriodSeconds"] == 7
         assert {"timestamp", "initiator", "reason"} <= asked.keys()
         assert job_of(run.wait(60))["outcome"] == "moved"
-        for module in ("node_cordon", "pdb_guard"):
-            assert play.module(module, nodes=[here]).ok
+        assert play.module("node_cordon", nodes=[here]).ok
+        assert play.module("pdb_guard", nodes=[here], method="surge").ok
         call = play.module("node_drain", nodes=[here], method="surge", backend="koordinator", delete_emptydir_data=True)
+    assert call.ok, call.text
     routes = {each["name"].rsplit("-", 2)[0]: each["route"] for node in call.answer["nodes"] for each in node["pods"]}
     assert routes["drained"] == "job", call.text
     assert drained.nodes() == [there, there]
@@ -201,8 +202,8 @@ def test_replication_controllers_pods_move_by_hand_made_jobs_and_drains_evict_th
     job = jobs.by_hand("classic", {"namespace": arena.namespace, "name": first}, mode="EvictDirectly")
     assert jobs.ended(job)["phase"] == "Succeeded"
     until(lambda: sum(map(o.ready, arena.pods("classic"))) == 3, 30, "its pods run again")
-    for module in ("node_cordon", "pdb_guard"):
-        assert play.module(module, nodes=[here]).ok
+    assert play.module("node_cordon", nodes=[here]).ok
+    assert play.module("pdb_guard", nodes=[here], method="surge").ok
     run = play.module("node_drain", nodes=[here], method="surge", backend="koordinator")
     assert run.ok, run.text
     reasons = {pod["route"]: pod["reason"] for node in run.answer["nodes"] for pod in node["pods"]}
