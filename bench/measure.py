@@ -37,7 +37,7 @@ class Call:
 
     @property
     def bound(self) -> int:
-        """Evictions + refusals + 18 + 3 per node + lease renewals (no swaps here)."""
+        """Evictions + refusals + 18 + 3 per node + lease renewals (no surges here)."""
         return self.evictions + self.refusals + 18 + 3 * self.nodes + self.renewals
 
 

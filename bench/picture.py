@@ -41,7 +41,7 @@ PANELS = (
     ),
     Panel(
         "Single replicas that start in 5 s: seconds without a ready endpoint",
-        targets.SWAP,
+        targets.SURGE,
         "dark_seconds_worst",
         2,
     ),

@@ -54,7 +54,7 @@ ROLLS: tuple[Column, ...] = (
     ("KB, plan", "plan_result_kb", 0),
     ("KB, others", "other_result_kb", 0),
 )
-SWAPS: tuple[Column, ...] = (
+SURGES: tuple[Column, ...] = (
     ("pods", "pods", 0),
     ("seconds", "seconds", 1),
     ("s/pod", "seconds_per_pod", 2),
@@ -123,7 +123,7 @@ def _columns(scene: str) -> tuple[Column, ...]:
             return columns
     if scene in targets.REQUESTS:
         return REQUESTS
-    return {targets.AWAY: AWAY, targets.SWAP: SWAPS, BACKENDS_SCENE: BACKENDS}.get(scene, NO_OPS)
+    return {targets.AWAY: AWAY, targets.SURGE: SURGES, BACKENDS_SCENE: BACKENDS}.get(scene, NO_OPS)
 
 
 def table(summary: Summary) -> str:

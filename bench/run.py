@@ -155,12 +155,12 @@ def lab_of(bench: Bench, group: str, options: dict[str, Any], say: Say) -> Itera
             lab_playbook(bench.folder, name, "absent")
 
 
-def swaps(bench: Bench, lab: Lab) -> Iterator[Trial]:
+def surges(bench: Bench, lab: Lab) -> Iterator[Trial]:
     """Single replicas that take a while to start."""
     ours, kubectl = tools.Ours(lab, bench.folder), tools.Kubectl(lab, bench.folder)
-    acts = {kubectl.name: kubectl.drain, ours.name: ours.swap}
+    acts = {kubectl.name: kubectl.drain, ours.name: ours.surge}
     for repetition, name in in_turn(bench.rounds, list(acts)):
-        yield scenes.swap(lab, bench.folder, name, acts[name], repetition)
+        yield scenes.surge(lab, bench.folder, name, acts[name], repetition)
 
 
 def drains(bench: Bench, lab: Lab) -> Iterator[Trial]:
@@ -296,7 +296,7 @@ ON_REAL_NODES = {"lab_kind": "real", "lab_nodes": 4}
 GROUPS: dict[str, tuple[dict[str, Any], Group]] = {
     "traffic": (ON_REAL_NODES, traffic),
     "real": (ON_REAL_NODES, reboots),
-    "swap": ({"lab_nodes": 1}, swaps),
+    "surge": ({"lab_nodes": 1}, surges),
     "drains": ({"lab_nodes": workload.NODES}, drains),
     "slow-stops": ({"lab_nodes": 1}, slow_stops),
     "one-budget": ({"lab_nodes": 1}, one_budget),

@@ -23,7 +23,7 @@ from bench.tools import Ended, Ours, Tool
 from bench.trials import BARE, OURS, Trial
 
 SINGLES = 5
-"""Single-replica Deployments in the scene of the swap."""
+"""Single-replica Deployments in the scene of the surge."""
 WAY_PODS, WAY_START = 12, "1s"
 """Pods of the node in the scene of the backends, and how long their successors take to start."""
 NO_OP_CALLS = 10
@@ -139,14 +139,14 @@ def no_ops(
     return again(lab, targets.NO_OPS, name, lambda: act(nodes, NO_OP_CALLS), repetition)
 
 
-def swap(
+def surge(
     lab: Lab, folder: Path, name: str, act: Callable[[Sequence[str]], Ended], repetition: int
 ) -> Trial:
     """Single-replica Deployments that take a while to start leave their node: who goes dark?
 
     It has nodes and a namespace of its own; the witness of the tests watches the Services.
     """
-    arena = Arena(lab.api, arena_name(f"swap-{name.replace('.', '-')}"))
+    arena = Arena(lab.api, arena_name(f"surge-{name.replace('.', '-')}"))
     try:
         leaving, _staying = arena.nodes(2)
         with arena.placing(leaving):
@@ -179,7 +179,7 @@ def swap(
             "wall_seconds": round(ended.wall, 2),
         }
         requests = measure.by_kind(seen.requests)
-        return Trial("swap", name, repetition, ended.outcome, numbers, requests, busy)
+        return Trial("surge", name, repetition, ended.outcome, numbers, requests, busy)
     finally:
         arena.clear()
 

@@ -18,7 +18,7 @@ QUIET = 0.5
 
 ONE_NODE, FIVE_NODES, SLOW = "one node", "five nodes", "five nodes, pods stop in 5 s"
 ONE_BUDGET, MANY_NODES = "200 pods, one budget of 10 %", "500 nodes of 5 pods"
-SWAP = "swap"
+SURGE = "surge"
 ROLL, ROLL_WAVES, ROLL_LARGE = (
     "roll of 20 nodes",
     "roll of 20 nodes, waves of 4",
@@ -140,8 +140,8 @@ TARGETS = (
         share(ONE_BUDGET, "seconds", "bound_seconds"),
         1.2,
     ),
-    Target("swap: requests for each pod", ours(SWAP, "requests_per_pod"), 8),
-    Target("swap: seconds beside the pods' start", ours(SWAP, "seconds_beside_start"), 0.5),
+    Target("surge: requests for each pod", ours(SURGE, "requests_per_pod"), 8),
+    Target("surge: seconds beside the pods' start", ours(SURGE, "seconds_beside_start"), 0.5),
     Target("requests: failed, of servers that stop gracefully", ours(GRACEFUL, "failed"), 0),
     Target("requests: failed, of one that outlasts its balancer", ours(LAG_PATIENT, "failed"), 0),
     Target("roll: moves for each pod", ours(ROLL, "moves_per_pod"), 1.0),

@@ -196,8 +196,8 @@ class Ours:
         task = self.task("node_taint", nodes=list(nodes), state="absent", taints=[{"key": "bench"}])
         return self.plays.run([task] * times)
 
-    def swap(self, nodes: Sequence[str]) -> Ended:
-        """As `drain`, for nodes with pods that leave by a swap."""
+    def surge(self, nodes: Sequence[str]) -> Ended:
+        """As `drain`, for nodes with pods that leave by a surge."""
         guard = self.task("pdb_guard", nodes=list(nodes))
         return self.plays.run(
             [self.cordon(nodes, "cordoned"), guard, self.task("node_drain", nodes=list(nodes))]

@@ -11,7 +11,7 @@ processor seconds and memory.
 
 No lab is needed: each call is made in a process of its own, against a server in another one
 (synthetic_server.py). Evicted pods are gone at once, single replicas are evicted, too: the server
-has no controllers that could swap them.
+has no controllers that could surge them.
 """
 
 from __future__ import annotations

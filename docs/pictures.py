@@ -69,7 +69,7 @@ SERVING = (
         ),
     ),
     (
-        "swap",
+        "surge",
         (
             ("pod on the old node", 0, 70, "serves"),
             ("new pod starts", 15, 55, "starts"),
@@ -148,8 +148,8 @@ def cycle() -> str:
     )
 
 
-def swap() -> str:
-    """The only pod of a service moves, by kubectl drain and by a swap."""
+def surge() -> str:
+    """The only pod of a service moves, by kubectl drain and by a surge."""
     lines: list[str] = []
     y, left, wide = 24, 10, WIDE - 20
     for name, parts in SERVING:
@@ -165,7 +165,7 @@ def swap() -> str:
         y += 26
     lines.append(arrow(left, y - 16, left + wide, y - 16))
     lines.append(text(left, y, "time", "small"))
-    return drawn("A single replica: a gap with kubectl drain, none with a swap", y + 10, lines)
+    return drawn("A single replica: a gap with kubectl drain, none with a surge", y + 10, lines)
 
 
 def waves() -> str:
@@ -191,7 +191,7 @@ def _between() -> Iterator[str]:
     yield "is still open; no more nodes have failed than maintain_max_failures."
 
 
-PICTURES = {"cycle.svg": cycle, "swap.svg": swap, "waves.svg": waves}
+PICTURES = {"cycle.svg": cycle, "surge.svg": surge, "waves.svg": waves}
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ class ModuleDocFragment:
 options:
   backend:
     description:
-      - How pods are moved that are not swapped. Single replicas that can be swapped are swapped with every backend.
+      - How pods are moved that are not surged. Single replicas that can be surged are surged with every backend.
       - V(eviction) uses only the Eviction API.
       - V(koordinator) moves them by PodMigrationJobs, which reserve capacity first, at the rate that the live
         configuration of koord-descheduler allows. If Koordinator or a part of it is missing, the call fails before
@@ -180,7 +180,7 @@ options:
       - C(after) and C(before) are lists of the C(name) of other rules.
       - C(last=true) is after all other pods of the node. It also evicts pods of DaemonSets that do not tolerate our
         taint.
-      - C(grace_period) replaces the pod's own, in seconds. It does not apply to swaps.
+      - C(grace_period) replaces the pod's own, in seconds. It does not apply to surges.
       - C(deadline) is how long the pod may take from when it is its turn, in seconds or as C(10m). Then its node fails.
       - C(method), how its pods leave, is C(surge), C(replace) or C(evict).
       - C(bands) is a list of C({priority, seconds}) as C(shutdownGracePeriodByPodPriority) of a kubelet. Pods leave

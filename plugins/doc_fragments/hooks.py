@@ -12,7 +12,7 @@ class ModuleDocFragment:
 options:
   before_pod:
     description:
-      - What is done before a pod is evicted, swapped or moved by a job. Each rule selects pods by all that it names,
+      - What is done before a pod is evicted, surged or moved by a job. Each rule selects pods by all that it names,
         and has exactly one of C(tasks), C(http) and C(annotation). A pod is not moved before all of its hooks are done;
         if one fails, the node is left as it is.
       - Pods that do not run, and those of fenced nodes, have no hooks.

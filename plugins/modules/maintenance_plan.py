@@ -256,7 +256,7 @@ pods:
     uid: {description: Its UID., type: str}
     node: {description: The node it is on., type: str}
     owner: {description: The workload that it belongs to; empty for a bare pod., type: str, sample: Deployment shop/web}
-    route: {description: "V(skip), V(swap), V(replace), V(evict), V(job), V(wait) or V(refuse).", type: str}
+    route: {description: "V(skip), V(surge), V(replace), V(evict), V(job), V(wait) or V(refuse).", type: str}
     code: {description: "Why it takes this route, as a code of the closed list in the documentation.", type: str}
     reason: {description: Why it takes this route., type: str}
     remedy: {description: What to do if it must not be moved., type: str}

@@ -11,7 +11,7 @@ version_added: 1.0.0
 author:
   - Contributors to the kubeops.node_maintenance collection (@kubeops)
 description:
-  - Completes the swaps that M(kubeops.node_maintenance.pdb_guard) prepared, and evicts the other pods, in parallel as
+  - Completes the surges that M(kubeops.node_maintenance.pdb_guard) prepared, and evicts the other pods, in parallel as
     far as their budgets allow.
   - Follows every pod by its UID until it is gone, waits for replacements and volumes, and writes into the node's record
     that it is drained.
@@ -31,7 +31,7 @@ extends_documentation_fragment:
 options:
   grace_period:
     description:
-      - Grace period of the pods in seconds, instead of their own. V(0) means none. Does not apply to swaps.
+      - Grace period of the pods in seconds, instead of their own. V(0) means none. Does not apply to surges.
     type: int
   order:
     description:
@@ -170,7 +170,7 @@ nodes:
         - V(held), a failure - another run works on the node.
         - V(adopted_by), a failure - another run took the node over, or somebody gave it back.
         - V(refused), a failure - a pod may not be moved, so the node is left as it is.
-        - V(needs_surge), a failure - a pod leaves by a swap, which pdb_guard has to prepare first.
+        - V(needs_surge), a failure - a pod leaves by a surge, which pdb_guard has to prepare first.
         - V(needs_guard), a failure - a pod has no budget, so pdb_guard has to create a guard first.
         - V(timed_out), a failure - the timeout expired; the message names what is left and what blocked it.
         - V(failed), a failure - a pod could not be moved, or the API server refused.
@@ -203,7 +203,7 @@ nodes:
           description:
             - V(evicted) - our eviction ended it.
             - V(deleted) - our deletion ended it, without checking its budgets.
-            - V(swapped) - a new pod serves in its place.
+            - V(surged) - a new pod serves in its place.
             - V(replaced) - another pod served before our eviction ended it.
             - V(migrated) - a PodMigrationJob moved it.
             - V(let_go) - the API server removed it from a fenced node.
@@ -219,9 +219,9 @@ nodes:
             - V(not_moved) - it stays, because its node was given up before its turn.
             - V(still_ending), a failure - it was still terminating when its node was given up.
             - V(refused), a failure - it may not be moved.
-            - V(needs_surge), a failure - it leaves by a swap, which is not prepared.
+            - V(needs_surge), a failure - it leaves by a surge, which is not prepared.
             - V(needs_guard), a failure - it has no budget and no guard.
-            - V(swap_failed), a failure - its swap could not be completed.
+            - V(surge_failed), a failure - its surge could not be completed.
             - V(two_budgets), a failure - two budgets cover it, so no eviction of it can ever succeed.
             - V(deadline), a failure - the deadline of its rule or annotation has passed.
             - V(operator_budget), a failure - its operator did not let it go in time.
@@ -257,7 +257,7 @@ summary:
   type: dict
   contains:
     evicted: {description: Pods that were evicted., type: int}
-    migrated: {description: Pods that left by a swap or by a PodMigrationJob., type: int}
+    migrated: {description: Pods that left by a surge or by a PodMigrationJob., type: int}
     skipped: {description: Pods that stay., type: int}
     failed: {description: Pods that could not be moved., type: int}
     requests: {description: Requests that the call made., type: int}

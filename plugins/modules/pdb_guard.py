@@ -11,11 +11,11 @@ version_added: 1.0.0
 author:
   - Contributors to the kubeops.node_maintenance collection (@kubeops)
 description:
-  - Scales up workloads whose pods are swapped, and waits until the replacement pods serve.
+  - Scales up workloads whose pods are surged, and waits until the replacement pods serve.
   - Creates a PodDisruptionBudget (a guard) for workloads of several replicas that have none, so that their pods are
     evicted one by one.
   - Undoes all of this, from any state. What others changed meanwhile is kept and reported.
-  - M(kubeops.node_maintenance.node_drain) completes the swaps.
+  - M(kubeops.node_maintenance.node_drain) completes the surges.
 extends_documentation_fragment:
   - kubeops.node_maintenance.auth
   - kubeops.node_maintenance.attributes

@@ -49,7 +49,7 @@ class Scene:
 
 
 def _node(arena: Arena, nodes: list[str], pod: Json) -> Homes:
-    """One node with a swap, a budget, a guard, a StatefulSet, a DaemonSet, and taints of others."""
+    """One node with a surge, a budget, a guard, a StatefulSet, a DaemonSet, and taints of others."""
     here = nodes[0]
     pod = {**pod, **TOLERANT}
     with arena.placing(here):

@@ -78,7 +78,7 @@ def test_the_playbook_makes_the_account_and_its_token_is_in_the_file_alone(
 def test_maintain_does_all_it_does_under_the_policies(
     bounded: Path, arena: Arena, play: Player, watching: Watch
 ) -> None:
-    """Swap, replacement, guard, eviction, Events, conditions, marks, taints: never dark, and all is given back."""
+    """Surge, replacement, guard, eviction, Events, conditions, marks, taints: never dark, and all is given back."""
     here, there = arena.nodes(2)
     with arena.placing(here):
         arena.deployment("single", start="1s")

@@ -18,7 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.conn
 COUNT = int(os.environ.get("FORECASTS") or 10)
 AT_ONCE = 100
 KNOWN_TO_DIFFER = {
-    40: "is drained although its plan calls it blocked: a swap makes its budget healthy for a moment",
+    40: "is drained although its plan calls it blocked: a surge makes its budget healthy for a moment",
     469: "waits for two budgets, of which its plan names one",
 }
 """What the forecast does not see, by seed."""

@@ -43,7 +43,7 @@ def test_where_all_pods_are_said_to_fit_all_replacements_become_ready(
     arena.settle()
     planned = play.module("maintenance_plan", nodes=[one, two], max_parallel=2, goal="evacuated")
     assert planned.ok, planned.text
-    pods = [pod for pod in planned.answer["pods"] if pod["route"] in ("evict", "swap", "replace")]
+    pods = [pod for pod in planned.answer["pods"] if pod["route"] in ("evict", "surge", "replace")]
     assert len(pods) == 6
     assert [pod["name"] for pod in pods if not pod["fits"]] == []
     targets = Counter(pod["target"] for pod in pods if pod["name"].startswith("big"))

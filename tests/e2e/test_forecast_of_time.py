@@ -38,14 +38,14 @@ def budget_of_two(arena: Arena) -> Made:
     return {"maintain_nodes": [node]}
 
 
-def swap(arena: Arena) -> Made:
+def surge(arena: Arena) -> Made:
     node, _one, _two = arena.nodes(3)
     for name in ("one", "two", "three"):
         arena.deployment(name, on=node, **slow(25, 20))
     return {"maintain_nodes": [node]}
 
 
-def swaps_and_evictions(arena: Arena) -> Made:
+def surges_and_evictions(arena: Arena) -> Made:
     node, _one, _two = arena.nodes(3)
     arena.deployment("single", on=node, **slow(20, 10))
     arena.deployment("web", 4, on=node, budget={"maxUnavailable": 1}, **slow(10, 5))
@@ -85,7 +85,7 @@ def wave_after_wave(arena: Arena) -> Made:
     return {"maintain_nodes": [one, two, three], "maintain_serial": 1}
 
 
-def settled_swaps(arena: Arena) -> Made:
+def settled_surges(arena: Arena) -> Made:
     node, _one, _two = arena.nodes(3)
     for name in ("one", "two"):
         arena.deployment(name, on=node, spec={"minReadySeconds": 12}, **slow(12, 20))
@@ -117,14 +117,14 @@ def rolled_out(arena: Arena) -> Made:
 CLUSTERS = [
     guarded,
     budget_of_two,
-    swap,
-    swaps_and_evictions,
+    surge,
+    surges_and_evictions,
     slow_ends,
     stateful,
     stateful_in_order,
     two_nodes_of_a_wave,
     wave_after_wave,
-    settled_swaps,
+    settled_surges,
     early,
     rolled_out,
 ]

@@ -54,7 +54,7 @@ class Lane:
 
 
 def scene(arena: Arena, lane: Lane) -> tuple[Workload, Workload]:
-    """A workload that is swapped and one that is evicted pod by pod, both slow enough to be met."""
+    """A workload that is surged and one that is evicted pod by pod, both slow enough to be met."""
     with arena.placing(lane.nodes[0]):
         web = lane.deployment(arena, "web", start="2s")
         guarded = lane.deployment(arena, "guarded", 4, start="1s", budget={"maxUnavailable": 1})
@@ -71,7 +71,7 @@ def let_go(arena: Arena) -> list[str]:
 
 
 Reached = Callable[[str, Workload, Workload], bool]
-"""Whether a run has come so far: by its node, the workload that is swapped, and the one that is evicted."""
+"""Whether a run has come so far: by its node, the workload that is surged, and the one that is evicted."""
 
 
 def finishes(arena: Arena, play: Player, watching: Watch, reached: Reached) -> None:

@@ -233,7 +233,7 @@ def test_a_node_of_thirty_pods_goes_as_fast_as_arbitration_admits(arena: Arena, 
     assert left_behind(arena) == []
 
     routes = Counter(pod["route"] for pod in run.node(here, "node_drain")["pods"])
-    assert routes == {"job": 28, "swap": 2}
+    assert routes == {"job": 28, "surge": 2}
     assert [seen.dark_seconds(single) for single in singles] == [0.0, 0.0]
     assert run.of("node_drain")[-1]["summary"]["requests"] <= 30 * 4
 

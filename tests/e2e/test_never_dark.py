@@ -32,10 +32,10 @@ def test_a_single_replica_stays_up_with_exactly_one_new_pod(arena: Arena, play: 
     assert seen.guards() == []
     assert seen.evictions() == []
     assert here not in web.nodes()
-    assert run.pod(next(p["name"] for p in run.of("node_drain")[0]["nodes"][0]["pods"]))["route"] == "swap"
+    assert run.pod(next(p["name"] for p in run.of("node_drain")[0]["nodes"][0]["pods"]))["route"] == "surge"
 
 
-def test_a_single_replica_with_a_budget_that_allows_nothing_is_swapped_too(
+def test_a_single_replica_with_a_budget_that_allows_nothing_is_surged_too(
     arena: Arena, play: Player, watching: Watch
 ) -> None:
     here, _unused = arena.nodes(2)
@@ -344,7 +344,7 @@ def test_a_plan_reads_only_and_tells_every_route(arena: Arena, play: Player, wat
     assert len(warned) == len(set(warned)) == 3, "said once"
     routes = {pod["name"].split("-")[0]: pod["route"] for pod in run.of("maintenance_plan")[-1]["pods"]}
     others = {"free": "replace", "fixed": "evict", "owned": "refuse"}
-    assert routes == {"web": "swap", "several": "evict", "db": "refuse", "import": "wait", **others}
+    assert routes == {"web": "surge", "several": "evict", "db": "refuse", "import": "wait", **others}
     assert arena.name in run.finding("stateful_single")["object"]
     assert run.finding("not_replaced")["object"] == f"Deployment {arena.name}/owned"
     advised = [change["command"] for one in run.of("maintenance_plan")[-1]["advice"] for change in one["changes"]]

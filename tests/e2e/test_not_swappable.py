@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What cannot be swapped is named before anything is touched, and not touched without consent."""
+"""What cannot be surged is named before anything is touched, and not touched without consent."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_recreate_with_one_replica_needs_consent(arena: Arena, play: Player, wat
 
 
 @pytest.mark.whole
-def test_no_surge_of_its_own_hinders_no_swap(arena: Arena, play: Player, watching: Watch) -> None:
+def test_no_surge_of_its_own_hinders_no_surge(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
     web = arena.deployment("web", on=here, start="1s", spec={"strategy": strategy})
@@ -116,7 +116,7 @@ def test_no_surge_of_its_own_hinders_no_swap(arena: Arena, play: Player, watchin
 
 
 @pytest.mark.whole
-def test_a_paused_deployment_is_swapped_and_stays_paused(arena: Arena, play: Player, watching: Watch) -> None:
+def test_a_paused_deployment_is_surged_and_stays_paused(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     web = arena.deployment("web", on=here, start="1s")
     arena.settle()
@@ -130,7 +130,7 @@ def test_a_paused_deployment_is_swapped_and_stays_paused(arena: Arena, play: Pla
 
 
 @pytest.mark.whole
-def test_a_rollout_in_progress_is_not_swapped(arena: Arena, play: Player, watching: Watch) -> None:
+def test_a_rollout_in_progress_is_not_surged(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     web = arena.deployment("web", on=here)
     arena.settle()
@@ -237,7 +237,7 @@ def test_a_pod_that_tolerates_everything_is_moved_at_most_once(arena: Arena, pla
 
 
 @pytest.mark.whole
-def test_a_replicaset_without_a_deployment_is_swapped(arena: Arena, play: Player, watching: Watch) -> None:
+def test_a_replicaset_without_a_deployment_is_surged(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     web = arena.workload("ReplicaSet", "web", 1, on=here, start="1s")
     with watching() as seen:

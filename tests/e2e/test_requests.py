@@ -63,10 +63,10 @@ def test_a_drain_of_crowded_nodes_keeps_to_its_requests(
 
 
 SINGLES = 5
-"""Single replicas that leave one node by swaps."""
+"""Single replicas that leave one node by surges."""
 
 
-def test_a_swap_costs_six_requests_beside_those_of_the_calls(arena: Arena, play: Player, watching: Watch) -> None:
+def test_a_surge_costs_six_requests_beside_those_of_the_calls(arena: Arena, play: Player, watching: Watch) -> None:
     """Record, deletion cost, raise, "it serves", lower, forget; all else is sent once for all of them."""
     leaving, _staying = arena.nodes(2)
     with arena.placing(leaving):
@@ -80,15 +80,15 @@ def test_a_swap_costs_six_requests_beside_those_of_the_calls(arena: Arena, play:
     seen.all_held(left=True)
     assert [len(seen.new_pods(app)) for app in apps] == [1] * SINGLES
     locks = [r for r in seen.requests if r.resource == "leases" and r.writes and not r.name.startswith("surge-")]
-    swaps = [r for r in seen.requests if r.writes and r not in locks and r.resource not in ("nodes", "namespaces")]
-    assert Counter((r.verb, r.resource) for r in swaps) == {
+    surges = [r for r in seen.requests if r.writes and r not in locks and r.resource not in ("nodes", "namespaces")]
+    assert Counter((r.verb, r.resource) for r in surges) == {
         ("create", "leases"): SINGLES,
         ("patch", "pods"): SINGLES,
         ("patch", "deployments"): 2 * SINGLES,
         ("patch", "leases"): SINGLES,
         ("delete", "leases"): SINGLES,
     }
-    rest = len(seen.requests) - len(swaps) - len(locks)
+    rest = len(seen.requests) - len(surges) - len(locks)
     assert rest <= 42, seen.counted("agent", "verb", "resource")
     for module, state in (("node_cordon", "returning"), ("pdb_guard", "absent"), ("node_cordon", "uncordoned")):
         assert play.module(module, state=state, nodes=[leaving]).ok

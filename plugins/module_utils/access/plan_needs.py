@@ -54,8 +54,8 @@ def needs(
     ``locks`` is the namespace of the nodes' leases; ``conditions``:
     the nodes' conditions are set, too.
     """
-    moved = [plan for plan in plans if plan.route in ("evict", "swap", "replace", "job")]
-    swapped = [plan for plan in moved if plan.route == "swap"]
+    moved = [plan for plan in plans if plan.route in ("evict", "surge", "replace", "job")]
+    surged = [plan for plan in moved if plan.route == "surge"]
     guarded = [plan for plan in moved if plan.guarded]
     found = [
         *_all("get watch patch", "", "nodes"),
@@ -91,10 +91,10 @@ def needs(
             "get create patch delete", "policy", "poddisruptionbudgets", _namespaces(guarded)
         )
     found += _for_replacements([plan for plan in moved if plan.route == "replace"])
-    if swapped:
+    if surged:
         # A leaving pod that turns NotReady is evicted after all.
-        found += _all("create", "", "pods/eviction", _namespaces(swapped))
-        found += _for_swaps(snapshot, swapped)
+        found += _all("create", "", "pods/eviction", _namespaces(surged))
+        found += _for_surges(snapshot, surged)
     return tuple(dict.fromkeys(found))
 
 
@@ -145,16 +145,16 @@ def _for_replacements(replaced: list[drain_policy.PodPlan]) -> list[permissions.
     return [*found, *_all("watch", "apps", "deployments replicasets")]
 
 
-def _for_swaps(
-    snapshot: snapshots.Snapshot, swapped: list[drain_policy.PodPlan]
+def _for_surges(
+    snapshot: snapshots.Snapshot, surged: list[drain_policy.PodPlan]
 ) -> list[permissions.Need]:
     # A write whose answer was lost is read before it is repeated,
     # so whatever is patched needs get as well.
-    found = _all("get patch", "", "pods", _namespaces(swapped))
+    found = _all("get patch", "", "pods", _namespaces(surged))
     found += _all(f"watch {KEEP}", COORDINATION, "leases", (names.NAMESPACE,))
     found += _all("watch", "apps", "deployments replicasets")
     scaled: dict[str, list[drain_policy.PodPlan]] = {}
-    for plan in swapped:
+    for plan in surged:
         if workload := snapshot.workload_of(plan.pod):
             scaled.setdefault(workload.kind, []).append(plan)
     for kind, group in scaled.items():

@@ -137,14 +137,14 @@ def findings(
     second pods of a wave exist at once.
     """
     concerned = [plan for plan in plans if plan.pod.device_claims]
-    swaps = [
+    surges = [
         plan
         for plan in concerned
-        if plan.route == "swap" and _claims(snapshot, plan.pod, shared=False)
+        if plan.route == "surge" and _claims(snapshot, plan.pod, shared=False)
     ]
     scarce = (
         one
-        for wave, beside in drain_policy.by_wave(swaps, waves)
+        for wave, beside in drain_policy.by_wave(surges, waves)
         for one in _together(snapshot, beside, wave)
     )
     found = {(finding.code, finding.object): finding for finding in scarce}
@@ -167,11 +167,11 @@ def findings(
 
 
 def _together(
-    snapshot: snapshots.Snapshot, swaps: t.Iterable[drain_policy.PodPlan], wave: t.Collection[str]
+    snapshot: snapshots.Snapshot, surges: t.Iterable[drain_policy.PodPlan], wave: t.Collection[str]
 ) -> t.Iterator[reasons.Finding]:
-    """The swaps of a wave whose second pods find no devices beside those of the others."""
+    """The surges of a wave whose second pods find no devices beside those of the others."""
     promised: set[Place] = set()
-    for plan in swaps:
+    for plan in surges:
         claims = _claims(snapshot, plan.pod, shared=False)
         chosen = None
         for node in _others(snapshot, plan.pod):
@@ -185,7 +185,7 @@ def _together(
             subject = str(plan.workload)
             asked = ", ".join(dict.fromkeys(_asked(claim) for claim in claims))
             message = (
-                f"A second pod of {plan.workload} needs {asked}, and the other swaps of its wave "
+                f"A second pod of {plan.workload} needs {asked}, and the other surges of its wave "
                 f"leave none free on another node: it may stay pending, and node {plan.pod.node} "
                 "is then given back."
             )
@@ -224,13 +224,13 @@ def _of_claim(
         yield reasons.Finding(
             "device_tainted", message, remedy, "warning", f"Device {'/'.join(place)}", (pod.node,)
         )
-    if plan.route == "swap" and estimated(snapshot, claim):
+    if plan.route == "surge" and estimated(snapshot, claim):
         message = (
             f"{pod.ref}: whether another node has the right device free for a second pod is an "
             "estimate. Devices are counted by driver and taint; CEL selectors, constraints, "
             "capacities and counters are not evaluated."
         )
-        remedy = "Nothing to do: where the second pod finds no device, the swap is undone."
+        remedy = "Nothing to do: where the second pod finds no device, the surge is undone."
         yield reasons.Finding(
             "devices_estimated", message, remedy, "info", str(plan.workload), (pod.node,)
         )

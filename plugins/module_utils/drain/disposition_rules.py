@@ -186,7 +186,7 @@ def _left_by_rule(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     if not manner.skip:
         return None
     if case.surge:
-        why = f"By {manner.rule} it stays on the node, but its swap is prepared already."
+        why = f"By {manner.rule} it stays on the node, but its surge is prepared already."
         return case.to(
             "refuse",
             "bad_rule",
@@ -432,7 +432,7 @@ def _forced_out(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
 
 
 def _two_budgets(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
-    """Also for pods that would be swapped: a new pod of theirs that fails
+    """Also for pods that would be surged: a new pod of theirs that fails
     could never be evicted.
     """
     if len(case.budgets) < 2:
@@ -453,7 +453,7 @@ def _not_ready(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     if case.pod.ready:
         return None
     return _evictable(
-        case, "not_ready", "It does not serve (it is not Ready), so it is evicted and not swapped."
+        case, "not_ready", "It does not serve (it is not Ready), so it is evicted and not surged."
     )
 
 
@@ -470,15 +470,15 @@ def _prepared(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
             why,
             f"Remove what keeps it from serving, or {eligibility.ACCEPT}.",
         )
-    return _swap(
+    return _surge(
         case,
         "single_replica",
         "The surge of its workload is prepared: it is deleted once a new pod serves.",
     )
 
 
-def _swap(case: pod_facts.PodFacts, code: str, why: str) -> drain_policy.PodPlan:
-    plan = case.to("swap", code, why)
+def _surge(case: pod_facts.PodFacts, code: str, why: str) -> drain_policy.PodPlan:
+    plan = case.to("surge", code, why)
     if case.replicas != 1 or _evictable(case, "interruption_allowed", why).route == "refuse":
         return plan
     return replace(plan, interruption="allowed" if case.consent else "possible")
@@ -539,7 +539,7 @@ def _unknown_owner(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
 def _single(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     if case.workload is None or case.replicas > 1:
         return None
-    refusal = _no_swap(case, case.workload)
+    refusal = _no_surge(case, case.workload)
     if refusal is None and case.method == "evict":
         why = (
             f"{case.workload.ref} has one replica, and its method is evict: "
@@ -551,7 +551,7 @@ def _single(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
         return case.to("refuse", "method_evict", why, remedy)
     if refusal is None:
         why = f"{case.workload.ref} has one replica: a new pod serves before this one is deleted."
-        return _swap(case, "single_replica", why)
+        return _surge(case, "single_replica", why)
     if case.consent and devices.nowhere(case.context.snapshot, case.pod):
         why = f"{refusal.message} It is down until the node is back, which was allowed."
         return _evictable(case, devices.NOWHERE, why)
@@ -564,7 +564,7 @@ def _single(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     return case.to("refuse", refusal.code, refusal.message, refusal.remedy)
 
 
-def _no_swap(case: pod_facts.PodFacts, workload: objects.Workload) -> reasons.Reason | None:
+def _no_surge(case: pod_facts.PodFacts, workload: objects.Workload) -> reasons.Reason | None:
     """Why no second pod may run for a while, or could run nowhere."""
     return eligibility.refusal(case.context.snapshot, workload) or devices.refusal(
         case.context.snapshot, case.pod

@@ -35,8 +35,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
 # Which evictions are left to a PodMigrationJob, decided from the live MigrationController.
 #
 # A job evicts as well, once resources for the successor are reserved: so it replaces the route
-# ``evict`` only, never that of pods that are swapped, refused or skipped. A single replica that can
-# be swapped is swapped with every backend, because a job deletes the old pod
+# ``evict`` only, never that of pods that are surged, refused or skipped. A single replica that can
+# be surged is surged with every backend, because a job deletes the old pod
 # before the new one serves.
 #
 # ``koordinator`` uses a job wherever arbitration would admit it, and ``fallback`` for the rest.
@@ -169,7 +169,7 @@ def rerouted(case: pod_facts.PodFacts, plan: drain_policy.PodPlan) -> drain_poli
 
     One that was not there when the drain began has come back, and so has every one on a node that
     was emptied before. (Timestamps cannot tell: a pod's are by the API server's clock, and ours by
-    our own.) If it cannot simply be evicted it stays, because a swap's new pod may be scheduled to
+    our own.) If it cannot simply be evicted it stays, because a surge's new pod may be scheduled to
     the same node. What would lose data or needs consent is refused as for any other pod.
     """
     holding, emptied = case.context.keeps_out(case.pod.node)
@@ -178,13 +178,13 @@ def rerouted(case: pod_facts.PodFacts, plan: drain_policy.PodPlan) -> drain_poli
         return plan
     why = "its template names this node" if named else "it tolerates the cordon and our taint"
     plan = replace(plan, tolerant=True)
-    if plan.route not in ("evict", "swap") or case.surge or plan.code == "unhealthy_blocked":
+    if plan.route not in ("evict", "surge") or case.surge or plan.code == "unhealthy_blocked":
         return plan
     known = case.context.known
     if emptied or (known is not None and case.pod.uid not in known):
         reason = f"It came back after it was moved: {why}."
         return replace(plan, route="skip", code=TOLERATES, reason=reason, budgets=(), guarded=False)
-    if plan.route == "swap":
+    if plan.route == "surge":
         reason = f"A new pod might come to the same node, as {why}: it stays."
         what = "nodeName from the template" if named else "the toleration"
         remedy = f"Remove {what} if it should leave nodes in maintenance."
@@ -250,7 +250,7 @@ def _plan(case: pod_facts.PodFacts) -> drain_policy.PodPlan:
         case.context.snapshot.nodes.get(case.pod.node)
     ):
         return unreachable.fenced(plan)
-    if case.bad_surge and plan.route in ("swap", "replace", "evict"):
+    if case.bad_surge and plan.route in ("surge", "replace", "evict"):
         return case.to("refuse", "bad_surge", str(case.bad_surge))
     if plan.code in SETTLED:
         return plan

@@ -88,7 +88,7 @@ def rerouted(case: pod_facts.PodFacts, plan: drain_policy.PodPlan) -> drain_poli
     if case.load_balancer_wait:
         reason = f"{reason} {_leaving(case, case.workload)}".strip()
     reason = f"{reason} {released.shown(case.workload)}".strip()
-    if plan.route == "swap":
+    if plan.route == "surge":
         reason = (
             f"{reason} If none comes to serve, it "
             f"{'is interrupted, which was allowed' if case.consent else 'stays'}."
@@ -112,10 +112,10 @@ def _leaving(case: pod_facts.PodFacts, workload: objects.Workload) -> str:
 def _otherwise(
     case: pod_facts.PodFacts, plan: drain_policy.PodPlan, why: str
 ) -> drain_policy.PodPlan:
-    """No replacement comes to serve, or it may not be let go: a swap was not prepared,
+    """No replacement comes to serve, or it may not be let go: a surge was not prepared,
     and may wait for the same.
     """
-    if plan.route != "swap":
+    if plan.route != "surge":
         return replace(plan, reason=f"{plan.reason} It cannot be replaced first: {why}")
     reason = f"It cannot be replaced first: {why}"
     if case.consent:

@@ -89,13 +89,13 @@ class Alarms:
         self,
         node_drains: t.Iterable[run_node_drain.NodeDrain],
         snapshot: snapshots.Snapshot,
-        swaps: t.Mapping[str, str],
+        surges: t.Mapping[str, str],
         missing: t.Sequence[str],
     ) -> None:
         """Look at the open nodes; ``why`` is then what those without progress wait
         for, by their names.
 
-        ``swaps`` is what swaps wait for, by the UID of their workload, ``missing`` what nodes
+        ``surges`` is what surges wait for, by the UID of their workload, ``missing`` what nodes
         without pods wait for.
         """
         now, self.why = self._ctx.clock.now(), {}
@@ -108,7 +108,7 @@ class Alarms:
             if still.looks < 1 + late and self._events.ask(self._silent(node_drain, snapshot)):
                 still.looks = 1 + late
                 self._look_again(node_drain, snapshot)
-            waits = _waits(node_drain, swaps, missing, now)
+            waits = _waits(node_drain, surges, missing, now)
             self.why[node_drain.name] = tuple(reason.message for reason in waits)
             if late and not self._events.asking:
                 self._raise(node_drain, waits, still)
@@ -163,7 +163,7 @@ class Alarms:
 
 def _waits(
     node_drain: run_node_drain.NodeDrain,
-    swaps: t.Mapping[str, str],
+    surges: t.Mapping[str, str],
     missing: t.Sequence[str],
     now: float,
 ) -> Waits:
@@ -175,7 +175,7 @@ def _waits(
             move.left_at is None
             or now - move.left_at > move.pod.grace_seconds + run_unreachable.OVERDUE
         ):
-            found[_wait(move, swaps)].append(move)
+            found[_wait(move, surges)].append(move)
     if not left:
         found |= {
             reasons.Reason("waiting", text, GOES_ON): []
@@ -184,10 +184,10 @@ def _waits(
     return found
 
 
-def _wait(move: run_pod_drain.PodDrain, swaps: t.Mapping[str, str]) -> reasons.Reason:
+def _wait(move: run_pod_drain.PodDrain, surges: t.Mapping[str, str]) -> reasons.Reason:
     workload = move.plan.workload
-    if move.plan.route == "swap" and workload and workload.uid in swaps:
-        return reasons.Reason("waiting", f"Its swap waits: {swaps[workload.uid]}", GOES_ON)
+    if move.plan.route == "surge" and workload and workload.uid in surges:
+        return reasons.Reason("waiting", f"Its surge waits: {surges[workload.uid]}", GOES_ON)
     return move.waits
 
 

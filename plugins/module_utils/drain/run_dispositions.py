@@ -68,7 +68,7 @@ class Routing:
         open_sites = [name for name, node_drain in self.node_drains.items() if node_drain.open]
         pods = self.live.snapshot().pods_on(open_sites)
         self._enter(pods)
-        # An autoscaler makes an eviction of what would be a swap.
+        # An autoscaler makes an eviction of what would be a surge.
         self.live.fetch(["autoscalers"] if any(pod.owner for pod in pods) else [])
         self._first = frozenset(pod.uid for pod in pods)
         snapshot = self._with_owners(pods)
@@ -113,9 +113,9 @@ class Routing:
                 self._gone(move, now)
             elif found.deleting and move.state == "waiting":
                 move.state, move.left_at = "leaving", now
-            elif (found.finished and move.plan.route in ("wait", "swap", "replace")) or _given_back(
-                move, found, self.unreplaced
-            ):
+            elif (
+                found.finished and move.plan.route in ("wait", "surge", "replace")
+            ) or _given_back(move, found, self.unreplaced):
                 stale = True
         came, went = present.keys() - node_drain.present, node_drain.present - present.keys()
         if came or any(_may_return(node_drain.moves.get(uid), snapshot) for uid in went):

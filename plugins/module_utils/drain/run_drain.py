@@ -4,7 +4,7 @@
 """``node_drain``: empty nodes and prove that they are empty.
 
 The call plans every pod first and writes nothing to a node that cannot be emptied. Then one loop
-serves all nodes: it ends the prepared swaps, feeds the evictor, follows every pod by UID until it
+serves all nodes: it ends the prepared surges, feeds the evictor, follows every pod by UID until it
 is gone, waits for replacements and volumes, and records each node as drained as
 soon as that is proven.
 """
@@ -178,7 +178,7 @@ class _Drain:
             ctx, options.hooks, self.node_drains, sender, self.locks.fence
         )
         leases = self.live.snapshot().leases
-        self.swaps = run_lower.Swaps(
+        self.surges = run_lower.Surges(
             ctx, routes.ended(), self.locks.fence, hooks_of=self.hooks.held, leases=leases
         )
         drains = self.node_drains.items()
@@ -222,7 +222,7 @@ class _Drain:
         self.closing = run_outcome.Outcome(
             ctx,
             routes,
-            self.swaps,
+            self.surges,
             self.jobs,
             self.evictor,
             self.locks,
@@ -242,7 +242,7 @@ class _Drain:
             for node_drain in todo:
                 if node_drain.open:
                     self._predict(node_drain)
-            self.swaps.predict(self.live.snapshot())
+            self.surges.predict(self.live.snapshot())
             return
         try:
             for name, why in self.locks.take_recorded(
@@ -252,13 +252,13 @@ class _Drain:
                     outcomes.DrainOutcome.HELD,
                     why,
                 )
-                self.swaps.lose(name, why)
+                self.surges.lose(name, why)
             # What the watches know is from before the locks, and they may be far behind.
             found, _whole = run_targeted_reads.nodes_of(self.ctx.cluster, self.node_drains)
             self.closing.stand({name: objects.Node.of(raw) for name, raw in found.items()})
             self.closing.begin()
             self._owe()
-            self.swaps.hold()
+            self.surges.hold()
             self._fenced(todo)
             try:
                 self.jobs.start()
@@ -272,7 +272,7 @@ class _Drain:
                 self.hooks.close()
                 self.alarms.close()
         finally:
-            self.swaps.close()
+            self.surges.close()
             self.locks.leave(drop=self.closing.left_to_others())
 
     def _predict(self, node_drain: run_node_drain.NodeDrain) -> None:
@@ -353,9 +353,9 @@ class _Drain:
         held = run_node_drain.hold_back(self.node_drains.values(), self.ctx.clock.now())
         for node_drain, fallen in self.hooks.step(snapshot):
             self.closing.unrecorded(node_drain, fallen)
-        if not self.swaps.done:
-            self.swaps.step(snapshot, held)
-            self._fail_swaps()
+        if not self.surges.done:
+            self.surges.step(snapshot, held)
+            self._fail_surges()
         queue = self._queue()
         self.jobs.step(snapshot, queue)
         self.replacing.step(queue, snapshot)
@@ -370,9 +370,9 @@ class _Drain:
             for text in self.hooks.missing(node_drain.name)
         ]
         missing = [*self.routing.replacements.waited_for, *self.jobs.waited_for, *owed]
-        self.alarms.step(self.node_drains.values(), snapshot, self.swaps.waiting, missing)
+        self.alarms.step(self.node_drains.values(), snapshot, self.surges.waiting, missing)
         self.progress.tell(
-            self.node_drains.values(), self.swaps.waiting.values(), missing, self.alarms.why
+            self.node_drains.values(), self.surges.waiting.values(), missing, self.alarms.why
         )
 
     def _owe(self) -> None:
@@ -411,16 +411,16 @@ class _Drain:
             queue.sort(key=lambda move: move.pod.priority)
         return queue
 
-    def _fail_swaps(self) -> None:
+    def _fail_surges(self) -> None:
         for node_drain in self.node_drains.values():
             for move in node_drain.left():
                 workload = move.plan.workload
-                if workload is None or move.plan.route != "swap":
+                if workload is None or move.plan.route != "surge":
                     continue
-                why = self.swaps.failures.get(workload.uid)
+                why = self.surges.failures.get(workload.uid)
                 if why is not None:
                     move.block(workload.kind, move.pod.namespace, workload.name, why)
-                    move.end("failed", outcomes.PodOutcome.SWAP_FAILED, self.ctx.clock.now(), why)
+                    move.end("failed", outcomes.PodOutcome.SURGE_FAILED, self.ctx.clock.now(), why)
 
     def _fence(self, node: str) -> None:
         self.locks.fence((node,))

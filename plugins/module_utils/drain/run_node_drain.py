@@ -38,7 +38,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge imp
 )
 
 MOVED_BY: t.Mapping[str, outcomes.PodOutcome] = {
-    "swap": outcomes.PodOutcome.SWAPPED,
+    "surge": outcomes.PodOutcome.SURGED,
     "job": outcomes.PodOutcome.MIGRATED,
 }
 """Outcomes of pods by the route they left by; by any other they are just gone."""

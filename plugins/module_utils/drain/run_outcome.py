@@ -61,7 +61,7 @@ NOT_OURS = (
     outcomes.DrainOutcome.UNTAINTED,
 )
 """Outcomes of nodes that are others' now: all pods left on them stay,
-also those that a swap would end.
+also those that a surge would end.
 """
 
 NOT_TO_LOCK = (
@@ -72,7 +72,7 @@ NOT_TO_LOCK = (
 """Outcomes of nodes that our run does not come back for: a lock of ours on them is deleted."""
 
 NEEDS: t.Mapping[outcomes.PodOutcome, str] = {
-    outcomes.PodOutcome.NEEDS_SURGE: "leaves by a swap, which is not prepared",
+    outcomes.PodOutcome.NEEDS_SURGE: "leaves by a surge, which is not prepared",
     outcomes.PodOutcome.NEEDS_GUARD: "has no budget and no guard",
 }
 """What ``pdb_guard`` has to do first, by the outcome of the pod and of its node,
@@ -122,7 +122,7 @@ def _lack(
 ) -> outcomes.PodOutcome | None:
     """What ``pdb_guard`` has to do before this pod may be moved, ``None`` for nothing."""
     plan = move.plan
-    if plan.route == "swap" and not (plan.workload and plan.workload.uid in surges):
+    if plan.route == "surge" and not (plan.workload and plan.workload.uid in surges):
         return outcomes.PodOutcome.NEEDS_SURGE
     if plan.guarded and plan.route != "skip" and not snapshot.budgets_of(plan.pod):
         # None is made where another budget covers some pods of the workload, as an operator's
@@ -143,7 +143,7 @@ class Outcome:
 
     ctx: run_context.Context
     routing: run_dispositions.Routing
-    swaps: run_lower.Swaps
+    surges: run_lower.Surges
     jobs: run_dispatcher.JobDispatcher
     evictor: run_evictor.Evictor
     locks: run_locks.Locks
@@ -246,10 +246,10 @@ class Outcome:
         self, node_drain: run_node_drain.NodeDrain, snapshot: snapshots.Snapshot
     ) -> None:
         """No pod is left: once nothing else of the drain is under way, prove it."""
-        if why := self.swaps.failed_for(node_drain.name):
+        if why := self.surges.failed_for(node_drain.name):
             self._close(node_drain, outcomes.DrainOutcome.FAILED, why)
             return
-        if not self.swaps.done_with(node_drain.name):
+        if not self.surges.done_with(node_drain.name):
             return
         if (
             self._replacements.missing(snapshot)
@@ -342,7 +342,7 @@ class Outcome:
     ) -> None:
         self.evictor.withdraw(node_drain.name)
         if outcome in NOT_OURS or self.hooks.failed_for(node_drain.name):
-            self.swaps.lose(node_drain.name, message)
+            self.surges.lose(node_drain.name, message)
         node_drain.close(self.ctx, outcome, message)
         if outcome != outcomes.DrainOutcome.ADOPTED_BY:
             self.jobs.abandon(

@@ -92,11 +92,11 @@ class ReplacementWait:
         """Remember what has to follow this pod's end."""
         if plan.route == "skip":
             self.volumes.stays(plan, snapshot)
-        if plan.route not in ("evict", "swap", "replace", "job") or plan.tolerant:
+        if plan.route not in ("evict", "surge", "replace", "job") or plan.tolerant:
             return
         self.volumes.leaves(plan.pod, snapshot)
         workload = snapshot.workload_of(plan.pod)
-        if plan.route == "swap" or workload is None or "replacement" not in self._wait_for:
+        if plan.route == "surge" or workload is None or "replacement" not in self._wait_for:
             # The new pods are ready already.
             return
         ready = {p.uid for p in snapshot.pods_of(workload) if p.ready and not p.deleting}

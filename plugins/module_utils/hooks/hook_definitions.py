@@ -36,7 +36,7 @@ HOOKS: tuple[Hook, ...] = ("before_pod", "after_pod", "before_node", "after_node
 ACTIONS: tuple[Action, ...] = ("tasks", "http", "annotation")
 DEADLINE = 300.0
 """Seconds that a hook may take unless its rule says otherwise."""
-MOVING: frozenset[drain_policy.Route] = frozenset({"evict", "swap", "replace", "job"})
+MOVING: frozenset[drain_policy.Route] = frozenset({"evict", "surge", "replace", "job"})
 """The routes by which the collection ends a pod; only such pods have hooks."""
 EVERY = pod_selectors.PodSelector({})
 PLACEHOLDERS: t.Mapping[Hook, tuple[str, ...]] = {

@@ -197,7 +197,7 @@ class DrainOutcome(Outcome):
     ADOPTED_BY = _failure("adopted_by", "another run took the node over, or somebody gave it back")
     REFUSED = _failure("refused", "a pod may not be moved, so the node is left as it is")
     NEEDS_SURGE = _failure(
-        "needs_surge", "a pod leaves by a swap, which pdb_guard has to prepare first"
+        "needs_surge", "a pod leaves by a surge, which pdb_guard has to prepare first"
     )
     NEEDS_GUARD = _failure(
         "needs_guard", "a pod has no budget, so pdb_guard has to create a guard first"
@@ -232,7 +232,7 @@ class PodOutcome(Outcome):
 
     EVICTED = "evicted", "our eviction ended it", False, True
     DELETED = "deleted", "our deletion ended it, without checking its budgets", False, True
-    SWAPPED = "swapped", "a new pod serves in its place", False, True
+    SURGED = "surged", "a new pod serves in its place", False, True
     REPLACED = "replaced", "another pod served before our eviction ended it", False, True
     MIGRATED = "migrated", "a PodMigrationJob moved it", False, True
     LET_GO = "let_go", "the API server removed it from a fenced node", False, True
@@ -254,9 +254,9 @@ class PodOutcome(Outcome):
     NOT_MOVED = "not_moved", "it stays, because its node was given up before its turn"
     STILL_ENDING = _failure("still_ending", "it was still terminating when its node was given up")
     REFUSED = _failure("refused", "it may not be moved")
-    NEEDS_SURGE = _failure("needs_surge", "it leaves by a swap, which is not prepared")
+    NEEDS_SURGE = _failure("needs_surge", "it leaves by a surge, which is not prepared")
     NEEDS_GUARD = _failure("needs_guard", "it has no budget and no guard")
-    SWAP_FAILED = _failure("swap_failed", "its swap could not be completed")
+    SURGE_FAILED = _failure("surge_failed", "its surge could not be completed")
     TWO_BUDGETS = _failure(
         "two_budgets", "two budgets cover it, so no eviction of it can ever succeed"
     )

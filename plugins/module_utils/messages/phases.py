@@ -103,7 +103,7 @@ class What(outcomes.Outcome):
     REFUSED = "refused", "the eviction of a pod was refused", Phase.DRAINING
     EVICTED = "evicted", "the eviction of a pod was accepted", Phase.DRAINING
     GONE = "gone", "a pod is gone", Phase.DRAINING
-    RESTORED = "restored", "a workload is as it was before its surge, after a swap"
+    RESTORED = "restored", "a workload is as it was before its surge"
     GIVEN_BACK = "given_back", "a workload is as it was before its surge"
     KEPT = "kept", "an object stays, because somebody else changed it or it could not be written"
     HOOK = "hook", "where a hook of a pod or a node stands"

@@ -5,7 +5,7 @@
 before the next is placed.
 
 While a wave is out its nodes take no pods; nodes that wait for their turn do. A pod that is evicted
-leaves before its successor comes, one that is swapped after; a wave begins with its swaps. The
+leaves before its successor comes, one that is surged after; a wave begins with its surges. The
 choice among several nodes follows the scheduler's scores: preferences first, then the emptiest
 node, then the name; the real one draws lots between equals.
 """
@@ -149,9 +149,9 @@ def _against(budgets: Budgets, guests: t.Iterable[world.Guest]) -> set[int]:
 
 
 DEFAULT_SCHEDULER = "default-scheduler"
-MOVED = frozenset({"evict", "swap", "replace", "job"})
+MOVED = frozenset({"evict", "surge", "replace", "job"})
 """Routes of pods that get a successor on another node."""
-BEFORE = frozenset({"swap", "replace", "job"})
+BEFORE = frozenset({"surge", "replace", "job"})
 """Routes on which the successor comes before the pod leaves."""
 MANY, SCORED = 100, 10
 """Beyond ``MANY`` nodes the best is chosen among the ``SCORED`` emptiest that take the pod: in
@@ -269,21 +269,21 @@ class Sequence:
         stay_out: bool = False,
     ) -> dict[str, Forecast]:
         """The forecast of each of these pods, by UID, in their order within a wave,
-        those that are swapped first.
+        those that are surged first.
         """
         found: dict[str, Forecast] = {}
         waves = list(waves)
         self.wait(name for wave in waves[1:] for name in wave)
         for wave, leaving in drain_policy.by_wave(moving, waves):
             self.out(wave)
-            swaps = [plan for plan in leaving if plan.route == "swap"]
-            found |= self._moved(swaps)
-            # A swap that may be an interruption instead is evicted with the others.
+            surges = [plan for plan in leaving if plan.route == "surge"]
+            found |= self._moved(surges)
+            # A surge that may be an interruption instead is evicted with the others.
             allowed = [
-                replace(plan, route="evict") for plan in swaps if plan.interruption == "allowed"
+                replace(plan, route="evict") for plan in surges if plan.interruption == "allowed"
             ]
             late = [plan for plan in allowed if found[plan.pod.uid].fits is False]
-            found |= self._moved([*late, *(plan for plan in leaving if plan.route != "swap")])
+            found |= self._moved([*late, *(plan for plan in leaving if plan.route != "surge")])
             if not stay_out:
                 self.back(wave)
         return found

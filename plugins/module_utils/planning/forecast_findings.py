@@ -34,7 +34,7 @@ def findings(
     """Pods that fit nowhere, and those for which others would be preempted:
     one for each workload and reason.
 
-    It is a blocker where too few would be left of them until their nodes are back, and for a swap,
+    It is a blocker where too few would be left of them until their nodes are back, and for a surge,
     which needs a second pod, unless its interruption was allowed; else a warning: then the drain
     does not wait for them. Without ``waves`` all of them are waited for.
     """
@@ -75,7 +75,7 @@ def _needs_another(plan: drain_policy.PodPlan) -> bool:
     """Whether it stays where no other pod of its workload comes to serve."""
     if plan.route == "replace":
         return plan.interruption == "possible"
-    return plan.route == "swap" and plan.interruption != "allowed"
+    return plan.route == "surge" and plan.interruption != "allowed"
 
 
 def _of_schedulers(
@@ -216,7 +216,7 @@ def _stuck(
 ) -> reasons.Finding:
     """That no second pod would come to serve, without which the pod does not leave."""
     message += (
-        " No swap preempts others."
+        " No surge preempts others."
         if code == "preempts"
         else " Without a second pod it is not deleted."
     )

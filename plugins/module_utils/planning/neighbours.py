@@ -191,7 +191,7 @@ def _expired(lock: t.Mapping[str, t.Any], now: str) -> bool:
 # Which gangs a maintenance interrupts, and which nodes should therefore leave together.
 
 
-MOVED = ("evict", "swap", "replace", "job")
+MOVED = ("evict", "surge", "replace", "job")
 
 
 def together(

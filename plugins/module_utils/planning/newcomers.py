@@ -37,10 +37,10 @@ def findings(
     first = [
         p
         for p in plans
-        if p.route in ("swap", "replace") and p.workload and p.workload.uid not in up
+        if p.route in ("surge", "replace") and p.workload and p.workload.uid not in up
     ]
     found = _terminating(
-        [p for p in plans if p.route in ("swap", "replace") or p.guarded], terminating
+        [p for p in plans if p.route in ("surge", "replace") or p.guarded], terminating
     )
     for _wave, beside in drain_policy.by_wave(first, waves):
         leaving: dict[str, list[drain_policy.PodPlan]] = {}
@@ -56,7 +56,7 @@ def findings(
 def _severity(groups: t.Iterable[list[drain_policy.PodPlan]]) -> reasons.Severity:
     """Pods of several replicas that are not replaced first are evicted as their budget allows."""
     stay = any(
-        plan.route == "swap" or plan.interruption == "possible"
+        plan.route == "surge" or plan.interruption == "possible"
         for group in groups
         for plan in group
     )
@@ -83,7 +83,7 @@ def _of_workload(
         for p in snapshot.pods_of(workload)
         if p.uid not in leaving and not p.ready and not p.deleting
     ]
-    if waiting and group[0].route == "swap":
+    if waiting and group[0].route == "surge":
         message = (
             f"{', '.join(str(p.ref) for p in waiting[:5])} of {workload.ref} is not Ready: until "
             "it is, lowering the replicas could delete a pod that serves."
@@ -100,7 +100,9 @@ def _of_workload(
 def _count(workload: objects.Workload, group: list[drain_policy.PodPlan]) -> int:
     """How many more pods of it there are at the same time."""
     return (
-        len(group) if group[0].route == "swap" else min(len(group), released.most_at_once(workload))
+        len(group)
+        if group[0].route == "surge"
+        else min(len(group), released.most_at_once(workload))
     )
 
 

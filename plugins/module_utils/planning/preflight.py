@@ -47,7 +47,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods impo
 # Webhooks that fail closed, and what becomes of new pods while their own pods are away.
 #
 # Where such a webhook does not answer, no successor is created: of pods that were evicted there is
-# none, and swaps wait.
+# none, and surges wait.
 
 
 SHOWN = 5
@@ -66,7 +66,7 @@ def webhook_findings(
     moving = [
         plan
         for plan in plans
-        if plan.route in ("evict", "swap", "replace", "job") and not plan.pod.finished
+        if plan.route in ("evict", "surge", "replace", "job") and not plan.pod.finished
     ]
     by_wave = list(drain_policy.by_wave(moving, waves))
     found = []
@@ -94,7 +94,7 @@ def _asks(
 
 def _serves_on(snapshot: snapshots.Snapshot, plan: drain_policy.PodPlan) -> bool:
     """Whether other pods, or a new one first, serve while this one leaves."""
-    if plan.route in ("swap", "replace"):
+    if plan.route in ("surge", "replace"):
         return True
     need = readiness.need(snapshot, plan.pod) if plan.code in readiness.OF_SEVERAL else None
     return need is not None and need.least > 0

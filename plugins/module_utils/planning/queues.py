@@ -218,9 +218,11 @@ class Times:
         """
         if plan.pod.finished:
             return None
-        if plan.route in ("swap", "replace"):
+        if plan.route in ("surge", "replace"):
             starts = (
-                self.start(plan).available + settle if plan.route == "swap" else self.replaced(plan)
+                self.start(plan).available + settle
+                if plan.route == "surge"
+                else self.replaced(plan)
             )
             return starts + self.stop(plan)
         if plan.route == "job":

@@ -384,7 +384,7 @@ def _room(
     ctx: run_context.Context, snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan]
 ) -> tuple[snapshots.Snapshot, list[reasons.Finding]]:
     """Quotas and limit ranges, if there are replacement pods to fit in."""
-    if not any(plan.route in ("swap", "replace") for plan in plans):
+    if not any(plan.route in ("surge", "replace") for plan in plans):
         return snapshot, []
     try:
         found = run_listing.lists(ctx.cluster, ("quotas", "limits"))

@@ -139,7 +139,7 @@ def _changes(
             ("policy", "poddisruptionbudgets", "CREATE"),
             functools.partial(_guard, snapshot, plan),
         )
-    if plan.route == "swap" and workload and workload.kind in plan_needs.PLURALS:
+    if plan.route == "surge" and workload and workload.kind in plan_needs.PLURALS:
         yield ("", "pods", "UPDATE"), functools.partial(steps.cost, pod, names.LOWEST_COST)
         group, plural = plan_needs.PLURALS[workload.kind]
         raised = functools.partial(steps.scale, workload, workload.replicas + 1)

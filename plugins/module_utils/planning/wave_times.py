@@ -4,7 +4,7 @@
 """How long each wave of a maintenance will take, without the user's own tasks,
 and which budgets hold it up.
 
-In a wave, the successors of pods that are swapped start first, all at the same time. Then the
+In a wave, the successors of pods that are surged start first, all at the same time. Then the
 others leave: pods of one budget in a queue (``queues``), different budgets at the same time, so the
 slowest queue counts. Pods that leave by a PodMigrationJob go as fast as Koordinator's limits let
 them, but with backend ``auto`` they are evicted after ``job_wait``. How long a leaving pod takes is
@@ -76,7 +76,7 @@ NOTHING = Parts(steps=0.0)
 Rounds: t.TypeAlias = tuple[int, list[drain_policy.PodPlan]]
 """How many times others of a workload are waited for, of which these pods are replaced first."""
 Band: t.TypeAlias = tuple[list[drain_policy.PodPlan], list[queues.Queue], list[Rounds]]
-"""Pods of a wave that leave at the same time: those that are swapped,
+"""Pods of a wave that leave at the same time: those that are surged,
 the queues of the others, and the replaced.
 """
 
@@ -120,14 +120,14 @@ class WaveTime:
     those that block before.
 
     ``parts`` are what is expected; ``others`` are the same if all pods end as fast, or as slowly,
-    as they may. It is expected that ``swaps`` seconds pass until all swaps have taken over, and
+    as they may. It is expected that ``surges`` seconds pass until all surges have taken over, and
     then ``drains`` in the drain.
     """
 
     parts: Parts
     held: tuple[Held, ...] = ()
     others: tuple[Parts, ...] = ()
-    swaps: float = 0.0
+    surges: float = 0.0
     drains: float = 0.0
 
     @property
@@ -200,14 +200,14 @@ def together(waves: t.Iterable[WaveTime]) -> list[int]:
 def _parts_of(
     snapshot: snapshots.Snapshot, wave: _Wave, way: _Way, choices: drain_policy.DrainPolicy
 ) -> tuple[Parts, Parts]:
-    """Until swaps have taken over, and the drain after that."""
+    """Until surges have taken over, and the drain after that."""
     times, by_job = way.times, [plan for plan in wave.leaving if plan.route == "job"]
     jobs = way.pace.seconds(by_job, way.seconds, times.job)
     if choices.backend == "auto" and jobs > choices.job_wait:
         bands = _bands(snapshot, [dataclasses.replace(plan, route="evict") for plan in by_job])
         jobs = min(jobs, choices.job_wait + _evictions(times, bands).seconds)
-    swaps = [plan for plan in wave.leaving if plan.route == "swap"]
-    starts = max((times.start(plan).available + wave.settle for plan in swaps), default=0.0)
+    surges = [plan for plan in wave.leaving if plan.route == "surge"]
+    starts = max((times.start(plan).available + wave.settle for plan in surges), default=0.0)
     moves = _evictions(times, wave.bands)
     moves = dataclasses.replace(moves, jobs=max(0.0, jobs - moves.seconds))
     ready = Parts(notice=wave.notice, starts=starts)
@@ -219,11 +219,11 @@ def _bands(snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan]
     """The pods whose turn is later (a rule's order) leave when the others are gone."""
     bands: dict[tuple[bool, int], list[drain_policy.PodPlan]] = {}
     for plan in plans:
-        if plan.route in ("evict", "swap", "replace"):
+        if plan.route in ("evict", "surge", "replace"):
             bands.setdefault((plan.manner.last, plan.manner.order), []).append(plan)
     return [
         (
-            [plan for plan in band if plan.route == "swap"],
+            [plan for plan in band if plan.route == "surge"],
             queues.queues(snapshot, band),
             _replaced(snapshot, band),
         )
@@ -233,8 +233,8 @@ def _bands(snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan]
 
 def _evictions(times: queues.Times, bands: t.Iterable[Band]) -> Parts:
     whole = NOTHING
-    for swapped, queued, replaced in bands:
-        parts = [Parts(steps=0.0, stops=max(map(times.stop, swapped), default=0.0))]
+    for surged, queued, replaced in bands:
+        parts = [Parts(steps=0.0, stops=max(map(times.stop, surged), default=0.0))]
         parts += [_parts(times, queue) for queue in queued]
         for rounds, plans in replaced:
             starts = rounds * max(map(times.replaced, plans))
@@ -315,7 +315,7 @@ def _values(parts: Parts) -> tuple[float, ...]:
 # Whether the calls of a run have as much time as they take by its forecast.
 
 
-SWAPS, DRAIN = 600.0, 86400.0
+SURGES, DRAIN = 600.0, 86400.0
 """Seconds that ``pdb_guard`` and ``node_drain`` have if no limit is given."""
 ROOM = 1.5
 """How much more time than it takes by the forecast a call should have."""
@@ -326,7 +326,7 @@ def findings(
 ) -> list[reasons.Finding]:
     """One for each of the two calls that takes too long for a wave, about the longest one."""
     found = _late(
-        waves, [time.swaps for time in times], "pdb_guard", SWAPS if timeout is None else timeout
+        waves, [time.surges for time in times], "pdb_guard", SURGES if timeout is None else timeout
     )
     return found + _late(
         waves, [time.drains for time in times], "node_drain", DRAIN if timeout is None else timeout

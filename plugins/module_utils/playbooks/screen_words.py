@@ -19,7 +19,7 @@ Answer = t.Mapping[str, t.Any]
 
 ROWS, ROWS_OF_MANY = 20, 5
 """So many nodes have a row each, of more than these the first ``ROWS_OF_MANY``."""
-MOVES = ("swap", "replace", "evict", "job", "wait", "refuse", "skip", "finished")
+MOVES = ("surge", "replace", "evict", "job", "wait", "refuse", "skip", "finished")
 """Routes, and what is only an object that is deleted, in the order in which
 the table names them.
 """

@@ -15,7 +15,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods impo
     pod_rules,
 )
 
-Route = t.Literal["skip", "swap", "replace", "evict", "job", "wait", "refuse"]
+Route = t.Literal["skip", "surge", "replace", "evict", "job", "wait", "refuse"]
 KOORDINATOR = (
     "koordinator_namespace",
     "koordinator_deployment",
@@ -80,7 +80,7 @@ class PodPlan:
     that the API server checks for an eviction; ``guarded``: there is none, and a guard of ours has
     to exist first. ``tolerant``: neither cordon nor taint keeps the pod from coming back.
     ``manner`` is what rules say of how it leaves. ``interruption``: whether the only pod of a
-    workload, which is swapped, may be evicted where no second one comes to serve.
+    workload, which is surged, may be evicted where no second one comes to serve.
     """
 
     pod: objects.Pod

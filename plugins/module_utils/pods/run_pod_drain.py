@@ -129,7 +129,7 @@ def too_few(
 
 
 def stays_as_last(move: PodDrain, snapshot: snapshots.Snapshot, now: float) -> bool:
-    """Whether its workload now has this pod alone; then a swap has to be prepared
+    """Whether its workload now has this pod alone; then a surge has to be prepared
     first, and this move ends.
     """
     found = last_one(move, snapshot)
@@ -141,7 +141,7 @@ def stays_as_last(move: PodDrain, snapshot: snapshots.Snapshot, now: float) -> b
             "failed",
             outcomes.PodOutcome.NEEDS_SURGE,
             now,
-            f"{found.message} Run the same command again: it moves it by a swap.",
+            f"{found.message} Run the same command again: it moves it by a surge.",
         )
     return True
 

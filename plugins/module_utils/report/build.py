@@ -48,8 +48,8 @@ def build_report(
     ends = [call.end for call in calls if call.end is not None]
     ended = max(ends) if ends and not check else None
     past = timeline.Past(calls, ended)
-    swaps = _swaps(calls, past)
-    pods = timeline.pod_lanes(calls, past, swaps)
+    surges = _surges(calls, past)
+    pods = timeline.pod_lanes(calls, past, surges)
     nodes = timeline.node_lines(calls, past, pods, check=check)
     earlier = _earlier(calls)
     starts += [node.spans[0].start for node in nodes if node.spans]
@@ -80,7 +80,7 @@ def build_report(
         ended=ended,
         nodes=nodes,
         pods=pods,
-        swaps=swaps,
+        surges=surges,
         services=services,
         watched=watched,
         traffic=asked,
@@ -109,7 +109,7 @@ def _earlier(calls: t.Sequence[read.Call]) -> model.Earlier | None:
     )
 
 
-def _swaps(calls: t.Sequence[read.Call], past: timeline.Past) -> tuple[model.Swap, ...]:
+def _surges(calls: t.Sequence[read.Call], past: timeline.Past) -> tuple[model.Surge, ...]:
     known = collections.defaultdict[tuple[str, ...], dict[str, t.Any]](dict)
     for call in calls:
         for raw in call.workloads:
@@ -123,7 +123,7 @@ def _swaps(calls: t.Sequence[read.Call], past: timeline.Past) -> tuple[model.Swa
         before, during = read.whole(raw.get("replicas_before")), raw["during"] or None
         budget, outcome, message = read.texts(raw, "budget", "outcome", "message")
         found.append(
-            model.Swap(
+            model.Surge(
                 kind,
                 namespace,
                 name,
@@ -266,7 +266,7 @@ def _totals(
         nodes_failed=sum(n.outcome == "failed" for n in nodes),
         waves=max((n.wave for n in nodes), default=0),
         pods_moved=moved + before.pods_moved,
-        pods_swapped=sum(p.moved and p.route == "swap" for p in pods),
+        pods_surged=sum(p.moved and p.route == "surge" for p in pods),
         pods_replaced=sum(p.moved and p.route == "replace" for p in pods),
         pods_left=sum(count for n in nodes for _reason, count in n.left),
         pods_failed=sum(p.failed for p in pods),

@@ -156,7 +156,7 @@ class PodLane:
 
 
 @dataclass(frozen=True, slots=True)
-class Swap:
+class Surge:
     """A workload that was protected: surged, guarded by a budget, or both.
 
     ``raised``, ``ready`` and ``lowered`` are the instants of its surge.
@@ -401,7 +401,7 @@ class Totals:
     nodes_failed: int
     waves: int
     pods_moved: int
-    pods_swapped: int
+    pods_surged: int
     pods_replaced: int
     pods_left: int
     pods_failed: int
@@ -435,7 +435,7 @@ class Report:
     ended: float | None
     nodes: tuple[NodeLine, ...]
     pods: tuple[PodLane, ...]
-    swaps: tuple[Swap, ...]
+    surges: tuple[Surge, ...]
     services: tuple[ServiceLine, ...]
     watched: tuple[Span, ...]
     traffic: tuple[TrafficLine, ...]

@@ -150,8 +150,8 @@ y="{{ (100 - height)|round(1) }}%" height="{{ height }}%"><title>{{ ready|counte
 {% set known = "" if totals.services_watched is none else " of " ~ totals.services_watched|thousands %}
 {{ tile("Nodes done", totals.nodes_done ~ " of " ~ totals.nodes, waves, "bad" if totals.nodes_failed else "") }}
 {{ tile("Pods moved", totals.pods_moved|thousands, (totals.pods_replaced|thousands ~ " replaced first, "
-  if totals.pods_replaced else "") ~ (totals.pods_swapped|thousands ~ " by swap, "
-  if totals.pods_swapped else "") ~ totals.pods_left|thousands ~ " left in place") }}
+  if totals.pods_replaced else "") ~ (totals.pods_surged|thousands ~ " by surge, "
+  if totals.pods_surged else "") ~ totals.pods_left|thousands ~ " left in place") }}
 {{ tile("Services dark", totals.services_dark ~ known if report.watched else "-",
   "watched for " ~ totals.watched_seconds|duration ~ (" of " ~ totals.out_seconds|duration if unwatched(report) else "")
   if report.watched else "not watched",
@@ -291,20 +291,20 @@ content="default-src 'none'; style-src 'unsafe-inline'; script-src '{{ script_ha
 </tbody></table>{{ more(report.refusals, rows_most, "row") }}
 {% endcall %}
 {% endif %}
-{% if report.swaps %}
-{% call section("swaps", "Workloads that were protected") %}
+{% if report.surges %}
+{% call section("surges", "Workloads that were protected") %}
 <table class="words">\
 {{ head(["Workload", "How", "Newcomers ready after", "Outcome"], ["Newcomers ready after"]) }}<tbody>
-{% for swap in report.swaps[:rows_most] %}
-{% set before, during = swap.replicas_before, swap.replicas_during %}
+{% for surge in report.surges[:rows_most] %}
+{% set before, during = surge.replicas_before, surge.replicas_during %}
 {% set surged = before is not none and during is not none and before != during %}
-<tr><td>{{ swap.kind }} {{ swap|place }}</td>\
-<td>{% if surged %}{{ before }} to {{ during }} replicas{% endif %}{{ ", " if surged and swap.budget else "" }}\
-{% if swap.budget %}budget {{ swap.budget }}{% endif %}</td><td class="num" data-is="newcomers ready after">\
-{{ (swap.ready - swap.raised)|duration if swap.ready and swap.raised else "" }}</td>\
-<td>{{ [swap.outcome|replace("_", " "), swap.message]|select|join(": ") }}</td></tr>
+<tr><td>{{ surge.kind }} {{ surge|place }}</td>\
+<td>{% if surged %}{{ before }} to {{ during }} replicas{% endif %}{{ ", " if surged and surge.budget else "" }}\
+{% if surge.budget %}budget {{ surge.budget }}{% endif %}</td><td class="num" data-is="newcomers ready after">\
+{{ (surge.ready - surge.raised)|duration if surge.ready and surge.raised else "" }}</td>\
+<td>{{ [surge.outcome|replace("_", " "), surge.message]|select|join(": ") }}</td></tr>
 {% endfor %}
-</tbody></table>{{ more(report.swaps, rows_most, "workload") }}
+</tbody></table>{{ more(report.surges, rows_most, "workload") }}
 {% endcall %}
 {% endif %}
 {# Blockers stand at the top. #}

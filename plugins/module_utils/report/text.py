@@ -265,7 +265,7 @@ def _pods(report: model.Report) -> str:
             f"{totals.pods_left:,} left in place",
         ]
         return ", ".join(filter(None, parts))
-    first = {"replaced first": totals.pods_replaced, "swapped": totals.pods_swapped}
+    first = {"replaced first": totals.pods_replaced, "surged": totals.pods_surged}
     told = ", ".join(f"{n:,} {what}" for what, n in first.items() if n)
     ways = f" ({told})" if told else ""
     others = {"left in place": totals.pods_left, "failed": totals.pods_failed}

@@ -270,7 +270,7 @@ def _following(phase: phases.Phase | None, begun: phases.Phase | None) -> phases
 
 
 def pod_lanes(
-    calls: t.Sequence[read.Call], past: Past, swaps: t.Sequence[model.Swap]
+    calls: t.Sequence[read.Call], past: Past, surges: t.Sequence[model.Surge]
 ) -> tuple[model.PodLane, ...]:
     """Every pod that a plan, a drain or an event names, in the order of nodes and names."""
     known: dict[tuple[str, str, str], dict[str, t.Any]] = {}
@@ -281,7 +281,7 @@ def pod_lanes(
             for raw in read.listed(entry.get("pods")):
                 if isinstance(raw, t.Mapping):
                     _merge(known, read.text(entry["name"]), raw, {"drained": True})
-    workloads = {(swap.namespace, swap.name) for swap in swaps}
+    workloads = {(surge.namespace, surge.name) for surge in surges}
     for event in past.events:
         place = (event.namespace, event.name)
         if event.node and event.name and event.what in OF_PODS and place not in workloads:
@@ -321,7 +321,7 @@ def _lane(
     moved = end.moved if end else not outcome and any(e.what == phases.What.GONE for e in told)
     blocker, rule = _blocker(raw, refused)
     workload = (namespace, owner.rpartition(" ")[2].rpartition("/")[2])
-    handed = past.of_object(*workload) if route == "swap" and workload in workloads else ()
+    handed = past.of_object(*workload) if route == "surge" and workload in workloads else ()
     waited = read.number(raw.get("waited_seconds"))
     spans = _lane_spans(told, handed, waited)
     return model.PodLane(
@@ -374,10 +374,10 @@ def _lane_spans(
 ) -> tuple[model.Span, ...]:
     """The spans of a pod.
 
-    A swapped pod: ``taking_over`` (the replacement starts), ``both`` (old and new serve),
+    A surged pod: ``taking_over`` (the replacement starts), ``both`` (old and new serve),
     ``ending``. An evicted one: ``queued``, ``released`` (let go, while its replacement starts),
     ``blocked`` (from the first refusal on), ``ending``. ``handed`` are the events of the workload
-    that was swapped; of several surges the last one before the pod was gone counts. ``waited`` is
+    that was surged; of several surges the last one before the pod was gone counts. ``waited`` is
     the time until the pod was gone, as the result has it.
     """
     gone = next((e.at for e in reversed(told) if e.what == phases.What.GONE), None)
@@ -452,7 +452,7 @@ def _service(
     steps = [(*step, watch.end) for watch in watches for step in watch.steps()]
     first, last = (steps[0][2], steps[-1][2]) if steps else (1, 1)
     # Where the workload is unknown the count at the end matters too: watching begins when the
-    # replacements of swaps are ready already.
+    # replacements of surges are ready already.
     goal = replicas or min(first, last) or first
     for start, end, ready, watched_to in steps:
         if ready or counts:

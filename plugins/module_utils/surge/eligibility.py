@@ -1,9 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Which workloads may be swapped.
+"""Which workloads may be surged.
 
-A swap (one more pod, wait for it, delete the leaving one) is decided from the specification alone:
+A surge (one more pod, wait for it, delete the leaving one) is decided from the specification alone:
 a volume that only one node can mount, a workload that must never run twice or a rollout in progress
 would look fine until it does harm.
 """
@@ -172,7 +172,7 @@ def _rollout(snapshot: snapshots.Snapshot, workload: objects.Workload) -> reason
     if not (why := rollout(snapshot, workload)):
         return None
     remedy = (
-        "Wait for the rollout to complete, or roll it back; a swap could delete a pod that serves."
+        "Wait for the rollout to complete, or roll it back; a surge could delete a pod that serves."
     )
     return reasons.Reason(
         "rollout_in_progress", f"{workload.ref} is being rolled out: {why}.", remedy

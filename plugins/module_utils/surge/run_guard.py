@@ -1,12 +1,11 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""``pdb_guard``: a floor under the pods that will be evicted,
-and a surge for those that will be swapped.
+"""``pdb_guard``: a floor under the pods that will be evicted, and a surge for those that need it.
 
-``present`` prepares: an extra pod for each one that leaves by a swap, which serves before the call
-ends, and a budget of ours for pods that have none. Ending the swaps is the drain's work. ``absent``
-undoes all of it from whatever state it is in. Where there is nothing to do,
+``present`` prepares: an extra pod for each one that leaves by a surge, which serves before the
+call ends, and a budget of ours for pods that have none. Ending the surges is the drain's work.
+``absent`` undoes all of it from whatever state it is in. Where there is nothing to do,
 no lock is taken and nothing is written.
 """
 

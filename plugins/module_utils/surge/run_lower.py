@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The second half of a swap: end the leaving pods by lowering the count,
+"""The second half of a surge: end the leaving pods by lowering the count,
 and undo the rest of the surge.
 
 Steps are taken by a loop that has other things to do: ``step`` never waits. It works from the surge
@@ -46,7 +46,7 @@ LASTING = (
 
 
 @dataclass
-class _Swap(run_surge_writer.Tracked):
+class _Surge(run_surge_writer.Tracked):
     """One surge on its way to the end; ``lost``: its node is not ours to empty any more."""
 
     state: t.Literal["open", "lowered", "done", "failed"] = "open"
@@ -59,12 +59,12 @@ class _Swap(run_surge_writer.Tracked):
 
 
 @dataclass
-class Swaps:
-    """All swaps of a drain; each is ended as a whole or not at all.
+class Surges:
+    """All surges of a drain; each is ended as a whole or not at all.
 
-    ``failures`` maps the UID of a workload whose swap cannot be ended to the reason. A failed surge
-    stays recorded: ``pdb_guard`` with ``state: absent`` undoes it. ``hooks_of`` says for which
-    hooks pods still wait, ``leases`` are those that the surges were read from.
+    ``failures`` maps the UID of a workload whose surge cannot be ended to the reason. A failed
+    surge stays recorded: ``pdb_guard`` with ``state: absent`` undoes it. ``hooks_of`` says for
+    which hooks pods still wait, ``leases`` are those that the surges were read from.
     """
 
     ctx: run_context.Context
@@ -79,18 +79,18 @@ class Swaps:
         holder = str(run) if run and run.id and run.nonce else ""
         self._writer = run_surge_writer.SurgeWriter(self.ctx, holder, self.fence, self.leases)
         self._selectors = run_surge_writer.ServiceSelectors(self.ctx)
-        self._swaps = {surge.uid: _Swap(surge=surge) for surge in self.surges}
+        self._surges = {surge.uid: _Surge(surge=surge) for surge in self.surges}
 
     @property
     def done(self) -> bool:
-        return all(one.over for one in self._swaps.values())
+        return all(one.over for one in self._surges.values())
 
     @property
     def waiting(self) -> dict[str, str]:
-        """What the swaps that go on wait for, by the UID of their workload."""
+        """What the surges that go on wait for, by the UID of their workload."""
         return {
             uid: one.waiting
-            for uid, one in self._swaps.items()
+            for uid, one in self._surges.items()
             if one.waiting and uid not in self.failures
         }
 
@@ -99,13 +99,13 @@ class Swaps:
         return all(one.state == "done" for one in self._of(node))
 
     def step(self, snapshot: snapshots.Snapshot, held: t.Container[str] = ()) -> None:
-        """Do what can be done now for every swap; one that is refused for good fails alone.
+        """Do what can be done now for every surge; one that is refused for good fails alone.
 
         ``held`` are the UIDs of workloads of which no pod may leave yet.
         """
         endpoints = serving.Endpoints(snapshot)
 
-        def work(one: _Swap) -> None:
+        def work(one: _Surge) -> None:
             self._hold(one)
             if one.state == "open" and one.held.uid in held:
                 return
@@ -119,10 +119,10 @@ class Swaps:
         """
         self._each(self._hold)
 
-    def _each(self, work: t.Callable[[_Swap], None]) -> None:
+    def _each(self, work: t.Callable[[_Surge], None]) -> None:
         """For all that are not over, at once."""
 
-        def try_(one: _Swap) -> None:
+        def try_(one: _Surge) -> None:
             try:
                 work(one)
             except run_node_lock.LostLockError as lost:
@@ -133,7 +133,7 @@ class Swaps:
                 self._fail(one, str(error))
 
         run_surge_writer.at_once(
-            self.ctx, [one for one in self._swaps.values() if not one.over], try_
+            self.ctx, [one for one in self._surges.values() if not one.over], try_
         )
 
     def lose(self, node: str, why: str) -> None:
@@ -151,23 +151,25 @@ class Swaps:
         return "; ".join(why for why in found if why)
 
     def predict(self, snapshot: snapshots.Snapshot) -> None:
-        """Note the changes that ending the swaps will take, for check mode."""
-        for one in self._swaps.values():
+        """Note the changes that ending the surges will take, for check mode."""
+        for one in self._surges.values():
             for change in (*steps.lowering(snapshot, one.held), one.held.forgetting()):
                 self.ctx.changed(change)
 
-    def _hold(self, one: _Swap) -> None:
+    def _hold(self, one: _Surge) -> None:
         if not one.claimed:
             one.surge, one.claimed = self._writer.leases.go_on(one.held), True
 
-    def _of(self, node: str) -> list[_Swap]:
-        return [one for one in self._swaps.values() if node in one.held.nodes and not one.lost]
+    def _of(self, node: str) -> list[_Surge]:
+        return [one for one in self._surges.values() if node in one.held.nodes and not one.lost]
 
-    def _lose(self, one: _Swap, why: str) -> None:
+    def _lose(self, one: _Surge, why: str) -> None:
         one.lost = True
         self._fail(one, why)
 
-    def _step(self, one: _Swap, snapshot: snapshots.Snapshot, endpoints: serving.Endpoints) -> None:
+    def _step(
+        self, one: _Surge, snapshot: snapshots.Snapshot, endpoints: serving.Endpoints
+    ) -> None:
         workload = snapshot.workload(one.held.uid)
         if self._writer.behind(workload):
             return
@@ -185,7 +187,7 @@ class Swaps:
 
     def _lower(
         self,
-        one: _Swap,
+        one: _Surge,
         snapshot: snapshots.Snapshot,
         workload: objects.Workload,
         endpoints: serving.Endpoints,
@@ -202,7 +204,7 @@ class Swaps:
                 (
                     f"{workload.ref} has {workload.replicas} replicas instead of the surge's "
                     f"{surge.target}: somebody else changed the count, so its pods on the leaving "
-                    "nodes cannot be swapped"
+                    "nodes cannot be surged"
                 ),
             )
             return
@@ -222,13 +224,13 @@ class Swaps:
             lowered = f"scaled from {surge.target} to {surge.prior_replicas}, which ends {leaving}"
             self._tell(phases.What.LOWERED, one, lowered)
 
-    def _rebased(self, one: _Swap, snapshot: snapshots.Snapshot, *, lowered: bool = False) -> bool:
+    def _rebased(self, one: _Surge, snapshot: snapshots.Snapshot, *, lowered: bool = False) -> bool:
         if not self._writer.rebase(one, snapshot, lowered=lowered):
             return False
         one.state, one.raising = "open", True
         return True
 
-    def _raise(self, one: _Swap, snapshot: snapshots.Snapshot) -> bool:
+    def _raise(self, one: _Surge, snapshot: snapshots.Snapshot) -> bool:
         """Raise a count that somebody else set, once: whether it was, and the view shows it."""
         changes = steps.raising(snapshot, one.held)
         if changes:
@@ -238,7 +240,9 @@ class Swaps:
         one.raising = False
         return True
 
-    def _verify(self, one: _Swap, snapshot: snapshots.Snapshot, workload: objects.Workload) -> None:
+    def _verify(
+        self, one: _Surge, snapshot: snapshots.Snapshot, workload: objects.Workload
+    ) -> None:
         """After lowering the leaving pods have to end, and no other."""
         if self._rebased(one, snapshot, lowered=True):
             return
@@ -250,7 +254,7 @@ class Swaps:
                 f"after {workload.ref} was scaled down, {stayed} stayed while another pod ended",
             )
 
-    def _finish(self, one: _Swap, snapshot: snapshots.Snapshot) -> None:
+    def _finish(self, one: _Surge, snapshot: snapshots.Snapshot) -> None:
         undo = steps.giving_back(snapshot, one.held, lowered=True)
         one.waiting = undo.waiting
         if undo.changes:
@@ -262,10 +266,10 @@ class Swaps:
         one.state, one.waiting = "done", ""
         self._tell(phases.What.RESTORED, one, run_surge_writer.RESTORED)
 
-    def _fail(self, one: _Swap, why: str) -> None:
+    def _fail(self, one: _Surge, why: str) -> None:
         one.state = "failed"
         self.failures[one.held.uid] = why
         self._tell(phases.What.FAILED, one, why)
 
-    def _tell(self, what: phases.What, one: _Swap, message: str) -> None:
+    def _tell(self, what: phases.What, one: _Surge, message: str) -> None:
         run_surge_writer.tell(self.ctx, what, message, one.held.workload, one.held.nodes)

@@ -368,7 +368,7 @@ class _Raising:
             return
         if wanted is None:
             case.state, case.outcome = "undone", outcomes.WorkloadOutcome.ENDED
-            case.message = f"No pod of {case.workload} has to leave by a swap any more."
+            case.message = f"No pod of {case.workload} has to leave by a surge any more."
             return
         try:
             case.surge = self._writer.leases.write(wanted)

@@ -34,7 +34,7 @@ RESTORED = "restored to its state before the surge"
 
 @dataclass(kw_only=True)
 class Tracked:
-    """What both halves of a swap know of one surge.
+    """What both halves of a surge know of it.
 
     ``claimed``: its lease carries our name. ``serving_since`` is of the context's monotonic clock.
     """
@@ -55,7 +55,7 @@ class Tracked:
 
 
 class SurgeWriter:
-    """What both halves of a swap write with. ``holder``,
+    """What both halves of a surge write with. ``holder``,
     ``fence`` and ``found`` are those of ``SurgeLeases``.
 
     The methods raise LostLockError where a node was lost, LostSurgeError where somebody else holds

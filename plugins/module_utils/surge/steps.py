@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The steps of a swap, each decided from the current state of the cluster.
+"""The steps of a surge, each decided from the current state of the cluster.
 
 Raise (deletion costs, then the replicas), wait until the new pods serve, lower, give back. A step
 that is already done yields no change, so an interrupted surge is continued or undone by asking the
@@ -80,13 +80,13 @@ def surges(
     by: str,
     since: str,
 ) -> tuple[surge_records.Surge, ...]:
-    """One surge for each workload with a pod that leaves by swap.
+    """One surge for each workload with a pod that leaves by surge.
 
     It is the only one, once the workload is at rest (``restless``).
     """
     leaving: dict[str, objects.Pod] = {}
     for plan in plans:
-        if plan.route == "swap" and plan.workload is not None:
+        if plan.route == "surge" and plan.workload is not None:
             leaving.setdefault(plan.workload.uid, plan.pod)
     found = []
     for uid, pod in leaving.items():
@@ -220,8 +220,8 @@ def waiting_for(
 
     ``selectors`` are those of Services, as far as they are known.
 
-    Before the drain, pods on the leaving nodes that take no part in the swap do not count: one that
-    is not ready is evicted there. ``lowering`` counts all, because a pod that is not ready is
+    Before the drain, pods on the leaving nodes that take no part in the surge do not count: one
+    that is not ready is evicted there. ``lowering`` counts all, because a pod that is not ready is
     deleted before any other, whatever the costs.
     """
     workload = snapshot.workload(surge.uid)

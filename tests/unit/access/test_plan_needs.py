@@ -73,7 +73,7 @@ def words(found: Snapshot, *, namespace_missing: bool = False, **choices: t.Any)
                 "watch leases.coordination.k8s.io",
             },
             {"patch replicasets.apps/scale"},
-            id="swapped",
+            id="surged",
         ),
         pytest.param(
             web(3, pod_changes={"responders": ["acme.io/db"]}),
@@ -143,7 +143,7 @@ ATTACHED, GUARDS = "list volumeattachments.storage.k8s.io", "create poddisruptio
         ({"route": "refuse"}, DrainPolicy(), set()),
         ({"route": "wait"}, DrainPolicy(), set()),
         ({"route": "wait", "code": "out_of_service"}, DrainPolicy(), {ATTACHED}),
-        ({"route": "swap"}, DrainPolicy(), {EVICT}),
+        ({"route": "surge"}, DrainPolicy(), {EVICT}),
         ({"route": "job"}, DrainPolicy(backend="koordinator", fallback="eviction"), {JOBS, EVICT}),
         ({"route": "job"}, DrainPolicy(backend="koordinator", fallback="fail"), {JOBS}),
         ({"route": "job", "guarded": True}, DrainPolicy(backend="koordinator", fallback="fail"), {JOBS, EVICT, GUARDS}),

@@ -78,23 +78,23 @@ WEB = owned("ReplicaSet", "web")
 
 
 def everything_asked() -> set[Need]:
-    """What runs of all sorts ask for together: eviction, guards, swaps of all kinds, jobs, dead nodes, deletion."""
+    """What runs of all sorts ask for together: eviction, guards, surges of all kinds, jobs, dead nodes, deletion."""
     nodes = [node("n1"), node("n2")]
     guarded = snapshot(deployment("web", 3), nodes=nodes, pods=[pod("web-0", owner=WEB), pod("web-1", owner=WEB)])
     claiming = snapshot(deployment("web", 3), nodes=nodes, pods=[pod("web-0", owner=WEB, volumes=mounts("data"))])
-    swapped = snapshot(deployment("web", 1), nodes=nodes, pods=[pod("web-0", owner=WEB)])
+    surged = snapshot(deployment("web", 1), nodes=nodes, pods=[pod("web-0", owner=WEB)])
     alone = snapshot(replica_sets=[workload("ReplicaSet", "web", 1)], nodes=nodes, pods=[pod("web-0", owner=WEB)])
     answered = snapshot(deployment("web", 3), nodes=nodes, pods=[pod("web-0", owner=WEB, responders=["acme.io/db"])])
     found = set(READS)
-    for cluster in (guarded, claiming, swapped, alone, answered):
+    for cluster in (guarded, claiming, surged, alone, answered):
         found |= asked(cluster, lambda route: route)
-        found |= asked(cluster, lambda route: "job" if route in ("evict", "swap") else route, fallback="eviction")
+        found |= asked(cluster, lambda route: "job" if route in ("evict", "surge") else route, fallback="eviction")
     found |= asked(guarded, lambda route: route, disable_eviction=True, force=True)
     found |= asked(guarded, lambda route: route, code=unreachable.FENCED, locks=names.MEDIK8S_NAMESPACE)
     for kind in ("Rollout", "CloneSet"):
         group = "argoproj.io/v1alpha1" if kind == "Rollout" else "apps.kruise.io/v1alpha1"
         others = tuple(replace(one, kind=kind, api_version=group) for one in alone.workloads)
-        found |= asked(replace(alone, workloads=others), lambda route: "swap")
+        found |= asked(replace(alone, workloads=others), lambda route: "surge")
     return found
 
 

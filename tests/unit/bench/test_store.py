@@ -15,30 +15,32 @@ from bench.trials import OURS, Trial
 def measured(
     group: str, boot: str = "now", date: str = "2026-11-20", rounds: int = 3, **versions: str
 ) -> store.Measured:
-    known = [Trial(targets.SWAP, OURS, number, "drained", {"requests": 5}, {"get": 5}, 0.1) for number in range(rounds)]
+    known = [
+        Trial(targets.SURGE, OURS, number, "drained", {"requests": 5}, {"get": 5}, 0.1) for number in range(rounds)
+    ]
     return store.Measured(group, date, boot, {"cores": 2, "load_at_start": 0.5}, versions, known)
 
 
 def test_groups_come_back_as_they_were_kept_in_the_order_of_the_run(tmp_path: Path) -> None:
-    swap, rolls = measured("swap", kubectl="v1"), measured("rolls")
-    for one in (rolls, swap):
+    surge, rolls = measured("surge", kubectl="v1"), measured("rolls")
+    for one in (rolls, surge):
         store.keep(tmp_path, one)
-    assert store.kept(tmp_path, ("swap", "waits", "rolls"), "now") == [swap, rolls]
+    assert store.kept(tmp_path, ("surge", "waits", "rolls"), "now") == [surge, rolls]
 
 
 def test_a_group_that_is_measured_again_takes_its_own_place(tmp_path: Path) -> None:
-    store.keep(tmp_path, measured("swap", rounds=3))
-    store.keep(tmp_path, again := measured("swap", rounds=5))
-    assert store.kept(tmp_path, ("swap",), "now") == [again]
+    store.keep(tmp_path, measured("surge", rounds=3))
+    store.keep(tmp_path, again := measured("surge", rounds=5))
+    assert store.kept(tmp_path, ("surge",), "now") == [again]
 
 
 def test_what_was_measured_before_the_machine_was_booted_may_be_of_another(tmp_path: Path) -> None:
-    store.keep(tmp_path, measured("swap", boot="before"))
-    assert store.kept(tmp_path, ("swap",), "now") == []
+    store.keep(tmp_path, measured("surge", boot="before"))
+    assert store.kept(tmp_path, ("surge",), "now") == []
 
 
 def test_what_is_published_names_the_groups_with_their_days_and_all_that_took_part() -> None:
-    known = [measured("swap", kubectl="v1"), measured("rolls", date="2026-11-21", rounds=5, python="3")]
+    known = [measured("surge", kubectl="v1"), measured("rolls", date="2026-11-21", rounds=5, python="3")]
     found = store.published(known, {})
     assert found["machine"] == {"cores": 2}
     assert found["versions"] == {"kubectl": "v1", "python": "3"}
@@ -47,7 +49,7 @@ def test_what_is_published_names_the_groups_with_their_days_and_all_that_took_pa
 
 
 def test_the_caption_says_when_and_how_often() -> None:
-    assert store.caption([measured("swap")]) == "2026-11-20, 2 cores, medians of 3 rounds, least to most"
-    several = [measured("swap", date="2026-11-21"), measured("rolls", rounds=5)]
+    assert store.caption([measured("surge")]) == "2026-11-20, 2 cores, medians of 3 rounds, least to most"
+    several = [measured("surge", date="2026-11-21"), measured("rolls", rounds=5)]
     expected = "2026-11-20 to 2026-11-21, 2 cores, medians of 3 to 5 rounds, least to most"
     assert store.caption(several) == expected

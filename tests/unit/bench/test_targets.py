@@ -50,8 +50,8 @@ def test_the_yardstick_is_the_bare_loop_with_the_best_number_of_threads() -> Non
 
 
 def test_medians_are_compared_not_single_measurements() -> None:
-    known = [trial(targets.SWAP, repetition=n, requests_per_pod=value) for n, value in enumerate((7, 8, 30))]
-    assert verdict("swap: requests", *known) == ("8.00", "reached")
+    known = [trial(targets.SURGE, repetition=n, requests_per_pod=value) for n, value in enumerate((7, 8, 30))]
+    assert verdict("surge: requests", *known) == ("8.00", "reached")
 
 
 def test_the_large_roll_is_compared_with_its_turns_and_its_pods_at_the_rate_of_the_bare_loop() -> None:
@@ -137,15 +137,15 @@ def test_what_large_clusters_and_calls_with_nothing_to_do_may_cost() -> None:
 
 
 def test_what_cannot_be_measured_is_said_at_once() -> None:
-    assert targets.mistakes(["swap"], ["swap", "drains"], "1") == []
-    assert targets.mistakes([], ["swap", "drains"], "3") == []
-    assert targets.mistakes(["drain", "swap"], ["swap", "drains"], "3") == [
-        "BENCH_ONLY names no group drain; there are: swap, drains"
+    assert targets.mistakes(["surge"], ["surge", "drains"], "1") == []
+    assert targets.mistakes([], ["surge", "drains"], "3") == []
+    assert targets.mistakes(["drain", "surge"], ["surge", "drains"], "3") == [
+        "BENCH_ONLY names no group drain; there are: surge, drains"
     ]
 
 
 @pytest.mark.parametrize("repeat", ["x", "0", "-1", "1.5"])
 def test_rounds_are_a_whole_number_from_one(repeat: str) -> None:
-    assert targets.mistakes([], ["swap"], repeat) == [
+    assert targets.mistakes([], ["surge"], repeat) == [
         f"BENCH_REPEAT is {repeat!r}, but has to be a number of rounds, 1 or more"
     ]

@@ -107,8 +107,8 @@ SLICES = [device_slice("n1", "gpu-0"), device_slice("n2", "gpu-0")]
     ("nodes", "expected"),
     [
         pytest.param(("n1",), ("refuse", "claim_single_node"), id="devices of its node"),
-        pytest.param(("n1", "n2"), ("swap", "single_replica"), id="devices that another node reaches, too"),
-        pytest.param((), ("swap", "single_replica"), id="devices that every node reaches"),
+        pytest.param(("n1", "n2"), ("surge", "single_replica"), id="devices that another node reaches, too"),
+        pytest.param((), ("surge", "single_replica"), id="devices that every node reaches"),
         pytest.param(("n1", "gone"), ("refuse", "claim_single_node"), id="the other node is not there"),
     ],
 )
@@ -225,14 +225,14 @@ def test_a_second_pod_needs_free_devices_on_another_node(
 ) -> None:
     mine = claim("a", "n1/gpu-0", **request_)
     found = cluster(1, mine, *others, device_slices=[device_slice("n1", "gpu-0", "gpu-1"), *slices])
-    assert route(found) == (("swap", "single_replica") if fits else ("refuse", "no_free_device"))
+    assert route(found) == (("surge", "single_replica") if fits else ("refuse", "no_free_device"))
 
 
 def test_the_first_alternative_that_is_free_will_do() -> None:
     mine = claim("a", "n1/gpu-0")
     alternatives = [{"name": "two", "deviceClassName": "gpu", "count": 2}, {"name": "one", "deviceClassName": "gpu"}]
     mine["spec"]["devices"]["requests"] = [{"name": "gpu", "firstAvailable": alternatives}]
-    assert route(cluster(1, mine, device_slices=SLICES)) == ("swap", "single_replica")
+    assert route(cluster(1, mine, device_slices=SLICES)) == ("surge", "single_replica")
     mine["spec"]["devices"]["requests"] = [{"name": "gpu", "firstAvailable": alternatives[:1]}]
     assert route(cluster(1, mine, device_slices=SLICES)) == ("refuse", "no_free_device")
 
@@ -246,7 +246,7 @@ def test_an_earlier_request_takes_its_next_alternative_where_a_later_one_finds_n
         {"name": "also", "firstAvailable": [both, {**both, "name": "one", "count": 1}]},
     ]
     slices = [device_slice("n1", "gpu-0", "gpu-1"), device_slice("n2", "gpu-0", "gpu-1")]
-    assert route(cluster(1, mine, device_slices=slices)) == ("swap", "single_replica")
+    assert route(cluster(1, mine, device_slices=slices)) == ("surge", "single_replica")
     slices[1] = device_slice("n2", "gpu-0")
     assert route(cluster(1, mine, device_slices=slices)) == ("refuse", "no_free_device")
 
@@ -307,7 +307,7 @@ def test_a_pods_tainted_device_is_named(selector_: Raw, hit: bool, effect: str, 
     assert all(words in finding.message and finding.object == f"Device {GPU}/n1/gpu-0" for finding in tainted)
 
 
-def test_what_is_not_evaluated_is_said_where_a_swap_relies_on_it() -> None:
+def test_what_is_not_evaluated_is_said_where_a_surge_relies_on_it() -> None:
     for extra, codes in (
         ({}, []),
         ({"selectors": [{"cel": {"expression": EXTRA}}]}, ["devices_estimated"]),
@@ -336,7 +336,7 @@ def test_replicas_whose_successors_find_no_device_are_warned_of() -> None:
 
 def test_claims_that_cannot_be_found_hold_nothing() -> None:
     found = snapshot(deployment("web", 1), pods=[using(pod("web-0", "n1", WEB), "a", shared=True)])
-    assert route(found) == ("swap", "single_replica")
+    assert route(found) == ("surge", "single_replica")
 
 
 @pytest.mark.parametrize(
@@ -367,7 +367,7 @@ def test_second_pods_of_a_wave_need_their_devices_at_once(
         device_classes=[CLASS],
     )
     plans = dispositions.routes(found, ("n1",), DrainPolicy(), now=NOW)
-    assert [plan.route for plan in plans] == ["swap", "swap"]
+    assert [plan.route for plan in plans] == ["surge", "surge"]
     told = devices.findings(found, plans, waves)
     assert [finding.code for finding in told] == ["no_free_device"] * len(short)
     assert all(name in finding.object for name, finding in zip(short, told, strict=True))

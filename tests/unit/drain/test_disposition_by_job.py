@@ -70,14 +70,14 @@ def test_a_budget_stays_with_the_pod(backend: str) -> None:
 
 
 @BACKENDS
-def test_single_replicas_are_swapped_under_every_backend(backend: str) -> None:
+def test_single_replicas_are_surged_under_every_backend(backend: str) -> None:
     allowed = Controller(object_limiters={}, skip_check_expected_replicas=True)
-    assert one(web(), 1, backend=backend, controller=allowed) == ("swap", "single_replica")
+    assert one(web(), 1, backend=backend, controller=allowed) == ("surge", "single_replica")
 
 
 @BACKENDS
 @pytest.mark.parametrize(("skip", "route"), [(True, "job"), (False, "evict")])
-def test_what_cannot_be_swapped_and_may_be_interrupted_goes_by_job_where_it_is_admitted(
+def test_what_cannot_be_surged_and_may_be_interrupted_goes_by_job_where_it_is_admitted(
     backend: str, skip: bool, route: str
 ) -> None:
     db = web(owner=owned("StatefulSet", "db"))

@@ -47,7 +47,7 @@ def ruled(*raws: dict[str, t.Any], **choices: t.Any) -> DrainPolicy:
         pytest.param(on_its_own(owner=JOB), ruled(WAIT, allow_interruption=True), "wait", "waits_by_rule", id="a Job"),
         pytest.param(on_its_own(phase="Succeeded"), ruled(WAIT), "evict", "finished", id="finished"),
         pytest.param(web(2), ruled(WAIT), "refuse", "bad_rule", id="it never finishes"),
-        pytest.param(web(1), ruled({"order": 3}), "swap", "single_replica", id="order changes no route"),
+        pytest.param(web(1), ruled({"order": 3}), "surge", "single_replica", id="order changes no route"),
     ],
 )
 def test_a_rule_gives_the_route(found: t.Any, choices: DrainPolicy, route: str, code: str) -> None:

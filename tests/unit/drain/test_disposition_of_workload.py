@@ -49,11 +49,11 @@ RWO: t.Any = {
 @pytest.mark.parametrize(
     ("found", "choices", "route", "code"),
     [
-        pytest.param(web(1), DrainPolicy(), "swap", "single_replica", id="one replica"),
+        pytest.param(web(1), DrainPolicy(), "surge", "single_replica", id="one replica"),
         pytest.param(
             web(1, budgets=[budget("b", 0, healthy=1, desired=1)]),
             DrainPolicy(),
-            "swap",
+            "surge",
             "single_replica",
             id="one replica, whatever its budget says",
         ),
@@ -61,7 +61,7 @@ RWO: t.Any = {
         pytest.param(
             web(1, pod_changes={"volumes": SCRATCH}),
             DrainPolicy(delete_emptydir_data=True),
-            "swap",
+            "surge",
             "single_replica",
             id="emptyDir, allowed",
         ),
@@ -217,7 +217,7 @@ RWO: t.Any = {
             id="deleted without guard",
         ),
         pytest.param(
-            web(1), DrainPolicy(disable_eviction=True, force=True), "swap", "single_replica", id="swapped, not deleted"
+            web(1), DrainPolicy(disable_eviction=True, force=True), "surge", "single_replica", id="surged, not deleted"
         ),
         pytest.param(
             web(3, budgets=[budget("b", 0, **NEVER)]),
@@ -254,7 +254,7 @@ def test_pods_of_a_stateful_set(replicas: int, choices: DrainPolicy, route: str,
 
 def test_a_replica_set_without_deployment_is_a_workload_of_its_own() -> None:
     plan = only(snapshot(replica_sets=[workload("ReplicaSet", "web", 1)], pods=[pod("p", owner=WEB)]))
-    assert (plan.route, str(plan.workload)) == ("swap", "ReplicaSet shop/web")
+    assert (plan.route, str(plan.workload)) == ("surge", "ReplicaSet shop/web")
 
 
 def surged(leaving: tuple[str, ...], prior: int) -> Raw:
@@ -280,9 +280,9 @@ def surged(leaving: tuple[str, ...], prior: int) -> Raw:
 @pytest.mark.parametrize(
     ("found", "leaving", "prior", "route", "code"),
     [
-        pytest.param(web(2), ("web-0",), 1, "swap", "single_replica", id="prepared, one replica"),
-        pytest.param(web(2), ("gone",), 1, "swap", "single_replica", id="prepared for another pod"),
-        pytest.param(web(4), ("web-0",), 3, "swap", "single_replica", id="prepared, three replicas"),
+        pytest.param(web(2), ("web-0",), 1, "surge", "single_replica", id="prepared, one replica"),
+        pytest.param(web(2), ("gone",), 1, "surge", "single_replica", id="prepared for another pod"),
+        pytest.param(web(4), ("web-0",), 3, "surge", "single_replica", id="prepared, three replicas"),
         pytest.param(web(4), ("gone",), 3, "evict", "guarded", id="three replicas, prepared for another pod"),
         pytest.param(
             web(2, pod_changes={"ready": False}), ("web-0",), 1, "evict", "not_ready", id="prepared, not ready any more"
@@ -291,7 +291,7 @@ def surged(leaving: tuple[str, ...], prior: int) -> Raw:
             web(2, pod_changes={"tolerations": [TOLERATES_ALL]}),
             ("web-0",),
             1,
-            "swap",
+            "surge",
             "single_replica",
             id="prepared and tolerant",
         ),
@@ -304,7 +304,7 @@ def test_a_surge_counts_with_the_replicas_before_it(
     assert (plan.route, plan.code) == (route, code)
 
 
-def test_a_deployment_in_the_middle_of_a_rollout_is_not_swapped() -> None:
+def test_a_deployment_in_the_middle_of_a_rollout_is_not_surged() -> None:
     newer = workload("ReplicaSet", "newer", 1, owned("Deployment", "web"))
     found = snapshot(deployment("web", 1), pods=[pod("p", owner=WEB)], replica_sets=[newer])
     assert only(found).code == "rollout_in_progress"

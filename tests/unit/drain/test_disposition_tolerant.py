@@ -71,7 +71,7 @@ def test_who_tolerates_the_maintenance(tolerations: list[Raw], tolerant: bool) -
     [
         pytest.param(1, "n1", "skip", "tolerates_maintenance", id="a single one"),
         pytest.param(3, "n1", "evict", "tolerates_maintenance", id="one of several"),
-        pytest.param(1, "n2", "swap", "single_replica", id="another node"),
+        pytest.param(1, "n2", "surge", "single_replica", id="another node"),
     ],
 )
 def test_a_template_that_names_the_node_brings_the_pod_straight_back(
@@ -122,7 +122,7 @@ def test_without_our_taint_the_cordon_alone_decides() -> None:
             DrainPolicy(),
             "skip",
             "tolerates_maintenance",
-            id="it stays where a swap could not help",
+            id="it stays where a surge could not help",
         ),
         pytest.param(
             on_its_own(tolerations=[TOLERATES_ALL]), DrainPolicy(), "refuse", "bare_pod", id="bare is refused as ever"

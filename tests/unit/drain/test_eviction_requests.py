@@ -75,7 +75,7 @@ def test_a_request_for_a_pod_with_responders_is_named() -> None:
         pytest.param(
             web(3, eviction_requests=[request()]), id="no responders: the request ends in an eviction like ours"
         ),
-        pytest.param(web(1, pod_changes=RESPONDED, eviction_requests=[request()]), id="swapped"),
+        pytest.param(web(1, pod_changes=RESPONDED, eviction_requests=[request()]), id="surged"),
     ],
 )
 def test_nothing_is_told_where_responders_have_no_bearing(found: t.Any) -> None:

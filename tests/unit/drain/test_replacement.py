@@ -121,7 +121,7 @@ def test_a_pod_of_a_deployment_is_replaced_first_whatever_its_budget_says(replic
 
 
 def test_the_owner_chooses_before_the_caller_does() -> None:
-    for method, route in (("surge", "swap"), ("replace", "replace"), ("evict", "refuse")):
+    for method, route in (("surge", "surge"), ("replace", "replace"), ("evict", "refuse")):
         for choices in (DrainPolicy(), REPLACE, DrainPolicy(method="evict")):
             assert only(web(1, annotations={names.METHOD: method}), choices).route == route
     found = only(web(1, annotations={names.METHOD: "never"}), REPLACE)
@@ -131,7 +131,7 @@ def test_the_owner_chooses_before_the_caller_does() -> None:
 
 @pytest.mark.parametrize("owner", [owned("ScaledObject", "web", "keda.sh/v1alpha1"), []], ids=["KEDA", "nobody"])
 def test_whoever_scales_it_is_not_asked(owner: list[Raw]) -> None:
-    """A swap would change its bounds, which the owner of an autoscaler puts back."""
+    """A surge would change its bounds, which the owner of an autoscaler puts back."""
     spec = {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}, "maxReplicas": 4}
     behaviour = {"scaleDown": {"selectPolicy": "Disabled"}, "scaleUp": {"stabilizationWindowSeconds": 300}}
     scaler = plain("web", {**spec, "minReplicas": 1, "behavior": behaviour})

@@ -31,10 +31,10 @@ class Alarmed(Bench):
         self.told.append(found)
         return ()
 
-    def turn(self, seconds: float = 0.0, missing: t.Sequence[str] = (), **swaps: str) -> tuple[str, ...]:
+    def turn(self, seconds: float = 0.0, missing: t.Sequence[str] = (), **surges: str) -> tuple[str, ...]:
         """What n1 waits for after so many seconds."""
         self.world.machine.run_for(seconds)
-        self.do(lambda: self.work.alarms.step([self.node_drain], objects.snapshot(), swaps, missing))
+        self.do(lambda: self.work.alarms.step([self.node_drain], objects.snapshot(), surges, missing))
         self.world.machine.run_for(0.01)
         return self.work.alarms.why.get("n1", ())
 
@@ -72,12 +72,12 @@ def test_pods_without_a_known_obstacle_say_how_they_leave(bench: Make) -> None:
     assert set(one.turn(run_alarms.STILL)) == {"it is one of several.", "It allows nothing."}
 
 
-def test_a_swap_says_what_it_waits_for(bench: Make) -> None:
+def test_a_surge_says_what_it_waits_for(bench: Make) -> None:
     one = bench()
-    move = one.move("p0", "waiting", "swap")
+    move = one.move("p0", "waiting", "surge")
     move.plan = replace(move.plan, workload=Ref("Deployment", "web", "shop", uid="w1"))
     one.turn()
-    assert one.turn(run_alarms.STILL, w1="Pod shop/new is not ready") == ("Its swap waits: Pod shop/new is not ready",)
+    assert one.turn(run_alarms.STILL, w1="Pod shop/new is not ready") == ("Its surge waits: Pod shop/new is not ready",)
 
 
 @pytest.mark.parametrize("missing", [[], ["volume pv is attached"]])

@@ -94,7 +94,7 @@ def test_pods_of_a_closed_node_are_nobodys(bench: Make) -> None:
         ("evict", {"ours": True}, True, "deleted"),
         ("evict", {}, False, "gone"),
         ("wait", {}, True, "gone"),
-        ("swap", {}, False, "swapped"),
+        ("surge", {}, False, "surged"),
         ("job", {}, False, "migrated"),
         ("job", {"ours": True}, False, "evicted"),
         ("evict", {"ours": True, "tolerant": True}, False, "tolerates_maintenance"),
@@ -302,7 +302,7 @@ def test_a_surge_is_ended_unless_none_of_its_pods_was_selected(bench: Make, code
     surge: t.Any = type("Surge", (), {"leaving": leaving})()
     one.routing.surges = {"uid-web": surge}
     for number, code in enumerate(codes):
-        one.move(f"p{number}", "waiting", "swap", code=code)
+        one.move(f"p{number}", "waiting", "surge", code=code)
     one.move("other", "skipped", code="not_selected")
     assert one.routing.ended() == ([surge] if ended else [])
 

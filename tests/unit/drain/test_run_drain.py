@@ -78,22 +78,22 @@ def test_only_what_waits_on_an_open_node_without_a_failed_pod_has_a_turn(bench: 
 @pytest.mark.parametrize(
     ("route", "uid", "state", "failed"),
     [
-        ("swap", "uid-web", "waiting", True),
-        ("swap", "uid-web", "leaving", True),
-        ("swap", "uid-web", "gone", False),
-        ("swap", "uid-other", "waiting", False),
+        ("surge", "uid-web", "waiting", True),
+        ("surge", "uid-web", "leaving", True),
+        ("surge", "uid-web", "gone", False),
+        ("surge", "uid-other", "waiting", False),
         ("evict", "uid-web", "waiting", False),
     ],
 )
-def test_a_swap_that_failed_fails_the_pods_that_it_would_have_ended(
+def test_a_surge_that_failed_fails_the_pods_that_it_would_have_ended(
     bench: Make, route: Route, uid: str, state: t.Any, failed: bool
 ) -> None:
     one = bench()
     move = one.move("p0", state, on="n2")
     move.plan = PodPlan(move.pod, route, "single", "", Ref("Deployment", "web", "shop", uid))
-    one.work.swaps.failures["uid-web"] = "it was scaled"
-    one.do(one.work._fail_swaps)
-    assert (move.state, move.outcome) == (("failed", "swap_failed") if failed else (state, None))
+    one.work.surges.failures["uid-web"] = "it was scaled"
+    one.do(one.work._fail_surges)
+    assert (move.state, move.outcome) == (("failed", "surge_failed") if failed else (state, None))
     assert not failed or (move.reason, (move.blocked_by or {})["message"]) == ("it was scaled", "it was scaled")
 
 
@@ -154,7 +154,7 @@ def test_guards_yield_when_a_budget_appears(
     [
         ("evict", False, "evicted", 1),
         ("evict", True, "deleted", 1),
-        ("swap", False, "swapped", 0),
+        ("surge", False, "surged", 0),
         ("wait", False, "gone", 0),
     ],
 )
@@ -173,9 +173,9 @@ def test_check_mode_says_how_each_pod_would_leave(
 def test_check_mode_predicts_no_job_that_is_not_wanted(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     one, jobs = bench(check=True), list[str]()
     monkeypatch.setattr(one.work.jobs, "predicted", lambda move: jobs.append(move.pod.name))
-    moves = one.move("p0", "waiting", "job"), one.move("p1", "waiting", "swap")
+    moves = one.move("p0", "waiting", "job"), one.move("p1", "waiting", "surge")
     one.do(lambda: one.work._predict(one.node_drain))
-    assert ([move.outcome for move in moves], jobs) == (["migrated", "swapped"], ["p0"])
+    assert ([move.outcome for move in moves], jobs) == (["migrated", "surged"], ["p0"])
 
 
 def test_check_mode_leaves_a_node_alone_of_which_not_all_pods_were_selected(bench: Make) -> None:

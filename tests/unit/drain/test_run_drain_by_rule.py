@@ -101,12 +101,12 @@ def test_a_rule_comes_before_and_another_after() -> None:
         assert node.gone.index("other") < 4, "whom no rule names waits for nobody"
 
 
-def test_a_swap_waits_for_its_turn_too() -> None:
+def test_a_surge_waits_for_its_turn_too() -> None:
     node = Node(
         web("single", 1), web("other", 3), rules=[{"owners": "Deployment/single", "order": 1, "method": "surge"}]
     )
     with node.world:
-        assert outcomes(node.drained())["single"] == "swapped"
+        assert outcomes(node.drained())["single"] == "surged"
         assert node.gone == ["other"] * 3 + ["single"]
 
 

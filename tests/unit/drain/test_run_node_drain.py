@@ -125,7 +125,7 @@ def test_an_undecided_pod_is_shown_as_not_moved() -> None:
 
 
 def test_the_proof_counts_the_pods_that_left_on_top_of_those_before_however_often_it_is_written() -> None:
-    moves = [move("gone", PodOutcome.EVICTED), move("gone", PodOutcome.SWAPPED), move("skipped", PodOutcome.DAEMONSET)]
+    moves = [move("gone", PodOutcome.EVICTED), move("gone", PodOutcome.SURGED), move("skipped", PodOutcome.DAEMONSET)]
     record = Record("r1", "n1", "me", "", "2026-01-01T00:00:00Z", "cordoned", "u", "ns/l", {}, moved=7)
     one = node_drain(*moves, moved=7)
     for known in (record, replace(record, moved=9)):
@@ -139,7 +139,7 @@ def test_the_summary_counts_each_kind_of_pod() -> None:
         *(move("gone", PodOutcome.EVICTED, ours=True, refusals=2) for _one in range(4)),
         move("failed", ours=True),
         *(move("gone", PodOutcome.GONE) for _one in range(6)),
-        *(move("gone", word) for word in (PodOutcome.SWAPPED, PodOutcome.MIGRATED, PodOutcome.MIGRATED)),
+        *(move("gone", word) for word in (PodOutcome.SURGED, PodOutcome.MIGRATED, PodOutcome.MIGRATED)),
         *(move("skipped", PodOutcome.DAEMONSET) for _one in range(5)),
         move("failed", PodOutcome.FAILED, refusals=1),
     ]
@@ -205,11 +205,11 @@ def blocked_by(text: str) -> PodDrain:
         ([], [], [], "all 0 pods gone, verifying"),
         ([move("gone"), move("skipped")], [], [], "all 1 pods gone, verifying"),
         ([move("gone")], [], ["room"], "all 1 pods gone; waiting: room"),
-        ([move("gone")], ["a swap"], ["room"], "all 1 pods gone; waiting: a swap; room"),
+        ([move("gone")], ["a surge"], ["room"], "all 1 pods gone; waiting: a surge; room"),
         ([move("gone", blocked=True)], [], [], "all 1 pods gone, verifying"),
         ([move("waiting")], [], ["room"], "1 of 1 pods left, 0 ending"),
         ([move("leaving"), move("asked"), move("gone"), move("skipped")], [], [], "2 of 3 pods left, 1 ending"),
-        ([move("waiting")], ["a swap"], [], "1 of 1 pods left, 0 ending; waiting: a swap"),
+        ([move("waiting")], ["a surge"], [], "1 of 1 pods left, 0 ending; waiting: a surge"),
         ([blocked_by("b"), blocked_by("a"), blocked_by("b")], [], [], "3 of 3 pods left, 0 ending; waiting: a; b"),
         ([blocked_by(x) for x in "dcba"], [], [], "4 of 4 pods left, 0 ending; waiting: a; b; c"),
     ],

@@ -80,7 +80,7 @@ def test_a_node_with_pods_that_are_left_goes_on(bench: Make, state: t.Any) -> No
 
 def test_what_the_other_parts_wait_for_is_waited_for(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     one = bench().watch()
-    for part in (one.work.swaps, one.work.jobs):
+    for part in (one.work.surges, one.work.jobs):
         with monkeypatch.context() as patch:
             patch.setattr(part, "done_with", lambda node: node != "n1")
             assert one.judge() == ""
@@ -90,10 +90,10 @@ def test_what_the_other_parts_wait_for_is_waited_for(bench: Make, monkeypatch: p
     assert one.judge() == "drained"
 
 
-def test_a_swap_that_failed_fails_its_node(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_surge_that_failed_fails_its_node(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     one = bench().watch()
-    monkeypatch.setattr(one.work.swaps, "failed_for", lambda node: f"swap of {node}")
-    assert (one.judge(), one.node_drain.message) == ("failed", "Node n1: swap of n1")
+    monkeypatch.setattr(one.work.surges, "failed_for", lambda node: f"surge of {node}")
+    assert (one.judge(), one.node_drain.message) == ("failed", "Node n1: surge of n1")
 
 
 def test_pods_that_were_not_selected_are_no_drained_node(bench: Make) -> None:
@@ -203,7 +203,7 @@ def test_what_ends_with_a_node_depends_on_whose_it_is_now(
     bench: Make, monkeypatch: pytest.MonkeyPatch, outcome: DrainOutcome, lost: bool, abandoned: bool
 ) -> None:
     one, done = bench(), list[str]()
-    monkeypatch.setattr(one.work.swaps, "lose", lambda node, why: done.append(f"lost {node}: {why}"))
+    monkeypatch.setattr(one.work.surges, "lose", lambda node, why: done.append(f"lost {node}: {why}"))
     monkeypatch.setattr(one.work.jobs, "abandon", lambda node, why: done.append(why))
     one.do(lambda: one.closing._close(one.node_drain, outcome, "so it is"))
     told = ["lost n1: so it is"] if lost else []
@@ -284,8 +284,8 @@ GUARDED: Raw = {"guarded": True}
 @pytest.mark.parametrize(
     ("route", "changes", "budgets", "check", "outcome", "words"),
     [
-        ("swap", {}, [], False, "needs_surge", "leaves by a swap, which is not prepared"),
-        ("swap", {}, [], True, "", ""),
+        ("surge", {}, [], False, "needs_surge", "leaves by a surge, which is not prepared"),
+        ("surge", {}, [], True, "", ""),
         ("evict", GUARDED, [], False, "needs_guard", "has no budget and no guard"),
         ("evict", GUARDED, [], True, "", ""),
         ("evict", GUARDED, [objects.budget("web", 1)], False, "", ""),
@@ -306,11 +306,11 @@ def test_what_pdb_guard_has_to_do_first_is_not_done_without_it(
 
 
 @pytest.mark.parametrize("prepared", [True, False])
-def test_a_swap_is_prepared_by_the_surge_of_its_workload(bench: Make, prepared: bool) -> None:
+def test_a_surge_is_prepared_by_the_surge_of_its_workload(bench: Make, prepared: bool) -> None:
     one = bench()
-    move = one.move("p0", "waiting", "swap")
+    move = one.move("p0", "waiting", "surge")
     workload = Ref("Deployment", "web", "shop", "uid-web")
-    move.plan = PodPlan(move.pod, "swap", "single", "", workload)
+    move.plan = PodPlan(move.pod, "surge", "single", "", workload)
     one.routing.surges = t.cast("t.Any", {"uid-web" if prepared else "uid-other": None})
     assert at_first(one)[0] == ("" if prepared else "needs_surge")
 
@@ -343,14 +343,14 @@ def test_the_locks_of_nodes_that_the_run_will_not_come_back_for_are_left(bench: 
     assert one.do(one.closing.left_to_others) == ["n2"]
 
 
-@pytest.mark.parametrize(("first", "second"), [("swap", "evict"), ("evict", "swap")])
+@pytest.mark.parametrize(("first", "second"), [("surge", "evict"), ("evict", "surge")])
 def test_of_several_pods_that_lack_something_the_first_names_the_outcome_and_all_are_told(
     bench: Make, first: t.Any, second: t.Any
 ) -> None:
     one = bench()
     moves = [one.move(f"p{n}", "waiting", route, guarded=True) for n, route in enumerate((first, second))]
     outcome, message = at_first(one)
-    lacks = {"swap": "needs_surge", "evict": "needs_guard"}
+    lacks = {"surge": "needs_surge", "evict": "needs_guard"}
     assert outcome == lacks[first]
     assert [move.outcome for move in moves] == [lacks[first], lacks[second]]
     assert message.index("Pod shop/p0") < message.index("Pod shop/p1")

@@ -94,8 +94,8 @@ Make = t.Callable[..., Waits]
     [
         ("evict", "replicas", False, True, True),
         ("job", "guarded", False, True, True),
-        # Of a swap the new pods are ready already; with a local volume none can be before the node is back.
-        ("swap", "single", False, False, True),
+        # Of a surge the new pods are ready already; with a local volume none can be before the node is back.
+        ("surge", "single", False, False, True),
         ("evict", "local_volume", False, False, True),
         ("evict", "replicas", True, False, False),
         ("job", "guarded", True, False, False),

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How many requests a swap costs, and how many the calls send beside it."""
+"""How many requests a surge costs, and how many the calls send beside it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.wire impo
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 from ansible_collections.kubeops.node_maintenance.tests.unit.support.guarded import ME
 
-SWAP = {
+SURGE = {
     "guard": {"create leases": 1, "patch pods": 1, "patch deployments/scale": 1, "patch leases": 1},
     "drain": {"patch deployments/scale": 1, "delete leases": 1},
 }
-"""What one more swap adds: record, deletion cost, raise and "it serves"; then lower and forget."""
+"""What one more surge adds: record, deletion cost, raise and "it serves"; then lower and forget."""
 
 
 def crowd(pods: int) -> World:
@@ -50,7 +50,7 @@ def notes(request: Request) -> bool:
     return request.verb == "patch" and request.name.startswith(names.SURGE_PREFIX)
 
 
-def swapped(world: World, settle: float = 2.0) -> None:
+def surged(world: World, settle: float = 2.0) -> None:
     """The three calls, each in a process of its own."""
     nodes = ("n1",)
     calls = {
@@ -76,21 +76,21 @@ def counted(world: World, call: str) -> Counter[str]:
 
 
 @pytest.mark.parametrize("call", ["cordon", "guard", "drain"])
-def test_one_more_swap_adds_six_requests(call: str) -> None:
+def test_one_more_surge_adds_six_requests(call: str) -> None:
     found = []
     for pods in (2, 5):
         with crowd(pods) as world:
-            swapped(world)
+            surged(world)
             assert {len(world.pods(on="n1")), len(world.pods(on="n2"))} == {0, pods}
             found.append(counted(world, call))
     fewer, more = found
-    assert more - fewer == Counter({what: 3 * count for what, count in SWAP.get(call, {}).items()})
+    assert more - fewer == Counter({what: 3 * count for what, count in SURGE.get(call, {}).items()})
     assert not fewer - more
 
 
 def test_what_was_listed_is_not_listed_again_to_be_watched() -> None:
     with crowd(5) as world:
-        swapped(world)
+        surged(world)
         found = counted(world, "guard")
     watched = {what.split()[1] for what in found if what.startswith("watch ")}
     assert watched == {"pods", "deployments", "replicasets", "endpointslices"}
@@ -103,7 +103,7 @@ def test_what_was_listed_before_a_long_wait_is_listed_anew() -> None:
         world.process("guard").faults.when(
             lambda request: (request.verb, request.name) == ("patch", names.heartbeat_name(ME)), Fault("late", 3.5)
         )
-        swapped(world)
+        surged(world)
         found = counted(world, "guard")
     assert {found[f"list {kind}"] for kind in ("pods", "deployments", "replicasets")} == {2}
 
@@ -112,7 +112,7 @@ def test_what_was_listed_before_a_long_wait_is_listed_anew() -> None:
 def test_the_counts_of_all_workloads_are_changed_at_once(call: str) -> None:
     with crowd(5) as world:
         world.process(call).faults.when(scales, Fault("late", 0.5), times=5)
-        swapped(world)
+        surged(world)
         left = [sent.left for sent in world.log if sent.process == call and scales(sent.request)]
     assert len(left) == 5
     assert max(left) - min(left) < 0.5, "none waits for the answer to another one"
@@ -122,7 +122,7 @@ def test_a_surge_is_ready_as_soon_as_its_pods_have_served_for_long_enough() -> N
     seconds = []
     for settle in (2.0, 1.7):
         with crowd(1) as world:
-            swapped(world, settle)
+            surged(world, settle)
             raised, noted = (
                 s.left for s in world.log if s.process == "guard" and (scales(s.request) or notes(s.request))
             )

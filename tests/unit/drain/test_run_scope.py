@@ -120,7 +120,7 @@ def test_no_call_of_a_wave_reads_all_pods_or_all_of_what_is_in_namespaces() -> N
     assert any(where.startswith("app in (") for where in pods)
 
 
-@pytest.mark.parametrize(("method", "route"), [("surge", "swap"), ("replace", "replace")])
+@pytest.mark.parametrize(("method", "route"), [("surge", "surge"), ("replace", "replace")])
 def test_a_wave_of_a_large_cluster_comes_to_the_same_as_that_of_a_small_one(
     monkeypatch: pytest.MonkeyPatch, method: str, route: str
 ) -> None:

@@ -116,7 +116,7 @@ def test_what_speaks_for_a_living_kubelet(ready: str, speaks: str) -> None:
     ("route", "code", "tolerations", "becomes"),
     [
         ("evict", "replicas", [], ("wait", "out_of_service")),
-        ("swap", "single_replica", [], ("wait", "out_of_service")),
+        ("surge", "single_replica", [], ("wait", "out_of_service")),
         ("refuse", "unhealthy_blocked", [], ("wait", "out_of_service")),
         ("refuse", "local_volume", [], ("wait", "out_of_service")),
         ("wait", "job", [], ("wait", "out_of_service")),

@@ -65,7 +65,7 @@ def record(**entries: hook_definitions.State) -> Record:
     ("route", "changes", "count"),
     [
         ("evict", {}, 1),
-        ("swap", {}, 1),
+        ("surge", {}, 1),
         ("job", {}, 1),
         ("wait", {}, 0),
         ("skip", {}, 0),

@@ -53,8 +53,8 @@ WHOLE: Raw = {"pod_changes": {"grace": 29}}
     ("found", "waves", "settle", "seconds"),
     [
         pytest.param(snapshot(), (("n1",),), 0.0, STEPS, id="nothing to move"),
-        pytest.param(web(1, **WHOLE), (("n1",),), 0.0, STEPS + 10 + 29, id="a swap"),
-        pytest.param(web(1, **WHOLE), (("n1",),), 15.0, STEPS + 10 + 15 + 29, id="a swap that settles"),
+        pytest.param(web(1, **WHOLE), (("n1",),), 0.0, STEPS + 10 + 29, id="a surge"),
+        pytest.param(web(1, **WHOLE), (("n1",),), 15.0, STEPS + 10 + 15 + 29, id="a surge that settles"),
         pytest.param(
             web(3, here=3, **WHOLE),
             (("n1",),),
@@ -253,8 +253,8 @@ def test_the_parts_of_a_wave() -> None:
     [wave] = wave_times.wave_times(found, planned(found), [("n1",)], notice=60.0)
     shown = {"steps": 3.0, "notice": 60.0, "starts": 6.0, "stops": 4.0, "budgets": 20.6, "jobs": 0.0}
     assert wave.parts.to_dict() == shown
-    [swapped] = wave_times.wave_times(web(1), planned(web(1)), [("n1",)], settle=2.0)
-    assert swapped.parts == wave_times.Parts(starts=12.0, stops=SOON)
+    [surged] = wave_times.wave_times(web(1), planned(web(1)), [("n1",)], settle=2.0)
+    assert surged.parts == wave_times.Parts(starts=12.0, stops=SOON)
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ def test_a_replaced_pod_waits_for_others_to_serve(found: Snapshot, wait: float, 
 @pytest.mark.parametrize(
     ("found", "seconds"),
     [
-        pytest.param(web(1), 10 + 2 + SOON, id="a swap: it starts, settles, and the old one ends"),
+        pytest.param(web(1), 10 + 2 + SOON, id="a surge: it starts, settles, and the old one ends"),
         pytest.param(web(3, pod_changes={"grace": 4}), 10, id="an eviction: both at the same time"),
         pytest.param(web(1, pod_changes={"annotations": {"kubernetes.io/config.mirror": "x"}}), None, id="it stays"),
         pytest.param(web(3, pod_changes={"phase": "Succeeded", "ready": False}), None, id="it has finished"),

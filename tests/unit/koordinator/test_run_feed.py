@@ -142,7 +142,7 @@ def test_no_job_is_made_for_the_last_pod_that_is_wanted(world: World) -> None:
     assert scene.step() == []
     [move] = scene.moves
     assert (move.state, move.outcome) == ("failed", "needs_surge")
-    assert "Run the same command again: it moves it by a swap." in move.reason
+    assert "Run the same command again: it moves it by a surge." in move.reason
 
 
 @pytest.mark.parametrize("what", ["forbidden", "error", "conflict", "lost"])

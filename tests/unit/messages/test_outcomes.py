@@ -72,7 +72,7 @@ def test_every_outcome_that_a_module_returns_is_known_here() -> None:
 
 
 def test_a_pod_has_moved_if_it_is_not_on_its_node_any_more() -> None:
-    moved = {"evicted", "deleted", "swapped", "replaced", "migrated", "let_go", "gone", "already_gone"}
+    moved = {"evicted", "deleted", "surged", "replaced", "migrated", "let_go", "gone", "already_gone"}
     assert {one.value for one in outcomes.PodOutcome if one.moved} == moved
     assert not any(one.moved and one.failed for one in outcomes.PodOutcome)
 

@@ -31,7 +31,7 @@ Told = list[tuple[list[str], list[tuple[str, str]]]]
 
 
 def stateful(name: str, on: str = "n1", **more: t.Any) -> dict[str, list[Raw]]:
-    """A StatefulSet with one pod, which cannot be swapped."""
+    """A StatefulSet with one pod, which cannot be surged."""
     top = workload("StatefulSet", name, 1)
     return {
         "stateful_sets": [top],
@@ -89,7 +89,7 @@ def test_a_single_pod_that_may_not_be_let_go_is_helped_by_a_surge_without_an_int
         f"={method}" if method else "-"
     )
     found = planned(shop({names_module.METHOD: "surge"}), asked)
-    assert [one.route for one in found.draft.plans] == ["swap"]
+    assert [one.route for one in found.draft.plans] == ["surge"]
     assert not [finding for finding in found.findings if finding.severity == "blocker"]
 
 
@@ -124,7 +124,7 @@ def test_a_replica_does_not_help_where_the_rule_never_allows_any(rule: Raw) -> N
     assert changed(advised(seen)) == [("relax_budget", "web")]
 
 
-def test_a_single_pod_that_cannot_be_swapped_may_be_interrupted() -> None:
+def test_a_single_pod_that_cannot_be_surged_may_be_interrupted() -> None:
     found = advised(snapshot(stateful("db"), nodes=nodes()))
     assert found == [(["stateful_single"], [("allow_interruption", "db"), ("set_option", "allow_interruption")])]
 
@@ -162,7 +162,7 @@ def test_the_budget_of_an_operator_is_left_to_it() -> None:
     assert ("relax_budget", "web") not in changed(advised(snapshot(web(2), nodes=nodes(), budgets=[theirs])))
 
 
-def test_a_swap_without_room_may_be_an_interruption() -> None:
+def test_a_surge_without_room_may_be_an_interruption() -> None:
     small = {**ROOM, "cpu": "1"}
     seen = snapshot(web(1, cpu="800m"), nodes=[roomy("n1", small), roomy("n2", {**ROOM, "cpu": "500m"})])
     found = advised(seen)

@@ -82,10 +82,10 @@ INTERRUPTIONS: list[tuple[t.Any, str, str, bool]] = [
 
 
 @pytest.mark.parametrize(("interruption", "code", "severity", "offered"), INTERRUPTIONS)
-def test_a_swap_without_room_for_a_second_pod_is_a_blocker_until_its_interruption_is_allowed(
+def test_a_surge_without_room_for_a_second_pod_is_a_blocker_until_its_interruption_is_allowed(
     interruption: t.Any, code: str, severity: str, offered: bool
 ) -> None:
-    plans, found = made([node("n1"), node("n2", "1")], [pod("a", "n1")], [("n1",)], "swap")
+    plans, found = made([node("n1"), node("n2", "1")], [pod("a", "n1")], [("n1",)], "surge")
     plans = [dataclasses.replace(plan, interruption=interruption) for plan in plans]
     (finding,) = forecast_findings.findings(SNAPSHOT, plans, found, [("n1",)])
     assert (finding.code, finding.severity, finding.object) == (code, severity, str(WEB))
@@ -102,9 +102,9 @@ def test_that_a_volume_is_of_the_node_is_not_told_twice(code: str, told: int) ->
     assert len(forecast_findings.findings(SNAPSHOT, plans, found, [("n1",)])) == told
 
 
-def test_no_swap_preempts_others() -> None:
+def test_no_surge_preempts_others() -> None:
     pods = [pod("a", "n1", priority=9), pod("low", "n2")]
-    plans, found = made([node("n1"), node("n2")], pods, [("n1",)], "swap")
+    plans, found = made([node("n1"), node("n2")], pods, [("n1",)], "surge")
     (finding,) = forecast_findings.findings(SNAPSHOT, plans, found, [("n1",)])
     assert (finding.code, finding.severity) == ("preempts", "blocker")
     plans = [dataclasses.replace(plan, interruption="allowed") for plan in plans]
@@ -112,24 +112,24 @@ def test_no_swap_preempts_others() -> None:
     assert (finding.code, finding.severity) == ("preempts", "warning")
 
 
-def test_a_swap_for_which_others_leave_no_room_says_so() -> None:
-    plans, found = made([node("n1"), node("n2")], [pod("a", "n1"), pod("b", "n1")], [("n1",)], "swap")
+def test_a_surge_for_which_others_leave_no_room_says_so() -> None:
+    plans, found = made([node("n1"), node("n2")], [pod("a", "n1"), pod("b", "n1")], [("n1",)], "surge")
     assert [found[name].first for name in ("a", "b")] == [False, True]
     (finding,) = forecast_findings.findings(SNAPSHOT, plans, found, [("n1",)])
     assert "after the pods that are placed before it" in finding.message
 
 
-def test_a_swap_has_its_room_before_pods_that_are_evicted() -> None:
-    """As in the run, where the successors of swaps are Ready before the first eviction."""
+def test_a_surge_has_its_room_before_pods_that_are_evicted() -> None:
+    """As in the run, where the successors of surges are Ready before the first eviction."""
     found = {"nodes": [PARSERS["nodes"](node(name)) for name in ("n1", "n2")]}
     snapshot = Snapshot.of({**found, "pods": [PARSERS["pods"](pod(name, "n1")) for name in "ab"]})
-    routes: tuple[drain_policy.Route, ...] = ("evict", "swap")
+    routes: tuple[drain_policy.Route, ...] = ("evict", "surge")
     plans = [drain_policy.PodPlan(each, route, "", "", WEB) for each, route in zip(snapshot.pods, routes, strict=True)]
     placed = forecast.forecasts(snapshot, plans, [("n1",)])
     assert {uid: one.fits for uid, one in placed.items()} == {"a": False, "b": True}
 
 
-def test_an_evicted_pod_is_gone_when_its_successor_comes_and_a_swapped_one_is_not() -> None:
+def test_an_evicted_pod_is_gone_when_its_successor_comes_and_a_surged_one_is_not() -> None:
     term = {"topologyKey": "host", "labelSelector": {"matchLabels": {"app": "web"}}}
     zone = [{"topologyKey": "zone", "labelSelector": term["labelSelector"]}]
     rule: Raw = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": zone}}}
@@ -137,10 +137,10 @@ def test_an_evicted_pod_is_gone_when_its_successor_comes_and_a_swapped_one_is_no
     for one in nodes:
         one["metadata"]["labels"]["zone"] = "a"
     assert made(nodes, [pod("a", "n1", **rule)], [("n1",)])[1]["a"].target == "n2"
-    assert made(nodes, [pod("a", "n1", **rule)], [("n1",)], "swap")[1]["a"].fits is False
+    assert made(nodes, [pod("a", "n1", **rule)], [("n1",)], "surge")[1]["a"].fits is False
 
 
-@pytest.mark.parametrize(("route", "told"), [("evict", 1), ("swap", 1), ("job", 0)])
+@pytest.mark.parametrize(("route", "told"), [("evict", 1), ("surge", 1), ("job", 0)])
 def test_a_scheduler_of_which_nothing_is_known_is_named_once(route: drain_policy.Route, told: int) -> None:
     pods = [pod(name, "n1", "100m", schedulerName="mine") for name in "ab"] + [pod("c", "n1", "100m")]
     plans, found = made([node("n1"), node("n2")], pods, [("n1",)], route)
@@ -218,7 +218,7 @@ def near(app: str) -> Raw:
     return {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
 
 
-@pytest.mark.parametrize("route", ["evict", "swap"])
+@pytest.mark.parametrize("route", ["evict", "surge"])
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
 def test_a_pod_that_belongs_beside_another_of_its_wave_is_placed_after_it(
     route: drain_policy.Route, order: tuple[int, ...]
@@ -233,13 +233,13 @@ def test_a_pod_that_belongs_beside_another_of_its_wave_is_placed_after_it(
     assert all(one.fits for one in found.values())
 
 
-def test_a_swap_does_not_come_after_the_pods_that_are_evicted_later() -> None:
+def test_a_surge_does_not_come_after_the_pods_that_are_evicted_later() -> None:
     """`a` has to serve before the first eviction."""
     raws = [pod("a", "n1", "100m", **near("b")), pod("b", "n1", "100m")]
     raws[1]["metadata"]["labels"]["app"] = "b"
     listed = {"nodes": [PARSERS["nodes"](node(name)) for name in ("n1", "n2")]}
     snapshot = Snapshot.of({**listed, "pods": [PARSERS["pods"](raw) for raw in raws]})
-    routes: tuple[drain_policy.Route, ...] = ("swap", "evict")
+    routes: tuple[drain_policy.Route, ...] = ("surge", "evict")
     plans = [drain_policy.PodPlan(each, route, "", "", WEB) for each, route in zip(snapshot.pods, routes, strict=True)]
     placed = forecast.forecasts(snapshot, plans, [("n1",)])
     assert {uid: one.fits for uid, one in placed.items()} == {"a": False, "b": True}

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What stands against one more pod of each workload that is swapped."""
+"""What stands against one more pod of each workload that is surged."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ def quota(pods: int) -> Raw:
     return {"metadata": {"name": "q", "namespace": "shop"}, "spec": {"hard": hard}, "status": {"hard": hard}}
 
 
-def swaps(found: Snapshot) -> list[PodPlan]:
-    """Every pod on n1 and n2 is swapped."""
+def surges(found: Snapshot) -> list[PodPlan]:
+    """Every pod on n1 and n2 is surged."""
     return [
-        PodPlan(one, "swap", "single_replica", "", top.ref)
+        PodPlan(one, "surge", "single_replica", "", top.ref)
         for one in found.pods_on(["n1", "n2"])
         if (top := found.workload_of(one))
     ]
 
 
 def findings(found: Snapshot, terminating: tuple[str, ...] = ()) -> list[Finding]:
-    return newcomers.findings(found, swaps(found), WAVES, terminating)
+    return newcomers.findings(found, surges(found), WAVES, terminating)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_the_second_pod_of_one_that_was_resized_counts_as_its_template() -> None
 
 def test_a_surge_that_is_raised_already_is_not_checked_again() -> None:
     found = snapshot(deployment("web", 1), pods=[of("web", "n1")], quotas=[quota(0)])
-    (surge,) = steps.surges(found, swaps(found), run="r1", by="ann", since="")
+    (surge,) = steps.surges(found, surges(found), run="r1", by="ann", since="")
     lease = {"metadata": {"name": surge.lease.name, "annotations": {names.SURGE: surge.dump()}}, "spec": {}}
     assert findings(found)
     assert not findings(replace(found, leases=(lease,)))
@@ -111,11 +111,11 @@ def test_five_pods_are_named_at_most(count: int, named: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("route", "guarded", "told"), [("swap", False, True), ("evict", True, True), ("evict", False, False)]
+    ("route", "guarded", "told"), [("surge", False, True), ("evict", True, True), ("evict", False, False)]
 )
 def test_nothing_new_is_made_in_a_namespace_that_goes(route: t.Any, guarded: bool, told: bool) -> None:
     found = snapshot(deployment("web", 1), pods=[of("web", "n1"), of("web", "n2")])
-    plans = [replace(plan, route=route, guarded=guarded) for plan in swaps(found)]
+    plans = [replace(plan, route=route, guarded=guarded) for plan in surges(found)]
     blocked = newcomers.findings(found, plans, (), ["shop", "bank"])
     assert [finding.nodes for finding in blocked] == ([("n1", "n2")] if told else [])
     assert not newcomers.findings(found, plans, (), ["bank"])
@@ -125,7 +125,7 @@ def test_pods_that_may_be_evicted_otherwise_are_only_warned_of() -> None:
     """They are let go a few at a time, so no more than these have to fit."""
     pods = [of("web", "n1"), {**of("web", "n1"), "name": "web-2"}]
     found = snapshot(deployment("web", 3), pods=pods, quotas=[quota(0)])
-    plans = [replace(plan, route="replace", code="replaced_first") for plan in swaps(found)]
+    plans = [replace(plan, route="replace", code="replaced_first") for plan in surges(found)]
     cases: tuple[tuple[t.Any, str], ...] = (("", "warning"), ("possible", "blocker"), ("allowed", "warning"))
     for interruption, severity in cases:
         some = [replace(plan, interruption=interruption) for plan in plans]

@@ -130,7 +130,7 @@ MOUNTS: Raw = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName
             {"deployments.apps", "daemonsets.apps", "persistentvolumes", "resourcequotas"},
             id="bare",
         ),
-        pytest.param(1, [], {"deployments.apps", "resourcequotas", "limitranges"}, {"statefulsets.apps"}, id="swap"),
+        pytest.param(1, [], {"deployments.apps", "resourcequotas", "limitranges"}, {"statefulsets.apps"}, id="surge"),
         pytest.param(
             3,
             [manifests.budget("web", maxUnavailable=1)],

@@ -66,7 +66,7 @@ def test_a_missing_permission_does_not_hide_what_else_is_in_the_way(build: Build
     assert {one["codes"][0] for one in result.data["advice"]} == {"budget_allows_nothing"}
 
 
-def test_a_swap_for_which_there_is_no_room_may_be_an_interruption(build: Build) -> None:
+def test_a_surge_for_which_there_is_no_room_may_be_an_interruption(build: Build) -> None:
     result = plan(build(0, manifests.deployment("bound", 1, nodeSelector={"pool": "a"})))
     assert not result.data["feasible"]
     assert changed(result) == [("allow_interruption", "bound"), ("set_option", "allow_interruption")]

@@ -165,7 +165,7 @@ def test_locks_elsewhere_are_those_that_records_name(build: Build) -> None:
 
 
 @pytest.mark.parametrize("phase", ["Active", "Terminating"])
-def test_in_a_namespace_that_ends_nothing_is_swapped(build: Build, phase: str) -> None:
+def test_in_a_namespace_that_ends_nothing_is_surged(build: Build, phase: str) -> None:
     found = build(1)
     found.patch(kinds.NAMESPACES, manifests.SHOP, {"status": {"phase": phase}}, subresource="status")
     result = plan(found)

@@ -126,7 +126,7 @@ def test_a_rule_that_shortens_the_grace_period_shortens_the_end() -> None:
 @pytest.mark.parametrize(
     ("found", "expected", "range_"),
     [
-        pytest.param(web(1), 3 + 10 + 2, (15, 43), id="a swap"),
+        pytest.param(web(1), 3 + 10 + 2, (15, 43), id="a surge"),
         pytest.param(web(1, pod_changes={"grace": 20}), 3 + 10 + 20, (15, 33), id="a short grace period"),
         pytest.param(web(1, pod_changes={"grace": 1}), 14, (14, 14), id="no room for a range"),
         pytest.param(snapshot(), 3, (3, 3), id="nothing leaves"),

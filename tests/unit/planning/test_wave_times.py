@@ -35,7 +35,7 @@ def found(seen: Snapshot, timeout: float | None) -> list[tuple[str, tuple[str, .
         pytest.param(web(5, here=3), 30.7, [], id="as long as it takes"),
         pytest.param(web(5, here=3), 30.5, [("node_drain", ("n1",))], id="three pods, one after the other"),
         pytest.param(web(5, here=3), 5, [("node_drain", ("n1", "n2"))], id="both waves"),
-        pytest.param(web(1), 5, [("pdb_guard", ("n1",))], id="a swap that takes 10 s to start"),
+        pytest.param(web(1), 5, [("pdb_guard", ("n1",))], id="a surge that takes 10 s to start"),
         pytest.param(web(1), 1, [("pdb_guard", ("n1",)), ("node_drain", ("n1",))], id="both calls"),
         pytest.param(
             web(1, spec={"minReadySeconds": 591}), None, [("pdb_guard", ("n1",))], id="ten minutes of its own"

@@ -31,7 +31,7 @@ PLAN: dict[str, Any] = {
     "wave_seconds": [45, 125],
     "wave_ranges": [[14, 45], [125, 125]],
     "pods": [
-        *({"node": "n1", "route": route} for route in ("skip", "evict", "swap", "evict")),
+        *({"node": "n1", "route": route} for route in ("skip", "evict", "surge", "evict")),
         {"node": "n2", "route": "refuse"},
         {"node": "n2", "route": "evict", "code": "finished"},
     ],
@@ -47,9 +47,9 @@ def test_the_waves_of_a_plan_are_numbered_from_where_the_run_stands() -> None:
 
 def test_the_plan_is_a_table_with_its_warnings() -> None:
     assert screen_words.plan_lines(PLAN) == [
-        "wave  node  pods                       forecast",
-        "   1  n1    1 swap, 2 evict, 1 stay  14 to 45 s",
-        "   2  n2    1 blocked, 1 finished    2 min 05 s",
+        "wave  node  pods                        forecast",
+        "   1  n1    1 surge, 2 evict, 1 stay  14 to 45 s",
+        "   2  n2    1 blocked, 1 finished     2 min 05 s",
         "      n3    none",
         "warning: It is odd. Wait.",
     ]
@@ -78,9 +78,9 @@ def test_a_bar_counts_what_a_drain_tells() -> None:
     site = run_node_drain.NodeDrain("n1")
     foot = screen_bars.Bars()
     foot.forecasts["n1"] = 45.0
-    assert foot.see(told(run_drain._words(site, ["a swap"], [])), 100.0)
+    assert foot.see(told(run_drain._words(site, ["a surge"], [])), 100.0)
     [line] = foot.lines(104.0, 200)
-    assert line == f"n1  {'░' * 20}  0 of 0 pods gone  4 s of about 45 s  waiting: a swap"
+    assert line == f"n1  {'░' * 20}  0 of 0 pods gone  4 s of about 45 s  waiting: a surge"
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def phase_of(what: str) -> str:
 class Sample:
     """A roll over some nodes, wave by wave; the same arguments give the same ``results``.
 
-    Every sixth pod is a single replica and swapped, every seventh is refused three times first.
+    Every sixth pod is a single replica and surged, every seventh is refused three times first.
     ``dark`` evicts the single replicas instead.
     """
 
@@ -83,7 +83,7 @@ class Sample:
         ]
         for n in range(amount):
             space, app = NAMESPACES[(first + n) % 3], APPS[(first + n) % 13]
-            route, code = ("swap", "single_replica") if n % 6 == 1 and not self.dark else ("evict", "replicas")
+            route, code = ("surge", "single_replica") if n % 6 == 1 and not self.dark else ("evict", "replicas")
             if n % 6 == 1:
                 app, code = f"{app}-{first + n}", "interruption_allowed" if self.dark else code
             pod = self._pod(node, space, f"{app}-{self._tag(10)}", route, code, f"Deployment {space}/{app}")
@@ -180,7 +180,7 @@ class Sample:
 
     def _protect(self, wave: list[str]) -> None:
         events, workloads = [], []
-        singles = [pod for node in wave for pod in self.pods[node] if pod["route"] == "swap"]
+        singles = [pod for node in wave for pod in self.pods[node] if pod["route"] == "surge"]
         for pod in singles:
             place = {"namespace": pod["namespace"], "name": pod["app"]}
             events.append(self._event(pod["node"], "raised", "1 to 2 replicas", *place.values()))
@@ -213,14 +213,14 @@ class Sample:
                     self.clock += self.random.uniform(0.8, 1.6)
                 service = (pod["namespace"], pod["app"])
                 what = (node, "evicted", f"Evict Pod {place[0]}/{place[1]} from node {node}", *place)
-                if pod["route"] == "swap":
+                if pod["route"] == "surge":
                     what = (node, "lowered", f"Scale Deployment {'/'.join(service)} from 2 to 1", *service)
                 events.append(self._event(*what))
                 turns[service].append((self.clock, -1))
                 if pod["route"] == "evict":
                     turns[service].append((self.clock + STARTS * (1 if pod["single"] else 0.7), 1))
                 self.clock += self.random.uniform(1.0, 4.5)
-                outcome = "swapped" if pod["route"] == "swap" else "evicted"
+                outcome = "surged" if pod["route"] == "surge" else "evicted"
                 events.append(self._event(node, "gone", outcome, *place))
                 shown[node][-1] |= {"outcome": outcome, "waited_seconds": round(self.clock - begin, 3)}
                 latest = max(latest, self.clock, *(when for when, _step in turns[service]))
@@ -232,7 +232,7 @@ class Sample:
             nodes=[{"name": n, "outcome": "drained", "message": "", "kept": [], "pods": shown[n]} for n in wave],
             summary={
                 "evicted": outcomes["evicted"],
-                "migrated": outcomes["swapped"],
+                "migrated": outcomes["surged"],
                 "skipped": outcomes["daemonset"],
                 "failed": 0,
                 "refusals": refusals,

@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report.build import build_report
 from ansible_collections.kubeops.node_maintenance.tests.unit.report.told import (
-    SWAP,
+    SURGE,
     Json,
     at,
     event,
@@ -108,26 +108,26 @@ def test_only_refusals_count_as_moments_of_a_refusal() -> None:
     assert found.longest_wait == 5
 
 
-def test_a_swap_has_the_highest_count_that_was_told() -> None:
+def test_a_surge_has_the_highest_count_that_was_told() -> None:
     def told(during: int | None, **more: t.Any) -> Json:
-        return {"workloads": [{**SWAP, "replicas_before": 1, "replicas_during": during, **more}]}
+        return {"workloads": [{**SURGE, "replicas_before": 1, "replicas_during": during, **more}]}
 
-    (found,) = build_report([told(2, outcome="surged"), told(1, outcome="", message="done"), told(None)]).swaps
+    (found,) = build_report([told(2, outcome="surged"), told(1, outcome="", message="done"), told(None)]).surges
     assert (found.replicas_before, found.replicas_during) == (1, 2)
     assert (found.outcome, found.message) == ("surged", "done")
-    (found,) = build_report([told(0)]).swaps
+    (found,) = build_report([told(0)]).surges
     assert found.replicas_during is None
 
 
 def test_a_workload_surged_twice_is_raised_first_and_lowered_last() -> None:
     told = [of_workload(when, what) for when, what in enumerate(["raised", "ready", "lowered"] * 2)]
-    (found,) = build_report([{"workloads": [SWAP], "timeline": told}]).swaps
+    (found,) = build_report([{"workloads": [SURGE], "timeline": told}]).surges
     assert [moment and moment - 1_000_000 for moment in (found.raised, found.ready, found.lowered)] == [0, 1, 5]
 
 
 def test_what_was_given_back_and_what_was_kept() -> None:
     told = [event(1, "restored", "web"), event(2, "kept", "web", message="theirs"), event(3, "kept", "", message="x")]
-    guard = {**SWAP, "outcome": "unguarded", "budget": "kubeops-guard-u"}
+    guard = {**SURGE, "outcome": "unguarded", "budget": "kubeops-guard-u"}
     calls = [{"nodes": [{"name": "n1", "kept": ["a label"]}], "timeline": told}, {"workloads": [guard]}]
     found = [(one.object, one.kept, one.message) for one in build_report(calls).given_back]
     assert found == [

@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import model
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report.build import build_report
 from ansible_collections.kubeops.node_maintenance.tests.unit.report.told import (
-    SWAP,
+    SURGE,
     Json,
     at,
     event,
@@ -88,7 +88,7 @@ def test_the_spans_of_an_evicted_pod(events: list[Json], pod: Json, expected: li
     assert spans(lane(events, {"route": "evict", **pod})) == expected
 
 
-SWAPPED = {"route": "swap", "owner": "Deployment shop/web"}
+SURGED = {"route": "surge", "owner": "Deployment shop/web"}
 
 
 @pytest.mark.parametrize(
@@ -131,10 +131,10 @@ SWAPPED = {"route": "swap", "owner": "Deployment shop/web"}
         ),
     ],
 )
-def test_the_spans_of_a_swapped_pod(events: list[Json], expected: list[t.Any]) -> None:
-    assert spans(lane(events, SWAPPED, [SWAP])) == expected
-    assert "taking_over" not in [span[0] for span in spans(lane(events, {**SWAPPED, "route": "evict"}, [SWAP]))]
-    assert "taking_over" not in [span[0] for span in spans(lane(events, SWAPPED, []))]
+def test_the_spans_of_a_surged_pod(events: list[Json], expected: list[t.Any]) -> None:
+    assert spans(lane(events, SURGED, [SURGE])) == expected
+    assert "taking_over" not in [span[0] for span in spans(lane(events, {**SURGED, "route": "evict"}, [SURGE]))]
+    assert "taking_over" not in [span[0] for span in spans(lane(events, SURGED, []))]
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_the_spans_of_a_swapped_pod(events: list[Json], expected: list[t.Any]) -
         ({"outcome": "evicted"}, [], True, False, "evicted"),
         ({"outcome": "still_ending"}, [], False, True, "still_ending"),
         ({"outcome": "not_moved"}, [], False, False, "not_moved"),
-        ({"outcome": "not_moved", "blocked_by": SWAP}, [], False, True, "not_moved"),
+        ({"outcome": "not_moved", "blocked_by": SURGE}, [], False, True, "not_moved"),
         ({"outcome": "a_new_word"}, [event(1, "gone")], False, False, "a_new_word"),
         ({}, [event(1, "gone")], True, False, "gone"),
         ({}, [event(1, "refused")], False, False, "unknown"),
@@ -157,9 +157,9 @@ def test_whether_a_pod_moved_or_failed(pod: Json, events: list[Json], moved: boo
 @pytest.mark.parametrize(
     ("pod", "refused", "blocker", "rule"),
     [
-        ({"blocked_by": {**SWAP, "message": "its rule"}}, 1, "Deployment shop/web", "its rule"),
-        ({"blocked_by": SWAP}, 1, "Deployment shop/web", "refused"),
-        ({"blocked_by": SWAP}, 0, "Deployment shop/web", ""),
+        ({"blocked_by": {**SURGE, "message": "its rule"}}, 1, "Deployment shop/web", "its rule"),
+        ({"blocked_by": SURGE}, 1, "Deployment shop/web", "refused"),
+        ({"blocked_by": SURGE}, 0, "Deployment shop/web", ""),
         ({"budgets": ["PodDisruptionBudget shop/b"]}, 1, "PodDisruptionBudget shop/b", "refused"),
         ({}, 1, "", "refused"),
         ({"budgets": ["PodDisruptionBudget shop/b"], "reason": "why"}, 0, "", ""),
@@ -186,7 +186,7 @@ def test_times_are_told_to_the_millisecond() -> None:
 
 def test_of_several_refusals_the_last_one_tells_the_rule() -> None:
     events = [event(1, "refused", message="first"), event(2, "refused", message="last")]
-    assert lane(events).rule == lane(events, {"blocked_by": SWAP}).rule == "last"
+    assert lane(events).rule == lane(events, {"blocked_by": SURGE}).rule == "last"
 
 
 def phased(*told: tuple[float, str]) -> Json:

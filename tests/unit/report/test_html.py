@@ -83,7 +83,7 @@ def test_the_page_shows_every_part_of_a_run() -> None:
     assert found.count("details", "node") == 3
     assert found.count("rect", "out") == 3
     assert found.count("rect", "refused") == 18
-    assert "swapped" in everything
+    assert "surged" in everything
 
 
 def test_a_dark_service_heads_the_page_and_its_chart() -> None:

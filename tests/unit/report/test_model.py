@@ -52,7 +52,7 @@ def test_two_waves_go_their_way_and_come_back() -> None:
     way = [span.phase for span in report.nodes[0].spans]
     assert way == ["cordoned", "protecting", "draining", "drained", "out", "returning"]
     assert report.totals.pods_moved == 4 * 14
-    assert report.totals.pods_swapped == 4 * 3
+    assert report.totals.pods_surged == 4 * 3
     assert report.totals.pods_left == 4 * 2
     assert report.totals.waves == 2
     assert report.totals.forecast_seconds == 22.0
@@ -125,21 +125,21 @@ def test_time_between_two_calls_is_not_called_dark_for_nobody_looked() -> None:
     assert report.totals.watched_seconds == pytest.approx(22.0)
 
 
-def test_the_newcomer_of_a_swap_does_not_raise_what_is_desired() -> None:
+def test_the_newcomer_of_a_surge_does_not_raise_what_is_desired() -> None:
     service = build_report([drained((0, 2), (5, 1))]).services[0]
     assert (service.desired, service.lowest, service.below_seconds) == (1, 1, 0.0)
 
 
-def test_a_swapped_pod_shows_the_time_in_which_both_served() -> None:
+def test_a_surged_pod_shows_the_time_in_which_both_served() -> None:
     report = build_report(Sample(nodes=1).results)
-    lane = next(pod for pod in report.pods if pod.route == "swap")
+    lane = next(pod for pod in report.pods if pod.route == "surge")
     assert [span.phase for span in lane.spans] == ["taking_over", "both", "ending"]
-    swap = report.swaps[0]
-    assert (swap.replicas_before, swap.replicas_during) == (1, 2)
-    assert swap.raised is not None
-    assert swap.ready is not None
-    assert swap.lowered is not None
-    assert swap.raised < swap.ready < swap.lowered
+    surge = report.surges[0]
+    assert (surge.replicas_before, surge.replicas_during) == (1, 2)
+    assert surge.raised is not None
+    assert surge.ready is not None
+    assert surge.lowered is not None
+    assert surge.raised < surge.ready < surge.lowered
 
 
 def test_refusals_are_gathered_by_what_refused() -> None:
@@ -254,13 +254,13 @@ def test_giving_back_does_not_hide_what_was_raised() -> None:
     back = {**web, "replicas_before": 1, "replicas_during": 1, "budget": None, "outcome": "given_back"}
     gone = {**web, "name": "api", "budget": "kubeops-guard-1", "outcome": "unguarded"}
     report = build_report([{"workloads": [raised]}, {"workloads": [back, gone]}])
-    swap = next(s for s in report.swaps if s.name == "web")
-    assert (swap.replicas_before, swap.replicas_during, swap.budget, swap.outcome) == (1, 2, "floor", "given_back")
+    surge = next(s for s in report.surges if s.name == "web")
+    assert (surge.replicas_before, surge.replicas_during, surge.budget, surge.outcome) == (1, 2, "floor", "given_back")
     assert [(g.object, g.kept) for g in report.given_back] == [("PodDisruptionBudget shop/kubeops-guard-1", False)]
 
 
-def test_a_swap_told_for_one_node_is_seen_for_the_pods_of_all() -> None:
-    pods = [{"namespace": "shop", "name": f"web-{n}", "node": f"n{n}", "route": "swap"} for n in (1, 2)]
+def test_a_surge_told_for_one_node_is_seen_for_the_pods_of_all() -> None:
+    pods = [{"namespace": "shop", "name": f"web-{n}", "node": f"n{n}", "route": "surge"} for n in (1, 2)]
     owned = [{**pod, "owner": "Deployment shop/web"} for pod in pods]
     told = [event(1, "raised", name="web"), event(6, "ready", name="web"), event(8, "lowered", name="web")]
     gone = [event(9, "gone", node=f"n{n}", name=f"web-{n}") for n in (1, 2)]

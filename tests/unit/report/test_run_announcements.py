@@ -24,7 +24,14 @@ SECRET = "T0/B1/canary-7b1f"
 HOOK = run_announcements.Webhook(
     hook_definitions.Http(f"https://chat.example/{SECRET}", status=run_announcements.STATUS, secret_path=True)
 )
-POD = {"namespace": "shop", "name": "web-1", "uid": "u1", "node": "n1", "route": "swap", "owner": "Deployment shop/web"}
+POD = {
+    "namespace": "shop",
+    "name": "web-1",
+    "uid": "u1",
+    "node": "n1",
+    "route": "surge",
+    "owner": "Deployment shop/web",
+}
 PLAN: dict[str, t.Any] = {
     "feasible": True,
     "findings": [],

@@ -22,7 +22,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.report.sample impor
 
 SHAPE = {
     "": "actions advice by check cluster earlier ended failed findings given_back headline nodes pods problems reason "
-    "refusals run services started swaps totals traffic traffic_faults verdict version watched",
+    "refusals run services started surges totals traffic traffic_faults verdict version watched",
     "nodes": "left marks message name outcome pods_failed pods_moved seconds spans tasks_failed waits wave",
     "nodes.spans": "end open phase seconds start",
     "nodes.marks": "at message what",
@@ -30,7 +30,7 @@ SHAPE = {
     "reason refused remedy route rule spans target uid waited_seconds",
     "pods.spans": "end open phase seconds start",
     "pods.marks": "at message what",
-    "swaps": "budget kind lowered message name namespace outcome raised ready replicas_before replicas_during",
+    "surges": "budget kind lowered message name namespace outcome raised ready replicas_before replicas_during",
     "services": "below_seconds dark dark_seconds desired highest lowest name namespace served watches",
     "services.dark": "end open phase seconds start",
     "services.watches": "end samples",
@@ -45,7 +45,7 @@ SHAPE = {
 }
 TOTALS = (
     "dark_seconds evictions forecast_range forecast_seconds moving_seconds nodes nodes_done nodes_failed out_seconds "
-    "pods_failed pods_left pods_moved pods_replaced pods_swapped refusals requests seconds services_changed "
+    "pods_failed pods_left pods_moved pods_replaced pods_surged refusals requests seconds services_changed "
     "services_dark services_watched watched_seconds waves"
 )
 
@@ -113,7 +113,7 @@ def test_a_plan_speaks_of_what_would_be() -> None:
     text = summary_text(build_report(Sample().results[:1], check=True))
     assert text.startswith("Planned: 42 pods to move. 3 nodes in 3 waves planned.")
     assert "42 to move, 6 left in place" in text
-    assert sum(text.count(f"      {route:<5}  ") for route in ("evict", "swap", "job", "-")) == 10
+    assert sum(text.count(f"      {route:<5}  ") for route in ("evict", "surge", "job", "-")) == 10
     assert "… and 32 more pods" in text
     assert max(map(len, text.splitlines())) <= 120
 
@@ -122,7 +122,7 @@ def test_a_plan_names_the_pods_that_would_move_by_wave_and_node() -> None:
     raw = {"namespace": "shop", "node": "n1", "owner": "Deployment shop/web"}
     pods = [
         {**raw, "name": "late", "node": "n2", "route": "evict", "fits": False, "target": None, "seconds": 4},
-        {**raw, "name": "web", "route": "swap", "fits": True, "target": "node-3", "seconds": 65.5},
+        {**raw, "name": "web", "route": "surge", "fits": True, "target": "node-3", "seconds": 65.5},
         {**raw, "name": "agent", "route": "skip", "code": "daemonset"},
         {**raw, "name": "lonely", "route": "refuse", "owner": ""},
         {**raw, "name": "bare", "route": "evict", "owner": ""},
@@ -137,7 +137,7 @@ def test_a_plan_names_the_pods_that_would_move_by_wave_and_node() -> None:
         "    n1, wave 1",
         "      evict    -                 -  shop/bare",
         "      replace  node-3        7.0 s  shop/cart (Deployment shop/web)",
-        "      swap     node-3   1 min 06 s  shop/web (Deployment shop/web)",
+        "      surge    node-3   1 min 06 s  shop/web (Deployment shop/web)",
         "    n2, wave 2; wave 1 is full with 1 node",
         "      evict    nowhere       4.0 s  shop/late (Deployment shop/web)",
     ]

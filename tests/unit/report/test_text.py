@@ -36,10 +36,10 @@ def line(name: str, outcome: model.Outcome = "back", **changes: t.Any) -> model.
 
 
 def lane(name: str, **changes: t.Any) -> model.PodLane:
-    """A pod of `web` that a plan swaps."""
+    """A pod of `web` that a plan surges."""
     known = {field.name: None for field in fields(model.PodLane)}
     words = dict.fromkeys(("uid", "code", "outcome", "reason", "blocked_by", "rule", "remedy", "target"), "")
-    place = {"namespace": "shop", "name": name, "node": "n1", "owner": "Deployment shop/web", "route": "swap"}
+    place = {"namespace": "shop", "name": name, "node": "n1", "owner": "Deployment shop/web", "route": "surge"}
     flags = {"moved": False, "failed": False, "refused": 0, "spans": (), "marks": ()}
     return model.PodLane(**{**known, **words, **place, **flags, **changes})
 
@@ -219,11 +219,11 @@ def fact(name: str, found: model.Report) -> str:
     [
         ({"pods_moved": 3}, {"pods": ()}, ""),
         ({"pods_moved": 3}, {"pods": (LANE,)}, "3 moved"),
-        ({"pods_moved": 3, "pods_swapped": 1}, {"pods": (LANE,)}, "3 moved (1 swapped)"),
+        ({"pods_moved": 3, "pods_surged": 1}, {"pods": (LANE,)}, "3 moved (1 surged)"),
         (
-            {"pods_moved": 3, "pods_swapped": 1, "pods_replaced": 2},
+            {"pods_moved": 3, "pods_surged": 1, "pods_replaced": 2},
             {"pods": (LANE,)},
-            "3 moved (2 replaced first, 1 swapped)",
+            "3 moved (2 replaced first, 1 surged)",
         ),
         ({"pods_moved": 3, "pods_left": 2, "pods_failed": 1}, {"pods": (LANE,)}, "3 moved, 2 left in place, 1 failed"),
         ({"pods_moved": 3, "requests": 0}, {"pods": (LANE,)}, "3 moved, 0 requests"),

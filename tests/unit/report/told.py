@@ -22,7 +22,7 @@ def event(when: float, what: str, name: str = "p", node: str = "n1", **more: t.A
     return {"at": at(when), "node": node, "namespace": space, "name": name, "what": what, "message": what, **more}
 
 
-SWAP = {"kind": "Deployment", "namespace": "shop", "name": "web"}
+SURGE = {"kind": "Deployment", "namespace": "shop", "name": "web"}
 
 
 def of_workload(when: float, what: str) -> Json:

@@ -241,7 +241,7 @@ def test_a_replacement_whose_volume_is_not_mounted_is_told_in_the_words_of_its_e
         assert asked_for_events(world) <= 2
 
 
-def test_a_new_pod_of_a_swap_whose_volume_is_not_mounted_is_told_in_the_words_of_its_event() -> None:
+def test_a_new_pod_of_a_surge_whose_volume_is_not_mounted_is_told_in_the_words_of_its_event() -> None:
     with world_of(manifests.deployment("web", 1)) as world:
         for name in ("n8", "n9"):
             world.patch(kinds.NODES, name, {"metadata": {"annotations": {nodes.START: "9999s"}}})

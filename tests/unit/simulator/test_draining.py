@@ -418,7 +418,7 @@ def test_a_pod_that_fails_on_its_node_meanwhile_goes_like_one_that_has_finished(
         assert world.get(kinds.DEPLOYMENTS, "web")["spec"]["replicas"] == replicas
 
 
-def test_a_pod_that_fails_as_its_swap_ends_goes_as_well() -> None:
+def test_a_pod_that_fails_as_its_surge_ends_goes_as_well() -> None:
     with world_of(manifests.deployment("web", 1, annotations=SLOW)) as world:
         (leaving,) = (pod["metadata"]["name"] for pod in world.pods(on="n1"))
         _me, task = begun(world)

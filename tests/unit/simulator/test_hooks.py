@@ -215,11 +215,11 @@ def test_what_a_pod_answers(scene: Make, answers: list[int | Exception], outcome
     assert outcome(result)[0] == outcome_
     assert len(one.calls) == count
     assert [told["again"] for _at, _url, told in one.calls] == [False] + [True] * (count - 1)
-    swapped = [pod for pod in one.world.pods(app="web") if pod["spec"]["nodeName"] == "n1"]
-    assert bool(swapped) == (outcome_ == "failed")
+    surged = [pod for pod in one.world.pods(app="web") if pod["spec"]["nodeName"] == "n1"]
+    assert bool(surged) == (outcome_ == "failed")
 
 
-def test_a_swap_is_not_ended_before_the_hook_is_done_and_its_new_pod_serves_by_then(
+def test_a_surge_is_not_ended_before_the_hook_is_done_and_its_new_pod_serves_by_then(
     scene: Make,
 ) -> None:
     one = scene(BEFORE, AFTER, replicas=1)
@@ -232,7 +232,7 @@ def test_a_swap_is_not_ended_before_the_hook_is_done_and_its_new_pod_serves_by_t
     one.answer = answer
     result = one.ended(one.drain(one.begin()))
     (pod,) = [pod for pod in result.data["nodes"][0]["pods"] if pod["name"].startswith("web-")]
-    assert (pod["route"], pod["outcome"]) == ("swap", "swapped")
+    assert (pod["route"], pod["outcome"]) == ("surge", "surged")
     assert serving[:5] == [2] * 5
 
 

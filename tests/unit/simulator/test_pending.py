@@ -197,7 +197,7 @@ def test_what_a_node_autoscaler_adds_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("of_owner", [False, True])
-def test_the_second_pod_of_a_swap_waits_for_what_a_node_autoscaler_adds(of_owner: bool) -> None:
+def test_the_second_pod_of_a_surge_waits_for_what_a_node_autoscaler_adds(of_owner: bool) -> None:
     """Consent to an interruption does not hasten one."""
     given = Input(("n1",), choices=DrainPolicy(node_autoscaler=True))
     with crowded(1, room=0) as world:

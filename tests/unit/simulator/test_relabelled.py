@@ -36,7 +36,7 @@ def lists(world: World) -> list[str]:
     return [sent.request.namespace for sent in world.log if sent.request.resource == kinds.SERVICES.resource]
 
 
-def test_a_service_that_selects_a_label_of_run_time_holds_up_no_swap() -> None:
+def test_a_service_that_selects_a_label_of_run_time_holds_up_no_surge() -> None:
     with led() as world:
 
         def look() -> None:

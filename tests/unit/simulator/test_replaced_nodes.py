@@ -24,7 +24,7 @@ Work = t.Callable[[Actor, str], None]
 
 @pytest.fixture(scope="module")
 def saved() -> Saved:
-    """A pair that is guarded, and a single pod that is swapped."""
+    """A pair that is guarded, and a single pod that is surged."""
     objects = [manifests.deployment("pair", 2), manifests.deployment("single", 1), manifests.daemon_set("agent")]
     with World([manifests.node("n1"), *objects]) as world:
         world.apply(manifests.node("n2"))

@@ -108,7 +108,7 @@ def test_the_owner_of_a_workload_chooses_for_it(method: str) -> None:
         meta = {"annotations": {names.METHOD: method, names.ALLOW_INTERRUPTION: "true"}}
         shop.world.patch(TOP, "web", {"metadata": meta})
         outcome = shop.run(method="surge" if method == "replace" else "replace")
-        route = {"surge": "swap", "replace": "replace", "evict": "evict"}[method]
+        route = {"surge": "surge", "replace": "replace", "evict": "evict"}[method]
         assert [found for found, _outcome in routes(outcome)] == [route]
         assert shop.least == (0 if method == "evict" else 1)
 

@@ -39,7 +39,7 @@ def test_a_surge_whose_new_pod_does_not_start_is_given_back_within_two_minutes()
         assert len([text for text in told if "ErrImagePull" in text]) == 1
 
 
-def test_a_registry_that_is_away_for_half_a_minute_fails_no_swap() -> None:
+def test_a_registry_that_is_away_for_half_a_minute_fails_no_surge() -> None:
     with world_of(manifests.deployment("web", 1)) as world:
         kubelets = world.controller(nodes.Kubelets)
         kubelets.without_images = set(OTHERS)

@@ -243,7 +243,7 @@ def test_pods_move_by_jobs_and_nothing_of_them_is_left() -> None:
         drained = [node for name, result in outcome.calls if name == "drain" for node in result.data["nodes"]]
         moved = [(pod["route"], pod["outcome"]) for node in drained for pod in node["pods"] if pod["route"] != "skip"]
         assert moved.count(("job", "migrated")) >= 6
-        assert set(moved) == {("job", "migrated"), ("swap", "swapped")}
+        assert set(moved) == {("job", "migrated"), ("surge", "surged")}
         assert traces(world) == []
         left = [len(world.store.of(kind.resource)) for kind in (kinds.PODMIGRATIONJOBS, kinds.RESERVATIONS)]
         assert left == [0, 0]

@@ -83,7 +83,7 @@ def test_one_guard_serves_all_nodes_of_a_wave() -> None:
         (2, ("n1", "n2"), {"budgets": [budget("theirs", 1)]}),
         (2, ("n2", "n3"), {}),
     ],
-    ids=["a single replica is swapped", "a budget is there", "no pod on the node"],
+    ids=["a single replica is surged", "a budget is there", "no pod on the node"],
 )
 def test_no_guard_where_none_is_needed(replicas: int, on: t.Sequence[str], kinds: dict[str, t.Any]) -> None:
     assert wanted(cluster(replicas, on, **kinds), "n1") == ()

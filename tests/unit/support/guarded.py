@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A simulated cluster whose pods are to be protected: two pods that are swapped, and a workload without a budget."""
+"""A simulated cluster whose pods are to be protected: two pods that are surged, and a workload without a budget."""
 
 from __future__ import annotations
 

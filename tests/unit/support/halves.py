@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Both halves of a swap as calls in a world, each in a process of its own."""
+"""Both halves of a surge as calls in a world, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain imp
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.surge_records import Surge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import steps
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_lower import Swaps
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_lower import Surges
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_raise import Surging, WorkloadSurge
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.support.play import recorded
@@ -86,20 +86,20 @@ class Play(Caller):
 
 
 class End(Caller):
-    """One drain's swaps in this world, its first half done by another process."""
+    """One drain's surges in this world, its first half done by another process."""
 
     def __init__(self, world: World, run: str = "r1/n1") -> None:
         super().__init__(world, run)
-        self.swaps = Swaps(self.ctx, [recorded(world)], self.fence)
+        self.surges = Surges(self.ctx, [recorded(world)], self.fence)
 
     def step(self, seen: Snapshot | None = None) -> None:
-        self.does(lambda: self.swaps.step(seen or self.world.snapshot()))
+        self.does(lambda: self.surges.step(seen or self.world.snapshot()))
 
-    def rounds(self, count: int = 20) -> Swaps:
+    def rounds(self, count: int = 20) -> Surges:
         for _round in range(count):
-            if self.swaps.done:
-                self.does(self.swaps.close)
+            if self.surges.done:
+                self.does(self.surges.close)
                 break
             self.step()
             self.world.act()
-        return self.swaps
+        return self.surges

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Playing a swap in a world: each half from wherever it is, and a hand that can be stopped."""
+"""Playing a surge in a world: each half from wherever it is, and a hand that can be stopped."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Hand:
 
 def wanted(world: World, *nodes: str) -> Surge:
     """The surge of a pod that is Ready; of several replicas as if others had been wanted since it began."""
-    plans = [replace(plan, route="swap") for plan in world.plans(*nodes) if plan.pod.ready]
+    plans = [replace(plan, route="surge") for plan in world.plans(*nodes) if plan.pod.ready]
     found = steps.surges(world.snapshot(), plans, run="r1", by="me@here", since=NOW)
     assert len(found) == 1
     return found[0]
@@ -83,7 +83,7 @@ def finish(world: World, hand: Hand) -> None:
             if not undo.changes and not undo.waiting:
                 hand.do([surge.forgetting()])
         world.act()
-    pytest.fail("the swap never ended")
+    pytest.fail("the surge never ended")
 
 
 def undo_all(world: World, hand: Hand) -> tuple[str, ...]:

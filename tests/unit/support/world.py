@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A Deployment in a simulated cluster that stands still but for `act`, so that a swap can be played step by step."""
+"""A Deployment in a simulated cluster that stands still but for `act`, so that a surge can be played step by step."""
 
 from __future__ import annotations
 

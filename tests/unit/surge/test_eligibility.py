@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What may be swapped is decided from the specification, before anything happens."""
+"""What may be surged is decided from the specification, before anything happens."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_a_rollout_in_progress(change: t.Callable[[dict[str, list[Raw]]], None],
     assert refused(parts) == code
 
 
-def test_a_paused_deployment_is_swapped_with_its_old_template() -> None:
+def test_a_paused_deployment_is_surged_with_its_old_template() -> None:
     parts = deployment("web", 1, paused=True)
     another_template(parts)
     assert refused(parts) == ""

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A swap that others meet on its way: what it waits for, what stops it, what it leaves alone."""
+"""A surge that others meet on its way: what it waits for, what stops it, what it leaves alone."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`pdb_guard` on a simulated cluster: what fails fails alone, and what is said to be protected is.
 
-Deployments `a` and `b` have one pod each, on different nodes, and are swapped; `web` has no budget and gets a guard.
+Deployments `a` and `b` have one pod each, on different nodes, and are surged; `web` has no budget and gets a guard.
 """
 
 from __future__ import annotations

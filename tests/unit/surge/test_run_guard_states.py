@@ -4,7 +4,7 @@
 
 """`pdb_guard` from one state to another: what is predicted, what is done once, and what is left to others.
 
-Deployments `a` and `b` have one pod each, on different nodes, and are swapped; `web` has no budget and gets a guard.
+Deployments `a` and `b` have one pod each, on different nodes, and are surged; `web` has no budget and gets a guard.
 """
 
 from __future__ import annotations

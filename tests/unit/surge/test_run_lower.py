@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The second half of swaps as `node_drain` runs them, on a simulated cluster: each fails alone, and none for ever."""
+"""The second half of surges as `node_drain` runs them, on a simulated cluster: each fails alone, and none for ever."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def replicas(world: World) -> tuple[int, int]:
     return a, b
 
 
-def test_swaps_end_and_leave_nothing(world: World) -> None:
+def test_surges_end_and_leave_nothing(world: World) -> None:
     a, b = home_of_record(world, "a"), home_of_record(world, "b")
     assert outcomes(emptied(world.process("me"), (a, b))) == {a: "drained", b: "drained"}
     assert replicas(world) == (1, 1)
 
 
 @pytest.mark.parametrize("what", ["forbidden", "error"])
-def test_a_swap_that_cannot_be_lowered_fails_its_own_node(world: World, what: t.Any) -> None:
+def test_a_surge_that_cannot_be_lowered_fails_its_own_node(world: World, what: t.Any) -> None:
     a, b = home_of_record(world, "a"), home_of_record(world, "b")
     me = world.process("me")
     me.faults.when(asks("patch", "deployments.apps/scale", "a"), Fault(what), times=100)
@@ -76,7 +76,7 @@ def test_a_record_that_cannot_be_deleted_fails_its_own_node_and_is_not_waited_fo
     assert outcomes(emptied(me, (a, b))) == {a: "failed", b: "drained"}
 
 
-def test_any_answer_of_a_swap_may_be_lost(raised: Saved) -> None:
+def test_any_answer_of_a_surge_may_be_lost(raised: Saved) -> None:
     with World.of(raised) as world:
         a, b = home_of_record(world, "a"), home_of_record(world, "b")
         me = world.process("me")
@@ -99,7 +99,7 @@ def test_any_answer_of_a_swap_may_be_lost(raised: Saved) -> None:
     print(f"{len(writes)} of {count} requests are writes of surges and locks, each with its answer lost")
 
 
-def test_a_workload_that_somebody_scales_in_mid_swap_keeps_their_count(world: World) -> None:
+def test_a_workload_that_somebody_scales_in_mid_surge_keeps_their_count(world: World) -> None:
     a, b = home_of_record(world, "a"), home_of_record(world, "b")
     me = world.process("me")
     seen = iter([True])

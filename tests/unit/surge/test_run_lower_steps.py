@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The second half of a swap, step by step."""
+"""The second half of a surge, step by step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_node_lock import LostLockError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.surge_records import Leaver, Surge
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_lower import Swaps
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_lower import Surges
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_surge_lease import LostSurgeError
 from ansible_collections.kubeops.node_maintenance.tests.unit.support.halves import End, Play
 from ansible_collections.kubeops.node_maintenance.tests.unit.support.play import Hand, prepare, recorded
@@ -37,15 +37,15 @@ def world() -> World:
 
 
 @pytest.fixture
-def three(world: World) -> Swaps:
+def three(world: World) -> Surges:
     """Of `a` and `b` on n1, and `c` on n2."""
     ctx = world.sim.process("me").ctx("r1/x")
-    return Swaps(ctx, [surge("a", "n1"), surge("b", "n1"), surge("c", "n2")])
+    return Surges(ctx, [surge("a", "n1"), surge("b", "n1"), surge("c", "n2")])
 
 
-def states(swaps: Swaps, **wanted_: str) -> None:
+def states(surges: Surges, **wanted_: str) -> None:
     for name, state in wanted_.items():
-        swaps._swaps[f"uid-{name}"].state = t.cast("t.Any", state)
+        surges._surges[f"uid-{name}"].state = t.cast("t.Any", state)
 
 
 # -- several of them -----------------------------------------------------------------------------------
@@ -62,16 +62,16 @@ def states(swaps: Swaps, **wanted_: str) -> None:
     ],
 )
 def test_a_node_is_done_with_when_all_surges_that_serve_it_are(
-    three: Swaps, given: dict[str, str], done: bool, n1: bool, n2: bool
+    three: Surges, given: dict[str, str], done: bool, n1: bool, n2: bool
 ) -> None:
     states(three, **given)
     assert (three.done, three.done_with("n1"), three.done_with("n2"), three.done_with("n3")) == (done, n1, n2, True)
 
 
-def test_what_failed_is_told_of_the_nodes_that_it_serves_and_waits_for_nothing(three: Swaps) -> None:
-    for one in three._swaps.values():
+def test_what_failed_is_told_of_the_nodes_that_it_serves_and_waits_for_nothing(three: Surges) -> None:
+    for one in three._surges.values():
         one.waiting = "a pod"
-    three._swaps["uid-c"].waiting = ""
+    three._surges["uid-c"].waiting = ""
     three.failures.update({"uid-a": "no a", "uid-b": "no b"})
     assert three.waiting == {}
     assert [three.failed_for(node) for node in ("n1", "n2", "n3")] == ["no a; no b", "", ""]
@@ -80,10 +80,10 @@ def test_what_failed_is_told_of_the_nodes_that_it_serves_and_waits_for_nothing(t
     assert three.failed_for("n1") == ""
 
 
-def test_a_lost_node_ends_the_surges_that_serve_it_alone(three: Swaps) -> None:
+def test_a_lost_node_ends_the_surges_that_serve_it_alone(three: Surges) -> None:
     states(three, c="done")
     three.lose("n1", "it was uncordoned")
-    a, b, c = three._swaps.values()
+    a, b, c = three._surges.values()
     assert (a.state, b.state, c.state) == ("failed", "failed", "done")
     assert three.failures == dict.fromkeys(("uid-a", "uid-b"), "it was uncordoned")
     three.lose("n2", "that, too")
@@ -101,7 +101,7 @@ def test_a_lost_node_ends_the_surges_that_serve_it_alone(three: Swaps) -> None:
         (LostLockError("n1", "by r2"), "failed", ""),
     ],
 )
-def test_each_swap_fails_alone(world: World, three: Swaps, error: Exception, state: str, waiting: str) -> None:
+def test_each_surge_fails_alone(world: World, three: Surges, error: Exception, state: str, waiting: str) -> None:
     states(three, a="done")
     tried: list[str] = []
 
@@ -112,9 +112,9 @@ def test_each_swap_fails_alone(world: World, three: Swaps, error: Exception, sta
 
     world.sim.process("steps").run(lambda _ctx: three._each(work))
     assert tried == ["b", "c"]
-    b = three._swaps["uid-b"]
+    b = three._surges["uid-b"]
     assert (b.state, b.waiting) == (state, waiting)
-    assert three._swaps["uid-c"].state == "open"
+    assert three._surges["uid-c"].state == "open"
     assert (three.failures == {}) == (state == "open")
     assert b.lost == isinstance(error, LostLockError)
 
@@ -126,7 +126,7 @@ def test_each_swap_fails_alone(world: World, three: Swaps, error: Exception, sta
 def test_only_a_run_with_a_nonce_puts_its_name_into_the_lease(world: World, run: str, holder: str) -> None:
     Play(world).rounds()
     end = End(world, run)
-    end.does(end.swaps.hold)
+    end.does(end.surges.hold)
     assert recorded(world).holder == holder
 
 
@@ -134,7 +134,7 @@ def test_the_lease_is_ours_before_the_first_step_and_is_not_held_twice(world: Wo
     Play(world).rounds()
     end = End(world, "r1/n2")
     for _time in range(2):
-        end.does(end.swaps.hold)
+        end.does(end.surges.hold)
     assert end.writes == [f"patch {LEASES}"]
     end.step()
     assert end.writes == [f"patch {LEASES}", SCALE]
@@ -144,7 +144,7 @@ def test_the_lease_is_ours_before_the_first_step_and_is_not_held_twice(world: Wo
 def test_pods_that_were_not_seen_to_serve_do_so_for_two_seconds(world: World, stage: t.Any, seconds: float) -> None:
     prepare(world, Hand(world), "n1")
     end = End(world)
-    end.swaps = Swaps(end.ctx, [replace(recorded(world), stage=stage)], end.fence)
+    end.surges = Surges(end.ctx, [replace(recorded(world), stage=stage)], end.fence)
     began = world.sim.machine.now
     while SCALE not in end.sent:
         end.step()
@@ -157,13 +157,13 @@ def test_who_stops_serving_before_the_end_begins_anew(world: World) -> None:
     prepare(world, Hand(world), "n1")
     end = End(world)
     end.step()
-    assert end.swaps._swaps[world.uid].serving_since == world.sim.machine.now
+    assert end.surges._surges[world.uid].serving_since == world.sim.machine.now
     world.act(1.5)
     newcomer = world.newcomer()["metadata"]["name"]
     world.set_ready(newcomer, False)
     end.step()
-    assert "is not ready" in end.swaps.waiting[world.uid]
-    assert end.swaps._swaps[world.uid].serving_since is None
+    assert "is not ready" in end.surges.waiting[world.uid]
+    assert end.surges._surges[world.uid].serving_since is None
     world.set_ready(newcomer, True)
     end.step()
     world.act(1.5)
@@ -178,7 +178,7 @@ def test_a_pod_that_stays_on_a_leaving_node_counts_when_the_count_is_lowered() -
     end = End(world)
     world.set_ready("web-1", False)
     end.step()
-    assert end.swaps.waiting == {world.uid: f"Pod shop/{world.first[1]} is not ready"}
+    assert end.surges.waiting == {world.uid: f"Pod shop/{world.first[1]} is not ready"}
     assert SCALE not in end.sent
 
 
@@ -190,7 +190,7 @@ def test_what_is_lowered_and_given_back_is_told(world: World) -> None:
         ("lowered", f"scaled from 2 to 1, which ends {world.first[0]}"),
         ("restored", "restored to its state before the surge"),
     ]
-    assert (end.swaps.waiting, end.swaps.done) == ({}, True)
+    assert (end.surges.waiting, end.surges.done) == ({}, True)
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
@@ -200,7 +200,7 @@ def test_a_count_that_is_not_the_surges_is_raised_from_or_given_up(world: World,
     world.scale(count)
     end = End(world)
     end.rounds()
-    assert end.swaps.done
+    assert end.surges.done
     assert world.replicas == count
     assert end.sent.count(SCALE) == (2 if count == 3 else 0)
     assert not world.leases or count == 1
@@ -212,7 +212,7 @@ def test_after_lowering_the_leaving_pod_ends_and_no_other(world: World, acted: b
     Play(world).rounds()
     end, before = End(world), world.snapshot()
     end.step(before)
-    assert end.swaps._swaps[world.uid].state == "lowered"
+    assert end.surges._surges[world.uid].state == "lowered"
     workload = before.workload(world.uid)
     assert workload
     now = replace(workload, replicas=1, resource_version="999999")
@@ -220,9 +220,9 @@ def test_after_lowering_the_leaving_pod_ends_and_no_other(world: World, acted: b
     pods = tuple(pod for pod in before.pods if pod.node == "n1" or not acted)
     end.step(replace(before, pods=pods, workloads=(now, *others)))
     if acted:
-        assert f"{world.first[0]} stayed while another pod ended" in end.swaps.failures[world.uid]
+        assert f"{world.first[0]} stayed while another pod ended" in end.surges.failures[world.uid]
     else:
-        assert end.swaps.waiting == {world.uid: "Deployment shop/web has 2 of 1 pods"}
+        assert end.surges.waiting == {world.uid: "Deployment shop/web has 2 of 1 pods"}
 
 
 def test_a_count_that_is_set_while_the_leaving_pod_ends_is_kept(world: World) -> None:
@@ -258,5 +258,5 @@ def test_a_raise_that_was_overtaken_is_made_again(world: World) -> None:
         world.sim.patch(kinds.DEPLOYMENTS, "web", {"metadata": {"annotations": {"theirs": "x"}}})
 
     end.me.faults.overtaken(lambda request: request.resource == "deployments.apps/scale", annotate)
-    assert end.rounds().done_with("n1"), end.swaps.failures
+    assert end.rounds().done_with("n1"), end.surges.failures
     assert world.replicas == 3

@@ -135,7 +135,7 @@ def test_a_workload_that_nothing_leaves_any_more_needs_no_surge(world: World) ->
     play.surging.planner = lambda seen: {}
     play.step()
     assert (play.case.state, play.case.outcome, play.writes) == ("undone", "ended", [])
-    assert play.case.message == "No pod of Deployment shop/web has to leave by a swap any more."
+    assert play.case.message == "No pod of Deployment shop/web has to leave by a surge any more."
 
 
 def test_a_record_that_somebody_wrote_meanwhile_is_waited_for(world: World) -> None:

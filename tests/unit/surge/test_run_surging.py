@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Both halves of a swap as the loops run them: against other runs, refusals, and views that lag behind."""
+"""Both halves of a surge as the loops run them: against other runs, refusals, and views that lag behind."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_a_count_that_is_put_back_ends_the_surge(world: World) -> None:
     assert world.names() == ["web-0"]
 
 
-def test_a_reverter_that_ends_the_leaving_pod_has_done_the_swap(world: World) -> None:
+def test_a_reverter_that_ends_the_leaving_pod_has_done_the_surge(world: World) -> None:
     play = Play(world)
     play.rounds(5, 0.2)
     assert len(world.pods) == 2
@@ -178,9 +178,9 @@ def test_a_view_that_lags_behind_our_own_write_is_not_believed(world: World) -> 
 def test_the_leaving_pod_ends_and_nothing_is_left(world: World) -> None:
     Play(world).rounds()
     end = End(world)
-    swaps = end.rounds()
-    assert swaps.done_with("n1")
-    assert not swaps.failures
+    surges = end.rounds()
+    assert surges.done_with("n1")
+    assert not surges.failures
     assert world.ended == ["web-0"]
     assert world.kept() == world.at_first
     assert [(event.what, event.phase) for event in end.ctx.timeline] == [("lowered", "draining"), ("restored", "")]
@@ -191,9 +191,9 @@ def test_nothing_is_lowered_while_another_pod_is_not_ready() -> None:
     prepare(world, Hand(world), "n1")
     world.set_ready("web-2", False)
     end = End(world)
-    swaps = end.rounds(10)
-    assert not swaps.done
-    assert swaps.waiting == {world.uid: f"Pod shop/{world.first[2]} is not ready"}
+    surges = end.rounds(10)
+    assert not surges.done
+    assert surges.waiting == {world.uid: f"Pod shop/{world.first[2]} is not ready"}
     assert not world.ended
     world.set_ready("web-2", True)
     assert end.rounds().done_with("n1")
@@ -207,10 +207,10 @@ def test_a_surge_that_somebody_took_back_fails_closed(world: World) -> None:
     world.scale(1)
     world.act()
     assert world.names() == ["web-0"]
-    swaps = End(world).rounds()
-    assert swaps.done
-    assert not swaps.done_with("n1")
-    assert "somebody else changed the count" in swaps.failures[world.uid]
+    surges = End(world).rounds()
+    assert surges.done
+    assert not surges.done_with("n1")
+    assert "somebody else changed the count" in surges.failures[world.uid]
     assert len(world.pods) == 1
 
 
@@ -220,7 +220,7 @@ def test_a_surge_of_a_process_that_was_killed_before_it_settled(world: World) ->
     end = End(world, "r1/n2")
     end.step()
     assert not world.ended
-    assert end.swaps.waiting[world.uid] == "the new pods of Deployment shop/web to serve for 2 s"
+    assert end.surges.waiting[world.uid] == "the new pods of Deployment shop/web to serve for 2 s"
     assert end.rounds().done_with("n1")
 
 
@@ -228,17 +228,17 @@ def test_a_surge_that_another_run_took_over_is_left_to_it(world: World) -> None:
     Play(world).rounds()
     end = End(world)
     world.apply(recorded(world).renewing("other/n", "2026-01-01T00:00:00.000Z"))
-    swaps = end.rounds()
-    assert "is held by run other now" in swaps.failures[world.uid]
+    surges = end.rounds()
+    assert "is held by run other now" in surges.failures[world.uid]
     assert not world.ended
 
 
 def test_the_record_of_a_surge_whose_only_node_somebody_else_holds_is_left_to_them(world: World) -> None:
     Play(world).rounds()
     end, before = End(world), recorded(world)
-    end.swaps.lose("n1", "Node n1 is held by run r2")
-    end.does(end.swaps.hold)
-    end.does(end.swaps.close)
+    end.surges.lose("n1", "Node n1 is held by run r2")
+    end.does(end.surges.hold)
+    end.does(end.surges.close)
     assert not end.writes
     assert (recorded(world).nodes, recorded(world).holder) == (before.nodes, before.holder)
 
@@ -255,7 +255,7 @@ def test_a_second_look_at_an_old_view_does_not_lower_twice(world: World) -> None
 def test_check_mode_names_what_ending_takes(world: World) -> None:
     Play(world).rounds()
     end = End(world)
-    end.does(lambda: end.swaps.predict(world.snapshot()))
+    end.does(lambda: end.surges.predict(world.snapshot()))
     predicted = [change.sentence for change in end.ctx.changes]
     real = End(world)
     real.rounds()

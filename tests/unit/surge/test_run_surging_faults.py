@@ -66,7 +66,7 @@ def test_a_lost_answer_of_the_second_half_is_looked_up(world: World, lost: int) 
     end = End(world)
     end.loses(lost)
     assert end.rounds().done_with("n1")
-    assert not end.swaps.failures
+    assert not end.surges.failures
     assert len(end.writes) == 3
     assert world.ended == ["web-0"]
     assert world.kept() == world.at_first
@@ -137,7 +137,7 @@ def test_a_workload_that_is_scaled_up_while_its_surge_comes_up_keeps_its_new_cou
     assert play.rounds().outcome == "raised"
     end = End(world)
     assert end.rounds().done_with("n1")
-    assert not end.swaps.failures
+    assert not end.surges.failures
     assert world.replicas == len(world.pods) == 4
     assert world.ended == ["web-0"]
     assert world.least_ready >= 1
@@ -152,7 +152,7 @@ def test_a_count_that_is_set_during_the_second_half_is_kept(world: World, count:
     end.rounds(after)
     world.scale(count)
     end.rounds(30)
-    assert end.swaps.done_with("n1"), end.swaps.waiting or end.swaps.failures
+    assert end.surges.done_with("n1"), end.surges.waiting or end.surges.failures
     assert "web-0" in world.ended
     assert not world.leases
     # What is as we made it cannot be told from what we made.
@@ -185,7 +185,7 @@ def test_a_workload_that_is_deleted_ends_its_surge(world: World, half: str) -> N
         (play if half == "first" else end).step()
     assert play.surging.done
     assert play.case.outcome == ("ended" if half == "first" else "raised")
-    assert half == "first" or end.swaps.done_with("n1")
+    assert half == "first" or end.surges.done_with("n1")
     assert not world.leases
 
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A swap played to its end, and cut short at every change."""
+"""A surge played to its end, and cut short at every change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import steps as swap
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import steps
 from ansible_collections.kubeops.node_maintenance.tests.unit.support.play import (
     Cut,
     Hand,
@@ -54,14 +54,14 @@ def test_exactly_the_leaving_pods_end_and_everything_is_as_before(world: World) 
 
 def test_the_costs_go_first_then_the_count() -> None:
     world = World(["n1"])
-    asked = [(c.verb, c.target.kind) for c in swap.raising(world.snapshot(), wanted(world, "n1"))]
+    asked = [(c.verb, c.target.kind) for c in steps.raising(world.snapshot(), wanted(world, "n1"))]
     assert asked == [("patch", "Pod"), ("scale", "Deployment")]
 
 
-def cuts(world: World, *steps: t.Callable[[World, Hand], object]) -> int:
+def cuts(world: World, *acts: t.Callable[[World, Hand], object]) -> int:
     probe, hand = build(world), Hand(world)
     hand.world = probe
-    for step in steps:
+    for step in acts:
         step(probe, hand)
     return hand.made
 
@@ -174,5 +174,5 @@ def test_the_template_s_own_cost_is_what_newcomers_get_back() -> None:
     world.sim.cordon("n1")
     prepare(world, Hand(world), "n1")
     world.annotate(world.newcomer()["metadata"]["name"], names.LOWEST_COST)
-    (change,) = swap.raising(world.snapshot(), recorded(world))
+    (change,) = steps.raising(world.snapshot(), recorded(world))
     assert change.body == {"metadata": {"annotations": {names.DELETION_COST: "3"}}}

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Each step of a swap, asked in one state of the cluster."""
+"""Each step of a surge, asked in one state of the cluster."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def made(changes: t.Iterable[t.Any]) -> list[tuple[str, str]]:
 
 
 def planned(found: Snapshot) -> list[PodPlan]:
-    return [PodPlan(one, "swap", "single_replica", "", found.workloads[0].ref) for one in found.pods_on(["n1"])]
+    return [PodPlan(one, "surge", "single_replica", "", found.workloads[0].ref) for one in found.pods_on(["n1"])]
 
 
 def test_one_surge_for_each_workload_that_is_still_there() -> None:
