@@ -210,7 +210,8 @@ def left_locks(
 ) -> list[lock_leases.Seen]:
     """The leftover locks of nodes that are gone or have no record.
 
-    Those of any start of the run; without a run's id, those that are not renewed.
+    Those of this start, and those that are not renewed: of other starts of the run, or, without a
+    run's id, of all. Another start may be at work on a node that this one has just given back.
 
     Raises:
         ClusterError: they may not be read, or the server could not be reached.
@@ -220,7 +221,9 @@ def left_locks(
     found = [lease for lease in leases if lease["metadata"]["name"] in wanted]
     if run.id:
         its = [lease for lease in found if run_leases.holder_of(lease) == run.id]
-        return [lock_leases.Seen.among(lease, leases) for lease in its]
+        own = [lease for lease in its if _by(lease, run)]
+        others = expired(ctx, [lease for lease in its if lease not in own], over=run.id)
+        return [*(lock_leases.Seen.among(lease, leases) for lease in own), *others.values()]
     dead = expired(ctx, ours := list(filter(is_ours, found)))
     for lease in ours:
         if run_leases.of_tasks(lease) and place_of(lease) not in dead:
