@@ -50,7 +50,8 @@ class Lacking(t.Protocol):
 
     def __call__(
         self, ctx: run_context.Context, *, nodes: t.Sequence[str], within: t.Sequence[str]
-    ) -> t.Iterable[reasons.Finding]: ...
+    ) -> t.Iterable[reasons.Finding]:
+        """With remedies; ``within`` are the namespaces in which the module works."""
 
 
 # Argument specs of options that several modules have.
