@@ -464,7 +464,7 @@ def ended(ctx: run_context.Context, *, failed: bool) -> run_context.Result:
         run_heartbeats.sweep(ctx, me.id)
         return run_context.Result({"nodes": []}, message=f"Run {me.id} is no longer stored.")
     found, bad = run_stored.records(nodes := _nodes(ctx))
-    _drop_left_locks(ctx, run, {*found, *bad})
+    _drop_left_locks(ctx, me, run, {*found, *bad})
     run_heartbeats.sweep(ctx, run.id)
     clear(ctx, run.id, nodes)
     if not failed:
@@ -506,7 +506,10 @@ def _left_to_tasks(ctx: run_context.Context, run_id: str) -> bool:
 
 
 def _drop_left_locks(
-    ctx: run_context.Context, run: stored_objects.StoredRun, out: t.Collection[str]
+    ctx: run_context.Context,
+    me: run_context.Run,
+    run: stored_objects.StoredRun,
+    out: t.Collection[str],
 ) -> None:
     """A start that was killed between a node's last patch and the deletion of its
     lock has left that lock.
@@ -517,7 +520,7 @@ def _drop_left_locks(
     ended: set[str] = set()
     try:
         for place in dict.fromkeys((names.NAMESPACE, run_locks.lease_namespace(ctx, None))):
-            for lock in run_lease.left_locks(ctx, run_context.Run(run.id), back, place):
+            for lock in run_lease.left_locks(ctx, me, back, place):
                 run_lease.release(ctx, lock, ended)
     except errors.ClusterError as error:
         # The nodes are back in service: the run does not fail,
