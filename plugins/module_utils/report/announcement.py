@@ -127,7 +127,6 @@ SEQUENCE: t.Mapping[Moment, int] = {
     "failed": 2,
 }
 """Which entry of a calendar replaces which."""
-FORMATS = ("json", "slack")
 NOTE, INSTANCE = 1024, 128
 """The longest note and reportingInstance of an Event, in bytes (events.k8s.io/v1)."""
 EVENTS_OF_NODES = "default"
