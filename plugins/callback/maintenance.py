@@ -14,23 +14,13 @@ author:
 description:
   - Shows the plan as a table, a heading for each wave, the progress of each node, your own tasks with their output,
     warnings, failures with their causes, and the summary.
-  - On a terminal, each node that is drained has a bar, with the pods that are gone, what is waited for, and the elapsed
-    time beside the forecast. Elsewhere (in a pipe, in AWX, if E(CI) is set) there are plain lines without control
-    characters.
+  - All of it are plain lines without control characters. A wait has one once it has lasted 10 seconds, and then at
+    least every 15.
   - Tasks of the playbooks and roles of this collection are shown only by their news. V(set_fact), V(include_tasks),
     the validation of arguments and others that keep books are not shown if they went well, whoever wrote them.
   - Failures and unreachable hosts are shown whatever the task is. With C(-v) and more, all tasks are shown as by
     P(ansible.builtin.default#callback).
 options:
-  live:
-    description: Whether to draw bars if the output is a terminal.
-    type: bool
-    default: true
-    env:
-      - name: KUBEOPS_SCREEN_LIVE
-    ini:
-      - section: callback_maintenance
-        key: live
   output_lines:
     description: How many lines to show of what a task printed to its stdout, and how many of its stderr; the last ones.
     type: int
@@ -61,9 +51,7 @@ environment: |
 """
 
 import datetime
-import os
 import pathlib
-import sys
 import time
 import types
 import typing as t
@@ -73,15 +61,12 @@ from ansible.plugins.callback.default import CallbackModule as Default
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import details
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks import (
-    screen_bars,
     screen_waits,
     screen_words,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _foot, _progress
+from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _progress, _waits
 
 HOME = str(pathlib.Path(__file__).parents[2])
-LONG = frozenset({"pause", "reboot", "wait_for_connection"})
-"""Actions of our own tasks that take long and say nothing."""
 REPORT = f"{screen_words.COLLECTION}.maintenance_report"
 CONTROLLERS = "_maintain_controllers"
 
@@ -95,17 +80,13 @@ class CallbackModule(Default):
 
     def __init__(self) -> None:
         super().__init__()
-        utf8 = (getattr(sys.stdout, "encoding", "") or "").lower().startswith("utf")
-        self._bars = screen_bars.Bars(blocks=utf8)
         self._waits = screen_waits.Waits()
-        self._live = False
-        self._foot: _foot.Foot | None = None
+        self._held_back: _waits.HeldBack | None = None
         self._said: list[str] = []
         self._shown: list[str] = []
         self._headed: t.Any = None
         # Waves that earlier starts of the run had finished, and that this one has.
         self._before, self._index = 0, 0
-        self._building: tuple[str, float] | None = None
         self._starting = False
         self._theirs = False
 
@@ -115,9 +96,8 @@ class CallbackModule(Default):
         super().v2_playbook_on_start(playbook)
         if self._all:
             return
-        self._live = self.get_option("live") and _foot.on_a_terminal(os.environ)
-        self._foot = _foot.Foot(self._display, self._lines, self._told, self._due, live=self._live)
-        self._foot.stand()
+        self._held_back = _waits.HeldBack(self._display, self._told, self._due)
+        self._held_back.begin()
         if context.CLIARGS.get("check") and not self.get_option("check_mode_markers"):
             self._say(["Check mode: nothing is changed."], constants.COLOR_VERBOSE)
 
@@ -134,9 +114,8 @@ class CallbackModule(Default):
             super().v2_playbook_on_include(included_file)
 
     def v2_playbook_on_stats(self, stats: t.Any) -> None:
-        self._clear()
-        if self._foot:
-            self._foot.fall()
+        if self._held_back:
+            self._held_back.end()
         if self._all:
             super().v2_playbook_on_stats(stats)
             return
@@ -160,10 +139,8 @@ class CallbackModule(Default):
     # Tasks
 
     def _task_start(self, task: t.Any, prefix: str | None = None) -> None:
-        self._clear()
+        self._waits.clear()
         self._said = []
-        if not self._all:
-            self._follow_build(task)
         self._starting = not self._all and self._kind(task) is not screen_words.Kind.THEIRS
         super()._task_start(task, prefix)
         self._starting = False
@@ -186,13 +163,9 @@ class CallbackModule(Default):
         super().v2_runner_on_start(host, task)
         if self._all:
             return
-        if not self._live:
-            self._waits.begin(task.name or task.action, time.monotonic())
-        if not screen_words.own(task.get_path() or "", HOME):
-            return
-        self._head(host)
-        if screen_words.short(task.action) in LONG:
-            self._bars.wait(host.get_name(), task.name, time.monotonic())
+        self._waits.begin(task.name or task.action, time.monotonic())
+        if screen_words.own(task.get_path() or "", HOME):
+            self._head(host)
 
     def v2_runner_on_ok(self, result: t.Any) -> None:
         task, answer = _task(result), _answer(result)
@@ -299,7 +272,6 @@ class CallbackModule(Default):
         if "resumable" in answer:
             self._before, self._index = (answer["resumable"] or {}).get("waves_done", 0), 0
         if screen_words.planned(answer):
-            self._bars.forecasts.update(screen_words.forecasts(answer))
             # The playbook `plan` says some of it once more, for those who have another callback.
             self._shown = screen_words.plan_lines(answer, self._before + self._index + 1)
             self._say(["", *self._shown, ""])
@@ -311,7 +283,7 @@ class CallbackModule(Default):
 
     def _failed(self, how: str, result: t.Any, item: str = "") -> None:
         task, answer = _task(result), _answer(result)
-        self._clear()
+        self._waits.clear()
         if self._kind(task) is screen_words.Kind.THEIRS and self._last_task_banner != task._uuid:
             self._print_task_banner(task)
         self._handle_warnings(answer)
@@ -348,45 +320,16 @@ class CallbackModule(Default):
         number = f"Wave {self._before + self._index + 1} of {self._before + len(waves)}"
         self._say(["", f"{number}: {', '.join(map(str, nodes))}"], constants.COLOR_HIGHLIGHT)
 
-    # Bars
+    # What is waited for
 
     def _told(self, line: _progress.Line) -> bool:
-        """A line of progress has come; whether a bar shows all of it."""
+        """A line of progress has come; whether it is a wait, which is shown if it lasts."""
         self._said.append(line.event["message"])
-        if self._live:
-            return self._bars.see(line.event, time.monotonic())
         self._waits.see(line.event, time.monotonic())
         return screen_waits.waits(line.event)
 
     def _due(self) -> list[str]:
         return self._waits.due(time.monotonic(), datetime.datetime.now(datetime.UTC).isoformat())
-
-    def _lines(self, width: int) -> list[str]:
-        return self._bars.lines(time.monotonic(), width)
-
-    def _clear(self) -> None:
-        """What was shown as going on has ended, unless it is a build."""
-        self._waits.clear()
-        if self._bars and not self._building:
-            self._bars.clear()
-            if self._foot:
-                self._foot.draw()
-
-    def _follow_build(self, task: t.Any) -> None:
-        """A build of the lab is a series of short tasks; the first of another file ends it."""
-        if found := screen_bars.BUILDING.fullmatch(task.name or ""):
-            if not self._building:
-                self._building = (found["what"], time.monotonic())
-            usually, which = float(found["usually"]), f"{found['number']} of {found['of']}"
-            self._bars.build(found["what"], self._building[1], usually, which)
-        elif (
-            self._building
-            and pathlib.Path((task.get_path() or "").rpartition(":")[0]).name != "follow.yml"
-        ):
-            what, since = self._building
-            self._building = None
-            self._clear()
-            self._say([f"{what} was built for {time.monotonic() - since:.0f} s"])
 
 
 def _task(result: t.Any) -> t.Any:

@@ -1,9 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What is waited for, where no bar can show it: lines for each wait that lasts,
-none for those that are soon over.
-"""
+"""What is waited for: lines for each wait that lasts, none for those that are soon over."""
 
 from __future__ import annotations
 

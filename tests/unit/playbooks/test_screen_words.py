@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the screen says: the plan's table, bars, failures; and what it leaves out."""
+"""What the screen says: the plan's table, waits, failures; and what it leaves out."""
 
 from __future__ import annotations
 
@@ -10,11 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import run_drain, run_node_drain
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks import (
-    screen_bars,
     screen_waits,
     screen_words,
 )
@@ -53,7 +50,6 @@ def test_the_plan_is_a_table_with_its_warnings() -> None:
         "      n3    none",
         "warning: It is odd. Wait.",
     ]
-    assert screen_words.forecasts(PLAN) == {"n1": 45.0, "n2": 125.0, "n3": 125.0}
 
 
 def test_a_long_plan_is_cut() -> None:
@@ -74,70 +70,6 @@ def told(message: str, what: str = "progress", phase: str = "draining", node: st
     return {"what": what, "message": message, "node": node, "phase": phase, "name": "", "namespace": "", "at": ""}
 
 
-def test_a_bar_counts_what_a_drain_tells() -> None:
-    site = run_node_drain.NodeDrain("n1")
-    foot = screen_bars.Bars()
-    foot.forecasts["n1"] = 45.0
-    assert foot.see(told(run_drain._words(site, ["a surge"], [])), 100.0)
-    [line] = foot.lines(104.0, 200)
-    assert line == f"n1  {'░' * 20}  0 of 0 pods gone  4 s of about 45 s  waiting: a surge"
-
-
-@pytest.mark.parametrize(
-    ("message", "counted"),
-    [
-        ("3 of 7 pods left, 2 ending; waiting: x; y", (4, 7, "2 ending; waiting: x; y")),
-        ("all 7 pods gone; waiting: x", (7, 7, "waiting: x")),
-        ("all 7 pods gone, verifying", (7, 7, "verifying")),
-        ("3 pods left, volumes attached: pv", None),
-    ],
-)
-def test_only_what_has_two_numbers_is_a_bar(message: str, counted: tuple[int, int, str] | None) -> None:
-    assert screen_bars.counted(message) == counted
-    foot = screen_bars.Bars()
-    assert foot.see(told(message), 0.0)
-    assert ("░" in foot.lines(0.0, 100)[0] or "█" in foot.lines(0.0, 100)[0]) is (counted is not None)
-
-
-def test_bars_are_in_line_clipped_and_counted() -> None:
-    foot = screen_bars.Bars(blocks=False)
-    for number in range(10):
-        foot.see(told("1 of 2 pods left, 1 ending", node=f"node-{number * 5}"), 0.0)
-    lines = foot.lines(75.0, 75)
-    assert len(lines) == screen_bars.SHOWN + 1
-    assert lines[0] == "node-0   #####-----  1 of 2 pods gone  1 min 15 s  1 ending"
-    assert lines[-1] == "and 2 more"
-    foot.see(told("drained", "drained", "drained", "node-0"), 80.0)
-    assert foot.lines(80.0, 60)[0].startswith("node-5 ")
-    foot.clear()
-    assert foot.lines(80.0, 60) == []
-
-
-def test_what_has_no_number_waits_without_a_bar() -> None:
-    foot = screen_bars.Bars()
-    assert foot.see(told("waiting: Pod a/b is not ready", "waiting"), 0.0)
-    assert foot.lines(3.0, 100) == ["n1  3 s  waiting: Pod a/b is not ready"]
-    assert foot.see(told("1 of 2 pods left, 1 ending"), 5.0)
-    assert foot.lines(6.0, 100) == [f"n1  {'█' * 10}{'░' * 10}  1 of 2 pods gone  1 s  1 ending"]
-    assert not foot.see(told("cordoned", "cordoned"), 7.0)
-
-
-@pytest.mark.parametrize(
-    ("width", "line"),
-    [
-        (100, f"n1  {'█' * 10}{'░' * 10}  1 of 2 pods gone  1 s of about 30 s  budget web allows none"),
-        (99, f"n1  {'█' * 5}{'░' * 5}  1 of 2 pods gone  1 s  budget web allows none"),
-        (60, "n1  1 of 2 pods gone  1 s  budget web allows none"),
-        (40, "n1  1 of 2 pods gone  1 s  budget web al"),
-    ],
-)
-def test_in_few_columns_what_is_waited_for_comes_first(width: int, line: str) -> None:
-    foot = screen_bars.Bars()
-    foot.forecasts["n1"] = 30.0
-    foot.see(told("1 of 2 pods left; budget web allows none"), 5.0)
-    assert foot.lines(6.0, width) == [line]
-
-
 AT = "2026-11-21T10:30:48.123Z"
 
 
@@ -152,7 +84,7 @@ def told_in(held: screen_waits.Waits, events: dict[int, dict[str, str]], seconds
     return found
 
 
-def test_without_bars_a_wait_is_told_again_and_again_until_it_is_over() -> None:
+def test_a_wait_is_told_again_and_again_until_it_is_over() -> None:
     events = {0: told("the same", "waiting"), 70: told("drained", "drained", "drained")}
     lines = told_in(screen_waits.Waits(), events, 200)
     assert list(lines) == [10, 24, 38, 52, 66]
@@ -196,23 +128,6 @@ def test_many_waits_are_counted() -> None:
         held.see(told("held", node=f"n{number}"), 0.0)
     lines = held.due(10.0, AT)
     assert (len(lines), lines[-1]) == (screen_waits.SHOWN + 1, "and 3 more waits")
-
-
-def test_a_terminal_takes_nothing_of_a_bar_as_a_command() -> None:
-    assert screen_bars.clipped("a\x1b[2J\nb", 20) == "a [2J b"
-    assert screen_bars.clipped("节点x", 4) == "节点"
-    assert screen_bars.clipped("节点x", 3) == "节"
-
-
-def test_the_name_of_the_labs_waiting_task_is_read() -> None:
-    [_check, keep] = yaml.safe_load((HOME / "roles/lab/tasks/follow.yml").read_text())
-    template = keep["block"][0]["name"]
-    assert [
-        word for word in ("Building ", "', '", "' of '", "': '", "' s, usually '", "' s'") if word not in template
-    ] == []
-    found = screen_bars.BUILDING.fullmatch("Building kubernetes, 1 of 3: 45 s, usually 600 s")
-    assert found is not None
-    assert found.groupdict() == {"what": "kubernetes", "number": "1", "of": "3", "usually": "600"}
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks imp
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import connection, kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import printable
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks import (
-    screen_bars,
     screen_waits,
     screen_words,
 )
@@ -228,12 +227,11 @@ def test_the_screen(said: Everything) -> None:
     for each in found:
         shown = screen_words.failure_lines(each.result, action="a", path="/p:1", most=20)
         assert harmless([*shown, *(line for pair in screen_words.troubles(each.result) for line in pair)])
-        foot, held = screen_bars.Bars(), screen_waits.Waits()
+        held = screen_waits.Waits()
         for event in each.events:
             line = _progress.Line.of(event)
-            foot.see(line.event, 0.0)
             held.see(line.event, 0.0)
-            assert harmless([line, *foot.lines(1.0, 10_000), "-", *held.due(100.0, event.at)])
+            assert harmless([line, *held.due(100.0, event.at)])
 
 
 def test_the_messages_of_the_playbooks(said: Everything) -> None:
