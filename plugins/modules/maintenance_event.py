@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: maintenance_event
-short_description: Announce a maintenance by Events, a webhook and a calendar entry
+short_description: Announce a maintenance by Events and a webhook
 version_added: 1.0.0
 author:
   - Contributors to the kubeops.node_maintenance collection (@kubeops)
@@ -84,9 +84,6 @@ options:
         description: How long to try.
         type: str
         default: 30s
-  calendar:
-    description: A file for the calendar entry (RFC 5545). It is overwritten.
-    type: path
 attributes:
   check_mode:
     description: Can run in C(check_mode) and predict the changes without making them.
@@ -98,7 +95,7 @@ attributes:
     description: When run twice in a row with the same arguments, the second time changes nothing.
     support: partial
     details:
-      - Without O(events) the webhook is called each time. The calendar entry is written each time.
+      - Without O(events) the webhook is called each time.
   action_group:
     description: Use C(group/kubeops.node_maintenance.node_maintenance) in C(module_defaults).
     support: full
@@ -116,7 +113,6 @@ EXAMPLES = r"""
     results: "{{ [preflight_result] }}"
     reason: kernel update
     events: true
-    calendar: ./maintenance.ics
     webhook:
       url: "{{ chat_webhook }}"
       format: slack

@@ -2,12 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A run tells others of itself: Events that kubectl shows with node and workload, a webhook, and a calendar entry."""
+"""A run tells others of itself: Events that kubectl shows with node and workload, and a webhook."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from support.arena import Arena
@@ -26,22 +25,18 @@ def events(play: Player, about: str, name: str, namespace: str) -> list[str]:
     return sorted(one["reason"] for one in ours)
 
 
-def test_a_run_announces_itself_by_events_webhook_and_calendar(
-    arena: Arena, play: Player, chat: Chat, tmp_path: Path
-) -> None:
+def test_a_run_announces_itself_by_events_and_webhook(arena: Arena, play: Player, chat: Chat) -> None:
     here, _there = arena.nodes(2)
     arena.deployment("web", on=here)
-    entry = tmp_path / "maintenance.ics"
     told: Json = {
         "maintain_nodes": [here],
         "maintain_reason": "kernel update",
         "maintain_announce_events": True,
-        "maintain_announce_calendar": str(entry),
         **chat.input,
     }
     checked = play("maintain", check=True, **told)
     assert checked.ok, checked.text
-    assert (chat.got, entry.exists(), events(play, "Node", here, "default")) == ([], False, [])
+    assert (chat.got, events(play, "Node", here, "default")) == ([], [])
     run = play("maintain", args=["-vvv", "--diff"], **told)
     assert run.ok, run.text
     assert chat.moments == ["planned", "started", "ended"]
@@ -53,9 +48,7 @@ def test_a_run_announces_itself_by_events_webhook_and_calendar(
     assert server.startswith("https://")
     assert {one["cluster"]["server"] for one in chat.got} == {server}
     assert server in run.text
-    assert server in entry.read_text(encoding="utf-8").replace("\r\n ", "")
     assert [(w["kind"], w["name"]) for w in chat.got[-1]["workloads"]] == [("Deployment", "web")]
-    assert f"UID:{chat.got[-1]['run']}@kubeops.node_maintenance" in entry.read_text(encoding="utf-8")
     assert CANARY not in checked.text + run.text + json.dumps(run.lines)
 
 

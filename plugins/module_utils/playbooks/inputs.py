@@ -358,7 +358,6 @@ VARIABLES: t.Mapping[str, Variable] = {
     "announce_headers": Variable(arguments_announcements.headers, {}),
     "announce_format": Variable(_one_of("json", "slack"), "json"),
     "announce_deadline": Variable(arguments_announcements.deadline, 30),
-    "announce_calendar": Variable(arguments_announcements.path, ""),
     "announce_plan": Variable(_truth, False),
 }
 

@@ -1,14 +1,11 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What others are told of a run: Events, the body of a webhook, and a calendar entry,
-all from the run's report.
-"""
+"""What others are told of a run: Events and the body of a webhook, all from the run's report."""
 
 from __future__ import annotations
 
 import collections
-import datetime
 import hashlib
 import typing as t
 from dataclasses import asdict, dataclass
@@ -25,92 +22,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report im
     text,
 )
 
-# A calendar with one entry, as RFC 5545 has it.
-
-
-PRODUCT = "-//kubeops//node_maintenance//EN"
-OCTETS = 75
-"""The longest line, without its line break (RFC 5545, 3.1)."""
-
-Status = t.Literal["TENTATIVE", "CONFIRMED", "CANCELLED"]
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A calendar entry. ``uid`` is the same for all versions of it,
-    and the newest has the highest ``sequence``.
-
-    ``stamp`` is when this version was made; all times are seconds since the epoch.
-    """
-
-    uid: str
-    sequence: int
-    stamp: float
-    start: float
-    end: float
-    summary: str
-    description: str
-    status: Status
-
-
-def calendar(entry: Entry) -> str:
-    """The content of an ``.ics`` file. It blocks nobody's time,
-    and an end before the start counts as the start.
-    """
-    lines = [
-        "BEGIN:VCALENDAR",
-        "VERSION:2.0",
-        f"PRODID:{PRODUCT}",
-        "BEGIN:VEVENT",
-        f"UID:{escaped(entry.uid)}",
-        f"SEQUENCE:{entry.sequence}",
-        f"DTSTAMP:{moment(entry.stamp)}",
-        f"DTSTART:{moment(entry.start)}",
-        f"DTEND:{moment(max(entry.start, entry.end))}",
-        f"SUMMARY:{escaped(entry.summary)}",
-        f"DESCRIPTION:{escaped(entry.description)}",
-        f"STATUS:{entry.status}",
-        "TRANSP:TRANSPARENT",
-        "END:VEVENT",
-        "END:VCALENDAR",
-    ]
-    return "".join(folded(line) + "\r\n" for line in lines)
-
-
-def moment(at: float) -> str:
-    """A date-time in UTC, to the second (3.3.5)."""
-    return datetime.datetime.fromtimestamp(at, datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
-
-
-def escaped(words: str) -> str:
-    """A value of type TEXT (3.3.11). Control characters,
-    which it may not contain, become spaces.
-    """
-    plain = words.replace("\r\n", "\n").replace("\r", "\n")
-    plain = "".join(
-        " " if (ord(char) < 32 and char != "\n") or ord(char) == 127 else char for char in plain
-    )
-    plain = plain.encode(errors="replace").decode()
-    for char in ("\\", ";", ","):
-        plain = plain.replace(char, f"\\{char}")
-    return plain.replace("\n", "\\n")
-
-
-def folded(line: str) -> str:
-    """The line with a break and a space wherever it would be longer than 75 octets;
-    no character is cut in two.
-    """
-    parts, size = [""], 0
-    for char in line:
-        octets = len(char.encode())
-        if size + octets > OCTETS:
-            parts.append(" ")
-            size = 1
-        parts[-1] += char
-        size += octets
-    return "\r\n".join(parts)
-
-
 VERSION = 1
 """Of a webhook's body: increases when a field changes its meaning or is removed,
 not when one is added.
@@ -119,14 +30,6 @@ Moment = t.Literal["planned", "started", "blocked", "ended", "failed"]
 MOMENTS = ("planned", "started", "blocked", "ended", "failed")
 OF_CALLS = ("planned", "started", "ended", "failed")
 """Those that ``maintenance_event`` is called at; that a drain is blocked is told while it runs."""
-SEQUENCE: t.Mapping[Moment, int] = {
-    "planned": 0,
-    "started": 1,
-    "blocked": 1,
-    "ended": 2,
-    "failed": 2,
-}
-"""Which entry of a calendar replaces which."""
 NOTE, INSTANCE = 1024, 128
 """The longest note and reportingInstance of an Event, in bytes (events.k8s.io/v1)."""
 EVENTS_OF_NODES = "default"
@@ -320,28 +223,6 @@ class Announcement:
         lines += [f"• {_slacked(error)}" for error in self.errors[:SHOWN]]
         more = len(self.errors) - SHOWN
         return {"text": "\n".join([*lines, *([f"… and {more} more"] if more > 0 else [])])}
-
-    def entry(self) -> Entry:
-        """The calendar entry; each later moment of a run replaces that of the one before."""
-        start, end = self.window
-        known = {"Cluster": self.cluster.words, "Run": self.run, "By": self.by}
-        facts = [
-            self.sentence,
-            *(f"{name}: {value}" for name, value in known.items() if value),
-            *self.errors,
-        ]
-        listed = reasons.listed([node.name for node in self.nodes], SHOWN)
-        return Entry(
-            uid=f"{self.key}@kubeops.node_maintenance",
-            sequence=SEQUENCE[self.moment],
-            stamp=self.at,
-            start=start,
-            end=end,
-            summary=f"Maintenance of {listed}{self._in}"
-            + (f": {self.reason}" if self.reason else ""),
-            description="\n".join(facts),
-            status="TENTATIVE" if self.moment == "planned" else "CONFIRMED",
-        )
 
     def about(self, ref: objects.Ref) -> str:
         """What an Event says to those who look at this node or workload."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import typing as t
-from pathlib import Path
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import option_values
 
@@ -52,13 +51,6 @@ def deadline(name: str, value: t.Any) -> int:
     return seconds
 
 
-def path(name: str, value: t.Any) -> str:
-    """An absolute path."""
-    if not isinstance(value, str):
-        raise option_values.BadOption(name, value, "the path of a file")
-    return str(Path(value.strip()).expanduser().absolute())
-
-
 def cross_checks(values: t.Mapping[str, t.Any]) -> list[str]:
     """What is said of announcements that nobody gets."""
     wrong = []
@@ -67,8 +59,10 @@ def cross_checks(values: t.Mapping[str, t.Any]) -> list[str]:
             "maintain_announce_headers is for a webhook. Set maintain_announce_webhook as well."
         )
     if values["announce_plan"] and not _asked(values):
-        some = "maintain_announce_events, maintain_announce_webhook or maintain_announce_calendar"
-        wrong.append(f"maintain_announce_plan is set, and nobody is told. Set {some} as well.")
+        wrong.append(
+            "maintain_announce_plan is set, and nobody is told. "
+            "Set maintain_announce_events or maintain_announce_webhook as well."
+        )
     if values["announce_plan"] and "planned" not in values["announce_on"]:
         wrong.append("maintain_announce_plan needs planned in maintain_announce_on.")
     return wrong
@@ -97,6 +91,4 @@ def webhook(values: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 
 def _asked(values: t.Mapping[str, t.Any]) -> bool:
-    return bool(
-        values["announce_events"] or values["announce_webhook"] or values["announce_calendar"]
-    )
+    return bool(values["announce_events"] or values["announce_webhook"])

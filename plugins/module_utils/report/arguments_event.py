@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import functools
 import typing as t
-from pathlib import Path
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import (
     details,
-    files,
     option_values,
     specs,
 )
@@ -36,15 +34,12 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
                 name, params[name], "a timestamp such as 2026-11-21T05:30:00Z"
             )
         params[name] = read.instant(params[name])
-    calendar = params["calendar"]
     return {
         **params,
         "results": tuple(map(details.whole, params["results"] or ())),
         "errors": tuple(params["errors"] or ()),
-        "calendar": str(Path(calendar).expanduser().absolute()) if calendar else "",
         "webhook": _webhook(params["webhook"]) if params["webhook"] else None,
         "send": arguments.send,
-        "write": lambda path, content: files.write(Path(path), content),
     }
 
 
@@ -52,13 +47,9 @@ def alarm(given: t.Mapping[str, t.Any]) -> t.Callable[..., t.Sequence[str]]:
     """Tells those who are named why a drain does not move on; raises BadOption."""
     webhook = _webhook(given["webhook"]) if given.get("webhook") else None
     options = run_announcements.EventOptions(
-        "blocked", arguments.send, _nowhere, events=bool(given.get("events")), webhook=webhook
+        "blocked", arguments.send, events=bool(given.get("events")), webhook=webhook
     )
     return functools.partial(run_announcements.alarm, options)
-
-
-def _nowhere(path: str, content: str) -> None:
-    """No calendar is written."""
 
 
 def _webhook(given: t.Mapping[str, t.Any]) -> run_announcements.Webhook:
@@ -92,7 +83,6 @@ SPEC = specs.ClusterModuleSpec(
         "duration": {"type": "str"},
         "events": {"type": "bool", "default": False},
         "webhook": {"type": "dict", "options": specs.WEBHOOK},
-        "calendar": {"type": "path"},
     },
     durations=("duration",),
     prepare=_prepared,

@@ -1,8 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""``maintenance_event``: tells others of a run by a webhook, a calendar entry and
-Events, in this order.
+"""``maintenance_event``: tells others of a run by a webhook and by Events, in this order.
 
 Nothing of it stops a maintenance: what could not be told is a warning. The Events come last, so
 whoever finds all of them knows that the webhook was called.
@@ -48,9 +47,6 @@ EVENTS_DEADLINE = 30.0
 KINDS = {kind.kind: kind for kind in kinds.KINDS.values()}
 STATUS = (200, 201, 202, 204)
 
-Write = t.Callable[[str, str], None]
-"""Writes a text file; raises OSError if it cannot."""
-
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
@@ -63,15 +59,13 @@ class Webhook:
 
 @dataclass(frozen=True, slots=True)
 class EventOptions:
-    """Options of the module; ``start`` and ``end`` in seconds since the epoch,
-    ``calendar`` is the path of a file.
+    """Options of the module; ``start`` and ``end`` in seconds since the epoch.
 
     ``duration``: the seconds that the work takes by its forecast, if the results do not say it.
     """
 
     moment: announcement.Moment
     send: run_hook_calls.Send
-    write: Write
     results: tuple[t.Any, ...] = ()
     reason: str = ""
     resumed: bool = False
@@ -81,7 +75,6 @@ class EventOptions:
     duration: float | None = None
     events: bool = False
     webhook: Webhook | None = None
-    calendar: str = ""
     blocked: tuple[reasons.Blocked, ...] = ()
 
 
@@ -106,7 +99,6 @@ def announce(ctx: run_context.Context, options: EventOptions) -> run_context.Res
     about = _about(told) if options.events else []
     before = bool(about) and _all_exist(ctx, told, about)
     wrong = [] if before else _webhook(ctx, options, told)
-    wrong += _calendar(ctx, options, told)
     events = _events(ctx, told, about)
     failed = [event["message"] for event in events if event["failed"]]
     if failed:
@@ -161,31 +153,6 @@ def _webhook(
         f"Tell the webhook at {place}: {told.sentence}",
     )
     ctx.changed(api_changes.Change("create", target, sentence, before={}, after=body))
-    return []
-
-
-def _calendar(
-    ctx: run_context.Context, options: EventOptions, told: announcement.Announcement
-) -> list[str]:
-    """Write the calendar entry; returns why that failed."""
-    if not options.calendar:
-        return []
-    content = announcement.calendar(told.entry())
-    if not ctx.check:
-        try:
-            options.write(options.calendar, content)
-        except OSError as error:
-            return [
-                (
-                    f"The calendar entry {options.calendar} could not be written: "
-                    f"{error.strerror or error}."
-                )
-            ]
-    target, sentence = (
-        objects.Ref("File", options.calendar),
-        f"Write the calendar entry {options.calendar}",
-    )
-    ctx.changed(api_changes.Change("create", target, sentence, before={}, after={"ics": content}))
     return []
 
 

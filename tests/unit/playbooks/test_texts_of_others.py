@@ -5,7 +5,7 @@
 """Whatever a tenant, a kubelet or another run has written into objects, nothing of it steers what people read.
 
 Every text that the API server stores unchecked is hostile in a simulated cluster, on which the modules are called. Then
-all that leaves them is looked at: results, progress, the screen, the playbooks' messages, report, webhook, calendar and
+all that leaves them is looked at: results, progress, the screen, the playbooks' messages, report, webhook and
 Events.
 """
 
@@ -246,7 +246,7 @@ def test_the_messages_of_the_playbooks(said: Everything) -> None:
     assert harmless(texts(summary({"listed": listed, "plan": plan}, "start", known)), parts=40)
 
 
-def test_report_webhook_calendar_and_events(said: Everything, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_webhook_and_events(said: Everything, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world, me, found = said
     results = [each.result for each in found]
     written = run_files.write_report(results, str(tmp_path), write=files.write, check=False)
@@ -270,12 +270,13 @@ def test_report_webhook_calendar_and_events(said: Everything, tmp_path: Path, mo
             "run": run,
             "events": True,
         }
-        more = {"webhook": webhook, "calendar": str(tmp_path / "entry.ics")}
         assert harmless(
-            texts(called(me, arguments_event.SPEC, given | more).result, apart=["diff", "invocation", "announcement"])
+            texts(
+                called(me, arguments_event.SPEC, given | {"webhook": webhook}).result,
+                apart=["diff", "invocation", "announcement"],
+            )
         )
     assert all(line.isprintable() for body in sent for text in texts(body) for line in text.split("\n"))
     assert len(sent) == 2
-    assert all(line.isprintable() for line in (tmp_path / "entry.ics").read_text(encoding="utf-8").split("\n"))
     events = list(world.store.of(kinds.NEW_EVENTS.resource).values())
     assert harmless(text for raw in events for text in texts([raw.get("note"), raw.get("reason")]))

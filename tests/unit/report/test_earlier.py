@@ -68,13 +68,13 @@ def test_what_earlier_starts_moved_and_watched_is_in_the_totals() -> None:
 
 
 @pytest.mark.parametrize(("moment", "end", "nodes"), [("started", 700.0, ["n3"]), ("ended", 0.0, ["n1", "n2", "n3"])])
-def test_the_calendar_entry_of_a_resumed_run_begins_with_its_first_start(
+def test_what_is_announced_of_a_resumed_run_begins_with_its_first_start(
     moment: t.Any, end: float, nodes: list[str]
 ) -> None:
     report, now = resumed(), 1_000_000.0
-    entry = announcement.Announcement(moment, now, "ann", report, resumed=True, end=now + end or None).entry()
-    assert (entry.start, entry.end) == (now - 500, now + end)
-    assert entry.summary.removeprefix("Maintenance of ").split(", ") == nodes
+    told = announcement.Announcement(moment, now, "ann", report, resumed=True, end=now + end or None)
+    assert told.window == (now - 500, now + end)
+    assert [node.name for node in told.nodes] == nodes
 
 
 def test_a_service_that_was_dark_before_is_not_forgotten() -> None:

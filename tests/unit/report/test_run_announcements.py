@@ -68,9 +68,7 @@ class Receiver:
 def told(world: World, run: str = "r1/nonce-canary", *, check: bool = False, **more: t.Any) -> run_context.Result:
     receiver = more.pop("receiver", Receiver(200))
     given = {"moment": "started", "results": (PLAN,), "events": True, **more}
-    options = run_announcements.EventOptions(
-        send=receiver.send, write=given.pop("write", lambda path, text: None), **given
-    )
+    options = run_announcements.EventOptions(send=receiver.send, **given)
     me = world.process("me")
     task = me.spawn(lambda: run_announcements.announce(me.ctx(run, check=check), options))
     world.machine.run_until(lambda: not task.alive)
@@ -101,9 +99,7 @@ def test_a_resumed_run_doubles_no_event(world: World) -> None:
 def test_a_start_that_is_killed_between_its_events_is_completed(world: World, fault: What) -> None:
     me = world.process("me")
     me.faults.when(lambda request: request.resource == kinds.NEW_EVENTS.resource, Fault(fault))
-    options = run_announcements.EventOptions(
-        "started", Receiver(200).send, lambda path, text: None, (PLAN,), events=True
-    )
+    options = run_announcements.EventOptions("started", Receiver(200).send, (PLAN,), events=True)
     task = me.spawn(lambda: run_announcements.announce(me.ctx("r1/a"), options))
     world.machine.run_until(lambda: not task.alive)
     assert me.process.dead
@@ -128,20 +124,12 @@ def test_an_account_that_may_only_create_events_leaves_out_the_uid(world: World)
 
 
 def test_check_mode_sends_nothing_and_says_what_it_would(world: World) -> None:
-    receiver, written = Receiver(200), list[str]()
-    result = told(
-        world,
-        check=True,
-        receiver=receiver,
-        webhook=HOOK,
-        calendar="/x.ics",
-        write=lambda path, _text: written.append(path),
-    )
-    assert (receiver.got, written, events(world)) == ([], [], [])
+    receiver = Receiver(200)
+    result = told(world, check=True, receiver=receiver, webhook=HOOK)
+    assert (receiver.got, events(world)) == ([], [])
     actions = [change.sentence for change in world.process("me").contexts[-1].changes]
     assert [action.split(":")[0] for action in actions] == [
         "Tell the webhook at https",
-        "Write the calendar entry /x.ics",
         "Create an Event about Node n1",
         "Create an Event about Deployment shop/web",
     ]
@@ -204,7 +192,7 @@ def test_of_a_run_that_failed_only_nodes_in_trouble_get_a_warning(world: World) 
 
 
 def test_no_event_is_created_unless_asked_for(world: World) -> None:
-    options = run_announcements.EventOptions("started", Receiver(200).send, lambda path, text: None, (PLAN,))
+    options = run_announcements.EventOptions("started", Receiver(200).send, (PLAN,))
     me = world.process("me")
     assert me.run(lambda ctx: run_announcements.announce(ctx, options)).data["events"] == []
     assert events(world) == []
