@@ -112,7 +112,7 @@ class Overtaken:
         self.loser.leave(1)
 
         def passed() -> None:
-            self.loser.fence()
+            self.loser.prove()
             assert self.taker.take() == {}
             known()
 
@@ -121,7 +121,7 @@ class Overtaken:
     def send(self, change: Change, holder: Locks, passed: Callable[[], None] | None = None) -> None:
         """In the name of one of both."""
         name = "loser" if holder is self.loser else "taker"
-        self.cluster.send(request_for(replace(change, fence=f"node-{self.node}={name}/n")), fence=passed)
+        self.cluster.send(request_for(replace(change, lock=f"node-{self.node}={name}/n")), before_send=passed)
 
     def known(self, lab: Lab, arena: Arena) -> None:
         """Wait until the server knows of the take-over."""

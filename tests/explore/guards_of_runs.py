@@ -176,11 +176,11 @@ def frozen_while_renewing() -> None:
             if a.take():
                 return
             try:
-                a.fence()
+                a.prove()
             except LostLockError:
                 return
             if holder(world, "n1") != "a":
-                raise Violation("I5: it passed its fence while somebody else held the lock")
+                raise Violation("I5: its lock was proven while somebody else held the lock")
 
         working = me.spawn(work)
         world.machine.run_until(lambda: me.process.frozen)

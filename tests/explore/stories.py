@@ -168,7 +168,7 @@ def _one_lock(world: World) -> list[Task]:
 
 
 def holds(actor: Actor, run: str) -> Task:
-    """Takes the lock of n1 twice, and is sure to have it whenever it has passed its fence."""
+    """Takes the lock of n1 twice, and is sure to have it whenever it has proven its lock."""
     world, name = actor.world, names.node_lease_name("n1")
 
     def work() -> None:
@@ -180,10 +180,10 @@ def holds(actor: Actor, run: str) -> Task:
                 if locks.take():
                     continue
                 actor.clock.sleep(people.some_time(world))
-                locks.fence()
+                locks.prove()
                 holder = holder_of(world.find(kinds.LEASES, name, names.NAMESPACE) or {})
                 if holder != run:
-                    raise Violation(f"I5: {run} passed its fence while {holder or 'nobody'} held the lock")
+                    raise Violation(f"I5: the lock of {run} was proven while {holder or 'nobody'} held the lock")
             except (CallAborted, ClusterError):
                 continue
             finally:

@@ -111,14 +111,14 @@ def thawed_holder() -> None:
 
         def pass_it() -> None:
             with contextlib.suppress(LostLockError):
-                a.fence(["n1"])
+                a.prove(["n1"])
                 passed.append(True)
 
         passing = world.process("a").spawn(pass_it)
         world.machine.run_until(lambda: not passing.alive)
         if passed:
-            raise Violation(f"I5: a passed its fence while {holder(world, 'n1')} held the lock of n1")
-        kept = world.process("a").spawn(lambda: a.fence(["n2"]))
+            raise Violation(f"I5: the lock of a was proven while {holder(world, 'n1')} held the lock of n1")
+        kept = world.process("a").spawn(lambda: a.prove(["n2"]))
         world.machine.run_until(lambda: not kept.alive)
         kept.value()
 
@@ -160,12 +160,12 @@ def tasks_at_work() -> None:
 
 
 def once(patch: pytest.MonkeyPatch) -> None:
-    """The fence is asked before the first attempt of a request, and not before the others."""
+    """The lock is proven before the first attempt of a request, and not before the others."""
     real = Cluster.send
 
-    def send(self: Cluster, request: verbs.Request, *, fence: t.Any = None, **options: t.Any) -> dict[str, t.Any]:
-        if fence:
-            fence()
+    def send(self: Cluster, request: verbs.Request, *, before_send: t.Any = None, **options: t.Any) -> dict[str, t.Any]:
+        if before_send:
+            before_send()
         return real(self, request, **options)
 
     patch.setattr(Cluster, "send", send)
@@ -211,11 +211,11 @@ WITHOUT_UNKNOWN = types.SimpleNamespace(**{**vars(errors), "UnknownOutcome": _Ne
 
 GUARDS = (
     Guard(
-        "the fence before a write",
-        replaced_by(NodeLock, "fence", lambda self: None),
+        "the proof of the lock before a write",
+        replaced_by(NodeLock, "prove", lambda self: None),
         cut_off(makes_budget, Fault("frozen", 600.0)),
     ),
-    Guard("the fence inside each attempt", once, cut_off(makes_budget, Fault("frozen", 600.0))),
+    Guard("the proof of the lock inside each attempt", once, cut_off(makes_budget, Fault("frozen", 600.0))),
     Guard("resourceVersion of node patches", without_version("Node", "patch"), taints_survive),
     Guard("uid of evictions", without_uid, meanwhile(is_eviction, 8.0, replaced_pod)),
     Guard("resourceVersion of lock patches", without_version("Lease", "patch"), late_taker),

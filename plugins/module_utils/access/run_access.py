@@ -103,8 +103,8 @@ def install(ctx: run_context.Context, options: AccessOptions) -> run_context.Res
     """Create, correct or delete what the options name.
 
     Raises:
-        StopRun: this API server has no such policies, or a namespace that is needed does not exist.
-        ClusterError: the server refused, or could not be reached.
+        CallAborted: this API server has no such policies, or a namespace that is needed does not
+        exist. ClusterError: the server refused, or could not be reached.
         PlaceError: the kubeconfig cannot be read or written.
     """
     present = options.state == "present"
@@ -255,7 +255,7 @@ def _all(ctx: run_context.Context, kind: kinds.Kind) -> list[objects.Raw]:
 def _check_namespaces(
     account: accounts.Account, bindings: t.Iterable[objects.Raw], found: t.Container[str]
 ) -> None:
-    """Raises StopRun if a binding or the account itself has no namespace to be in."""
+    """Raises CallAborted if a binding or the account itself has no namespace to be in."""
     asked = {account.namespace: "service_account_namespace"}
     asked |= dict.fromkeys(account.workloads, "namespaces")
     for binding in bindings:

@@ -153,7 +153,7 @@ def written(ctx: run_context.Context, asked: Asked) -> dict[str, t.Any]:
     """Write the kubeconfig, unless the one that is there still serves.
 
     Raises:
-        StopRun: the Secret is somebody else's, or stays empty.
+        CallAborted: the Secret is somebody else's, or stays empty.
         ClusterError: the server refused, or could not be reached.
         PlaceError: the file cannot be read or written.
     """

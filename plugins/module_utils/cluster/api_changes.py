@@ -19,7 +19,7 @@ class Change:
 
     ``body`` is the object to create, or a JSON merge patch, which is sent with ``resource_version``
     so that it fails if the object has changed. ``scale`` and ``status`` patch these subresources.
-    ``fence`` names the lock on behalf of which a pod is evicted or patched, that of its node:
+    ``lock`` names the lock on behalf of which a pod is evicted or patched, that of its node:
     ``<lease>=<run>/<nonce>``. ``before`` and ``after`` are what the diff shows of the object.
     """
 
@@ -31,7 +31,7 @@ class Change:
     after: objects.Raw | None = None
     resource_version: str = ""
     grace_seconds: int | None = None
-    fence: str = ""
+    lock: str = ""
 
 
 def patch(
@@ -47,14 +47,14 @@ def patch(
 
 
 def eviction(
-    pod: objects.Pod, *, delete: bool = False, grace_seconds: int | None = None, fence: str = ""
+    pod: objects.Pod, *, delete: bool = False, grace_seconds: int | None = None, lock: str = ""
 ) -> Change:
     """Evict a pod or, with ``delete``, delete it without asking its budgets;
     for the rest see ``Change``.
     """
     verb: Verb = "delete" if delete else "evict"
     sentence = f"{verb.capitalize()} {pod.ref} from node {pod.node}"
-    return Change(verb, pod.ref, sentence, grace_seconds=grace_seconds, fence=fence)
+    return Change(verb, pod.ref, sentence, grace_seconds=grace_seconds, lock=lock)
 
 
 def diff_of(changes: t.Iterable[Change]) -> list[dict[str, t.Any]]:

@@ -26,15 +26,19 @@ class ChangeWriter:
     one is not sent, instead of being refused by the server until a watch catches up.
     """
 
-    def __init__(self, ctx: run_context.Context, fence: run_requests.Fence | None = None) -> None:
-        self._ctx, self._fence = ctx, fence
+    def __init__(
+        self, ctx: run_context.Context, prove_lock: run_requests.ProveLock | None = None
+    ) -> None:
+        self._ctx, self._prove_lock = ctx, prove_lock
         self._written: dict[tuple[str, str, str], str] = {}
 
     def write(
-        self, changes: t.Iterable[api_changes.Change], fence: run_requests.Fence | None = None
+        self,
+        changes: t.Iterable[api_changes.Change],
+        prove_lock: run_requests.ProveLock | None = None,
     ) -> bool:
         """Whether all of them were written; if not, look again and decide anew.
-        ``fence`` replaces the first one.
+        ``prove_lock`` replaces the first one.
 
         Raises:
             ClusterError: the server refused a change for another reason than its age.
@@ -45,7 +49,11 @@ class ChangeWriter:
             try:
                 decide = _as_decided(change)
                 found = run_reconcile.reconcile(
-                    self._ctx, change.target, decide, known=None, fence=fence or self._fence
+                    self._ctx,
+                    change.target,
+                    decide,
+                    known=None,
+                    prove_lock=prove_lock or self._prove_lock,
                 ).object
             except (_OldViewError, run_reconcile.Contended, errors.UnknownOutcome):
                 return False

@@ -75,7 +75,7 @@ def reconcile(  # noqa: C901
     decide: Decide,
     *,
     known: objects.Raw | Unread | None = UNREAD,
-    fence: run_requests.Fence | None = None,
+    prove_lock: run_requests.ProveLock | None = None,
     remember: bool = True,
     patience: float = run_requests.PATIENCE,
     timeout: float = run_requests.TIMEOUT,
@@ -85,10 +85,10 @@ def reconcile(  # noqa: C901
 
     ``decide`` is called at most ``tries`` times, again after every write that failed; what it
     raises is passed on. ``known`` is the object as it was read just now; without it, it is read
-    first. ``fence`` is called before every attempt of every write. ``remember`` says whether the
-    change belongs in the call's result; a lock's does not. ``patience`` is for how many seconds an
-    API server that is away or overloaded is asked again, ``timeout`` how many seconds one attempt
-    of a request may take.
+    first. ``prove_lock`` is called before every attempt of every write. ``remember`` says whether
+    the change belongs in the call's result; a lock's does not. ``patience`` is for how many seconds
+    an API server that is away or overloaded is asked again, ``timeout`` how many seconds one
+    attempt of a request may take.
 
     Raises:
         Contended: it was changed by others at every try.
@@ -111,7 +111,12 @@ def reconcile(  # noqa: C901
             return Written(known, unsure)
         try:
             made = run_requests.submit(
-                ctx, change, fence=fence, patience=patience, timeout=timeout, remember=remember
+                ctx,
+                change,
+                prove_lock=prove_lock,
+                patience=patience,
+                timeout=timeout,
+                remember=remember,
             )
             return Written(known if ctx.check else made, change)
         except errors.UnknownOutcome as error:
@@ -137,7 +142,7 @@ def remove(
     ctx: run_context.Context,
     change: api_changes.Change,
     *,
-    fence: run_requests.Fence | None = None,
+    prove_lock: run_requests.ProveLock | None = None,
     remember: bool = True,
 ) -> bool:
     """Delete the object of ``change``, by UID and resourceVersion where it names them;
@@ -153,7 +158,12 @@ def remove(
         return change if found and wanted.items() <= found["metadata"].items() else None
 
     written = reconcile(
-        ctx, change.target, decide, known={"metadata": wanted}, fence=fence, remember=remember
+        ctx,
+        change.target,
+        decide,
+        known={"metadata": wanted},
+        prove_lock=prove_lock,
+        remember=remember,
     )
     return written.change is not None
 
@@ -192,7 +202,9 @@ def read(
 
 
 def ensure_namespace(ctx: run_context.Context) -> None:
-    """Create our namespace at first use; raises StopRun if it is missing and may not be created."""
+    """Create our namespace at first use; raises CallAborted if it is missing and may not be
+    created.
+    """
     body = {
         "apiVersion": "v1",
         "kind": "Namespace",

@@ -32,7 +32,7 @@ def request_for(change: api_changes.Change) -> verbs.Request:
                 }
             subresource = "" if change.verb == "patch" else change.verb
             # Nothing else of a patch is for admission alone: an annotation would stay.
-            holder = change.fence.partition("=")[2]
+            holder = change.lock.partition("=")[2]
             return verbs.merge_patch(kind, target.name, body, target.namespace, subresource, holder)
         case "delete":
             return verbs.delete(
@@ -49,7 +49,7 @@ def request_for(change: api_changes.Change) -> verbs.Request:
                 target.name,
                 target.uid,
                 grace_seconds=change.grace_seconds,
-                annotations={names.FENCE: change.fence} if change.fence else None,
+                annotations={names.FENCE: change.lock} if change.lock else None,
             )
 
 
@@ -61,7 +61,7 @@ NO_PATIENCE = 0.0
 """The same for what is better decided anew."""
 TIMEOUT = 30.0
 """Seconds one attempt of a request may take."""
-Fence = t.Callable[[], None]
+ProveLock = t.Callable[[], None]
 """Proves that the sender may still act; raises where it may not."""
 
 
@@ -69,7 +69,7 @@ def submit(
     ctx: run_context.Context,
     change: api_changes.Change,
     *,
-    fence: Fence | None = None,
+    prove_lock: ProveLock | None = None,
     patience: float = PATIENCE,
     timeout: float = TIMEOUT,
     remember: bool = True,
@@ -77,8 +77,8 @@ def submit(
     """Send the change, remember it, and give the object as it is now;
     in check mode only remember it.
 
-    ``fence`` is called before every attempt; what it raises ends the change unsent. For the rest
-    see ``writing.write``.
+    ``lock`` is called before every attempt; what it raises ends the change unsent. For the rest
+    see ``run_reconcile.reconcile``.
 
     Raises:
         ClusterError: the server refused or could not be reached; nothing is remembered then.
@@ -86,7 +86,7 @@ def submit(
     answer = None
     if not ctx.check:
         answer = ctx.cluster.send(
-            request_for(change), timeout=timeout, patience=patience, fence=fence
+            request_for(change), timeout=timeout, patience=patience, before_send=prove_lock
         )
     if remember:
         ctx.changed(change)

@@ -150,7 +150,7 @@ def begin(
 
     Raises:
         ClusterError: the API server did not answer for ``PATIENCE`` seconds.
-        StopRun: something may not be watched.
+        CallAborted: something may not be watched.
     """
     until = ctx.clock.now() + run_requests.PATIENCE
     for reflector in reflectors.values():
@@ -166,7 +166,7 @@ def begin(
 
 
 def raise_errors(reflectors: t.Mapping[str, watch.Reflector]) -> None:
-    """Raises StopRun if a watch has ended for good; the message names what was watched."""
+    """Raises CallAborted if a watch has ended for good; the message names what was watched."""
     for name, reflector in reflectors.items():
         if reflector.error:
             raise run_context.CallAborted(

@@ -142,8 +142,8 @@ def descheduler(ctx: run_context.Context, options: DeschedulerOptions) -> run_co
     """Bring the descheduler to the desired state.
 
     Raises:
-        StopRun: the descheduler does not exist or does not read the ConfigMap, its jobs do not end,
-            another call holds its lock (nothing was written in each case),
+        CallAborted: the descheduler does not exist or does not read the ConfigMap, its jobs do not
+            end, another call holds its lock (nothing was written in each case),
             or someone else writes at the same time.
     """
     if options.hopeless:
@@ -198,7 +198,7 @@ def taking(
     which it tells before.
 
     Raises:
-        StopRun: it may not take it; nothing was written.
+        CallAborted: it may not take it; nothing was written.
     """
     managers = installation.appliers(found, *path)
     said = f"{', '.join(managers)} applies {'.'.join(path)} of {where}"
@@ -236,7 +236,9 @@ def taking_all(
 
 
 def require_mount(target: run_targets.DeschedulerTarget) -> None:
-    """Make sure that the descheduler's pods mount the ConfigMap; raises StopRun if they do not."""
+    """Make sure that the descheduler's pods mount the ConfigMap; raises CallAborted if they do
+    not.
+    """
     if unread := installation.unread(target.workload, target.place):
         remedy = "Set config_map and key to the ones that it reads."
         raise run_context.CallAborted("not_mounted", unread, remedy, str(target.ref))
@@ -251,7 +253,7 @@ def dry_run(
     """The configuration with that ``dryRun``.
 
     Raises:
-        StopRun: it cannot be set in the text.
+        CallAborted: it cannot be set in the text.
     """
     if (desired.config.get("dryRun") is True) == value:
         return desired
@@ -286,7 +288,7 @@ class Rollout:
     ``wanted`` is the configuration without the pause, ``desired`` the one to roll out.
 
     Raises:
-        StopRun: no configuration is given, and the ConfigMap holds none.
+        CallAborted: no configuration is given, and the ConfigMap holds none.
     """
 
     ctx: run_context.Context

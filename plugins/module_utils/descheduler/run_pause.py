@@ -39,7 +39,7 @@ def pause(
     """Stop the descheduler's own evictions until ``resume``.
 
     Raises:
-        StopRun: it does not exist, its configuration cannot be read, or another call holds its
+        CallAborted: it does not exist, its configuration cannot be read, or another call holds its
             lock; nothing was written.
     """
 

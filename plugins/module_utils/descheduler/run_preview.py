@@ -60,7 +60,7 @@ def preview(
     and compare what they would evict.
 
     Raises:
-        StopRun: the descheduler does not exist, or its pods cannot be imitated.
+        CallAborted: the descheduler does not exist, or its pods cannot be imitated.
         ClusterError: a dry run's objects may not be created.
     """
     if options.hopeless:

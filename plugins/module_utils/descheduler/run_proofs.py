@@ -223,14 +223,14 @@ class Verification:
         descheduler of sigs.k8s.io reports ready before it checks everything that its policy names.
 
         Raises:
-            StopRun: another call has taken the lock over, so that what runs is no longer ours.
+            CallAborted: another call has taken the lock over, so that what runs is no longer ours.
         """
         target, clock = self.target, self.target.ctx.clock
         deadline = clock.now() + timeout
         announced, held, since = "", None, 0.0
         while True:
-            if target.fence:
-                target.fence()
+            if target.prove_lock:
+                target.prove_lock()
             target.reread()
             progress = rollout.progress(target.workload, target.pods())
             waiting, restarts = (
@@ -316,7 +316,7 @@ def roll_back(
     that was there before stays stored.
 
     Raises:
-        StopRun: another call took the lock over.
+        CallAborted: another call took the lock over.
         ClusterError: the server refused, or could not be reached.
     """
     target, kept = verification.target, False

@@ -38,7 +38,7 @@ def wait(target: run_targets.DeschedulerTarget, how: str, timeout: float) -> Non
     and older ones brought before their controller.
 
     Raises:
-        StopRun: some are still running.
+        CallAborted: some are still running.
     """
     if target.flavor == "sigs" or how == "ignore":
         return

@@ -56,8 +56,8 @@ class ChangedMeanwhileError(run_context.CallAborted):
 class DeschedulerTarget:
     """One descheduler. ``workload`` is a Deployment, or a CronJob with flavor ``sigs``.
 
-    ``stored`` is the ConfigMap that holds the journal; ``fence`` proves before each write that the
-    lock is ours, and is ``None`` as long as it is not held.
+    ``stored`` is the ConfigMap that holds the journal; ``prove_lock`` proves before each write that
+    the lock is ours, and is ``None`` as long as it is not held.
     """
 
     ctx: run_context.Context
@@ -67,7 +67,7 @@ class DeschedulerTarget:
     config_map: objects.Raw | None
     journal: rollback_record.Journal | None
     stored: objects.Raw | None = None
-    fence: run_requests.Fence | None = None
+    prove_lock: run_requests.ProveLock | None = None
 
     @classmethod
     def read(
@@ -75,12 +75,12 @@ class DeschedulerTarget:
         ctx: run_context.Context,
         flavor: schemas.Flavor,
         place: installation.Place,
-        fence: run_requests.Fence | None = None,
+        prove_lock: run_requests.ProveLock | None = None,
     ) -> DeschedulerTarget:
         """The descheduler as it is now.
 
         Raises:
-            StopRun: the workload does not exist; the message suggests the right name. Or the
+            CallAborted: the workload does not exist; the message suggests the right name. Or the
                 journal is unreadable.
         """
         workload = _workload(ctx, flavor, place)
@@ -92,12 +92,12 @@ class DeschedulerTarget:
             journal = rollback_record.Journal.of(kept) if kept else None
         except rollback_record.BadJournalError as error:
             raise run_context.CallAborted("bad_journal", str(error)) from error
-        return cls(ctx, flavor, place, workload, config_map, journal, kept, fence)
+        return cls(ctx, flavor, place, workload, config_map, journal, kept, prove_lock)
 
     @property
     def locked(self) -> bool:
         """Whether this call holds the lock."""
-        return self.fence is not None
+        return self.prove_lock is not None
 
     @property
     def may_write(self) -> bool:
@@ -184,7 +184,7 @@ class DeschedulerTarget:
 
         ref = map_ref(self.place.config_map, self.place.namespace)
         written = run_reconcile.reconcile(
-            self.ctx, ref, decide, known=self.config_map, fence=self.fence
+            self.ctx, ref, decide, known=self.config_map, prove_lock=self.prove_lock
         )
         if not self.ctx.check:
             self.config_map = written.object
@@ -220,7 +220,7 @@ class DeschedulerTarget:
         """Patch the workload as ``planned`` decides; whether anything changed.
 
         Raises:
-            StopRun: the workload was deleted.
+            CallAborted: the workload was deleted.
             ClusterError: the change did not succeed.
         """
 
@@ -233,7 +233,7 @@ class DeschedulerTarget:
             return planned(raw)
 
         written = run_reconcile.reconcile(
-            self.ctx, self.ref, decide, known=self.workload, fence=self.fence
+            self.ctx, self.ref, decide, known=self.workload, prove_lock=self.prove_lock
         )
         if not self.ctx.check and written.object:
             self.workload = written.object
@@ -338,18 +338,18 @@ def one_at_a_time(
     """Do the work; if it has to write, do it again under the lock, with what is there by then.
 
     Raises:
-        StopRun: another call holds the lock, or the descheduler does not exist.
+        CallAborted: another call holds the lock, or the descheduler does not exist.
     """
     target = DeschedulerTarget.read(ctx, flavor, place)
     done = work(target)
     if done is None:
-        with _locked(target) as fence:
-            done = work(DeschedulerTarget.read(ctx, flavor, place, fence))
+        with _locked(target) as prove_lock:
+            done = work(DeschedulerTarget.read(ctx, flavor, place, prove_lock))
     return t.cast("run_context.Result", done)
 
 
 @contextlib.contextmanager
-def _locked(target: DeschedulerTarget) -> t.Iterator[run_requests.Fence]:
+def _locked(target: DeschedulerTarget) -> t.Iterator[run_requests.ProveLock]:
     ctx, ref = target.ctx, target.ref
     run_id, _nonce = ctx.caller
     me = run_context.Run(run_id or ctx.clock.token(), ctx.clock.token())
@@ -362,7 +362,7 @@ def _locked(target: DeschedulerTarget) -> t.Iterator[run_requests.Fence]:
         remedy = "Wait until that rollout has ended, then run again. Nothing was written."
         raise run_context.CallAborted("held", f"{refused[name]}.", remedy, str(ref))
     try:
-        yield locks.fence
+        yield locks.prove
     finally:
         locks.leave(drop=[name])
 
@@ -403,7 +403,12 @@ def keep(target: DeschedulerTarget, journal: rollback_record.Journal) -> None:
             )
 
         written = run_reconcile.reconcile(
-            target.ctx, ref, decide, known=target.stored, fence=target.fence, remember=False
+            target.ctx,
+            ref,
+            decide,
+            known=target.stored,
+            prove_lock=target.prove_lock,
+            remember=False,
         )
         target.stored = written.object
     target.journal = journal
@@ -419,7 +424,7 @@ def forget(target: DeschedulerTarget) -> None:
         change = api_changes.Change(
             "delete", ref, f"Forget the state of {target.ref}", resource_version=version
         )
-        run_reconcile.remove(target.ctx, change, fence=target.fence, remember=False)
+        run_reconcile.remove(target.ctx, change, prove_lock=target.prove_lock, remember=False)
     target.journal = target.stored = None
 
 
@@ -444,7 +449,7 @@ def permit(target: DeschedulerTarget, *, writes: bool, restarts: bool) -> None:
     """Check that the ConfigMap can be written and the Deployment restarted.
 
     Raises:
-        StopRun: they cannot; nothing was written.
+        CallAborted: they cannot; nothing was written.
     """
     place, found, where = target.place, target.config_map or {}, target.place.map_name
     if writes and found.get("immutable"):

@@ -112,7 +112,7 @@ def drain(ctx: run_context.Context, options: DrainOptions) -> run_context.Result
     """Empty the nodes.
 
     Raises:
-        StopRun: something that concerns the whole call, such as a watch that may not be opened.
+        CallAborted: something that concerns the whole call, such as a watch that may not be opened.
         ClusterError: the API server cannot be reached or refuses to be read.
     """
     began, requests = ctx.clock.now(), ctx.cluster.requests
@@ -173,18 +173,18 @@ class _Drain:
         self.progress = Progress(ctx, "deleted" if options.choices.disable_eviction else "evicted")
         wake, grace = self.live.nudge, options.grace_period
         delete = options.choices.disable_eviction
-        sender = run_hook_calls.HttpCalls(ctx, self.locks.fence, options.send, wake)
+        sender = run_hook_calls.HttpCalls(ctx, self.locks.prove, options.send, wake)
         self.hooks = run_pod_hooks.PodHooks(
-            ctx, options.hooks, self.node_drains, sender, self.locks.fence
+            ctx, options.hooks, self.node_drains, sender, self.locks.prove
         )
         leases = self.live.snapshot().leases
         self.surges = run_lower.Surges(
-            ctx, routes.ended(), self.locks.fence, hooks_of=self.hooks.held, leases=leases
+            ctx, routes.ended(), self.locks.prove, hooks_of=self.hooks.held, leases=leases
         )
         drains = self.node_drains.items()
         records = {name: one.record for name, one in drains if one.record}
         runs = {name: record.run for name, record in records.items()}
-        fences = {name: record.fence for name, record in records.items()}
+        lock_names = {name: record.lock for name, record in records.items()}
         self.jobs = run_dispatcher.JobDispatcher(
             ctx, routes.choices, self._fence_all, wake, runs, grace, deadline, prior
         )
@@ -192,21 +192,21 @@ class _Drain:
         waits = run_evictor.OperatorWaits(options.choices.operator_budget_wait, selectors)
         self.evictor = run_evictor.Evictor(
             ctx,
-            self._fence,
+            self._prove_lock,
             wake,
             options.parallel,
             grace,
             delete,
             waits,
-            fences,
+            lock_names,
             self.locks.regain,
             prior,
         )
         self.replacing = run_replace.Replacing(
-            ctx, routes, self.locks.fence, wake, self.locks.regain
+            ctx, routes, self.locks.prove, wake, self.locks.regain
         )
         self.debts = run_replacement_wait.Debts(
-            ctx, self.live, self.node_drains, routes.replacements, self.locks.fence
+            ctx, self.live, self.node_drains, routes.replacements, self.locks.prove
         )
         events = run_object_events.Events(ctx, self.live)
         self.alarms = run_alarms.Alarms(
@@ -317,7 +317,7 @@ class _Drain:
             if node_drain.open and node_drain.name in self.options.choices.fenced
         ]
         evacuation = run_unreachable.Evacuation(
-            self.ctx, self.live, self.locks.fence, self.deadline
+            self.ctx, self.live, self.locks.prove, self.deadline
         )
         if self.ctx.check:
             evacuation.predict(node_drains)
@@ -422,14 +422,14 @@ class _Drain:
                     move.block(workload.kind, move.pod.namespace, workload.name, why)
                     move.end("failed", outcomes.PodOutcome.SURGE_FAILED, self.ctx.clock.now(), why)
 
-    def _fence(self, node: str) -> None:
-        self.locks.fence((node,))
+    def _prove_lock(self, node: str) -> None:
+        self.locks.prove((node,))
 
     def _fence_all(self) -> None:
         """For what serves several nodes; those that are lost were closed
         already and are left out.
         """
-        self.locks.fence(
+        self.locks.prove(
             [node_drain.name for node_drain in self.node_drains.values() if node_drain.open]
         )
 

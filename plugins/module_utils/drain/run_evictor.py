@@ -251,20 +251,20 @@ class Evictor:
     """Sends evictions (with ``delete`` plain deletions) and settles their answers
     on the loop's thread.
 
-    ``fence`` proves the lock of a node right before each request, ``wake`` is called for each
-    answer. ``fenced`` is, by node, the lock that evictions name; where the server's own fence
+    ``prove_lock`` proves the lock of a node right before each request, ``wake`` is called for each
+    answer. ``lock_names`` has, by node, the lock that evictions name; where the server's own fence
     refuses one, ``regain`` is called with the node. ``prior`` are the replicas that workloads with
     a surge want without it, by their UID. ``waits`` are for the operators of budgets.
     """
 
     ctx: run_context.Context
-    fence: t.Callable[[str], None]
+    prove_lock: t.Callable[[str], None]
     wake: t.Callable[[], None]
     parallel: int
     grace_seconds: int | None
     delete: bool
     waits: OperatorWaits
-    fenced: t.Mapping[str, str] = field(default_factory=dict)
+    lock_names: t.Mapping[str, str] = field(default_factory=dict)
     regain: t.Callable[[str], None] = lambda node: None
     prior: t.Mapping[str, int] = field(default_factory=dict)
     _flying: int = 0
@@ -321,7 +321,7 @@ class Evictor:
             self._send(move)
 
     def settle(self) -> None:
-        """Act on the answers that have come in; after a LostLockError or StopRun,
+        """Act on the answers that have come in; after a LostLockError or CallAborted,
         call it again for the rest.
         """
         while True:
@@ -391,21 +391,24 @@ class Evictor:
 
     def change(self, move: run_pod_drain.PodDrain) -> api_changes.Change:
         """The eviction, or the plain deletion, of the move's pod."""
-        fence, grace = (
-            self.fenced.get(move.pod.node, ""),
+        lock, grace = (
+            self.lock_names.get(move.pod.node, ""),
             move.plan.manner.grace(move.pod, self.grace_seconds),
         )
-        return api_changes.eviction(move.pod, delete=self.delete, grace_seconds=grace, fence=fence)
+        return api_changes.eviction(move.pod, delete=self.delete, grace_seconds=grace, lock=lock)
 
     def _send_now(self, move: run_pod_drain.PodDrain, change: api_changes.Change) -> None:
         # Without patience: instead of sending an old decision, the loop decides anew.
         run_requests.submit(
-            self.ctx, change, fence=lambda: self._last_look(move), patience=run_requests.NO_PATIENCE
+            self.ctx,
+            change,
+            prove_lock=lambda: self._last_look(move),
+            patience=run_requests.NO_PATIENCE,
         )
 
     def _last_look(self, move: run_pod_drain.PodDrain) -> None:
         """Right before the first byte is sent, the decision has to hold still."""
-        self.fence(move.pod.node)
+        self.prove_lock(move.pod.node)
         snapshot, at = self._view
         stale = self.ctx.clock.now() - at > STALE
         needed = not self.delete and (

@@ -143,7 +143,7 @@ class NodeDrain:
         self,
         ctx: run_context.Context,
         wanted: Wanted,
-        fence: run_surge_lease.NodesFence,
+        prove_locks: run_surge_lease.ProveLocks,
         *,
         known: objects.Raw | None = None,
     ) -> tuple[ownership.NodeLost | None, api_changes.Change | None]:
@@ -164,13 +164,13 @@ class NodeDrain:
             self.record = node_records.record_of(self.node)
             return wanted(self.node, self.taken)
 
-        target, fenced = (
+        target, prove_lock = (
             objects.Ref("Node", self.name, api_version="v1"),
-            functools.partial(fence, (self.name,)),
+            functools.partial(prove_locks, (self.name,)),
         )
         try:
             written = run_reconcile.reconcile(
-                ctx, target, decide, known=known or run_reconcile.UNREAD, fence=fenced
+                ctx, target, decide, known=known or run_reconcile.UNREAD, prove_lock=prove_lock
             )
         except run_node_lock.LostLockError as lost:
             return taken_over(lost.why), None
@@ -199,7 +199,7 @@ class NodeDrain:
         self,
         ctx: run_context.Context,
         phase: node_conditions.Phase,
-        fence: run_surge_lease.NodesFence,
+        prove_locks: run_surge_lease.ProveLocks,
     ) -> ownership.NodeLost | None:
         """Bring the conditions to the phase, if they are ours to set;
         why the node cannot be emptied any more.
@@ -212,7 +212,11 @@ class NodeDrain:
                 else None
             )
 
-        return self.write(ctx, wanted, fence, known=self.raw)[0] if self.taken.conditions else None
+        return (
+            self.write(ctx, wanted, prove_locks, known=self.raw)[0]
+            if self.taken.conditions
+            else None
+        )
 
     def to_dict(self, now: float) -> dict[str, t.Any]:
         return {

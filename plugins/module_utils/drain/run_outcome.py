@@ -188,7 +188,7 @@ class Outcome:
         """Let others know that the drain of the open nodes begins."""
         for node_drain in self._sites.values():
             node_drain.raw = self._live.raw_node(node_drain.name)
-            if node_drain.open and (why := node_drain.show(self.ctx, "draining", self.locks.fence)):
+            if node_drain.open and (why := node_drain.show(self.ctx, "draining", self.locks.prove)):
                 self._close(node_drain, why.outcome, why.message)
 
     def taken_over(self, node: str, why: str) -> None:
@@ -305,8 +305,8 @@ class Outcome:
     def _recorded(self, node_drain: run_node_drain.NodeDrain) -> Proof:
         """Write the proof into the node's record, on the condition that it is still out."""
         known = self._live.raw_node(node_drain.name)
-        why, _made = node_drain.write(self.ctx, node_drain.drained, self.locks.fence, known=known)
-        return why or node_drain.show(self.ctx, "drained", self.locks.fence) or "drained"
+        why, _made = node_drain.write(self.ctx, node_drain.drained, self.locks.prove, known=known)
+        return why or node_drain.show(self.ctx, "drained", self.locks.prove) or "drained"
 
     def left_to_others(self) -> list[str]:
         """The nodes whose locks may go; what was announced on their pods is taken back where
@@ -321,7 +321,7 @@ class Outcome:
             try:
                 if node_drain.outcome != outcomes.DrainOutcome.ADOPTED_BY:
                     run_handshakes.take_back(
-                        self.ctx, node_drain.record, functools.partial(self.locks.fence, (name,))
+                        self.ctx, node_drain.record, functools.partial(self.locks.prove, (name,))
                     )
             except (run_context.CallAborted, errors.ClusterError) as error:
                 self.ctx.tell(

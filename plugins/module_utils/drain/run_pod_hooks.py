@@ -71,11 +71,11 @@ class PodHook:
 
 @dataclass
 class Actions:
-    """Carries calls out. ``fence`` proves the lock of nodes before a write."""
+    """Carries calls out. ``prove_locks`` proves the lock of nodes before a write."""
 
     ctx: run_context.Context
     calls: run_hook_calls.HttpCalls
-    fence: run_surge_lease.NodesFence
+    prove_locks: run_surge_lease.ProveLocks
     _pool: concurrent.futures.Executor | None = None
 
     def close(self) -> None:
@@ -99,7 +99,9 @@ class Actions:
 
     def _announce(self, pod: objects.Pod, record: node_records.Record) -> str:
         decide = functools.partial(hook_definitions.announcing, uid=pod.uid, record=record)
-        run_reconcile.reconcile(self.ctx, pod.ref, decide, fence=lambda: self.fence((pod.node,)))
+        run_reconcile.reconcile(
+            self.ctx, pod.ref, decide, prove_lock=lambda: self.prove_locks((pod.node,))
+        )
         self.calls.wake()
         return ""
 
@@ -144,13 +146,13 @@ UNRUN = "its task file has not run to its end, or the pod came after it was time
 
 @dataclass
 class PodHooks:
-    """All hooks of a drain. ``fence`` proves the lock of nodes before a write."""
+    """All hooks of a drain. ``prove_locks`` proves the lock of nodes before a write."""
 
     ctx: run_context.Context
     rules: hook_definitions.Rules
     node_drains: t.Mapping[str, run_node_drain.NodeDrain]
     calls: run_hook_calls.HttpCalls
-    fence: run_surge_lease.NodesFence
+    prove_locks: run_surge_lease.ProveLocks
     _before: dict[str, list[PodHook]] = field(default_factory=dict)
     _after: dict[str, list[PodHook]] = field(default_factory=dict)
     _lost: set[str] = field(default_factory=set)
@@ -158,7 +160,7 @@ class PodHooks:
     _starting: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._actions = Actions(self.ctx, self.calls, self.fence)
+        self._actions = Actions(self.ctx, self.calls, self.prove_locks)
         self.close = self._actions.close
 
     def held(self, pods: t.Sequence[objects.Pod]) -> str:
@@ -358,7 +360,7 @@ class PodHooks:
         def wanted(node: objects.Node, record: node_records.Record) -> api_changes.Change | None:
             return cordon.with_hooks(node, record, entries, sentence[0].upper() + sentence[1:])
 
-        why, _made = node_drain.write(self.ctx, wanted, self.fence)
+        why, _made = node_drain.write(self.ctx, wanted, self.prove_locks)
         if why is None:
             node_drain.record = cordon.hooked(node_drain.taken, entries)
         return why

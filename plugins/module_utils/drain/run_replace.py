@@ -73,7 +73,7 @@ class _Replacement:
 
 @dataclasses.dataclass
 class Replacing:
-    """All replacements of a drain. ``fence`` proves the locks of nodes,
+    """All replacements of a drain. ``prove_locks`` proves the locks of nodes,
     ``wake`` is called for each answer.
 
     Where the server's own fence refuses a write, ``regain`` is called with the pod's node,
@@ -82,7 +82,7 @@ class Replacing:
 
     ctx: run_context.Context
     routing: run_dispositions.Routing
-    fence: run_surge_lease.NodesFence
+    prove_locks: run_surge_lease.ProveLocks
     wake: t.Callable[[], None]
     regain: t.Callable[[str], None]
     _known: dict[str, _Replacement] = dataclasses.field(default_factory=dict)
@@ -226,17 +226,22 @@ class Replacing:
         decide: t.Callable[[objects.Raw | None], api_changes.Change | None],
     ) -> None:
         pod, node_drain = move.pod, self.routing.node_drains[move.pod.node]
-        fenced = run_lock_policy.named(decide, node_drain.record.fence if node_drain.record else "")
+        lock = node_drain.record.lock if node_drain.record else ""
+        naming_the_lock = run_lock_policy.named(decide, lock)
 
-        def fence() -> None:
-            self.fence((pod.node,))
+        def prove_lock() -> None:
+            self.prove_locks((pod.node,))
             if not node_drain.open:
                 raise run_evictor.StaleDecision
 
         def work() -> str:
             # Without patience: instead of sending an old decision, the loop decides anew.
             written = run_reconcile.reconcile(
-                self.ctx, pod.ref, fenced, fence=fence, patience=run_requests.NO_PATIENCE
+                self.ctx,
+                pod.ref,
+                naming_the_lock,
+                prove_lock=prove_lock,
+                patience=run_requests.NO_PATIENCE,
             ).object
             return str(((written or {}).get("metadata") or {}).get("resourceVersion") or "")
 

@@ -266,7 +266,7 @@ class Debts:
     live: run_watch_cache.WatchCache
     node_drains: t.Mapping[str, run_node_drain.NodeDrain]
     replacements: ReplacementWait
-    fence: run_surge_lease.NodesFence
+    prove_locks: run_surge_lease.ProveLocks
     _written: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def write(self) -> list[tuple[run_node_drain.NodeDrain, ownership.NodeLost]]:
@@ -306,7 +306,7 @@ class Debts:
     def _write(self, node_drain: run_node_drain.NodeDrain) -> ownership.NodeLost | None:
         self._written[node_drain.name] = self._size(node_drain)
         return node_drain.write(
-            self.ctx, self._owing(node_drain), self.fence, known=node_drain.raw
+            self.ctx, self._owing(node_drain), self.prove_locks, known=node_drain.raw
         )[0]
 
     def _owing(self, node_drain: run_node_drain.NodeDrain) -> run_node_drain.Wanted:

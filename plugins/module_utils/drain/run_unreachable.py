@@ -208,7 +208,7 @@ def _given_up(
 
 class Evacuation:
     """Releases the pods and volumes of fenced nodes. The nodes are locked;
-    ``fence`` is asked before each write.
+    ``prove_locks`` is asked before each write.
 
     ``deadline`` is when the call ends at the latest, on the context's monotonic clock.
     """
@@ -217,10 +217,10 @@ class Evacuation:
         self,
         ctx: run_context.Context,
         live: run_watch_cache.WatchCache,
-        fence: run_surge_lease.NodesFence,
+        prove_locks: run_surge_lease.ProveLocks,
         deadline: float,
     ) -> None:
-        self.ctx, self.live, self.fence, self.deadline = ctx, live, fence, deadline
+        self.ctx, self.live, self.prove_locks, self.deadline = ctx, live, prove_locks, deadline
         self._looked = float("-inf")
         self._volumes: dict[str, set[str]] = {}
         self._attached: dict[str, set[str]] = {}
@@ -314,7 +314,7 @@ class Evacuation:
         """Whether the change was made, or none was needed;
         else the site is closed with the reason.
         """
-        why, made = node_drain.write(self.ctx, wanted, self.fence)
+        why, made = node_drain.write(self.ctx, wanted, self.prove_locks)
         if why:
             node_drain.close(self.ctx, why.outcome, why.message)
         elif made:
@@ -467,7 +467,7 @@ def vital_signs(
 
 
 def _leases(ctx: run_context.Context) -> dict[str, objects.Raw]:
-    """The kubelets' leases by node; StopRun if they may not be read:
+    """The kubelets' leases by node; CallAborted if they may not be read:
     then nobody knows whether a kubelet lives.
     """
     try:

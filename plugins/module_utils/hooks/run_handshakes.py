@@ -24,7 +24,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
 def take_back(
     ctx: run_context.Context,
     record: node_records.Record | None,
-    fence: run_requests.Fence | None = None,
+    prove_lock: run_requests.ProveLock | None = None,
 ) -> None:
     """Remove what was announced because of the record; as it names the pods,
     it has to go after that.
@@ -34,7 +34,7 @@ def take_back(
     for uid, (namespace, name) in hook_definitions.planned(record).items():
         decide = functools.partial(hook_definitions.taking_back, uid=uid, since=record.since)
         run_reconcile.reconcile(
-            ctx, objects.Ref("Pod", name, namespace, uid, "v1"), decide, fence=fence
+            ctx, objects.Ref("Pod", name, namespace, uid, "v1"), decide, prove_lock=prove_lock
         )
 
 

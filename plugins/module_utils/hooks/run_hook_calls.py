@@ -46,12 +46,12 @@ def nobody(http: hook_definitions.Http, variables: Variables, timeout: float) ->
 class HttpCalls:
     """The calls of one engine; ``wake`` is called for each one that has ended.
 
-    Before each attempt, ``fence`` proves the lock of the call's node: who stood still until another
-    run took the node over leaves the call to that run.
+    Before each attempt, ``prove_locks`` proves the lock of the call's node: who stood still until
+    another run took the node over leaves the call to that run.
     """
 
     ctx: run_context.Context
-    fence: t.Callable[[t.Collection[str]], None]
+    prove_locks: t.Callable[[t.Collection[str]], None]
     send: Send = nobody
     wake: t.Callable[[], None] = lambda: None
     _pool: concurrent.futures.Executor | None = None
@@ -95,7 +95,7 @@ class HttpCalls:
 
         def attempt(tries: int, timeout: float) -> int:
             variables = call.variables(again=again or tries > 0, moved=moved)
-            self.fence((call.node,))
+            self.prove_locks((call.node,))
             return self.send(hook_definitions.filled(http, variables), variables, timeout)
 
         try:

@@ -88,7 +88,7 @@ EXPLAIN = 5.0
 
 
 class JobDispatcher:
-    """All jobs of a drain. ``fence`` is called right before each request,
+    """All jobs of a drain. ``prove_lock`` is called right before each request,
     ``wake`` on news of a job.
 
     ``runs`` are the ids of the runs that hold the nodes, by node. ``deadline`` is when the drain
@@ -100,7 +100,7 @@ class JobDispatcher:
         self,
         ctx: run_context.Context,
         choices: drain_policy.DrainPolicy,
-        fence: run_requests.Fence,
+        prove_lock: run_requests.ProveLock,
         wake: t.Callable[[], None],
         runs: t.Mapping[str, str],
         grace_seconds: int | None,
@@ -109,8 +109,8 @@ class JobDispatcher:
     ) -> None:
         self.ctx = ctx
         self._view = run_job_cache.JobView(ctx, wake) if choices.controller else None
-        self._tracker = run_tracker.JobTracker(ctx, fence)
-        self._cleanup = run_leftovers.JobCleanup(ctx, fence)
+        self._tracker = run_tracker.JobTracker(ctx, prove_lock)
+        self._cleanup = run_leftovers.JobCleanup(ctx, prove_lock)
         self._starter = run_starter.JobStarter(
             ctx, choices, self._tracker, runs, grace_seconds, deadline, prior
         )
@@ -140,7 +140,7 @@ class JobDispatcher:
         still have to be drained.
 
         Raises:
-            StopRun: jobs cannot be watched any more, or the lock was lost.
+            CallAborted: jobs cannot be watched any more, or the lock was lost.
         """
         if self._view is None:
             return

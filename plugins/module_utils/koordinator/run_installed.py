@@ -394,7 +394,7 @@ def required(
     """The same for a call that is about to write.
 
     Raises:
-        StopRun: backend is ``koordinator``, and something is missing.
+        CallAborted: backend is ``koordinator``, and something is missing.
     """
     choices, findings = prepared(ctx, choices)
     missing = [finding for finding in findings if finding.severity == "blocker"]

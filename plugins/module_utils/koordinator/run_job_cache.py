@@ -60,7 +60,7 @@ class JobView:
 
         Raises:
             ClusterError: the API server did not answer for ``PATIENCE`` seconds.
-            StopRun: jobs may not be watched.
+            CallAborted: jobs may not be watched.
         """
         run_watch_cache.begin(self._ctx, self._watched, self._condition)
 
@@ -72,7 +72,7 @@ class JobView:
         """The jobs as they are now, by name.
 
         Raises:
-            StopRun: jobs can no longer be watched.
+            CallAborted: jobs can no longer be watched.
         """
         with self._condition:
             run_watch_cache.raise_errors(self._watched)

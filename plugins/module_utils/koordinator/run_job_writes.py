@@ -65,7 +65,7 @@ def reject(
     ctx: run_context.Context,
     job: migration_jobs.Job,
     why: str,
-    fence: run_requests.Fence | None = None,
+    prove_lock: run_requests.ProveLock | None = None,
 ) -> migration_jobs.Job | None:
     """End a job that has not evicted its pod, and delete its Reservation."""
 
@@ -78,16 +78,18 @@ def reject(
             job, sentence, {"status": status}, {"phase": job.phase}, status, verb="status"
         )
 
-    found = _write(ctx, job, change, fence)
+    found = _write(ctx, job, change, prove_lock)
     if found and (found.reservation if ctx.check else found.ended and not found.succeeded):
         # The controller names it after the job's UID, and writes its name into the job
         # after it has created it.
-        free(ctx, found.reservation or found.uid, fence)
+        free(ctx, found.reservation or found.uid, prove_lock)
     return found
 
 
 def remind(
-    ctx: run_context.Context, job: migration_jobs.Job, fence: run_requests.Fence | None = None
+    ctx: run_context.Context,
+    job: migration_jobs.Job,
+    prove_lock: run_requests.ProveLock | None = None,
 ) -> migration_jobs.Job | None:
     """Have the controller look at a job that has passed arbitration.
 
@@ -100,12 +102,14 @@ def remind(
         REMINDED,
         ctx.clock.wall(),
         f"Have koord-descheduler look at {job.ref} again",
-        fence,
+        prove_lock,
     )
 
 
 def exempt(
-    ctx: run_context.Context, job: migration_jobs.Job, fence: run_requests.Fence | None = None
+    ctx: run_context.Context,
+    job: migration_jobs.Job,
+    prove_lock: run_requests.ProveLock | None = None,
 ) -> migration_jobs.Job | None:
     """Exempt a job that has evicted its pod from the object limiter, so that it can end.
 
@@ -114,31 +118,31 @@ def exempt(
     this the job stays Running until the limiter's window or its ttl is over.
     """
     sentence = f"Let {job.ref} end without the object limiter: its pod is evicted"
-    return _annotate(ctx, job, migration_jobs.EVICT, "true", sentence, fence)
+    return _annotate(ctx, job, migration_jobs.EVICT, "true", sentence, prove_lock)
 
 
 def let_go(
     ctx: run_context.Context,
     job: migration_jobs.Job,
     why: str,
-    fence: run_requests.Fence | None = None,
+    prove_lock: run_requests.ProveLock | None = None,
 ) -> None:
     """End a job that has not evicted its pod, then delete it and its Reservation.
 
     koord-descheduler never forgets a job that was deleted before its end.
     """
     if not job.ended:
-        reject(ctx, job, why, fence)
+        reject(ctx, job, why, prove_lock)
     before = {"phase": job.phase, "pod": f"{job.pod.namespace}/{job.pod.name}"}
     change = api_changes.Change("delete", job.ref, f"Delete {job.ref}", before=before, after={})
-    run_reconcile.remove(ctx, change, fence=fence)
+    run_reconcile.remove(ctx, change, prove_lock=prove_lock)
     # The controller deletes a job's Reservation with it, unless it is not there to see it.
     if job.reservation and not job.succeeded and not ctx.check:
-        free(ctx, job.reservation, fence)
+        free(ctx, job.reservation, prove_lock)
 
 
 def free(
-    ctx: run_context.Context, reservation: str, fence: run_requests.Fence | None = None
+    ctx: run_context.Context, reservation: str, prove_lock: run_requests.ProveLock | None = None
 ) -> None:
     """Delete a Reservation that no pod has taken, as the controller does when
     a job's ttl runs out.
@@ -151,7 +155,7 @@ def free(
     run_reconcile.remove(
         ctx,
         api_changes.Change("delete", ref, f"Delete {ref}", before=before, after={}),
-        fence=fence,
+        prove_lock=prove_lock,
     )
 
 
@@ -161,21 +165,21 @@ def _annotate(
     key: str,
     value: str,
     sentence: str,
-    fence: run_requests.Fence | None,
+    prove_lock: run_requests.ProveLock | None,
 ) -> migration_jobs.Job | None:
     def change(job: migration_jobs.Job) -> api_changes.Change | None:
         if job.ended or job.paused or job.waiting or job.annotations.get(key) == value:
             return None
         return api_changes.patch(job, sentence, {"metadata": {"annotations": {key: value}}})
 
-    return _write(ctx, job, change, fence)
+    return _write(ctx, job, change, prove_lock)
 
 
 def _write(
     ctx: run_context.Context,
     job: migration_jobs.Job,
     change: t.Callable[[migration_jobs.Job], api_changes.Change | None],
-    fence: run_requests.Fence | None = None,
+    prove_lock: run_requests.ProveLock | None = None,
 ) -> migration_jobs.Job | None:
     """Write what ``change`` makes of the job; its last state."""
 
@@ -183,6 +187,6 @@ def _write(
         found = migration_jobs.Job.of(raw) if raw else None
         return change(found) if found and found.uid == job.uid else None
 
-    raw = run_reconcile.reconcile(ctx, job.ref, decide, fence=fence).object
+    raw = run_reconcile.reconcile(ctx, job.ref, decide, prove_lock=prove_lock).object
     found = migration_jobs.Job.of(raw) if raw else None
     return found if found and found.uid == job.uid else None

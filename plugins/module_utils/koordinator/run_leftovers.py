@@ -42,11 +42,11 @@ def serves(job: migration_jobs.Job, node: str) -> bool:
 @dataclass
 class JobCleanup:
     """Deletes what the jobs of a drain leave, and waits until it is gone;
-    ``fence`` is called before each write.
+    ``prove_lock`` is called before each write.
     """
 
     ctx: run_context.Context
-    fence: run_requests.Fence
+    prove_lock: run_requests.ProveLock
     _listed: float = float("-inf")
     _swept: dict[str, set[str]] = field(default_factory=dict)
     _since: dict[str, float] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class JobCleanup:
     def _delete(self, target: objects.Ref) -> None:
         change = api_changes.Change("delete", target, f"Delete {target}, which is no longer needed")
         try:
-            run_reconcile.remove(self.ctx, change, fence=self.fence)
+            run_reconcile.remove(self.ctx, change, prove_lock=self.prove_lock)
         except errors.ClusterError as error:
             self.ctx.note(phases.What.KEPT, f"{target} was not deleted: {error}")
 

@@ -230,7 +230,7 @@ def jobs(ctx: run_context.Context, options: JobOptions) -> run_context.Result:
     """Bring each of the pods or jobs to the state.
 
     Raises:
-        StopRun: something that was named is not there; nothing was written.
+        CallAborted: something that was named is not there; nothing was written.
         ClusterError: the API server cannot be reached or refuses to be read; nothing was written.
     """
     reserves = options.state == "present" and options.settings.mode == "ReservationFirst"

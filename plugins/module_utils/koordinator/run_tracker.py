@@ -96,10 +96,12 @@ class TrackedJob:
 
 @dataclass(frozen=True)
 class JobTracker:
-    """Creates jobs, follows them, and lets go of them; ``fence`` is called before each write."""
+    """Creates jobs, follows them, and lets go of them; ``prove_lock`` is called before each
+    write.
+    """
 
     ctx: run_context.Context
-    fence: run_requests.Fence | None = None
+    prove_lock: run_requests.ProveLock | None = None
 
     def create(
         self,
@@ -121,7 +123,7 @@ class JobTracker:
             change.target,
             lambda raw: None if raw else change,
             known=None,
-            fence=self.fence,
+            prove_lock=self.prove_lock,
             patience=patience,
             tries=tries,
         ).object
@@ -143,7 +145,7 @@ class JobTracker:
         """Bring ``track`` up to date, and do what the job needs to come to its end.
 
         Raises:
-            StopRun: the lock was lost.
+            CallAborted: the lock was lost.
         """
         now = self.ctx.clock.now()
         job = jobs.get(track.name)
@@ -177,7 +179,7 @@ class JobTracker:
             self.ctx.note(phases.What.KEPT, f"{job.ref} stays: {why}.")
             return
         try:
-            run_job_writes.let_go(self.ctx, job, why, self.fence)
+            run_job_writes.let_go(self.ctx, job, why, self.prove_lock)
         except errors.ClusterError as error:
             self.ctx.note(phases.What.KEPT, f"{job.ref} stays: {error}")
 
@@ -209,7 +211,9 @@ class JobTracker:
         try:
             ours = job.ours and not job.paused
             written = (
-                run_job_writes.reject(self.ctx, job, track.too_late, self.fence) if ours else None
+                run_job_writes.reject(self.ctx, job, track.too_late, self.prove_lock)
+                if ours
+                else None
             )
         except errors.ClusterError as error:
             self.ctx.note(phases.What.KEPT, f"{job.ref} stays: {error}")
@@ -235,7 +239,9 @@ class JobTracker:
             return
         track.news, track.unlimited = now, track.unlimited or exempt
         try:
-            (run_job_writes.exempt if exempt else run_job_writes.remind)(self.ctx, job, self.fence)
+            (run_job_writes.exempt if exempt else run_job_writes.remind)(
+                self.ctx, job, self.prove_lock
+            )
         except errors.ClusterError as error:
             self.ctx.note(
                 phases.What.KEPT, f"koord-descheduler could not be reminded of {job.ref}: {error}"

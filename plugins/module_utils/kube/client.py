@@ -121,7 +121,7 @@ class Cluster:
         *,
         timeout: float = 30.0,
         patience: float = 0.0,
-        fence: Callable[[], None] | None = None,
+        before_send: Callable[[], None] | None = None,
     ) -> dict[str, Any]:
         """Sends a request and returns the object in the answer.
 
@@ -131,11 +131,11 @@ class Cluster:
             patience: seconds for which a request to an unreachable or overloaded server is retried.
                 A refusal of what was allowed before is retried for at most 30 of them, any other
                 refusal once. A write is repeated only if it was certainly not processed.
-            fence: called right before the first byte of every attempt;
+            before_send: called right before the first byte of every attempt;
                 if it raises, nothing is sent.
 
         Raises:
-            ClusterError: one of the types in errors.py; whatever `guard` or `fence`
+            ClusterError: one of the types in errors.py; whatever `guard` or `before_send`
                 raises is passed on.
         """
         began = self.clock.now()
@@ -144,7 +144,7 @@ class Cluster:
         refusals = retry.Refusals(self.clock, min(patience, _REFUSED))
         while True:
             try:
-                answer = exchange.parsed(self._exchange.whole(request, timeout, fence))
+                answer = exchange.parsed(self._exchange.whole(request, timeout, before_send))
                 if answer is None:
                     kind = errors.UnknownOutcome if request.writes else errors.ServerError
                     raise kind(

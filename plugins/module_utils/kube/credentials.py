@@ -126,14 +126,18 @@ class Credentials:
         *,
         read_timeout: float,
         connect_timeout: float,
-        fence: Callable[[], None] | None,
+        before_send: Callable[[], None] | None,
     ) -> exchange.Body:
         began = self._clock.now()
         loaded = self._current(request, read_timeout)
         left = max(read_timeout - (self._clock.now() - began), min(read_timeout, 1.0))
         headers = self._headers(loaded, request)
         return loaded.transport.open(
-            request, headers, read_timeout=left, connect_timeout=connect_timeout, fence=fence
+            request,
+            headers,
+            read_timeout=left,
+            connect_timeout=connect_timeout,
+            before_send=before_send,
         )
 
     def renew(self, seen: int, request: verbs.Request, within: float) -> None:

@@ -81,11 +81,11 @@ class Connection(Protocol):
         *,
         read_timeout: float,
         connect_timeout: float,
-        fence: Callable[[], None] | None,
+        before_send: Callable[[], None] | None,
     ) -> Body:
         """Sends; raises Unreachable if the request certainly never left, Lost if it may have.
 
-        `fence` is called once the connection is ready, right before the first byte;
+        `before_send` is called once the connection is ready, right before the first byte;
         if it raises, nothing is sent.
         """
 
@@ -133,20 +133,20 @@ class Exchange:
             return _right(request) in self._granted
 
     def whole(
-        self, request: verbs.Request, timeout: float, fence: Callable[[], None] | None = None
+        self, request: verbs.Request, timeout: float, before_send: Callable[[], None] | None = None
     ) -> bytes:
         """The whole answer, `timeout` seconds after the start at the latest;
         raises ClusterError.
         """
         deadline = self._clock.now() + timeout
-        body = self.opened(request, timeout, fence)
+        body = self.opened(request, timeout, before_send)
         try:
             return self._read(body, deadline)
         except Lost as error:
             raise _lost(request, error) from error
 
     def opened(
-        self, request: verbs.Request, timeout: float, fence: Callable[[], None] | None = None
+        self, request: verbs.Request, timeout: float, before_send: Callable[[], None] | None = None
     ) -> Body:
         """The open answer of a request that succeeded; raises ClusterError for any other.
 
@@ -154,11 +154,11 @@ class Exchange:
         """
         deadline = self._clock.now() + timeout
         seen = self._connection.generation
-        body = self._attempt(request, timeout, fence)
+        body = self._attempt(request, timeout, before_send)
         if body.status == 401:
             body.close()
             self._connection.renew(seen, request, timeout)
-            body = self._attempt(request, timeout, fence)
+            body = self._attempt(request, timeout, before_send)
         if body.status < 300 or body.status in _PAST_RIGHTS:
             with self._lock:
                 self._granted.add(_right(request))
@@ -167,7 +167,7 @@ class Exchange:
         raise self._error(request, body, deadline)
 
     def _attempt(
-        self, request: verbs.Request, timeout: float, fence: Callable[[], None] | None
+        self, request: verbs.Request, timeout: float, before_send: Callable[[], None] | None
     ) -> Body:
         if self._guard is not None:
             self._guard()
@@ -176,7 +176,7 @@ class Exchange:
         connect = min(CONNECT_TIMEOUT if self.answered else FIRST_CONTACT, timeout)
         try:
             body = self._connection.open(
-                request, read_timeout=timeout, connect_timeout=connect, fence=fence
+                request, read_timeout=timeout, connect_timeout=connect, before_send=before_send
             )
         except Lost as error:
             raise _lost(request, error) from error

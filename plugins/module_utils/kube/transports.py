@@ -131,7 +131,7 @@ def no_address(url: str) -> errors.ConfigError:
     return errors.ConfigError(message, remedy="Give a URL such as https://api.example.org:6443.")
 
 
-# urllib3's pools (1.26 or 2), with connections that call a request's fence before its
+# urllib3's pools (1.26 or 2), with connections that call a request's before_send before its
 # first byte and note that.
 
 
@@ -156,11 +156,11 @@ class Attempt:
 
     Attributes:
         sent: a byte of it may have left.
-        refusal: what its fence raised.
+        refusal: what its `before_send` raised.
     """
 
-    def __init__(self, fence: Callable[[], None] | None) -> None:
-        self._fence = fence
+    def __init__(self, before_send: Callable[[], None] | None) -> None:
+        self._before_send = before_send
         self._connecting = False
         self._outer: Attempt | None = None
         self.sent = False
@@ -177,7 +177,7 @@ class Attempt:
     @contextmanager
     def connecting(self) -> Iterator[None]:
         """Bytes sent inside go to a proxy; they are not the request,
-        and the fence is not called.
+        and `before_send` is not called.
         """
         self._connecting = True
         try:
@@ -186,14 +186,14 @@ class Attempt:
             self._connecting = False
 
     def leave(self) -> None:
-        """Called before each write; calls the fence before the first.
-        The fence may send requests of its own.
+        """Called before each write; calls `before_send` before the first.
+        It may send requests of its own.
         """
         if self.sent or self._connecting:
             return
-        if self._fence is not None:
+        if self._before_send is not None:
             try:
-                self._fence()
+                self._before_send()
             except BaseException as error:
                 self.refusal = error
                 raise
@@ -293,22 +293,22 @@ class Transport:
         *,
         read_timeout: float,
         connect_timeout: float,
-        fence: Callable[[], None] | None = None,
+        before_send: Callable[[], None] | None = None,
     ) -> Answer:
         """Sends, and returns once the status has arrived;
-        `fence` is called between connecting and the first byte.
+        `before_send` is called between connecting and the first byte.
 
         Raises:
             Unreachable: the request never left.
             Lost: it may have arrived.
             ConfigError: the server's certificate is not trusted, or the address is invalid.
-            Whatever `fence` raises.
+            Whatever `before_send` raises.
         """
         url = self._endpoint.base + request.path
         if request.query:
             url += "?" + urlencode(request.query)
         body = None if request.body is None else json.dumps(request.body).encode()
-        attempt = Attempt(fence)
+        attempt = Attempt(before_send)
         try:
             with attempt:
                 response = self._manager.request(

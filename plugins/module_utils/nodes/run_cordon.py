@@ -66,13 +66,13 @@ def show(
     name: str,
     phase: node_conditions.Phase,
     own: Own,
-    fence: run_requests.Fence,
+    prove_lock: run_requests.ProveLock,
     *,
     known: objects.Raw | run_reconcile.Unread | None = run_reconcile.UNREAD,
 ) -> objects.Raw | None:
     """Write the node's status, if a condition of it is to change; gives the node as it is now.
 
-    ``known`` is the node as it was read just now. Raises what ``writing.write`` raises.
+    ``known`` is the node as it was read just now. Raises what ``run_reconcile.reconcile`` raises.
     """
 
     def decide(raw: objects.Raw | None) -> api_changes.Change | None:
@@ -84,7 +84,7 @@ def show(
         )
 
     target = objects.Ref("Node", name, api_version="v1")
-    return run_reconcile.reconcile(ctx, target, decide, known=known, fence=fence).object
+    return run_reconcile.reconcile(ctx, target, decide, known=known, prove_lock=prove_lock).object
 
 
 DONE: t.Mapping[run_node_steps.State, str] = {
@@ -106,7 +106,7 @@ def cordon(ctx: run_context.Context, options: run_node_steps.CordonOptions) -> r
     """Bring every node to the state.
 
     Raises:
-        StopRun: an unknown node, or a namespace that is missing and may not be created.
+        CallAborted: an unknown node, or a namespace that is missing and may not be created.
         ClusterError: the API server cannot be reached or refuses to be read.
     """
     found, _among = run_lookup.nodes(ctx, options.nodes)
@@ -294,7 +294,7 @@ def _write(
             return None
         kept = task.kept
         if options.state == "uncordoned":
-            run_handshakes.take_back(ctx, task.record, fence)
+            run_handshakes.take_back(ctx, task.record, prove_lock)
         return task.change
 
     # If somebody has written the node since it was read, this patch is refused, and decided anew.
@@ -303,21 +303,21 @@ def _write(
     as_read = planned is not None and not (
         options.state == "uncordoned" and task.record and hook_definitions.planned(task.record)
     )
-    target, fence = (
+    target, prove_lock = (
         objects.Ref("Node", task.name, api_version="v1"),
-        functools.partial(locks.fence, [task.name]),
+        functools.partial(locks.prove, [task.name]),
     )
     known: objects.Raw | run_reconcile.Unread | None = task.raw if as_read else run_reconcile.UNREAD
     try:
         if options.state == "uncordoned" and task.record and task.record.conditions:
             own = functools.partial(_still_to_give_back, ctx, options, task)
-            known = show(ctx, task.name, "back", own, fence)
-        written = run_reconcile.reconcile(ctx, target, decide, known=known, fence=fence)
+            known = show(ctx, task.name, "back", own, prove_lock)
+        written = run_reconcile.reconcile(ctx, target, decide, known=known, prove_lock=prove_lock)
         change = written.change
         task.raw = written.object or task.raw
         if task.wanted and task.wanted.conditions and not task.failed:
             own = functools.partial(_held_by, task.wanted.nonce)
-            task.raw = show(ctx, task.name, task.wanted.step, own, fence, known=written.object)
+            task.raw = show(ctx, task.name, task.wanted.step, own, prove_lock, known=written.object)
     except run_node_lock.LostLockError as error:
         task.outcome, task.message = outcomes.CordonOutcome.ADOPTED_BY, error.reason.sentence
     except (run_context.CallAborted, errors.ClusterError) as error:

@@ -79,7 +79,7 @@ def judge(
     """Whether each node passes its gates; the call fails if one of them does not.
 
     Without ``wait`` they are evaluated once and ``stable`` is ignored.
-    Raises StopRun if a gate or a node is unknown.
+    Raises CallAborted if a gate or a node is unknown.
     """
     wrong = [gate for gate in asked.gates if gate not in gate_checks.GATES]
     if wrong:

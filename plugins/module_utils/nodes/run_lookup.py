@@ -42,7 +42,7 @@ def selected(
     and how many the cluster has at least.
 
     Raises:
-        StopRun: one of the names is unknown, or the selector matches no node.
+        CallAborted: one of the names is unknown, or the selector matches no node.
     """
     if selector:
         listed = ctx.cluster.items(
@@ -66,7 +66,7 @@ def result(entries: list[dict[str, t.Any]], **more: t.Any) -> run_context.Result
 
 
 def refuse_unknown(found: t.Mapping[str, objects.Node], wanted: t.Iterable[str]) -> None:
-    """Raise StopRun if there is no node with one of the wanted names."""
+    """Raise CallAborted if there is no node with one of the wanted names."""
     if unknown := lookup.unknown_nodes(found, wanted):
         first = unknown[0]
         raise run_context.CallAborted(

@@ -155,7 +155,7 @@ def _under_locks(
         for name, why in locks.take_recorded(records).items():
             node_drains[name].end(outcomes.HookOutcome.HELD, why)
         going = [node_drain for node_drain in node_drains.values() if not node_drain.failed]
-        work = _Work(ctx, options, locks, run_hook_calls.HttpCalls(ctx, locks.fence, options.send))
+        work = _Work(ctx, options, locks, run_hook_calls.HttpCalls(ctx, locks.prove, options.send))
         try:
             with ctx.clock.pool(run_requests.AT_ONCE, "hooks") as pool:
                 told = [one for some in pool.map(work.on, going) for one in some]
@@ -261,7 +261,7 @@ class _Work:
         )
         target = objects.Ref("Node", node_drain.name, api_version="v1")
         run_reconcile.reconcile(
-            self.ctx, target, decide, fence=lambda: self.locks.fence([node_drain.name])
+            self.ctx, target, decide, prove_lock=lambda: self.locks.prove([node_drain.name])
         )
 
     def _tell(self, call: hook_definitions.Call, done: str) -> None:

@@ -85,7 +85,7 @@ def taint(ctx: run_context.Context, options: TaintOptions) -> run_context.Result
     """Bring the taints of every node to what is wanted.
 
     Raises:
-        StopRun: there is no such node, or none that the selector matches; nothing was written.
+        CallAborted: there is no such node, or none that the selector matches; nothing was written.
         ClusterError: the API server cannot be reached, or refuses to list nodes or pods;
             nothing was written.
     """

@@ -125,7 +125,7 @@ def make_plan(ctx: run_context.Context, options: PlanOptions) -> run_context.Res
     """The plan, or the answer of the gates.
 
     Raises:
-        StopRun: a selector that cannot be parsed.
+        CallAborted: a selector that cannot be parsed.
         ClusterError: the API server cannot be reached.
     """
     try:

@@ -246,7 +246,7 @@ def _refusal(ctx: run_context.Context, trial: Trial) -> str:
     change = trial.change
     if change.target.kind == "Pod":
         # Bounds of the account: what is done to a pod names a lock, which a plan does not hold.
-        change = replace(change, fence=f"{names.node_lease_name('')}={names.TRIAL}")
+        change = replace(change, lock=f"{names.node_lease_name('')}={names.TRIAL}")
     try:
         ctx.cluster.send(
             verbs.dry(run_requests.request_for(change)), patience=run_requests.NO_PATIENCE

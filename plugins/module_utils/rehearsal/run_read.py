@@ -61,7 +61,7 @@ def snapshot(
 
     Raises:
         ClusterError: the API server did not answer.
-        StopRun: kinds may not be read, or two names have the same hash.
+        CallAborted: kinds may not be read, or two names have the same hash.
     """
     found: snapshot_files.Objects = {}
     gaps: list[snapshot_files.Note] = []

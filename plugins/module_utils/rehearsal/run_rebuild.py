@@ -46,7 +46,7 @@ def rebuild(ctx: run_context.Context, options: Rebuilding) -> copies.Copy:
 
     Raises:
         ClusterError: the API server did not answer.
-        StopRun: the cluster is not empty, or the copy did not settle in time.
+        CallAborted: the cluster is not empty, or the copy did not settle in time.
     """
     for node in (
         ctx.cluster.send(verbs.list_page(kinds.NODES, limit=1), patience=run_requests.PATIENCE).get(

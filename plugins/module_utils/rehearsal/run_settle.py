@@ -29,7 +29,7 @@ def place(raw: objects.Raw) -> Place:
 
 
 class Settling:
-    """Waits of one copy; all of them raise StopRun at the deadline,
+    """Waits of one copy; all of them raise CallAborted at the deadline,
     and name what has not settled.
     """
 

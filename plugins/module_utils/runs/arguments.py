@@ -53,7 +53,7 @@ def state(ctx: run_context.Context, options: StateOptions) -> run_context.Result
     """Store what a run needs to be resumed, or list or undo what runs left.
 
     Raises:
-        StopRun: the run is unknown, or our namespace is missing and may not be created.
+        CallAborted: the run is unknown, or our namespace is missing and may not be created.
         ClusterError: the API server cannot be reached or refuses.
     """
     match options.state:

@@ -70,13 +70,13 @@ def mark_waiting(
 ) -> None:
     """Mark these nodes; ``until``, by the context's clock, the run's sign of life holds."""
 
-    def fence() -> None:
+    def prove_lock() -> None:
         if ctx.clock.now() >= until:
             raise TooLateError(f"run {run_id} may be another's by now")
 
     if nodes:
         wanted = [node for node in _listed(ctx) if node.name in nodes]
-        _all(ctx, wanted, run_id, queue_marks.set_on, fence)
+        _all(ctx, wanted, run_id, queue_marks.set_on, prove_lock)
 
 
 def clear(
@@ -106,7 +106,7 @@ def _all(
     nodes: t.Sequence[objects.Node],
     run_id: str,
     rule: Rule,
-    fence: run_requests.Fence | None = None,
+    prove_lock: run_requests.ProveLock | None = None,
 ) -> None:
     hopeless: list[str] = []
 
@@ -123,7 +123,9 @@ def _all(
         target = objects.Ref("Node", node.name, api_version="v1")
         try:
             first = run_reconcile.at_first(change, decide)
-            run_reconcile.reconcile(ctx, target, first, known=None, fence=fence, patience=PATIENCE)
+            run_reconcile.reconcile(
+                ctx, target, first, known=None, prove_lock=prove_lock, patience=PATIENCE
+            )
         except errors.ClusterError as error:
             message = f"Node {node.name}: {error}"
             hopeless.extend(
@@ -195,8 +197,8 @@ def started(
     so that pods prefer other nodes.
 
     Raises:
-        StopRun: the run that the caller names is not stored, a run that is too old to be resumed is
-            still alive, or our namespace is missing and may not be created.
+        CallAborted: the run that the caller names is not stored, a run that is too old to be
+            resumed is still alive, or our namespace is missing and may not be created.
     """
     same, known, now = stored_objects.fingerprint(given), run_stored.stored(ctx), ctx.clock.server()
     going = functools.partial(_going, ctx, seconds=seconds, waves=waves if mark else ())

@@ -130,7 +130,7 @@ class Record:
         )
 
     @property
-    def fence(self) -> str:
+    def lock(self) -> str:
         """What evictions on behalf of this record carry: ``<lease>=<run>/<nonce>``."""
         holder = f"{self.run}/{self.nonce}" if self.nonce else self.run
         return f"{self.lease.rpartition('/')[2]}={holder}"

@@ -84,7 +84,7 @@ class HeldLease:
     def _write(
         self, decide: run_reconcile.Decide, known: t.Any, **limits: t.Any
     ) -> objects.Raw | None:
-        how = {**limits, "known": known, "fence": self._sending, "remember": False}
+        how = {**limits, "known": known, "prove_lock": self._sending, "remember": False}
         return run_reconcile.reconcile(self._ctx, self.target, decide, **how).object
 
     def _sending(self) -> None:
@@ -111,7 +111,7 @@ class Heartbeat(HeldLease):
 
         Raises:
             ClusterError: it may not be written, or the server could not be reached.
-            StopRun: our namespace is missing and may not be created.
+            CallAborted: our namespace is missing and may not be created.
         """
         with self._one_at_a_time:
             self._renew(lock_leases.WORKING, known=known)
@@ -121,7 +121,7 @@ class Heartbeat(HeldLease):
         with self._one_at_a_time:
             return self._try_to_renew()
 
-    def prove(self) -> bool:
+    def refresh(self) -> bool:
         """Whether it is fresh, for which it may have to be renewed."""
         with self._one_at_a_time:
             return self.fresh or self._try_to_renew()

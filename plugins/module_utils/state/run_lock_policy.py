@@ -47,12 +47,12 @@ class LockPolicy:
         self._ctx, self.there = ctx, there
         self._one_at_a_time = ctx.clock.lock()
 
-    def hold(self, entries: t.Mapping[str, str], prove: run_requests.Fence) -> None:
-        """Write these entries, where there is a map; ``prove`` shows that the locks are ours.
+    def hold(self, entries: t.Mapping[str, str], prove_lock: run_requests.ProveLock) -> None:
+        """Write these entries, where there is a map; ``prove_lock`` shows that the locks are ours.
 
         Raises:
             ClusterError: the map could not be read or written;
-                whatever ``prove`` raises comes through.
+                whatever ``prove_lock`` raises comes through.
         """
 
         def decide(found: objects.Raw | None) -> api_changes.Change | None:
@@ -62,7 +62,7 @@ class LockPolicy:
             return _patch(found, wanted) if found is not None and wanted else None
 
         with self._one_at_a_time:
-            run_reconcile.reconcile(self._ctx, MAP, decide, fence=prove, remember=False)
+            run_reconcile.reconcile(self._ctx, MAP, decide, prove_lock=prove_lock, remember=False)
 
     def leave(self, entries: t.Mapping[str, str], patience: float = run_requests.PATIENCE) -> None:
         """Remove these entries within ``patience``; those of somebody else stay.
@@ -74,12 +74,12 @@ class LockPolicy:
             with self._one_at_a_time:
                 _take_out(self._ctx, lambda lease, holder: entries.get(lease) == holder, patience)
 
-    def try_to_hold(self, entries: t.Mapping[str, str], prove: run_requests.Fence) -> None:
+    def try_to_hold(self, entries: t.Mapping[str, str], prove_lock: run_requests.ProveLock) -> None:
         """As ``hold``, but a failure is only reported: the first eviction will
         show whether it matters.
         """
         try:
-            self.hold(entries, prove)
+            self.hold(entries, prove_lock)
         except errors.ClusterError as error:
             if self.there or not isinstance(error, errors.Forbidden):
                 self._ctx.tell(
@@ -87,14 +87,14 @@ class LockPolicy:
                 )
 
 
-def named(decide: run_reconcile.Decide, fence: str) -> run_reconcile.Decide:
+def named(decide: run_reconcile.Decide, lock: str) -> run_reconcile.Decide:
     """The same changes, each of which names the lock under which it is sent."""
 
-    def fenced(found: objects.Raw | None) -> api_changes.Change | None:
+    def naming_the_lock(found: objects.Raw | None) -> api_changes.Change | None:
         change = decide(found)
-        return replace(change, fence=fence) if change else None
+        return replace(change, lock=lock) if change else None
 
-    return fenced
+    return naming_the_lock
 
 
 def sent(send: t.Callable[[], T], regain: t.Callable[[], object]) -> T:

@@ -158,17 +158,17 @@ class Locks:
             self.leave()
             raise
 
-    def fence(self, nodes: t.Collection[str] | None = None) -> None:
+    def prove(self, nodes: t.Collection[str] | None = None) -> None:
         """Prove before a write that the locks of these nodes (``None``:
         of all that were taken) are still ours.
 
         Raises:
             LostLockError: another run took a node over.
-            StopRun: the API server did not answer for a minute.
+            CallAborted: the API server did not answer for a minute.
         """
         for node, lock in self._locks.items():
             if (nodes is None or node in nodes) and (lock.held or lock.lost):
-                lock.fence()
+                lock.prove()
 
     def regain(self, node: str) -> None:
         """After the server's fence refused an eviction: find out whether the lock is
@@ -176,7 +176,7 @@ class Locks:
 
         Raises:
             LostLockError: another run took the node over.
-            StopRun: the API server did not answer for a minute.
+            CallAborted: the API server did not answer for a minute.
             ClusterError: the lock is ours, and the fence cannot be written.
         """
         lock = self._locks[node]
@@ -185,9 +185,9 @@ class Locks:
                 lock.look()
             else:
                 lock.renew()
-            self.fence([node])
+            self.prove([node])
             self._hold(self._server.hold, [node])
-        self.fence([node])
+        self.prove([node])
 
     def lost(self) -> dict[str, str]:
         """The nodes that another run took over, and which."""
@@ -231,13 +231,13 @@ class Locks:
 
     def _hold(
         self,
-        hold: t.Callable[[t.Mapping[str, str], run_requests.Fence], None],
+        hold: t.Callable[[t.Mapping[str, str], run_requests.ProveLock], None],
         nodes: t.Collection[str],
     ) -> None:
         """Enter those of the nodes whose locks are ours into the server's fence."""
         while held := [node for node in nodes if self._locks[node].held]:
             with contextlib.suppress(run_node_lock.LostLockError):
-                hold(_entries(self._locks[node] for node in held), partial(self.fence, held))
+                hold(_entries(self._locks[node] for node in held), partial(self.prove, held))
                 return
 
     def _drop(self, locks: t.Sequence[run_node_lock.NodeLock], until: float) -> None:

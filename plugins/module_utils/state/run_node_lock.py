@@ -133,13 +133,13 @@ class NodeLock(run_heartbeats.HeldLease):
                 return None
             return found
 
-    def prove(self) -> bool:
+    def refresh(self) -> bool:
         """Renew the lease, or make sure that it names a fresh heartbeat;
         whether that certainly succeeded.
         """
         if (heartbeat := self.heartbeat) is None:
             return self.renew()
-        return heartbeat.prove() and (self.named or self.look())
+        return heartbeat.refresh() and (self.named or self.look())
 
     def look(self) -> bool:
         """Read the lease; one that does not name the heartbeat is written anew.
@@ -187,12 +187,12 @@ class NodeLock(run_heartbeats.HeldLease):
 
             return self._hold_on(decide, self._raw)
 
-    def fence(self) -> None:
+    def prove(self) -> None:
         """Prove that it is still ours, however long this process was frozen; an old one is renewed.
 
         Raises:
             LostLockError: another run took the node over.
-            StopRun: the API server did not answer for a minute.
+            CallAborted: the API server did not answer for a minute.
         """
         waited = clocks.Stopwatch(self._ctx.clock)
         while not self.fresh:
@@ -208,7 +208,7 @@ class NodeLock(run_heartbeats.HeldLease):
                     "Run the same command again once the API server answers: it resumes.",
                     self.what,
                 )
-            if not self.prove() and not self.lost:
+            if not self.refresh() and not self.lost:
                 self._ctx.clock.sleep(TRY_AGAIN)
 
     def drop(self, patience: float) -> None:

@@ -193,7 +193,7 @@ class _Wave:
         ]
         plans = self._routes(seen, nodes)
         self.floors = run_guard_budgets.GuardBudgets(
-            call.ctx, guard_budgets.guards(seen, plans), call.fence
+            call.ctx, guard_budgets.guards(seen, plans), call.prove_locks
         )
         self.refused = [plan for plan in plans if plan.code == BAD_SURGE]
 
@@ -242,7 +242,7 @@ class _Wave:
             self.me,
             self.options.settle,
             self.plan,
-            call.fence,
+            call.prove_locks,
             self.nodes,
             self.cases,
             self.options.allow_interruption,
@@ -374,7 +374,7 @@ def _give_back(
         _remove_guard(work, budget, nodes)
     if not cases:
         return
-    surging = run_raise.Surging(ctx, me, 0.0, lambda seen: {}, work.fence, nodes, cases)
+    surging = run_raise.Surging(ctx, me, 0.0, lambda seen: {}, work.prove_locks, nodes, cases)
     with (
         run_guard_call.watching(work, surges, "pods") as live,
         contextlib.closing(surging),
@@ -382,7 +382,7 @@ def _give_back(
     ):
         work.loop(
             surging,
-            run_guard_budgets.GuardBudgets(ctx, (), work.fence),
+            run_guard_budgets.GuardBudgets(ctx, (), work.prove_locks),
             events,
             run_guard_call.UNDO_WITHIN,
         )
@@ -407,7 +407,11 @@ def _remove_guard(
     )
     try:
         run_reconcile.reconcile(
-            work.ctx, budget.ref, first, known=None, fence=functools.partial(work.fence, here)
+            work.ctx,
+            budget.ref,
+            first,
+            known=None,
+            prove_lock=functools.partial(work.prove_locks, here),
         )
     except (run_context.CallAborted, errors.ClusterError) as error:
         outcome, message = (

@@ -58,15 +58,15 @@ class GuardBudget:
 
 
 class GuardBudgets:
-    """The guards of one call. ``fence`` proves a guard's nodes before every write."""
+    """The guards of one call. ``prove_locks`` proves a guard's nodes before every write."""
 
     def __init__(
         self,
         ctx: run_context.Context,
         wanted: t.Iterable[guard_budgets.Guard],
-        fence: run_surge_lease.NodesFence,
+        prove_locks: run_surge_lease.ProveLocks,
     ) -> None:
-        self._ctx, self._fence = ctx, fence
+        self._ctx, self._prove_locks = ctx, prove_locks
         self.floors = [GuardBudget(guard) for guard in wanted]
 
     @property
@@ -154,9 +154,13 @@ class GuardBudgets:
 
         if change is None:
             return False
-        fence = functools.partial(self._fence, guard.nodes)
+        prove_lock = functools.partial(self._prove_locks, guard.nodes)
         made = run_reconcile.reconcile(
-            self._ctx, guard.budget, run_reconcile.at_first(change, decide), known=None, fence=fence
+            self._ctx,
+            guard.budget,
+            run_reconcile.at_first(change, decide),
+            known=None,
+            prove_lock=prove_lock,
         ).change
         if made:
             run_surge_writer.tell(

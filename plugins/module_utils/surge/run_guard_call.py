@@ -224,8 +224,8 @@ class GuardCall:
         self.locks.leave()
         self.locks = run_locks.Locks(self.ctx)
 
-    def fence(self, nodes: t.Collection[str]) -> None:
-        self.locks.fence(nodes)
+    def prove_locks(self, nodes: t.Collection[str]) -> None:
+        self.locks.prove(nodes)
 
     def loop(
         self,

@@ -69,7 +69,7 @@ class Surges:
 
     ctx: run_context.Context
     surges: t.Sequence[surge_records.Surge]
-    fence: run_surge_lease.NodesFence = lambda nodes: None
+    prove_locks: run_surge_lease.ProveLocks = lambda nodes: None
     failures: dict[str, str] = field(default_factory=dict)
     hooks_of: t.Callable[[t.Sequence[objects.Pod]], str] = lambda pods: ""
     leases: t.Iterable[objects.Raw] = ()
@@ -77,7 +77,7 @@ class Surges:
     def __post_init__(self) -> None:
         run = self.ctx.run
         holder = str(run) if run and run.id and run.nonce else ""
-        self._writer = run_surge_writer.SurgeWriter(self.ctx, holder, self.fence, self.leases)
+        self._writer = run_surge_writer.SurgeWriter(self.ctx, holder, self.prove_locks, self.leases)
         self._selectors = run_surge_writer.ServiceSelectors(self.ctx)
         self._surges = {surge.uid: _Surge(surge=surge) for surge in self.surges}
 

@@ -152,14 +152,14 @@ class Surging:
     me: run_context.Run
     settle: float
     planner: Planner
-    fence: run_surge_lease.NodesFence
+    prove_locks: run_surge_lease.ProveLocks
     leaving: t.Collection[str]
     cases: list[WorkloadSurge]
     allow_interruption: bool = False
     node_autoscaler: bool = False
 
     def __post_init__(self) -> None:
-        self._writer = run_surge_writer.SurgeWriter(self.ctx, str(self.me), self.fence)
+        self._writer = run_surge_writer.SurgeWriter(self.ctx, str(self.me), self.prove_locks)
         leaving = frozenset(self.leaving)
         allowed, grows = self.allow_interruption, self.node_autoscaler
         self._raising = _Raising(

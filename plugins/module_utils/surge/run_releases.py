@@ -76,16 +76,20 @@ def give_back(work: run_guard_call.GuardCall, pods: t.Iterable[objects.Pod]) -> 
 def _end(work: run_guard_call.GuardCall, pod: objects.Pod, mark: released.Mark) -> str:
     """Give it back or evict it; why neither is possible."""
     record = work.node_drains[pod.node].record
-    lock, fence = record.fence if record else "", functools.partial(work.fence, (pod.node,))
+    lock = record.lock if record else ""
+    prove_lock = functools.partial(work.prove_locks, (pod.node,))
     regain = functools.partial(work.locks.regain, pod.node)
     if released.may_return(work.snapshot, mark):
         undoing = run_lock_policy.named(functools.partial(released.undoing, uid=pod.uid), lock)
         run_lock_policy.sent(
-            lambda: run_reconcile.reconcile(work.ctx, pod.ref, undoing, fence=fence), regain
+            lambda: run_reconcile.reconcile(work.ctx, pod.ref, undoing, prove_lock=prove_lock),
+            regain,
         )
         return ""
     if why := released.lacks(work.snapshot, pod, mark):
         return why
-    eviction = api_changes.eviction(pod, fence=lock)
-    run_lock_policy.sent(lambda: run_requests.submit(work.ctx, eviction, fence=fence), regain)
+    eviction = api_changes.eviction(pod, lock=lock)
+    run_lock_policy.sent(
+        lambda: run_requests.submit(work.ctx, eviction, prove_lock=prove_lock), regain
+    )
     return ""

@@ -36,7 +36,7 @@ AT_ONCE = 8
 LEAVE_WITHIN = 10.0
 """Seconds the end of a call waits for a renewal that is under way."""
 
-NodesFence = t.Callable[[t.Collection[str]], None]
+ProveLocks = t.Callable[[t.Collection[str]], None]
 """Proves that these nodes are still ours; raises where they are not."""
 
 
@@ -56,20 +56,20 @@ class SurgeLeases:
     """The surge leases one call holds in the name of ``holder``;
     empty keeps the name that is there.
 
-    From the first on they are renewed by a thread of their own, until ``close``. ``fence`` is asked
-    for a surge's nodes before every attempt of a write, and raises where they are lost. ``found``
-    are leases as they were read just now. All writes raise ClusterError where the server refused,
-    and all but the first LostSurgeError where somebody else has the lease, or it is gone.
+    From the first on they are renewed by a thread of their own, until ``close``. ``prove_locks`` is
+    asked for a surge's nodes before every attempt of a write, and raises where they are lost.
+    ``found`` are leases as they were read just now. All writes raise ClusterError where the server
+    refused, and all but the first LostSurgeError where somebody else has the lease, or it is gone.
     """
 
     def __init__(
         self,
         ctx: run_context.Context,
         holder: str,
-        fence: NodesFence,
+        prove_locks: ProveLocks,
         found: t.Iterable[objects.Raw] = (),
     ) -> None:
-        self._ctx, self._holder, self._fence = ctx, holder, fence
+        self._ctx, self._holder, self._prove_locks = ctx, holder, prove_locks
         self._found = {lease["metadata"].get("uid"): lease for lease in found}
         self._held: dict[str, _Held] = {}
         self._turns: dict[str, threading.Lock] = {}
@@ -122,7 +122,7 @@ class SurgeLeases:
         """Prove before a write for the surge that its nodes and its lease are still ours,
         whatever time we lost.
         """
-        self._fence(tuple(surge.nodes))
+        self._prove_locks(tuple(surge.nodes))
         held = self._held.get(surge.uid)
         if held is None or held.sent.read() > surge_records.HOLD - MARGIN:
             self.hold(held.surge if held else surge)
@@ -134,9 +134,9 @@ class SurgeLeases:
             return self._ours(surge, lease).forgetting()
 
         with self._turn(surge.uid):
-            fence = functools.partial(self._fence, tuple(surge.nodes))
+            prove_lock = functools.partial(self._prove_locks, tuple(surge.nodes))
             run_reconcile.reconcile(
-                self._ctx, surge.lease, decide, known=self._known(surge), fence=fence
+                self._ctx, surge.lease, decide, known=self._known(surge), prove_lock=prove_lock
             )
             self._held.pop(surge.uid, None)
 
@@ -201,8 +201,8 @@ class SurgeLeases:
     ) -> surge_records.Surge:
         sent = clocks.Stopwatch(self._ctx.clock)
 
-        def fence() -> None:
-            self._fence(tuple(surge.nodes))
+        def prove_lock() -> None:
+            self._prove_locks(tuple(surge.nodes))
             sent.reset()
 
         found = run_reconcile.reconcile(
@@ -210,7 +210,7 @@ class SurgeLeases:
             surge.lease,
             decide,
             known=None if first else self._known(surge),
-            fence=fence,
+            prove_lock=prove_lock,
             remember=first,
             patience=run_requests.NO_PATIENCE if once else run_requests.PATIENCE,
             timeout=RENEW_WITHIN if once else 30.0,

@@ -56,10 +56,10 @@ class Tracked:
 
 class SurgeWriter:
     """What both halves of a surge write with. ``holder``,
-    ``fence`` and ``found`` are those of ``SurgeLeases``.
+    ``prove_locks`` and ``found`` are those of ``SurgeLeases``.
 
     The methods raise LostLockError where a node was lost, LostSurgeError where somebody else holds
-    the surge, StopRun where nobody knows whether its nodes are ours,
+    the surge, CallAborted where nobody knows whether its nodes are ours,
     and ClusterError where the server refused.
     """
 
@@ -67,11 +67,11 @@ class SurgeWriter:
         self,
         ctx: run_context.Context,
         holder: str,
-        fence: run_surge_lease.NodesFence,
+        prove_locks: run_surge_lease.ProveLocks,
         found: t.Iterable[objects.Raw] = (),
     ) -> None:
         self._ctx, self._writer = ctx, run_change_writer.ChangeWriter(ctx)
-        self.leases = run_surge_lease.SurgeLeases(ctx, holder, fence, found)
+        self.leases = run_surge_lease.SurgeLeases(ctx, holder, prove_locks, found)
 
     def do(self, surge: surge_records.Surge, changes: t.Iterable[api_changes.Change]) -> bool:
         """Whether all of the changes were made; if not, they were decided on an old view."""

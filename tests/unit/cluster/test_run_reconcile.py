@@ -86,34 +86,34 @@ def test_what_is_as_wanted_is_not_written_and_not_told(world: World) -> None:
 def test_each_attempt_is_fenced_and_decided_on_what_is_there_now(world: World) -> None:
     asked: list[str] = []
 
-    def fence() -> None:
+    def prove_lock() -> None:
         asked.append(world.get(kinds.NODES, "n1")["metadata"]["resourceVersion"])
         if len(asked) == 1:
             world.patch(kinds.NODES, "n1", {"metadata": {"labels": {"theirs": "too"}}})
 
-    after(world, labelled, NODE, fence=fence)
+    after(world, labelled, NODE, prove_lock=prove_lock)
     assert len(asked) == 2
     labels = world.get(kinds.NODES, "n1")["metadata"]["labels"]
     assert (labels["mine"], labels["theirs"]) == ("yes", "too")
 
 
 def test_a_fence_that_does_not_hold_sends_nothing(world: World) -> None:
-    def fence() -> None:
+    def prove_lock() -> None:
         raise CallAborted("adopted_by", "taken over")
 
     with pytest.raises(CallAborted, match="taken over"):
-        after(world, labelled, NODE, fence=fence)
+        after(world, labelled, NODE, prove_lock=prove_lock)
     assert not [sent for sent in world.log if sent.request.writes and sent.status]
 
 
 def test_somebody_who_always_writes_first_is_named_as_that(world: World) -> None:
     counter = iter(range(1000))
 
-    def fence() -> None:
+    def prove_lock() -> None:
         world.patch(kinds.NODES, "n1", {"metadata": {"labels": {"theirs": str(next(counter))}}})
 
     with pytest.raises(Contended, match=f"Node n1 was changed {TRIES} times"):
-        after(world, labelled, NODE, fence=fence)
+        after(world, labelled, NODE, prove_lock=prove_lock)
 
 
 def test_answers_that_are_always_lost_end_in_doubt(world: World) -> None:

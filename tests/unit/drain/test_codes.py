@@ -118,7 +118,7 @@ UNSHOWN = {"eviction_policy", "mode", "object_limiter", "workload_gone"}
 def told_by(wing: str) -> set[str]:
     """Every code that the sources of a package hand to a reason as a word."""
     files = [file for file in (UTILS / wing).glob("*.py") if not file.name.startswith("arguments")]
-    return said((str(file.relative_to(UTILS)) for file in files), {**NAMING, "StopRun": 0})
+    return said((str(file.relative_to(UTILS)) for file in files), {**NAMING, "CallAborted": 0})
 
 
 def wings() -> set[str]:

@@ -99,11 +99,11 @@ def test_a_surge_that_failed_fails_the_pods_that_it_would_have_ended(
 
 def test_the_locks_of_closed_nodes_are_not_proven(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     one, fenced = bench(), list[tuple[str, ...]]()
-    monkeypatch.setattr(one.work.locks, "fence", lambda nodes: fenced.append(tuple(nodes)))
+    monkeypatch.setattr(one.work.locks, "prove", lambda nodes: fenced.append(tuple(nodes)))
     one.work._fence_all()
     one.node_drain.outcome = DrainOutcome.GONE
     one.work._fence_all()
-    one.work._fence("n1")
+    one.work._prove_lock("n1")
     assert fenced == [("n1", "n2"), ("n2",), ("n1",)]
 
 

@@ -314,7 +314,7 @@ def test_what_was_decided_has_to_hold_when_the_first_byte_would_leave(
         asked.append(node)
         proven.wait()
 
-    web = scene(manifests.deployment("web", 4), fence=hesitant)
+    web = scene(manifests.deployment("web", 4), prove_lock=hesitant)
     proven = web.me.clock.event()
     first = web.moves[:1]
     web.step(first)
@@ -339,10 +339,10 @@ def test_a_request_is_sent_once_and_then_decided_anew(scene: Make) -> None:
 
 
 def test_a_lost_lock_stops_everything(scene: Make) -> None:
-    def fence(node: str) -> None:
+    def prove_lock(node: str) -> None:
         raise LostLockError(node, "by somebody")
 
-    one = scene(*pods(1), fence=fence)
+    one = scene(*pods(1), prove_lock=prove_lock)
     one.step()
     with pytest.raises(LostLockError, match="n1 was taken over"):
         one.settle()
@@ -357,7 +357,7 @@ def test_grace_period_zero_is_zero(scene: Make) -> None:
 
 
 def test_evictions_name_the_lock_of_their_node(scene: Make) -> None:
-    one = scene(*pods(1), fenced={"n1": "node-a=r1/n1"})
+    one = scene(*pods(1), lock_names={"n1": "node-a=r1/n1"})
     one.turn()
     assert one.body()["metadata"]["annotations"] == {names.FENCE: "node-a=r1/n1"}
 

@@ -139,7 +139,7 @@ def hesitating(scene: Make, **options: t.Any) -> tuple[Scene, Callable[[], None]
     def hesitant(_node: str) -> None:
         proven.wait()
 
-    web = scene(manifests.deployment("web", 4), fence=hesitant, **options)
+    web = scene(manifests.deployment("web", 4), prove_lock=hesitant, **options)
     proven = web.me.clock.event()
     web.moves = web.moves[:1]
     web.step()

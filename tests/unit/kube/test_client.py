@@ -244,7 +244,7 @@ def test_a_right_that_was_granted_before_is_asked_for_until_it_is_again(
         cluster.send(EVICT)
     refuse(api, 3 if status == 403 else 6, status)  # a 401 is met with credentials read anew
     api.expect("POST", EVICT_PATH, {"status": "Success"})
-    cluster.send(EVICT, patience=30, fence=lambda: asked.append(len(api.calls)))
+    cluster.send(EVICT, patience=30, before_send=lambda: asked.append(len(api.calls)))
     assert asked == ([1, 2, 3, 4] if status == 403 else [1, 2, 3, 4, 5, 6, 7])
 
 
@@ -278,13 +278,13 @@ def test_the_fence_is_asked_before_every_attempt_and_keeps_it_here(api: Api, clu
     api.expect("POST", EVICT_PATH, {"kind": "Status"}, status=503)
     asked: list[int] = []
 
-    def fence() -> None:
+    def before_send() -> None:
         asked.append(len(api.calls))
         if len(asked) == 2:
             raise RuntimeError("the lock is lost")
 
     with pytest.raises(RuntimeError, match="the lock is lost"):
-        cluster.send(EVICT, patience=30, fence=fence)
+        cluster.send(EVICT, patience=30, before_send=before_send)
     assert asked == [0, 1]
     assert len(api.calls) == 1
 
@@ -293,10 +293,10 @@ def test_a_fence_may_send_requests_of_its_own(api: Api, cluster: Cluster) -> Non
     api.expect("GET", PATH, {"kind": "Node", "metadata": {"name": "n1"}})
     api.expect("POST", EVICT_PATH, {"kind": "Status"}, status=201)
 
-    def fence() -> None:
+    def before_send() -> None:
         cluster.send(NODE)
 
-    cluster.send(EVICT, fence=fence)
+    cluster.send(EVICT, before_send=before_send)
     assert [call.method for call in api.calls] == ["GET", "POST"]
 
 
@@ -324,7 +324,7 @@ def test_from_the_fence_to_the_last_byte_is_a_moment(cluster_at: Callable[[str],
         server.start()
         cluster = cluster_at(f"http://127.0.0.1:{listening.getsockname()[1]}")
         for _eviction in range(100):
-            cluster.send(EVICT, fence=lambda: passed.append(time.perf_counter()))
+            cluster.send(EVICT, before_send=lambda: passed.append(time.perf_counter()))
         server.join(10)
     took = sorted(1000 * (end - begin) for begin, end in zip(passed, arrived, strict=True))
     print(f"from fence to last byte: median {took[50]:.2f} ms, 99 of 100 within {took[98]:.2f} ms")

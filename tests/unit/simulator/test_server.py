@@ -150,7 +150,7 @@ def test_a_process_is_frozen_before_its_fence_and_after_its_answer(world: World,
 
     def both(cluster: Cluster) -> None:
         for name in "ab":
-            cluster.send(create(name), timeout=300.0, fence=lambda: seen.append(world.machine.now))
+            cluster.send(create(name), timeout=300.0, before_send=lambda: seen.append(world.machine.now))
 
     start = world.machine.now
     me.run(lambda ctx: both(ctx.cluster))
@@ -168,7 +168,9 @@ def test_a_late_write_arrives_after_its_fence_has_closed(world: World, me: Actor
 @pytest.mark.parametrize("end", ["freeze", "kill"])
 def test_what_has_left_arrives_whatever_becomes_of_its_sender(world: World, me: Actor, end: str) -> None:
     """What no fence of a client can prevent."""
-    task = me.call(lambda ctx: ctx.cluster.send(create("a"), fence=lambda: world.machine.post(Action(stop, "stop"))))
+    task = me.call(
+        lambda ctx: ctx.cluster.send(create("a"), before_send=lambda: world.machine.post(Action(stop, "stop")))
+    )
 
     def stop() -> None:
         me.process.freeze() if end == "freeze" else me.process.kill()

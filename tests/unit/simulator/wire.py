@@ -196,7 +196,7 @@ class Link:
         *,
         read_timeout: float,
         connect_timeout: float,
-        fence: t.Callable[[], None] | None,
+        before_send: t.Callable[[], None] | None,
     ) -> Whole:
         del connect_timeout
         machine = self.process.machine
@@ -208,8 +208,8 @@ class Link:
         if fault and what == "frozen":
             self.process.freeze(fault.seconds)
             machine.hop()
-        if fence is not None:
-            fence()
+        if before_send is not None:
+            before_send()
         sent.left = machine.now
         if what == "killed before":
             self.process.kill()

@@ -105,6 +105,6 @@ def test_a_record_that_cannot_be_read_is_not_guessed(text: str, words: str) -> N
         record_of(annotated(text))
 
 
-@pytest.mark.parametrize(("nonce", "fence"), [("n1", "node-n1=r1/n1"), ("", "node-n1=r1")])
-def test_the_fence_names_the_lease_and_its_holder(nonce: str, fence: str) -> None:
-    assert replace(DRAINED, nonce=nonce).fence == fence
+@pytest.mark.parametrize(("nonce", "lock"), [("n1", "node-n1=r1/n1"), ("", "node-n1=r1")])
+def test_the_lock_names_the_lease_and_its_holder(nonce: str, lock: str) -> None:
+    assert replace(DRAINED, nonce=nonce).lock == lock

@@ -182,7 +182,7 @@ def test_a_heartbeat_that_is_renewed_at_the_last_moment_ends_the_taking(world: W
 
     taker.faults.overtaken(lambda request: request.method == "DELETE" and request.name == BEAT, renewed)
     assert set(done(taker, locks(taker, "r2/n2").take)) == {"a"}
-    done(me, mine.fence)
+    done(me, mine.prove)
     assert lease(world)["holderIdentity"] == "r1/n1"
 
 
@@ -192,11 +192,11 @@ def test_a_thawed_start_loses_what_was_taken_and_keeps_the_others(world: World) 
     taken(taker, "r2/n2", "a")
     me.process.thaw()
     with pytest.raises(LostLockError, match="r2"):
-        done(me, lambda: mine.fence(["a"]))
-    done(me, lambda: mine.fence(["b"]))
+        done(me, lambda: mine.prove(["a"]))
+    done(me, lambda: mine.prove(["b"]))
     world.machine.run_for(60.0)
     since = len(world.log)
-    done(me, lambda: mine.fence(["b", "c"]))
+    done(me, lambda: mine.prove(["b", "c"]))
     assert (set(mine.lost()), len(world.log) - since) == ({"a"}, 0)
     other = world.process("other")
     assert set(done(other, locks(other, "r3/n3", "b", "c").take)) == {"b", "c"}
@@ -215,7 +215,7 @@ def test_a_start_that_thaws_between_the_end_of_its_heartbeat_and_the_taking_wins
     world.machine.run_until(lambda: bool(taker.faults.met))
     assert beat(world) is None
     me.process.thaw()
-    done(me, mine.fence)
+    done(me, mine.prove)
     world.machine.run_until(lambda: not taking.alive)
     assert set(taking.value()) == {"a"}
     assert lease(world)["holderIdentity"] == "r1/n1"
@@ -228,7 +228,7 @@ def test_a_taker_that_finds_no_heartbeat_gives_its_holder_the_time_to_make_anoth
     began = world.machine.now
     assert set(done(taker, locks(taker, "r2/n2").take)) == {"a"}
     assert world.machine.now - began <= run_lease_renewer.RENEW_EVERY + LOOK_EVERY
-    done(me, mine.fence)
+    done(me, mine.prove)
     world.machine.kill(me.process)
     world.delete(kinds.LEASES, BEAT, names.NAMESPACE)
     began = world.machine.now
@@ -250,13 +250,13 @@ def test_two_calls_of_one_start_share_its_heartbeat(world: World) -> None:
     one, two, rival = world.process("one"), world.process("two"), world.process("rival")
     mine, others = taken(one, "r1/n1", "a"), taken(two, "r1/n1", "b")
     world.machine.run_for(61.0)
-    done(one, mine.fence)
-    done(two, others.fence)
+    done(one, mine.prove)
+    done(two, others.prove)
     done(one, lambda: mine.leave(drop=["a"]))
     assert leases(world) == {"node-b", BEAT}, "what another call needs is left"
     world.machine.run_for(61.0)
     assert set(done(rival, locks(rival, "r2", "b").take)) == {"b"}
-    done(two, others.fence)
+    done(two, others.prove)
     assert others.lost() == {}
     done(two, lambda: others.leave(drop=["b"]))
     assert leases(world) == set()
@@ -274,7 +274,7 @@ def test_a_heartbeat_that_another_call_deleted_is_made_anew_for_the_nodes_that_n
         found = world.get(kinds.LEASES, f"node-{node}", names.NAMESPACE)
         assert lock_leases.heartbeat_of(found) == (BEAT, now)
     since = len(world.log)
-    done(me, mine.fence)
+    done(me, mine.prove)
     assert len(world.log) == since
 
 
@@ -284,7 +284,7 @@ def test_a_lease_that_a_person_deletes_is_missed_after_a_few_renewals(world: Wor
     world.delete(kinds.LEASES, "node-a", names.NAMESPACE)
     world.machine.run_for(run_lease_renewer.LOOK_AT_LEASES * run_lease_renewer.RENEW_EVERY + 1.0)
     assert mine.lost() == {"a": "its lease was deleted"}
-    done(me, lambda: mine.fence(["b"]))
+    done(me, lambda: mine.prove(["b"]))
 
 
 def test_a_lease_that_holds_for_tasks_holds_by_itself(world: World) -> None:
@@ -316,7 +316,7 @@ def test_an_earlier_release_that_takes_a_lease_leaves_an_annotation_that_means_n
     began = world.machine.now
     taken(taker, "r2/n2")
     assert world.machine.now - began == pytest.approx(lock_leases.WORKING)
-    done(me, lambda: mine.fence(["b"]))
+    done(me, lambda: mine.prove(["b"]))
 
 
 def test_where_a_policy_forbids_heartbeats_leases_are_renewed_one_by_one(world: World) -> None:
@@ -350,7 +350,7 @@ def test_a_heartbeat_that_cannot_be_renewed_proves_nothing_after_a_minute(world:
     world.machine.run_for(20.0)
     me.faults.when(of_leases("PATCH"), Fault("throttled"), times=999)
     with pytest.raises(CallAborted, match="could not be renewed"):
-        done(me, mine.fence)
+        done(me, mine.prove)
 
 
 @pytest.mark.usefixtures("unkept")
@@ -359,7 +359,7 @@ def test_freshness_counts_from_when_the_heartbeat_was_sent(world: World) -> None
     me.faults.when(of_leases("POST"), Fault("frozen sent", 40.0))
     mine = taken(me, "r1/n1")
     since = len(world.log)
-    done(me, mine.fence)
+    done(me, mine.prove)
     assert writes(world, since) == {BEAT: 1}, "the answer was young, but what it answered was not"
 
 
@@ -369,7 +369,7 @@ def test_a_lost_answer_is_looked_up(world: World, method: str) -> None:
     me.faults.when(of_leases(method), Fault("lost"), times=2)
     mine = taken(me, "r1/n1")
     world.machine.run_for(61.0)
-    done(me, mine.fence)
+    done(me, mine.prove)
     done(me, lambda: mine.leave(drop=["a"]))
     assert leases(world) == set()
     assert me.faults.met

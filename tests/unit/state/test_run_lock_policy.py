@@ -148,7 +148,7 @@ def test_a_process_that_was_frozen_before_its_entry_does_not_write_over_the_take
     assert entries(world) == {"node-a": "r2/n2", "node-b": "r2/n2"}
     assert slow.faults.met
     with pytest.raises(LostLockError):
-        done(slow, frozen.fence)
+        done(slow, frozen.prove)
 
 
 def test_entries_of_others_written_meanwhile_stay(world: World) -> None:
@@ -265,8 +265,8 @@ def nobody() -> None:
 
 def test_a_patch_names_the_holder_of_its_lock_as_its_manager_for_nothing_of_it_may_stay() -> None:
     pod = Ref("Pod", "web-1", "shop", "u1", "v1")
-    for fence, manager in (("node-a=r1/n1", f"{names.MANAGER}/r1/n1"), ("", names.MANAGER)):
-        request = request_for(Change("patch", pod, "", {"metadata": {}}, fence=fence))
+    for lock, manager in (("node-a=r1/n1", f"{names.MANAGER}/r1/n1"), ("", names.MANAGER)):
+        request = request_for(Change("patch", pod, "", {"metadata": {}}, lock=lock))
         assert request.query == (("fieldManager", manager),)
         assert request.body == {"metadata": {}}
     longest = f"{names.MANAGER}/{'r' * 63}/{'n' * 8}"
@@ -275,7 +275,7 @@ def test_a_patch_names_the_holder_of_its_lock_as_its_manager_for_nothing_of_it_m
 
 def test_an_eviction_names_its_lock_and_nothing_else_does() -> None:
     pod = Ref("Pod", "web-1", "shop", "u1", "v1")
-    body = request_for(Change("evict", pod, "", fence="node-a=r1/n1")).body
+    body = request_for(Change("evict", pod, "", lock="node-a=r1/n1")).body
     assert body is not None
     assert body["metadata"]["annotations"] == {"maintenance.kubeops.io/fence": "node-a=r1/n1"}
     plain = request_for(Change("evict", pod, "")).body

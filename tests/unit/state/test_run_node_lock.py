@@ -191,7 +191,7 @@ def test_a_thawed_run_is_fenced_before_its_next_write(world: World) -> None:
     before = renewals(world, me)
     for _try in range(2):
         with pytest.raises(LostLockError, match="r2"):
-            done(me, mine.fence)
+            done(me, mine.prove)
     world.machine.run_for(60.0)
     assert renewals(world, me) == before
     assert lease(world)["holderIdentity"] == "r2/n2"
@@ -201,7 +201,7 @@ def test_a_thawed_run_that_nobody_replaced_goes_on(world: World) -> None:
     me, mine = frozen(world)
     world.machine.run_for(1200.0)
     me.process.thaw()
-    done(me, mine.fence)
+    done(me, mine.prove)
     assert lease(world)["holderIdentity"] == "r1/n1"
 
 
@@ -211,7 +211,7 @@ def test_a_deleted_lock_is_lost(world: World) -> None:
     world.machine.run_for(100.0)
     me.process.thaw()
     with pytest.raises(LostLockError, match="deleted"):
-        done(me, mine.fence)
+        done(me, mine.prove)
 
 
 def test_one_nodes_lost_lock_keeps_no_other_from_being_written(world: World) -> None:
@@ -225,7 +225,7 @@ def test_one_nodes_lost_lock_keeps_no_other_from_being_written(world: World) -> 
             return Change("patch", target, "Label it", {"metadata": {"labels": {"mine": "yes"}}}) if raw else None
 
         target = Ref("Node", node, api_version="v1")
-        reconcile(me.ctx(), target, decide, fence=partial(mine.fence, [node]))
+        reconcile(me.ctx(), target, decide, prove_lock=partial(mine.prove, [node]))
 
     with pytest.raises(LostLockError, match="r2"):
         done(me, lambda: label("a"))
@@ -246,7 +246,7 @@ def test_a_lost_answer_is_looked_up_and_not_an_error(world: World, method: str) 
     assert done(me, mine.take) == {}
     assert lease(world)["holderIdentity"] == "r1/n1"
     world.machine.run_for(60.0)
-    done(me, mine.fence)
+    done(me, mine.prove)
     done(me, lambda: mine.leave(drop=["a"]))
     done(me, mine.leave)
     assert leases(world) == set()
@@ -260,7 +260,7 @@ def test_freshness_counts_from_when_the_renewal_was_sent(world: World) -> None:
     mine = locks(me, "r1/n1")
     done(me, mine.take)
     before = renewals(world, me)
-    done(me, mine.fence)
+    done(me, mine.prove)
     assert renewals(world, me) == before + 1, "the answer was young, but what it answered was not"
 
 
@@ -270,10 +270,10 @@ def test_a_machine_that_slept_has_to_renew_although_its_clock_stood_still(world:
     mine = locks(me, "r1/n1")
     done(me, mine.take)
     before = renewals(world, me)
-    done(me, mine.fence)
+    done(me, mine.prove)
     assert renewals(world, me) == before
     me.process.skew += 3600.0
-    done(me, mine.fence)
+    done(me, mine.prove)
     assert renewals(world, me) == before + 1
 
 
@@ -340,7 +340,7 @@ def test_a_read_that_fails_after_a_conflict_does_not_end_the_renewing(world: Wor
     assert "a" in done(rival, locks(rival, "r2/n2").take)
     world.machine.run_for(60.0)
     assert len(moments) >= 60.0 / RENEW_EVERY
-    done(me, mine.fence)
+    done(me, mine.prove)
 
 
 @pytest.mark.parametrize("after", [0.0, RENEW_EVERY + 0.5], ids=["at rest", "while they are renewed"])

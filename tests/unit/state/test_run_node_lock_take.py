@@ -181,10 +181,10 @@ def test_only_the_locks_of_the_nodes_in_question_are_proven_and_none_that_was_re
     assert set(mine.lost()) == {"a"}
     free: tuple[list[str], ...] = (["b"], ["c"], [])
     for nodes in free:
-        done(me, functools.partial(mine.fence, nodes))
+        done(me, functools.partial(mine.prove, nodes))
     for asked in (["a"], ["b", "a"], None):
         with pytest.raises(LostLockError, match="Node a was taken over: Node a is held by run r2") as lost:
-            done(me, functools.partial(mine.fence, asked))
+            done(me, functools.partial(mine.prove, asked))
         assert "the node's record holds it all" in lost.value.reason.remedy
 
 
@@ -196,7 +196,7 @@ def test_a_lock_proves_something_until_a_second_before_its_end(world: World, age
     done(me, mine.take)
     world.machine.run_for(age)
     since = len(world.log)
-    done(me, mine.fence)
+    done(me, mine.prove)
     assert requests(world, since) == ["patch node-a"] * renewed
 
 
@@ -209,7 +209,7 @@ def test_a_lock_that_cannot_be_renewed_is_tried_each_second_for_a_minute(world: 
     me.faults.when(of_leases("PATCH"), Fault("throttled"), times=999)
     since, began = len(world.log), world.machine.now
     with pytest.raises(CallAborted, match="could not be renewed") as stopped:
-        done(me, mine.fence)
+        done(me, mine.prove)
     assert stopped.value.reason.code == "lock_unsure"
     assert world.machine.now - began == 61.0
     assert requests(world, since) == ["patch node-a"] * 61
@@ -224,7 +224,7 @@ def test_one_renewal_is_three_tries_among_others_who_write(world: World, conflic
     world.machine.run_for(20.0)
     me.faults.when(of_leases("PATCH"), Fault("conflict"), times=conflicts)
     began = world.machine.now
-    done(me, mine.fence)
+    done(me, mine.prove)
     assert 1 + int(world.machine.now - began) == rounds, "a second between two renewals"
 
 
@@ -267,7 +267,7 @@ def test_the_lock_of_another_object_names_that_and_is_no_business_of_the_servers
     world.machine.run_for(6.0)
     said = "Deployment shop/web was taken over: Deployment shop/web is held by run r3"
     with pytest.raises(LostLockError, match=said) as lost:
-        done(me, mine.fence)
+        done(me, mine.prove)
     assert "the Deployment's stored state holds it all" in lost.value.reason.remedy
     done(me, lambda: mine.leave(drop=["shop/web"]))
     assert not [sent for sent in world.log if sent.request.name == names.FENCE_MAP]

@@ -33,7 +33,7 @@ class Scene:
         self,
         *objects: Raw,
         code: str = "replicas",
-        fence: t.Callable[[str], None] = nobody,
+        prove_lock: t.Callable[[str], None] = nobody,
         grace: int | None = None,
         delete: bool = False,
         waits: OperatorWaits | None = None,
@@ -42,7 +42,7 @@ class Scene:
         self.world = World([manifests.node("n1", pods=60), *objects])
         self.me = self.world.process("me")
         waits = waits or OperatorWaits(600.0)
-        self.evictor = Evictor(self.me.ctx(), fence, lambda: None, 8, grace, delete, waits, **options)
+        self.evictor = Evictor(self.me.ctx(), prove_lock, lambda: None, 8, grace, delete, waits, **options)
         self.seen = self.look()
         self.moves = [PodDrain(PodPlan(pod, "evict", code, "", None), "waiting", 0.0) for pod in self.seen.pods]
 

@@ -30,10 +30,10 @@ class Caller:
         self.world = world
         self.me = world.sim.process(f"{run} {next(_NUMBERS)}")
         self.ctx = self.me.ctx(run)
-        self.fenced: list[tuple[str, ...]] = []
+        self.proven: list[tuple[str, ...]] = []
 
-    def fence(self, nodes: t.Collection[str] = ()) -> None:
-        self.fenced.append(tuple(nodes))
+    def prove_locks(self, nodes: t.Collection[str] = ()) -> None:
+        self.proven.append(tuple(nodes))
 
     @property
     def sent(self) -> list[str]:
@@ -62,7 +62,7 @@ class Play(Caller):
         me = self.ctx.run
         assert me is not None
         self.case = WorkloadSurge(Ref("Deployment", "web", "shop", world.uid, "apps/v1"), ("n1",), state)
-        self.surging = Surging(self.ctx, me, 2.0, self.plan, self.fence, ["n1"], [self.case])
+        self.surging = Surging(self.ctx, me, 2.0, self.plan, self.prove_locks, ["n1"], [self.case])
 
     def plan(self, seen: Snapshot) -> dict[str, Surge]:
         plans = dispositions.routes(seen, ["n1"], DrainPolicy(method="surge"))
@@ -90,7 +90,7 @@ class End(Caller):
 
     def __init__(self, world: World, run: str = "r1/n1") -> None:
         super().__init__(world, run)
-        self.surges = Surges(self.ctx, [recorded(world)], self.fence)
+        self.surges = Surges(self.ctx, [recorded(world)], self.prove_locks)
 
     def step(self, seen: Snapshot | None = None) -> None:
         self.does(lambda: self.surges.step(seen or self.world.snapshot()))

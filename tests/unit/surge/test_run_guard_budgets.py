@@ -47,9 +47,9 @@ class Scene:
             for pod in self.seen().pods
             if pod.name.startswith(app)
         ]
-        self.floors = GuardBudgets(self.ctx, guard_budgets.guards(self.seen(), plans), self.fence)
+        self.floors = GuardBudgets(self.ctx, guard_budgets.guards(self.seen(), plans), self.prove_locks)
 
-    def fence(self, nodes: t.Collection[str]) -> None:
+    def prove_locks(self, nodes: t.Collection[str]) -> None:
         for lost in self.lost:
             if not isinstance(lost, LostLockError) or lost.node in nodes:
                 raise lost
@@ -194,7 +194,7 @@ def test_a_guard_that_cannot_be_written_ends_alone(
 ) -> None:
     one = scene("web", "zoo")
     one.lost = [error]
-    one.floors._fence = lambda nodes: None if one.floors.floors[0].outcome else one.fence(nodes)
+    one.floors._prove_locks = lambda nodes: None if one.floors.floors[0].outcome else one.prove_locks(nodes)
     floor = one.step()
     assert floor.outcome == outcome
     assert words in floor.message
@@ -286,6 +286,6 @@ def test_without_a_change_there_is_nothing_to_do(scene: Make) -> None:
     one.step()
     one.world.machine.run_for(1.0)
     again = guard_budgets.again(one.seen(), one.floors.floors[0].guard)
-    assert not GuardBudgets(one.ctx, [again], one.fence).todo
-    assert not GuardBudgets(one.ctx, [], one.fence).todo
-    assert GuardBudgets(one.ctx, [], one.fence).done
+    assert not GuardBudgets(one.ctx, [again], one.prove_locks).todo
+    assert not GuardBudgets(one.ctx, [], one.prove_locks).todo
+    assert GuardBudgets(one.ctx, [], one.prove_locks).done

@@ -171,7 +171,7 @@ class Stuck(Surging):
     """Surges that are done after so many seconds; `undone` are the reasons for which they were given up."""
 
     def __init__(self, one: GuardCall, seconds: float) -> None:
-        super().__init__(one.ctx, Run("r1", "x"), 0.0, lambda seen: {}, one.fence, ["n1"], [])
+        super().__init__(one.ctx, Run("r1", "x"), 0.0, lambda seen: {}, one.prove_locks, ["n1"], [])
         self.until, self.undone, self.steps = one.ctx.clock.now() + seconds, list[tuple[str, str]](), 0
 
     @property
@@ -216,7 +216,7 @@ def test_the_loop_ends_when_all_is_decided_or_a_minute_after_its_limit(
     world: World, needed: float, limit: float | None, seconds: float, given_up: bool
 ) -> None:
     one, me = work(world), world.process("me")
-    surging, floors = Stuck(one, needed), Counted(one.ctx, [], one.fence)
+    surging, floors = Stuck(one, needed), Counted(one.ctx, [], one.prove_locks)
     began = world.machine.now
     me.run(lambda _ctx: looped(one, surging, floors, limit))
     assert world.machine.now - began == seconds
@@ -230,13 +230,13 @@ def test_the_limit_counts_from_the_beginning_of_the_call(world: World) -> None:
     one, me = work(world), world.process("me")
     world.machine.run_for(8.0)
     surging = Stuck(one, 2.5)
-    me.run(lambda _ctx: looped(one, surging, Counted(one.ctx, [], one.fence), 10.0))
+    me.run(lambda _ctx: looped(one, surging, Counted(one.ctx, [], one.prove_locks), 10.0))
     assert surging.undone != []
 
 
 def test_guards_that_are_not_in_place_are_waited_for(world: World) -> None:
     one, me = work(world), world.process("me")
-    floors = Counted(one.ctx, [], one.fence)
+    floors = Counted(one.ctx, [], one.prove_locks)
     floors.floors = [t.cast("GuardBudget", type("Pending", (), {"settled": False, "waiting": "it"})())]
     began = world.machine.now
     me.run(lambda _ctx: looped(one, Stuck(one, 0.0), floors, 3.0))
@@ -247,7 +247,7 @@ def progress(world: World, seconds: float, why: t.Callable[[float], t.Sequence[s
     """What is told while these cases wait for that; looked at twice a second."""
     one, me = work(world), world.process("me")
     cases = [WorkloadSurge(Ref("Deployment", f"w{n}", "shop", f"uid-{n}"), ("n1",), "wait") for n in range(5)]
-    surging = Surging(one.ctx, Run("r1"), 0.0, lambda seen: {}, one.fence, [], cases)
+    surging = Surging(one.ctx, Run("r1"), 0.0, lambda seen: {}, one.prove_locks, [], cases)
     began = one._told_at = one.ctx.clock.now()
     lines: list[str] = []
     while (now := one.ctx.clock.now() - began) < seconds:

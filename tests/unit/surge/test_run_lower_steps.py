@@ -144,7 +144,7 @@ def test_the_lease_is_ours_before_the_first_step_and_is_not_held_twice(world: Wo
 def test_pods_that_were_not_seen_to_serve_do_so_for_two_seconds(world: World, stage: t.Any, seconds: float) -> None:
     prepare(world, Hand(world), "n1")
     end = End(world)
-    end.surges = Surges(end.ctx, [replace(recorded(world), stage=stage)], end.fence)
+    end.surges = Surges(end.ctx, [replace(recorded(world), stage=stage)], end.prove_locks)
     began = world.sim.machine.now
     while SCALE not in end.sent:
         end.step()

@@ -224,7 +224,7 @@ def test_whatever_keeps_a_second_pod_from_serving_consent_gets_by(
     play = Play(world)
     me = play.ctx.run
     assert me is not None
-    play.surging = Surging(play.ctx, me, 2.0, play.plan, play.fence, ["n1"], [play.case], allow_interruption=True)
+    play.surging = Surging(play.ctx, me, 2.0, play.plan, play.prove_locks, ["n1"], [play.case], allow_interruption=True)
     if code == "surge_denied":
         play.me.faults.when(lambda request: request.resource == "deployments.apps/scale", Fault("forbidden"), times=100)
     else:

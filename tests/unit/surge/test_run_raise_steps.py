@@ -105,7 +105,7 @@ def test_what_stops_a_step_ends_its_workload(
 
 def test_what_may_pass_is_waited_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     play = Play(world)
-    play.fenced.clear()
+    play.proven.clear()
 
     def away(*_all: object) -> None:
         raise errors.Unreachable("away")

@@ -33,7 +33,7 @@ class Keeper(Caller):
 
     def __init__(self, world: World, run: str = "r1/n1", holder: str | None = None) -> None:
         super().__init__(world, run)
-        self.leases = run_surge_lease.SurgeLeases(self.ctx, run if holder is None else holder, self.fence)
+        self.leases = run_surge_lease.SurgeLeases(self.ctx, run if holder is None else holder, self.prove_locks)
         self.surge = wanted(world, "n1")
 
     def hold(self, surge: Surge | None = None) -> None:
@@ -54,7 +54,7 @@ def test_a_record_is_written_once(world: World, lost: bool, writes: list[str]) -
     one.write()
     assert one.writes == writes
     assert (one.surge.holder, one.surge.lease_uid != "") == ("r1/n1", True)
-    assert one.fenced == [("n1",)] * len(one.writes)
+    assert one.proven == [("n1",)] * len(one.writes)
     assert [change.verb for change in one.ctx.changes] == ["create"], "it is part of the call's result"
 
 
@@ -101,7 +101,7 @@ def test_a_lease_proves_something_until_five_seconds_before_its_end(world: World
     before = len(one.writes)
     one.prove()
     assert len(one.writes) - before == held
-    assert one.fenced[-1 - held] == ("n1",), "its nodes are proven first"
+    assert one.proven[-1 - held] == ("n1",), "its nodes are proven first"
 
 
 def test_what_was_never_held_proves_nothing(world: World) -> None:
@@ -224,7 +224,8 @@ class NextCall(Keeper):
         super().__init__(world, run)
         self.me.process.skew = skew
         self.me.run(lambda ctx: ctx.cluster.send(verbs.get(kinds.NODES, "n1")))  # by which it knows the server's time
-        self.leases = run_surge_lease.SurgeLeases(self.ctx, run if holder is None else holder, self.fence, world.leases)
+        holder = run if holder is None else holder
+        self.leases = run_surge_lease.SurgeLeases(self.ctx, holder, self.prove_locks, world.leases)
         self.surge = self.me.run(lambda _ctx: self.leases.go_on(recorded(world)))
 
 
@@ -253,7 +254,7 @@ def test_what_is_gone_on_with_is_renewed_and_proven_by_the_time_since_its_renewa
     one = NextCall(world)
     world.act(20.0)
     assert one.writes == [f"patch {LEASES}"]
-    assert len(one.fenced) == 1
+    assert len(one.proven) == 1
     left_alone = World(["n1"])
     left(left_alone, 24.0)
     late = NextCall(left_alone)
@@ -301,7 +302,7 @@ def test_a_surge_begins_anew_on_somebody_elses_count(
     """One replica and our count of two are ours; once it was lowered only the one is."""
     Play(world).rounds()
     one = Caller(world, "r1/n1")
-    writer = run_surge_writer.SurgeWriter(one.ctx, "r1/n1", one.fence)
+    writer = run_surge_writer.SurgeWriter(one.ctx, "r1/n1", one.prove_locks)
     tracked = run_surge_writer.Tracked(surge=recorded(world), claimed=True, serving_since=1.0)
     world.scale(count)
     assert one.me.run(lambda _ctx: writer.rebase(tracked, world.snapshot(), lowered=lowered)) is (prior is not None)

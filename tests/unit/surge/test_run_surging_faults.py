@@ -88,8 +88,8 @@ def test_a_lost_answer_of_giving_back_is_looked_up(world: World, lost: int) -> N
 def test_every_write_of_a_surge_proves_its_nodes_first(world: World) -> None:
     play = Play(world)
     play.rounds()
-    assert play.fenced == [("n1",)] * len(play.writes)
-    assert len(play.fenced) == 4
+    assert play.proven == [("n1",)] * len(play.writes)
+    assert len(play.proven) == 4
 
 
 def test_what_was_frozen_past_its_surge_s_lease_sends_nothing_more(world: World) -> None:
@@ -199,7 +199,7 @@ def test_the_routes_are_planned_once_for_all_workloads_of_a_look(world: World) -
     others = [
         WorkloadSurge(Ref("Deployment", f"w{n}", "shop", f"uid-{n}", "apps/v1"), ("n1",), "plan") for n in range(50)
     ]
-    surging = Surging(play.ctx, Run("r1", "n1"), 2.0, plan, play.fence, ["n1"], [*others, play.case])
+    surging = Surging(play.ctx, Run("r1", "n1"), 2.0, plan, play.prove_locks, ["n1"], [*others, play.case])
     play.does(lambda: surging.step(world.snapshot()))
     assert planned == [1]
     assert {case.state for case in others} == {"undone"}

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The fence is asked when all is ready and before the first byte of the request, however it travels."""
+"""``before_send`` is called when all is ready and before the first byte of the request, however it travels."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def joined(api: Api, proxy: str = "") -> Cluster:
     return connect(options, user_agent="x")
 
 
-class Fence:
+class Look:
     """Notes what had happened each time it was asked."""
 
     def __init__(self, look: Callable[[], object]) -> None:
@@ -47,17 +47,17 @@ def test_it_is_asked_after_a_slow_handshake(serve: Serve) -> None:
     api = serve(certificate="server", slow=0.5)
     api.expect("POST", PATH, SUCCESS)
     began = time.monotonic()
-    fence = Fence(lambda: (time.monotonic() - began > 0.5, len(api.calls)))
-    joined(api).send(EVICT, fence=fence)
-    assert fence.seen == [(True, 0)]
+    before_send = Look(lambda: (time.monotonic() - began > 0.5, len(api.calls)))
+    joined(api).send(EVICT, before_send=before_send)
+    assert before_send.seen == [(True, 0)]
 
 
 def test_it_is_asked_once_for_headers_and_body_in_pieces_of_their_own(api: Api, cluster: Cluster) -> None:
     api.expect("POST", PATH, SUCCESS, times=2)
-    fence = Fence(lambda: len(api.calls))
-    cluster.send(EVICT, fence=fence)
-    cluster.send(EVICT, fence=fence)
-    assert fence.seen == [0, 1]
+    before_send = Look(lambda: len(api.calls))
+    cluster.send(EVICT, before_send=before_send)
+    cluster.send(EVICT, before_send=before_send)
+    assert before_send.seen == [0, 1]
     assert api.calls[0].body["deleteOptions"]["preconditions"] == {"uid": "u1"}
 
 
@@ -68,18 +68,18 @@ def test_it_is_asked_once_where_the_server_closed_the_connection_meanwhile(api: 
     assert first.ended.wait(2)
     api.drop_idle()
     time.sleep(0.1)
-    fence = Fence(lambda: len(api.calls))
-    cluster.send(EVICT, fence=fence)
-    assert fence.seen == [1]
+    before_send = Look(lambda: len(api.calls))
+    cluster.send(EVICT, before_send=before_send)
+    assert before_send.seen == [1]
     assert api.connections == 2
 
 
 def test_a_tunnel_is_made_before_it_is_asked(serve: Serve, proxy: Proxy) -> None:
     api = serve(certificate="server")
     api.expect("POST", PATH, SUCCESS)
-    fence = Fence(lambda: (len(proxy.asked), len(api.calls)))
-    joined(api, proxy=proxy.url).send(EVICT, fence=fence)
-    assert fence.seen == [(1, 0)]
+    before_send = Look(lambda: (len(proxy.asked), len(api.calls)))
+    joined(api, proxy=proxy.url).send(EVICT, before_send=before_send)
+    assert before_send.seen == [(1, 0)]
 
 
 @pytest.fixture
@@ -108,32 +108,32 @@ def test_it_is_asked_behind_a_socks_proxy_too(serve: Serve, socks: str, certific
     pytest.importorskip("socks")
     api = serve(certificate=certificate)
     api.expect("POST", PATH, SUCCESS)
-    fence = Fence(lambda: len(api.calls))
-    joined(api, proxy=socks).send(EVICT, fence=fence)
-    assert fence.seen == [0]
+    before_send = Look(lambda: len(api.calls))
+    joined(api, proxy=socks).send(EVICT, before_send=before_send)
+    assert before_send.seen == [0]
 
 
 @pytest.mark.parametrize("error", [TimeoutError, BrokenPipeError, ConnectionResetError, RuntimeError])
 def test_what_it_raises_is_never_taken_for_trouble_of_the_network(
     api: Api, cluster: Cluster, error: type[Exception]
 ) -> None:
-    def fence() -> None:
+    def before_send() -> None:
         raise error("the lock is lost")
 
     with pytest.raises(error, match="the lock is lost"):
-        cluster.send(EVICT, timeout=1.0, patience=5.0, fence=fence)
+        cluster.send(EVICT, timeout=1.0, patience=5.0, before_send=before_send)
     assert api.calls == []
 
 
 def test_a_request_that_its_own_request_could_not_make_has_not_left(api: Api, cluster: Cluster) -> None:
-    """The fence reads the lock; what goes wrong there says nothing about the write behind it."""
+    """It may read a lock; what goes wrong there says nothing about the write behind it."""
     api.expect("GET", "/api/v1/nodes/n1", {}, cut="before")
 
-    def fence() -> None:
+    def before_send() -> None:
         cluster.send(verbs.get(kinds.NODES, "n1"))
 
     with pytest.raises(errors.Unreachable) as caught:
-        cluster.send(EVICT, fence=fence)
+        cluster.send(EVICT, before_send=before_send)
     assert caught.value.request is not None
     assert caught.value.request.verb == "get"
     assert [call.method for call in api.calls] == ["GET"]
