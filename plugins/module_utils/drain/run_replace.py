@@ -267,19 +267,19 @@ class Replacing:
             self.ctx.note(
                 phases.What.RELEASED, text, node=pod.node, namespace=pod.namespace, name=pod.name
             )
+        deployment, owner = snapshot.workload(mark.deployment), mark.owner(pod.namespace)
+        spec = deployment.spec if deployment else {}
+        least = max(queues.SERVING, spec.get("minReadySeconds") or 0)
         why = released.lacks(snapshot, pod, mark, leaving)
-        deployment = snapshot.workload(mark.deployment)
-        least = max(
-            queues.SERVING, (deployment.spec.get("minReadySeconds") or 0) if deployment else 0
-        )
         if why:
-            state.serving = None
-        elif state.serving is None:
-            state.serving = now
-        owner = mark.owner(pod.namespace)
-        enough = state.serving is not None and now - state.serving >= least
-        settles = "" if enough else f"other pods of {owner} to serve for {least:g} s"
-        waits = why or settles or self._leave(move, pod, snapshot)
+            state.serving, waits = None, why
+        else:
+            if state.serving is None:
+                state.serving = now
+            if now - state.serving < least:
+                waits = f"other pods of {owner} to serve for {least:g} s"
+            else:
+                waits = self._leave(move, pod, snapshot)
         move.plan = dataclasses.replace(
             move.plan, route="replace" if waits else "evict", code=released.CODE
         )
