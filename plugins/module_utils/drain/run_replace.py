@@ -130,12 +130,9 @@ class Replacing:
             if move.state != "waiting":
                 continue
             pod = snapshot.pod(move.pod.uid)
-            if (
-                pod is None
-                or pod.deleting
-                or self._writing(move, pod)
-                or self.ctx.clock.now() < move.not_before
-            ):
+            if pod is None or pod.deleting or self._writing(move, pod):
+                continue
+            if self.ctx.clock.now() < move.not_before:
                 continue
             if (mark := released.mark_of(pod)) is None:
                 self._begin(move, pod, snapshot, going)
