@@ -151,6 +151,7 @@ traces:
       description: Whether its run is alive now, because it holds a lock or is between two of its waves.
       type: bool
     object: {description: The object that was left or changed., type: str}
+    kind: {description: Its kind., type: str}
     what: {description: "What was left, as a sentence.", type: str}
     nodes: {description: The nodes it concerns., type: list, elements: str}
     step: {description: Of a node's record its step; empty for anything else., type: str}

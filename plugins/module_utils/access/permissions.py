@@ -28,10 +28,15 @@ class Need:
     namespaces: tuple[str, ...] = ()
 
     @property
-    def words(self) -> str:
-        """As RBAC writes it: ``patch deployments.apps/scale``."""
+    def place(self) -> str:
+        """The resource as RBAC writes it: ``deployments.apps/scale``."""
         plural, slash, subresource = self.resource.partition("/")
-        return f"{self.verb} {plural}{'.' + self.group if self.group else ''}{slash}{subresource}"
+        return f"{plural}{'.' + self.group if self.group else ''}{slash}{subresource}"
+
+    @property
+    def words(self) -> str:
+        """Verb and resource."""
+        return f"{self.verb} {self.place}"
 
 
 def rights(verbs: str, group: str, resources: str, namespaces: tuple[str, ...] = ()) -> list[Need]:
@@ -96,8 +101,8 @@ def _missing(about: str, group: t.Sequence[Lack], user: str) -> reasons.Finding:
         return reasons.Finding(
             "missing_permission", message, remedy, "blocker", f"ClusterRole {about}"
         )
-    verb, _space, resource = about.partition(" ")
-    remedy = f"Grant the verb {verb} on {resource} in a role that is bound to their user."
+    need = group[0].need
+    remedy = f"Grant the verb {need.verb} on {need.place} in a role that is bound to their user."
     return reasons.Finding("missing_permission", message, remedy, "blocker", about)
 
 
@@ -154,9 +159,7 @@ def _told(group: t.Iterable[Lack]) -> str:
         where = (
             f"in namespace {', '.join(lack.refused)}" if lack.refused else "in the whole cluster"
         )
-        places.setdefault(where, {}).setdefault(lack.need.words.partition(" ")[2], []).append(
-            lack.need.verb
-        )
+        places.setdefault(where, {}).setdefault(lack.need.place, []).append(lack.need.verb)
     told = []
     for where, verbs_of in places.items():
         alike: dict[str, list[str]] = {}

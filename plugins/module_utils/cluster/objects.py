@@ -49,6 +49,13 @@ class Ref:
         )
         return f"{kind} {self.namespace}/{name}" if self.namespace else f"{kind} {name}"
 
+    @classmethod
+    def read(cls, words: str) -> t.Self | None:
+        """What ``str`` of it shows, read back; ``None`` if that is nothing."""
+        kind, _space, place = words.partition(" ")
+        namespace, _slash, name = place.rpartition("/")
+        return cls(kind, name, namespace) if name else None
+
     @property
     def possible(self) -> bool:
         """Whether a cluster can have it; of what is in an owner reference an API server checks

@@ -360,8 +360,8 @@ class WatchCache:
         """
         return min(
             reflector.quiet_for()
-            for label, reflector in self._reflectors.items()
-            if label.split()[0] == name
+            for reflector in self._reflectors.values()
+            if reflector.kind == run_listing.KINDS[name]
         )
 
     def _watching(self, wanted: t.Iterable[str]) -> dict[str, watch.Reflector]:
@@ -371,7 +371,7 @@ class WatchCache:
     def _parts(
         self, wanted: t.Mapping[str, t.Iterable[scopes.Slice]]
     ) -> dict[str, watch.Reflector]:
-        """Reflectors by what they watch, in words of which the first is the kind."""
+        """Reflectors by what they watch, in words."""
         found: dict[str, watch.Reflector] = {}
         for name, parts in wanted.items():
             for part in parts:

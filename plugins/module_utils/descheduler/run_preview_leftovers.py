@@ -51,7 +51,11 @@ def traces(ctx: run_context.Context) -> tuple[stored_objects.Trace, ...]:
     metas = [raw["metadata"] for raw in _left(ctx)]
     return tuple(
         stored_objects.Trace(
-            "", "", meta["creationTimestamp"], f"Pod {meta['namespace']}/{meta['name']}", what
+            "",
+            "",
+            meta["creationTimestamp"],
+            objects.Ref("Pod", meta["name"], meta["namespace"]),
+            what,
         )
         for meta in metas
     )

@@ -391,14 +391,15 @@ class PodHooks:
     def _fail(self, node_drain: run_node_drain.NodeDrain) -> None:
         for move in node_drain.left():
             for one in self._before.get(move.pod.uid, ()):
-                message = f"{one.call.subject}: {one.call.what}"
                 if one.failure and move.state == "waiting":
                     move.end(
                         "failed", outcomes.PodOutcome.HOOK_FAILED, self.ctx.clock.now(), one.failure
                     )
                 elif not one.over and move.state == "waiting":
-                    move.block("Pod", move.pod.namespace, move.pod.name, message)
-                elif one.over and move.blocked_by and move.blocked_by["message"] == message:
+                    message = f"{one.call.subject}: {one.call.what}"
+                    place = move.pod.namespace, move.pod.name
+                    move.block("Pod", *place, message, hook=one.call.key)
+                elif one.over and move.hook == one.call.key:
                     # Whatever it waits for now says so itself.
                     move.blocked_by = None
 

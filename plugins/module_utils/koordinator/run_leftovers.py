@@ -100,7 +100,7 @@ def traces(ctx: run_context.Context) -> tuple[stored_objects.Trace, ...]:
             job.labels.get(migration_jobs.RUN_LABEL, ""),
             "",
             job.created,
-            str(job.ref),
+            job.ref,
             f"a PodMigrationJob of a drain, which {job_status.stage(job)}",
             (job.annotations[names.SERVES_NODES],),
         )

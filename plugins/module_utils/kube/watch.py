@@ -41,6 +41,7 @@ class Reflector:
     hold it while reading more than one attribute.
 
     Attributes:
+        kind: what it watches.
         objects: (namespace, name) -> object, trimmed by `keep`.
         version: grows with every change of `objects`; `synced`: the first list is in.
         error: why it gave up (no such kind, `guard` refused, no permission: at once if there never
@@ -76,7 +77,7 @@ class Reflector:
         """
         self._cluster = cluster
         self._clock = cluster.clock
-        self._kind = kind
+        self.kind = kind
         self._namespaces = tuple(namespaces)
         self._labels = labels
         self._fields = fields
@@ -162,7 +163,7 @@ class Reflector:
         version, labels, fields = "", self._labels, self._fields
         for where in self._namespaces or ("",):
             listing = self._cluster.items(
-                self._kind, namespace=where, labels=labels, fields=fields, keep=self._keep
+                self.kind, namespace=where, labels=labels, fields=fields, keep=self._keep
             )
             found += (obj for obj in listing.items if obj is not None)
             # The watch begins where the first list was: what has changed since is told,
@@ -174,7 +175,7 @@ class Reflector:
         """One watch, from the last resourceVersion to its end."""
         version, fields = self.resource_version, self._fields
         where = self._namespaces[0] if len(self._namespaces) == 1 else ""
-        request = verbs.watch(self._kind, where, self._labels, version, WATCH_SECONDS, fields)
+        request = verbs.watch(self.kind, where, self._labels, version, WATCH_SECONDS, fields)
         stream = self._cluster.stream(request, read_timeout=self._silence)
         try:
             with self._wake:

@@ -310,8 +310,8 @@ def _shown(
     present = {key: marks[key] if key in marks else _read(node, key) for key in _SET}
     shown: dict[str, t.Any] = {key: value for key, value in present.items() if value is not None}
     if record is not None:
-        shown["step"] = record.partition('"step":"')[2].partition('"')[0]
         told = json.loads(record)
+        shown["step"] = told["step"]
         if hooks := told.get("hooks"):
             shown["hooks"] = {key: entry["state"] for key, entry in hooks.items()}
         if awaits := told.get("awaits"):

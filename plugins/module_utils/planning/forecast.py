@@ -372,9 +372,9 @@ class Sequence:
             return Forecast(fits=True, target=target)
         if answer is None:
             return Forecast()
-        if devised := self.by_devices.intersection(
-            reason.removeprefix(world.INSUFFICIENT) for reason in answer.reasons
-        ):
+        if devised := [
+            name for name in self.by_devices if world.insufficient(name) in answer.reasons
+        ]:
             return Forecast(
                 text=(
                     f"Not forecast: devices may serve {', '.join(sorted(devised))} "

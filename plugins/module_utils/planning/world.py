@@ -472,7 +472,11 @@ def _place(node: objects.Node) -> Place:
 
 PORTS = "node(s) didn't have free ports for the requested pod ports"
 PODS = "Too many pods"
-INSUFFICIENT = "Insufficient "
+
+
+def insufficient(resource: str) -> str:
+    """The scheduler's reason for a node that has too little of it left."""
+    return f"Insufficient {resource}"
 
 
 def ports_taken(guest: Guest, place: Place) -> bool:
@@ -497,7 +501,7 @@ def short(guest: Guest, place: Place) -> tuple[str, ...]:
     )
     for name, amount in guest.requests.items():
         if amount > has.get(name, 0) - used.get(name, 0):
-            found += (f"{INSUFFICIENT}{name}",)
+            found += (insufficient(name),)
     return found
 
 

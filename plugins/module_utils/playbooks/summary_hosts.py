@@ -162,7 +162,7 @@ def choice(
     traces = [
         trace
         for trace in listed.get("traces") or ()
-        if trace["object"].startswith("Node ") and trace["run"] == run
+        if trace["kind"] == "Node" and trace["run"] == run
     ]
     ours = {node for trace in traces for node in trace.get("nodes") or ()} if run else set()
     nodes, lines = [], []

@@ -175,7 +175,7 @@ def _out(traces: t.Sequence[t.Mapping[str, t.Any]], run: str) -> tuple[list[str]
     """The nodes that are out of service with the record of this run,
     and those with the record of another.
     """
-    found = [trace for trace in traces if trace["object"].startswith("Node ")]
+    found = [trace for trace in traces if trace["kind"] == "Node"]
     own = [node for trace in found if trace["run"] == run for node in trace.get("nodes") or ()]
     return own, [
         node for trace in found if trace["run"] != run for node in trace.get("nodes") or ()

@@ -50,6 +50,7 @@ class PodDrain:
     turn_at: float | None = None
     blocked_by: dict[str, str] | None = None
     remedy: str = ""
+    hook: str = ""
     let_go: bool = False
     ours: bool = False
     unsure: api_changes.Change | None = None
@@ -85,10 +86,15 @@ class PodDrain:
         """It was taken for gone, and is there."""
         self.state, self.outcome, self.left_at, self.not_before = "waiting", None, None, 0.0
 
-    def block(self, kind: str, namespace: str, name: str, message: str, remedy: str = "") -> None:
-        """Remember what blocks it, and what helps, for messages and for the result."""
+    def block(
+        self, kind: str, namespace: str, name: str, message: str, remedy: str = "", hook: str = ""
+    ) -> None:
+        """Remember what blocks it, and what helps, for messages and for the result.
+
+        ``hook`` is the key of the hook's call that it waits for.
+        """
         self.blocked_by = {"kind": kind, "namespace": namespace, "name": name, "message": message}
-        self.remedy = remedy
+        self.remedy, self.hook = remedy, hook
 
     @property
     def waits(self) -> reasons.Reason:

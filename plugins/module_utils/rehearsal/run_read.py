@@ -118,5 +118,8 @@ def _listed(
 
 
 def _hashed(hasher: hashing.Hasher, about: str) -> str:
-    kind, _space, place = about.partition(" ")
-    return f"{kind} {'/'.join(map(hasher.name, place.split('/')))}" if place else about
+    found = objects.Ref.read(about)
+    if found is None:
+        return about
+    space = hasher.name(found.namespace) if found.namespace else ""
+    return str(objects.Ref(found.kind, hasher.name(found.name), space))

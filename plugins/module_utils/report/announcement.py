@@ -130,9 +130,8 @@ class Announcement:
         """The workloads of the pods that have to move, or have moved."""
         nodes = collections.defaultdict[tuple[str, str, str], list[str]](list)
         for pod in self._to_move:
-            kind, _space, place = pod.owner.partition(" ")
-            if place:
-                nodes[kind, pod.namespace, place.rpartition("/")[2]].append(pod.node)
+            if owner := objects.Ref.read(pod.owner):
+                nodes[owner.kind, pod.namespace, owner.name].append(pod.node)
         return tuple(
             Workload(*key, len(on), tuple(dict.fromkeys(on))) for key, on in sorted(nodes.items())
         )

@@ -130,7 +130,7 @@ def look(ctx: run_context.Context) -> tuple[tuple[stored_objects.Trace, ...], se
 
 
 def _of_journal(journal: rollback_record.Journal) -> stored_objects.Trace:
-    place = f"ConfigMap {names.NAMESPACE}/{journal.name}"
+    place = objects.Ref("ConfigMap", journal.name, names.NAMESPACE)
     return stored_objects.Trace("", journal.by, journal.since, place, journal.sentence)
 
 
@@ -140,7 +140,7 @@ def _unreadable(raws: t.Iterable[objects.Raw]) -> t.Iterator[stored_objects.Trac
             stored_objects.stored_run(raw)
         except node_records.BadRecordError as error:
             name = raw["metadata"]["name"]
-            place = f"ConfigMap {names.NAMESPACE}/{name}"
+            place = objects.Ref("ConfigMap", name, names.NAMESPACE)
             yield stored_objects.Trace(
                 name.removeprefix(names.RUN_PREFIX), "", "", place, str(error)
             )

@@ -179,7 +179,7 @@ _JSON = tuple(one.name for one in fields(_Lists))
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Something that a run left: ``object`` names it, ``what`` describes it,
+    """Something that a run left: ``what`` describes the object,
     ``nodes`` are those it concerns.
 
     ``step`` is that of a node's record.
@@ -188,13 +188,14 @@ class Trace:
     run: str
     by: str
     since: str
-    object: str
+    object: objects.Ref
     what: str
     nodes: tuple[str, ...] = ()
     step: str = ""
 
     def to_dict(self, *, alive: bool) -> dict[str, t.Any]:
-        return {**asdict(self), "nodes": list(self.nodes), "alive": alive}
+        about = {"object": str(self.object), "kind": self.object.kind}
+        return {**asdict(self), **about, "nodes": list(self.nodes), "alive": alive}
 
 
 def traces(
@@ -209,18 +210,18 @@ def traces(
     for budget in snapshot.budgets:
         if budget.ours:
             served = tuple(guard_budgets.nodes_of(budget))
-            found.append(Trace("", "", "", str(budget.ref), "a guard budget of ours", served))
+            found.append(Trace("", "", "", budget.ref, "a guard budget of ours", served))
     for lease in snapshot.leases:
         found += _of_lease(lease)
     for pod in snapshot.pods:
         if names.RELEASED in pod.labels:
             what, run_id = "let go by its ReplicaSet, to be replaced", pod.labels[names.RELEASED]
-            found.append(Trace(run_id, "", "", str(pod.ref), what, (pod.node,)))
+            found.append(Trace(run_id, "", "", pod.ref, what, (pod.node,)))
     for run in runs:
         done = f"{len(run.finished)} of {sum(map(len, run.plan))} nodes finished"
         state = f"ended {run.ended} with failures" if run.ended else "not ended"
         what = f"a stored run, {done}, {state}"
-        place = f"ConfigMap {names.NAMESPACE}/{names.run_name(run.id)}"
+        place = objects.Ref("ConfigMap", names.run_name(run.id), names.NAMESPACE)
         found.append(
             Trace(run.id, run.by, run.since, place, what, tuple(n for w in run.plan for n in w))
         )
@@ -231,21 +232,21 @@ def _of_node(node: t.Any) -> list[Trace]:
     try:
         record = node_records.record_of(node)
     except node_records.BadRecordError as error:
-        return [Trace("", "", "", f"Node {node.name}", str(error), (node.name,))]
+        return [Trace("", "", "", node.ref, str(error), (node.name,))]
     if record:
         what = f"out of service at step {record.step}" + (
             f": {record.reason}" if record.reason else ""
         )
         if record.step == "back":
             what = "in service again, with workloads that waited for it"
-        place = f"Node {node.name}"
-        return [Trace(record.run, record.by, record.since, place, what, (node.name,), record.step)]
+        about = record.run, record.by, record.since
+        return [Trace(*about, node.ref, what, (node.name,), record.step)]
     return [
         Trace(
             str(taint.get("value", "")),
             "",
             "",
-            f"Node {node.name}",
+            node.ref,
             "our taint without a record",
             (node.name,),
         )
@@ -259,7 +260,7 @@ def _waiting(snapshot: snapshots.Snapshot) -> list[Trace]:
     for node in snapshot.nodes.values():
         for run in queue_marks.runs_of(node):
             marked.setdefault(run, []).append(node.name)
-    place = f"Taint {names.WAITING}"
+    place = objects.Ref("Taint", names.WAITING)
     return [
         Trace(
             run,
@@ -283,7 +284,7 @@ def _of_lease(lease: objects.Raw) -> list[Trace]:
         annotations.get(names.LOCK_DETAILS, ""),
         spec.get("acquireTime") or meta.get("creationTimestamp", ""),
     )
-    place = f"Lease {meta['namespace']}/{meta['name']}"
+    place = objects.Ref("Lease", meta["name"], meta["namespace"])
     if meta["name"].startswith(names.SURGE_PREFIX):
         try:
             surge = surge_records.Surge.from_lease(lease)

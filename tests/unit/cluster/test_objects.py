@@ -141,8 +141,10 @@ def test_an_object_is_found_by_its_namespace_and_name() -> None:
         (objects.Ref("Deployment", "web", "shop"), "Deployment shop/web"),
     ],
 )
-def test_a_reference_is_shown_as_kind_and_place(ref: objects.Ref, text: str) -> None:
+def test_a_reference_is_shown_as_kind_and_place_and_read_back(ref: objects.Ref, text: str) -> None:
     assert str(ref) == text
+    assert objects.Ref.read(text) == ref
+    assert [objects.Ref.read(nothing) for nothing in ("", "Node", "Deployment shop/")] == [None] * 3
 
 
 def condition(kind: str, status: str = "True", since: str = "") -> Raw:

@@ -246,7 +246,7 @@ def test_recover_finds_what_a_killed_call_left(on: Site) -> None:
     kill_at(on, 4, "killed after")
     assert len(left(on)) == 4
     traces, _alive = on.world.process("bob").run(run_recovery.look)
-    assert sorted(trace.object for trace in traces) == sorted(f"Pod {HOME}/{name}" for name in left(on)[:2])
+    assert sorted(str(trace.object) for trace in traces) == sorted(f"Pod {HOME}/{name}" for name in left(on)[:2])
     on.world.process("bob").run(lambda ctx: run_recovery.recover(ctx, finished=False, parked=False))
     assert left(on) == []
 

@@ -54,7 +54,7 @@ def test_jobs_of_drains_are_traces_and_those_of_people_are_not(world: World) -> 
     put(world, job("a"), phase="Succeeded")
     put(world, job("b", node=""))
     [trace] = world.process("me").run(run_leftovers.traces)
-    assert (trace.run, trace.object, trace.nodes) == ("r1", "PodMigrationJob a", ("n1",))
+    assert (trace.run, str(trace.object), trace.nodes) == ("r1", "PodMigrationJob a", ("n1",))
     assert trace.what == "a PodMigrationJob of a drain, which has succeeded"
     assert trace.since == jobs_of(world)["a"]["metadata"]["creationTimestamp"]
 

@@ -27,6 +27,7 @@ def entry(name: str, *, failed: bool = False, outcome: str = "ok", message: str 
 
 def trace(what: str, run: str, *nodes: str, alive: bool = False, **more: str) -> dict[str, Any]:
     known = {"by": "", "since": "", "step": "", **more}
+    known["kind"] = what.split()[0]
     return {"object": what, "what": "left", "run": run, "nodes": nodes, "alive": alive, **known}
 
 

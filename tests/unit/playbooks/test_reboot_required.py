@@ -145,6 +145,6 @@ def test_nodes_whose_hosts_need_no_reboot_are_left_out_and_named() -> None:
 
 @pytest.mark.parametrize(("run", "nodes"), [("ab12", ["a", "b", "c"]), ("ef56", ["a", "c"])])
 def test_a_node_that_the_resumed_run_has_left_out_is_not_left_there(run: str, nodes: list[str]) -> None:
-    traces = [{"object": "Node b", "run": "ab12", "nodes": ["b"]}, {"object": "Lease b", "run": "ef56", "nodes": ["b"]}]
+    traces = [{"kind": kind, "run": of, "nodes": ["b"]} for kind, of in (("Node", "ab12"), ("Lease", "ef56"))]
     listed = {"resumable": {"run": run, "finished": []}, "traces": traces}
     assert SUMMED({"listed": listed}, "choice", {"asked": ASKED})["nodes"] == nodes

@@ -140,7 +140,7 @@ def test_every_kind_of_trace_is_found() -> None:
         }
     )
     traces = stored_objects.traces(found, [stored()])
-    assert [x.object for x in traces] == [
+    assert [str(x.object) for x in traces] == [
         "Node a",
         "Lease kubeops-node-maintenance/node-a",
         "Lease kubeops-node-maintenance/surge-u",
