@@ -96,9 +96,9 @@ def measured(url: str, call: str, count: int) -> dict[str, Any]:
     )
     from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import (
         run_cordon,
+        run_gates,
         run_node_steps,
     )
-    from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import run_plan
     from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
     from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_guard
 
@@ -137,10 +137,8 @@ def measured(url: str, call: str, count: int) -> dict[str, Any]:
             result = run_drain.drain(ctx, run_drain.DrainOptions(nodes, choices, timeout=600))
         case _:
             gates = ("ready", "daemonsets")
-            options = run_plan.PlanOptions(
-                nodes=nodes, choices=choices, gates=gates, wait=True, stable=0.0
-            )
-            result = run_plan.make_plan(ctx, options)
+            options = run_gates.ReadyOptions(nodes, gates=gates, wait=True, stable=0.0)
+            result = run_gates.check_ready(ctx, options)
     spent = time.process_time() - began
     assert not result.failed, result.message
     peak = machine.own_peak()

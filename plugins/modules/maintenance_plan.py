@@ -6,13 +6,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: maintenance_plan
-short_description: Plan the maintenance of nodes, or check whether nodes may take pods again
+short_description: Plan the maintenance of nodes
 version_added: 1.0.0
 author:
   - Contributors to the kubeops.node_maintenance collection (@kubeops)
 description:
   - Assigns every pod on the nodes its route and reports all blockers at once.
-  - With O(gates), checks whether returning nodes may take pods.
   - Changes nothing. What admission webhooks and policies might refuse in the run is tried by dry runs.
 extends_documentation_fragment:
   - kubeops.node_maintenance.auth
@@ -108,82 +107,14 @@ options:
       - Whether M(kubeops.node_maintenance.maintenance_event) is going to create Events, to check the permissions.
     type: bool
     default: false
-  gates:
-    description:
-      - Instead of planning, check whether the nodes may take pods.
-      - V(ready) checks the node's condition, V(rebooted) that its bootID differs from the record's, V(daemonsets) that
-        every DaemonSet that should run there has a ready pod, unless it had none when the node was drained,
-        V(pressure) that there is no memory, disk or process pressure, V(schedulable) that no taint keeps pods away that
-        was not there before the maintenance, V(conditions) that no condition is worse than before and those in
-        O(conditions) are as stated, V(stable) that the others have held for O(stable).
-      - With O(wait), the locks of nodes that O(run) holds out of service are renewed meanwhile; a node that another run
-        has taken over fails. With O(soak), the lease by which O(run) is known to be alive is renewed. Nothing else is
-        written.
-    type: list
-    elements: str
-    choices: [ready, rebooted, daemonsets, pressure, schedulable, conditions, stable]
-  taints:
-    description:
-      - Taints that are set or removed once the gates have passed. They do not hold up V(schedulable) and V(daemonsets).
-    type: list
-    elements: dict
-    suboptions:
-      key:
-        description: A name, with or without a domain prefix, such as V(dedicated) or V(example.com/gpu).
-        type: str
-        required: true
-      value:
-        description: The value, with the syntax of a label value.
-        type: raw
-      effect:
-        description: Required for every taint that is set.
-        type: str
-        choices: [NoSchedule, PreferNoSchedule, NoExecute]
-      state:
-        description: Whether it is set or removed.
-        type: str
-        choices: [present, absent]
-  conditions:
-    description:
-      - Types of conditions that the gate V(conditions) checks, each with the status that it must have, V(True) or
-        V(False); for example C(example.com/NetworkReady) with V(True).
-      - Conditions that are bad when V(True) are known, those of Kubernetes and of node-problem-detector. They pass if
-        they were V(True) before the maintenance, too.
-    type: dict
-  stable:
-    description:
-      - How long the other gates must hold for V(stable), in seconds or as C(90s), C(2m).
-    type: str
-    default: 10s
-  wait:
-    description:
-      - Whether to wait for the gates.
-    type: bool
-    default: false
   timeout:
     description:
-      - How long to wait for the gates, in seconds or as C(90s), C(10m). No limit by default.
-      - Without O(gates), the limit that each call of M(kubeops.node_maintenance.pdb_guard) and
-        M(kubeops.node_maintenance.node_drain) will have, if it is not their own one. A finding says if the forecast
-        exceeds it.
-    type: str
-  not_rebooted:
-    description:
-      - Nodes that were not rebooted on purpose. The gate V(rebooted) does not apply to them.
-    type: list
-    elements: str
-  soak:
-    description:
-      - Instead of waiting for O(gates), watch for this long that they hold, in seconds or as C(90s), C(10m). The first
-        gate that fails ends the call.
-      - Nodes that do not exist are left out.
-    type: str
-  soak_since:
-    description:
-      - When the soak began, as a timestamp by the API server's clock. The time since then counts. Defaults to now.
+      - The limit that each call of M(kubeops.node_maintenance.pdb_guard) and M(kubeops.node_maintenance.node_drain) will
+        have, in seconds or as C(90s), C(10m), if it is not their own one. A finding says if the forecast exceeds it.
     type: str
 seealso:
   - module: kubeops.node_maintenance.node_drain
+  - module: kubeops.node_maintenance.node_ready
 """
 
 EXAMPLES = r"""
@@ -192,36 +123,11 @@ EXAMPLES = r"""
     node_selector: pool=blue
     max_parallel: 2
   register: plan
-
-- name: Take a node out of service, which records its bootID
-  kubeops.node_maintenance.node_cordon:
-    nodes: worker-1
-
-- name: Reboot it
-  ansible.builtin.reboot:
-  delegate_to: worker-1
-
-- name: Remove our taint, so that the pods of DaemonSets come back first
-  kubeops.node_maintenance.node_cordon:
-    nodes: worker-1
-    state: returning
-
-- name: Wait until the node is back after its reboot
-  kubeops.node_maintenance.maintenance_plan:
-    nodes: worker-1
-    gates: [ready, rebooted, daemonsets, pressure, schedulable, conditions, stable]
-    wait: true
-    timeout: 15m
-
-- name: Return it to service
-  kubeops.node_maintenance.node_cordon:
-    nodes: worker-1
-    state: uncordoned
 """
 
 RETURN = r"""
 feasible:
-  description: Whether there is no blocker; with O(gates), whether all nodes passed.
+  description: Whether there is no blocker.
   returned: when the cluster could be read
   type: bool
 findings:
@@ -388,7 +294,7 @@ advice:
     - What would remove blockers of the plan, one entry for those of a kind, also for what only stands in the way once
       others are removed.
     - Empty if nothing is wrong, or if no such change helps. RV(findings[].remedy) then says what does.
-  returned: when the cluster could be read, without O(gates)
+  returned: when the cluster could be read
   type: list
   elements: dict
   contains:
@@ -446,7 +352,6 @@ fence:
     - Whether the API server refuses evictions from a run that lost its lock, see
       M(kubeops.node_maintenance.maintenance_access). V(present), V(absent), V(incomplete) if a part of it is missing
       or was changed, or V(unknown) if the credentials do not allow reading it or O(run) has a nonce.
-    - Missing with O(gates).
   returned: when the cluster could be read
   type: str
   sample: present
@@ -463,25 +368,11 @@ nodes:
         - V(at_goal) - the node is already out and empty.
         - V(blocked), a failure - a finding does not allow the node to be taken out.
         - V(unknown), a failure - there is no such node.
-        - V(passed) - with O(gates), the node may take pods.
-        - V(failed), a failure - with O(gates), a gate does not hold.
       type: str
     failed: {description: Whether the maintenance of the node cannot continue., type: bool}
     message: {description: The outcome as a sentence., type: str}
     address: {description: Its InternalIP., type: str}
-    record: {description: "The record on the node, without the nonce; missing with O(gates).", type: dict}
-services:
-  description:
-    - Ready endpoints of the Services that changed meanwhile, over time; for the report, as of
-      M(kubeops.node_maintenance.node_drain).
-  returned: when Services were watched, because gates were waited for
-  type: list
-  elements: dict
-watched:
-  description: From when to when Services were watched.
-  returned: with RV(services)
-  type: list
-  elements: str
+    record: {description: "The record on the node, without the nonce.", type: dict}
 cluster:
   description:
     - The cluster of the call, as its C(context) in the kubeconfig (V(in-cluster) with a pod's service account) and the

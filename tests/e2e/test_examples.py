@@ -31,6 +31,7 @@ from witness.log import Json
 MODULES = {
     "node_taint": (),
     "maintenance_plan": (),
+    "node_ready": (),
     "maintenance_report": (),
     "maintenance_state": ("Undo what one run left",),
     "node_cordon": (),

@@ -56,6 +56,7 @@ STEPS: list[tuple[str, dict[str, Any]]] = [
     ("node_drain", {}),
     ("node_cordon", {"state": "out"}),
     ("node_cordon", {"state": "returning"}),
+    ("node_ready", {"gates": ["ready", "pressure", "schedulable", "conditions"]}),
     ("node_cordon", {"state": "parked"}),
     ("pdb_guard", {"state": "absent"}),
     ("node_cordon", {"state": "uncordoned"}),

@@ -149,7 +149,7 @@ def test_only_hosts_that_have_to_be_are_rebooted(arena: Arena, play: Player, wat
     assert sorted(seen.taken_out()) == [one, two], "with tasks both are maintained"
     assert fake.boot_id(arena.api, one) == booted[one]
     assert fake.boot_id(arena.api, two) != again[two]
-    assert run.node(one, "maintenance_plan")["outcome"] == run.node(two, "maintenance_plan")["outcome"] == "passed"
+    assert run.node(one, "node_ready")["outcome"] == run.node(two, "node_ready")["outcome"] == "passed"
 
 
 @pytest.mark.whole

@@ -77,7 +77,7 @@ def test_a_run_stops_after_the_first_node_whose_startup_taint_stays(
         )
     assert not run.ok
     (first,) = seen.taken_out()
-    failed = run.node(first, "maintenance_plan")
+    failed = run.node(first, "node_ready")
     assert failed["outcome"] == "failed"
     for word in ("readiness.k8s.io/NetworkReady=pending:NoSchedule", "node-readiness-controller"):
         assert word in failed["message"]

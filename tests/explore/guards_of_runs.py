@@ -20,7 +20,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.clocks import Stopwatch
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import ownership, run_external_controllers
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning.run_plan import PlanOptions, make_plan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_gates import ReadyOptions, check_ready
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.runs import run_recovery, run_runs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.runs.arguments import StateOptions, state
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import run_locks
@@ -194,8 +194,8 @@ def at_the_gates() -> None:
     with scenes.small().world() as world:
         me = taken_out(world, stories.to("returning"))
         world.set_node_ready("n1", "False")
-        options = PlanOptions(nodes=("n1",), gates=("ready",), wait=True, stable=0.0, timeout=300.0)
-        waiting = me.call(lambda ctx: make_plan(ctx, options), RUN)
+        options = ReadyOptions(nodes=("n1",), gates=("ready",), wait=True, stable=0.0, timeout=300.0)
+        waiting = me.call(lambda ctx: check_ready(ctx, options), RUN)
         world.machine.run_for(90.0)
         found = world.get(kinds.LEASES, names.node_lease_name("n1"), NAMESPACE)
         taker = locks(world, "b", ["n1"])

@@ -324,10 +324,10 @@ class PlanOutcome(Outcome):
 
 
 class GateOutcome(Outcome):
-    """Of the nodes of ``maintenance_plan`` with gates."""
+    """Of the nodes of ``node_ready``."""
 
-    PASSED = "passed", "with O(gates), the node may take pods"
-    FAILED = _failure("failed", "with O(gates), a gate does not hold")
+    PASSED = "passed", "the node may take pods"
+    FAILED = _failure("failed", "a gate does not hold")
 
 
 class StateOutcome(Outcome):

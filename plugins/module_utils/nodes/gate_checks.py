@@ -27,6 +27,7 @@ Gate = t.Literal[
     "ready", "rebooted", "daemonsets", "pressure", "schedulable", "conditions", "stable"
 ]
 GATES: tuple[Gate, ...] = t.get_args(Gate)
+USUAL = tuple(gate for gate in GATES if gate != "rebooted")
 
 PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
 PROBLEMS = (
@@ -188,7 +189,7 @@ def _tainted(node: objects.Node, taint: objects.Raw) -> reasons.Finding:
         return _blocker("tainted", node, f"{why}; {owner.name} sets and removes it", owner.remedy)
     remedy = (
         f"Find out who set it, then remove it: kubectl taint node {node.name} {name}-. If it is "
-        f"to stay, name it in maintain_taints (taints of maintenance_plan): {words}."
+        f"to stay, name it in maintain_taints (taints of node_ready): {words}."
     )
     return _blocker("tainted", node, f"{why}; its owner is unknown", remedy)
 

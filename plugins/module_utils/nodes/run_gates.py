@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The gates of nodes that come back: evaluated once, or watched until all of them are passed.
+"""``node_ready``: the gates of nodes that come back, evaluated once or until all are passed.
 
 During the watch the locks of the caller's own nodes are renewed: a run that waits for a node is not
 dead. A soak watches nodes that are back already; there the caller's run is shown to be alive.
@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import typing as t
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
     decoding,
@@ -49,94 +50,99 @@ MOST_BETWEEN_LINES = 300.0
 
 Missing = t.Mapping[str, tuple[reasons.Finding, ...]]
 """What each node lacks to pass its gates; empty for one that passes them."""
+Nodes = t.Mapping[str, objects.Node]
+Before = t.Mapping[str, node_records.Record]
+"""What stands for the records of nodes that have none."""
 
 
 @dataclass(frozen=True, slots=True)
-class GateOptions:
-    """``stable``: seconds for which the gates have to hold; ``timeout`` in seconds or ``None``.
+class ReadyOptions:
+    """Options of the module, times in seconds.
 
-    ``not_rebooted`` are nodes to which the gate ``rebooted`` does not apply. ``soak``: seconds for
-    which the gates have to hold from ``soak_since`` (RFC 3339, by the API server's clock) or, if
-    that is ``None``, from now; ``None`` without a soak.
-    ``before`` stands for the records of nodes that have none.
+    Exactly one of ``nodes`` and ``node_selector`` says which nodes. ``stable`` is for how long the
+    gates have to hold, ``timeout`` ``None`` without a limit. ``not_rebooted`` are nodes to which
+    the gate ``rebooted`` does not apply. ``soak`` is for how long the gates have to hold from
+    ``soak_since`` (RFC 3339, by the API server's clock) or, if that is ``None``, from now;
+    ``None`` without a soak.
     """
 
-    nodes: tuple[str, ...]
-    gates: tuple[str, ...]
-    stable: float
-    wait: bool
-    timeout: float | None
+    nodes: tuple[str, ...] = ()
+    node_selector: str = ""
+    gates: tuple[str, ...] = gate_checks.USUAL
     expected: gate_checks.Expected = gate_checks.NOTHING
+    stable: float = 10.0
+    wait: bool = False
+    timeout: float | None = None
     not_rebooted: tuple[str, ...] = ()
     soak: float | None = None
     soak_since: str | None = None
-    before: t.Mapping[str, node_records.Record] = field(default_factory=dict)
 
 
-def judge(
-    ctx: run_context.Context, nodes: snapshots.Snapshot, asked: GateOptions
-) -> run_context.Result:
+def check_ready(ctx: run_context.Context, options: ReadyOptions) -> run_context.Result:
     """Whether each node passes its gates; the call fails if one of them does not.
 
-    Without ``wait`` they are evaluated once and ``stable`` is ignored.
-    Raises CallAborted if a gate or a node is unknown.
+    Without ``wait``, and in check mode, they are evaluated once and ``stable`` is ignored.
+
+    Raises:
+        CallAborted: there is no such node, except for a soak; or none that the selector matches.
+        ClusterError: the API server cannot be reached, or refuses to list what the gates need.
     """
-    wrong = [gate for gate in asked.gates if gate not in gate_checks.GATES]
-    if wrong:
-        known = ", ".join(gate_checks.GATES)
-        raise run_context.CallAborted(
-            "unknown_gate", f"There is no gate {', '.join(wrong)}.", f"The gates are {known}."
-        )
+    if options.soak is not None and not options.node_selector:
+        raws, among = run_lookup.nodes(ctx, options.nodes)
+    else:
+        raws, among = run_lookup.selected(ctx, options.nodes, options.node_selector)
+    nodes = {name: objects.Node.of(raw) for name, raw in raws.items()}
+    asked = replace(options, nodes=tuple(dict.fromkeys(options.nodes)) or tuple(nodes))
     if asked.soak is not None:
-        return _result(nodes, _soak(ctx, nodes, asked, asked.soak))
-    run_lookup.refuse_unknown(nodes.nodes, asked.nodes)
-    if not asked.wait:
-        return _result(nodes, _look(_gathered(ctx, nodes, asked), asked, {}))
+        return _result(nodes, _soak(ctx, nodes, among, asked, asked.soak))
+    seen = _gathered(ctx, nodes, among, asked)
+    if not asked.wait or ctx.check:
+        return _result(nodes, _look(seen, asked, {}))
     # Where there is nothing to wait for, there is no lock to keep meanwhile.
-    found = _look(_gathered(ctx, nodes, asked), asked, dict.fromkeys(asked.nodes, asked.stable))
+    found = _look(seen, asked, dict.fromkeys(asked.nodes, asked.stable))
     if not any(found.values()):
         return _result(nodes, found)
     locks = run_locks.Locks(ctx)
     try:
         refused = locks.take_recorded(_own(ctx, nodes, asked.nodes))
-        seen = run_services.Services(ctx, {})
+        services = run_services.Services(ctx, {})
         return _result(
             nodes,
-            _watch(ctx, asked, len(nodes.nodes), lambda: {**refused, **locks.lost()}, seen),
-            seen,
+            _watch(ctx, asked, among, lambda: {**refused, **locks.lost()}, services),
+            services,
         )
     finally:
         locks.leave()
 
 
-def _watched(asked: GateOptions) -> list[str]:
+def _watched(asked: ReadyOptions) -> list[str]:
     return ["nodes", *(("pods", "daemon_sets") if "daemonsets" in asked.gates else ())]
 
 
 def _gathered(
-    ctx: run_context.Context, nodes: snapshots.Snapshot, asked: GateOptions
+    ctx: run_context.Context, nodes: Nodes, among: int, asked: ReadyOptions
 ) -> snapshots.Snapshot:
     """What is watched, by lists; the nodes have just been read."""
-    found: dict[str, list[t.Any]] = {"nodes": list(nodes.nodes.values())}
+    found: dict[str, list[t.Any]] = {"nodes": list(nodes.values())}
     for name in _watched(asked):
         if name == "pods":
-            found[name] = list(run_listing.pods_of(ctx.cluster, asked.nodes, len(nodes.nodes)))
+            found[name] = list(run_listing.pods_of(ctx.cluster, asked.nodes, among))
         elif name not in found:
             found |= run_listing.lists(ctx.cluster, (name,))
     return snapshots.Snapshot.of(found)
 
 
 def _soak(
-    ctx: run_context.Context, nodes: snapshots.Snapshot, asked: GateOptions, seconds: float
+    ctx: run_context.Context, nodes: Nodes, among: int, asked: ReadyOptions, seconds: float
 ) -> Missing:
-    """Evaluate the gates for the rest of the soak, once at least;
+    """Evaluate the gates for the rest of the soak, once at least and in check mode;
     ends at once when one of them fails.
 
     Nodes that are gone before it begins are left out: an autoscaler may have removed them
     since they came back.
     """
-    names = tuple(name for name in asked.nodes if name in nodes.nodes)
-    if gone := [name for name in asked.nodes if name not in nodes.nodes]:
+    names = tuple(name for name in asked.nodes if name in nodes)
+    if gone := [name for name in asked.nodes if name not in nodes]:
         ctx.tell(phases.What.NOTE, f"not watched, because no longer there: {', '.join(gone)}")
     if (since := decoding.moment(asked.soak_since or "")) and (
         now := decoding.moment(ctx.clock.server())
@@ -147,17 +153,16 @@ def _soak(
         min(max(seconds / SOAK_LINES, LEAST_BETWEEN_LINES), MOST_BETWEEN_LINES),
     )
     announced = shown = start - MOST_BETWEEN_LINES
-    with run_watch_cache.WatchCache(
-        ctx, _watched(asked), scopes.apart(names, len(nodes.nodes))
-    ) as live:
+    # Of a node in service there is no record, and so no bootID from before.
+    gates = tuple(gate for gate in asked.gates if gate != "rebooted")
+    there = replace(asked, nodes=names, gates=gates or ("ready",))
+    with run_watch_cache.WatchCache(ctx, _watched(there), scopes.apart(names, among)) as live:
         seen = live.snapshot()
-        there = replace(
-            asked, nodes=names, before={name: _as_it_is(seen, nodes.nodes[name]) for name in names}
-        )
+        before = {name: _as_it_is(seen, nodes[name]) for name in names}
         while True:
-            found, at = _look(live.snapshot(), there, {}), ctx.clock.now()
+            found, at = _look(live.snapshot(), there, {}, before), ctx.clock.now()
             left = seconds - (at - start)
-            if left <= 0 or any(found.values()):
+            if left <= 0 or ctx.check or any(found.values()):
                 return found
             if at - announced >= every:
                 announced = at
@@ -183,7 +188,7 @@ def _as_it_is(seen: snapshots.Snapshot, node: objects.Node) -> node_records.Reco
 
 
 def _own(
-    ctx: run_context.Context, nodes: snapshots.Snapshot, wanted: t.Iterable[str]
+    ctx: run_context.Context, nodes: Nodes, wanted: t.Iterable[str]
 ) -> dict[str, node_records.Record]:
     """The records of the caller's nodes whose locks have to be renewed while it waits.
 
@@ -191,9 +196,9 @@ def _own(
     nobody works on a parked node.
     """
     found = {}
-    for name in () if ctx.check else wanted:
+    for name in wanted:
         with contextlib.suppress(node_records.BadRecordError):
-            record = node_records.record_of(nodes.nodes[name])
+            record = node_records.record_of(nodes[name])
             if (
                 record
                 and record.step not in ("out", "parked")
@@ -205,7 +210,7 @@ def _own(
 
 def _watch(
     ctx: run_context.Context,
-    asked: GateOptions,
+    asked: ReadyOptions,
     among: int,
     lost: t.Callable[[], t.Mapping[str, str]],
     seen: run_services.Services,
@@ -250,12 +255,25 @@ def _taken_over(name: str, why: str) -> reasons.Finding:
     return reasons.Finding.of_node(name, "adopted_by", message, "Check the run that has it now.")
 
 
-def _look(snapshot: snapshots.Snapshot, asked: GateOptions, left: t.Mapping[str, float]) -> Missing:
-    return {name: _gates(snapshot, name, asked, left.get(name, 0.0)) for name in asked.nodes}
+def _look(
+    snapshot: snapshots.Snapshot,
+    asked: ReadyOptions,
+    left: t.Mapping[str, float],
+    before: Before = MappingProxyType({}),
+) -> Missing:
+    """``left``: how much longer the gates have to hold."""
+    return {
+        name: _gates(snapshot, name, asked, left.get(name, 0.0), before.get(name))
+        for name in asked.nodes
+    }
 
 
 def _gates(
-    snapshot: snapshots.Snapshot, name: str, asked: GateOptions, left: float
+    snapshot: snapshots.Snapshot,
+    name: str,
+    asked: ReadyOptions,
+    left: float,
+    before: node_records.Record | None,
 ) -> tuple[reasons.Finding, ...]:
     node = snapshot.nodes.get(name)
     if node is None:
@@ -266,7 +284,7 @@ def _gates(
             ),
         )
     try:
-        record = node_records.record_of(node) or asked.before.get(name)
+        record = node_records.record_of(node) or before
     except node_records.BadRecordError as error:
         return (reasons.Finding.of_node(name, "bad_record", str(error), "Repair it by hand."),)
     wanted = [gate for gate in asked.gates if gate != "rebooted" or name not in asked.not_rebooted]
@@ -276,26 +294,14 @@ def _gates(
 
 
 def _result(
-    nodes: snapshots.Snapshot, found: Missing, seen: run_services.Services | None = None
+    nodes: Nodes, found: Missing, services: run_services.Services | None = None
 ) -> run_context.Result:
     failed = [finding for missing in found.values() for finding in missing]
     return run_context.Result(
         {
-            "feasible": not failed,
             "findings": [finding.to_dict() for finding in reasons.merged(failed)],
-            "pods": [],
-            "waves": [],
-            "waits": [],
-            "wave_seconds": [],
-            "wave_ranges": [],
-            "wave_parts": [],
-            "budgets": [],
-            "estimate_seconds": 0,
-            "estimate_range": [0, 0],
-            "nodes": [
-                _node(nodes.nodes.get(name), name, missing) for name, missing in found.items()
-            ],
-            **(seen.result() if seen and seen.watched else {}),
+            "nodes": [_node(nodes.get(name), name, missing) for name, missing in found.items()],
+            **(services.result() if services and services.watched else {}),
         },
         failed=bool(failed),
         message=" ".join(finding.message for finding in failed),

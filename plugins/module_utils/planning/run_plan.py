@@ -1,9 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""``maintenance_plan``: what a maintenance would do and what stands against it; with ``gates``:
-whether nodes that come back may take pods. Reads only.
-"""
+"""``maintenance_plan``: what a maintenance would do and what stands against it. Reads only."""
 
 from __future__ import annotations
 
@@ -51,11 +49,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages 
     outcomes,
     reasons,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import (
-    gate_checks,
-    lookup,
-    run_gates,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import lookup
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import (
     advice,
     drafts,
@@ -92,8 +86,7 @@ class PlanOptions:
 
     With ``goal`` ``evacuated``, nodes that are out and empty already join no wave, with
     ``on_blocked`` ``skip`` those with a blocker. ``settle`` and ``planned_notice`` are for the
-    estimate, and ``timeout`` is what the calls of the run will have. With ``gates`` nothing is
-    planned; ``expected`` is for them, and ``timeout`` is theirs.
+    estimate, and ``timeout`` is what the calls of the run will have.
     """
 
     nodes: tuple[str, ...] = ()
@@ -109,20 +102,13 @@ class PlanOptions:
     settle: float = 2.0
     node_conditions: bool = False
     planned_notice: float | None = None
-    gates: tuple[str, ...] = ()
-    expected: gate_checks.Expected = gate_checks.NOTHING
-    stable: float = 10.0
-    wait: bool = False
     timeout: float | None = None
     before_pod: tuple[hook_definitions.Rule, ...] = ()
     announce_events: bool = False
-    not_rebooted: tuple[str, ...] = ()
-    soak: float | None = None
-    soak_since: str | None = None
 
 
 def make_plan(ctx: run_context.Context, options: PlanOptions) -> run_context.Result:
-    """The plan, or the answer of the gates.
+    """The plan.
 
     Raises:
         CallAborted: a selector that cannot be parsed.
@@ -131,13 +117,6 @@ def make_plan(ctx: run_context.Context, options: PlanOptions) -> run_context.Res
     try:
         nodes = snapshots.Snapshot.of(run_listing.lists(ctx.cluster, ("nodes",)))
         wanted = _wanted(nodes, options)
-        if options.gates:
-            times = (options.stable, options.wait, options.timeout)
-            soak = (options.soak, options.soak_since)
-            asked = run_gates.GateOptions(
-                wanted, options.gates, *times, options.expected, options.not_rebooted, *soak
-            )
-            return run_gates.judge(ctx, nodes, asked)
         with collector.paused():
             present = tuple(name for name in wanted if name in nodes.nodes)
             return _plan(ctx, _gather(ctx, nodes, present, options.choices), wanted, options)

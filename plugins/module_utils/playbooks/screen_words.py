@@ -28,9 +28,7 @@ OUTPUTS = ("stderr", "stdout", "module_stderr", "module_stdout")
 
 
 def planned(plan: Answer) -> bool:
-    """Whether a result of ``maintenance_plan`` has waves to show;
-    the results of gates have none.
-    """
+    """Whether a result of ``maintenance_plan`` has waves to show."""
     return bool(plan.get("waves")) and "pods" in plan
 
 

@@ -103,9 +103,9 @@ class Run:
 
     @property
     def findings(self) -> list[Json]:
-        """Findings of all plans, each (code, object) once."""
+        """Findings of all plans and gates, each (code, object) once."""
         known: dict[tuple[str, str], Json] = {}
-        for answer in self.of("maintenance_plan"):
+        for answer in (*self.of("maintenance_plan"), *self.of("node_ready")):
             for finding in answer.get("findings") or []:
                 known[finding["code"], json.dumps(finding["object"])] = finding
         return list(known.values())

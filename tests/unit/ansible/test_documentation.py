@@ -25,6 +25,7 @@ MODULES = (
     "maintenance_state",
     "node_cordon",
     "node_drain",
+    "node_ready",
     "node_taint",
     "pdb_guard",
     "pod_migration_job",

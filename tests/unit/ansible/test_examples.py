@@ -121,7 +121,7 @@ def test_the_own_playbook_has_every_step_and_is_in_its_guide_as_it_is() -> None:
         ("node_drain", ""),
         ("node_cordon", "out"),
         ("node_cordon", "returning"),
-        ("maintenance_plan", ""),
+        ("node_ready", ""),
         ("pdb_guard", "absent"),
         ("node_cordon", "uncordoned"),
     ]

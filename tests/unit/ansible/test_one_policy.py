@@ -23,7 +23,6 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.playbooks import te
 MODULES: dict[str, specs.ModuleSpec] = {spec.name: spec for spec in (plan.SPEC, guard.SPEC, drain.SPEC)}
 OF_A_CALL = {"nodes", "node_selector", "run", "timeout", "announce_events"}
 """What differs from call to call: which nodes, its limit of time, and what is announced."""
-OF_GATES = {"gates", "taints", "conditions", "soak"}
 GIVEN: dict[str, Any] = {
     "backend": "koordinator",
     "fallback": "fail",
@@ -64,20 +63,18 @@ def shared(module: str) -> set[str]:
     others = {"order"} if module == "node_drain" else set()
     # A plan is told the limit that the other calls will have.
     plans = {"timeout"} if module == "maintenance_plan" else set()
-    return (set(inputs.VARIABLES) & set(MODULES[module].options) - OF_A_CALL - OF_GATES - others) | plans
+    return (set(inputs.VARIABLES) & set(MODULES[module].options) - OF_A_CALL - others) | plans
 
 
 def calls(folder: Path, *words: str, **more: Any) -> Calls:
-    """The calls of a playbook, but for those of gates, which ask nothing about pods."""
+    """The calls of a playbook that plan or move pods."""
     done = canned.played(
         folder, "-e", json.dumps({f"maintain_{name}": value for name, value in GIVEN.items()}), *words, **more
     )
     assert (folder / "arguments").is_file(), done.stdout + done.stderr
     found = [json.loads(line) for line in (folder / "arguments").read_text().splitlines()]
     return [
-        (module, arguments)
-        for module, arguments in found
-        if module in MODULES and arguments.get("state") != "absent" and "gates" not in arguments
+        (module, arguments) for module, arguments in found if module in MODULES and arguments.get("state") != "absent"
     ]
 
 

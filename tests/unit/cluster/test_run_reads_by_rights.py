@@ -25,7 +25,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run
 from ansible_collections.kubeops.node_maintenance.tests.unit.nodes.test_run_cordon import drained
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
-from ansible_collections.kubeops.node_maintenance.tests.unit.support.planned import plan
+from ansible_collections.kubeops.node_maintenance.tests.unit.support.planned import ready
 
 MANY = 2 * scopes.SPARSE
 """So many nodes have two that may be asked for one by one."""
@@ -132,20 +132,20 @@ def test_how_long_several_watches_were_quiet_is_told_by_the_last_of_them(world: 
 def test_gates_read_the_pods_of_their_nodes(world: World, wait: bool) -> None:
     world.log.clear()
     gates = ("ready", "daemonsets", "stable") if wait else ("ready", "daemonsets")
-    result = plan(world, nodes=("n00", "n03"), gates=gates, wait=wait, stable=1.0)
+    result = ready(world, nodes=("n00", "n03"), gates=gates, wait=wait, stable=1.0)
     assert not result.failed
     assert set(asked(world)) == {*of("list", "n00", "n03"), *(of("watch", "n00", "n03") if wait else ())}
 
 
 def test_gates_that_need_no_pods_read_none(world: World) -> None:
     world.log.clear()
-    assert not plan(world, nodes=("n00",), gates=("ready",)).failed
+    assert not ready(world, nodes=("n00",), gates=("ready",)).failed
     assert asked(world) == []
 
 
 def test_a_soak_watches_the_pods_of_its_nodes(world: World) -> None:
     world.log.clear()
-    result = plan(world, nodes=("n00", "n03"), gates=("ready", "daemonsets"), soak=5.0)
+    result = ready(world, nodes=("n00", "n03"), gates=("ready", "daemonsets"), soak=5.0)
     assert not result.failed
     assert set(asked(world)) == {*of("list", "n00", "n03"), *of("watch", "n00", "n03")}
 

@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
-from ansible_collections.kubeops.node_maintenance.tests.unit.support.planned import Build, asked, building, codes, plan
+from ansible_collections.kubeops.node_maintenance.tests.unit.support.planned import Build, asked, building, codes, ready
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def build() -> t.Iterator[Build]:
 def test_gates_without_waiting_take_one_look(build: Build) -> None:
     found = build()
     found.set_node_ready("n2", "False")
-    result = plan(found, nodes=("n1", "n2"), gates=("ready", "pressure", "stable"))
+    result = ready(found, nodes=("n1", "n2"), gates=("ready", "pressure", "stable"))
     assert [(n["name"], n["outcome"]) for n in result.data["nodes"]] == [("n1", "passed"), ("n2", "failed")]
     assert result.failed
     assert codes(result) == ["not_ready"]
@@ -65,7 +65,7 @@ def test_gates_are_watched_until_they_are_passed(
     found = build()
     happens(found, states)
     start = found.machine.now
-    result = plan(found, gates=wanted, stable=5.0, wait=True, timeout=timeout)
+    result = ready(found, gates=wanted, stable=5.0, wait=True, timeout=timeout)
     assert result.data["nodes"][0]["outcome"] == outcome
     assert found.machine.now - start == pytest.approx(seconds, abs=0.3)
     assert result.failed == (outcome == "failed")
@@ -73,7 +73,7 @@ def test_gates_are_watched_until_they_are_passed(
 
 def test_gates_that_are_passed_already_take_one_look_and_no_lock(build: Build) -> None:
     found = build()
-    assert not plan(found, "r1/n1", gates=("ready", "daemonsets"), wait=True).failed
+    assert not ready(found, "r1/n1", gates=("ready", "daemonsets"), wait=True).failed
     assert sorted(asked(found)) == ["list daemonsets.apps", "list nodes", "list pods"]
 
 
@@ -81,7 +81,7 @@ def test_what_is_waited_for_is_told_once(build: Build) -> None:
     found = build()
     happens(found, {0: "False", 3: "True"})
     ann = found.process("ann")
-    assert not plan(found, gates=("ready",), stable=0.0, wait=True).failed
+    assert not ready(found, gates=("ready",), stable=0.0, wait=True).failed
     assert [event.what for event in ann.told] == ["waiting"]
 
 
@@ -91,14 +91,14 @@ def test_a_startup_taint_is_waited_for(build: Build) -> None:
     found.patch(kinds.NODES, "n1", {"spec": {"taints": [taint]}})
     found.machine.after(3.0, lambda: found.patch(kinds.NODES, "n1", {"spec": {"taints": None}}), "it has started")
     start = found.machine.now
-    assert not plan(found, gates=("schedulable",), stable=0.0, wait=True, timeout=60).failed
+    assert not ready(found, gates=("schedulable",), stable=0.0, wait=True, timeout=60).failed
     assert found.machine.now - start == pytest.approx(3.0, abs=0.3)
 
 
 def test_a_startup_taint_that_stays_fails_the_call_with_owner_and_remedy(build: Build) -> None:
     found = build()
     found.patch(kinds.NODES, "n1", {"spec": {"taints": [{"key": "karpenter.sh/unregistered", "effect": "NoExecute"}]}})
-    result = plan(found, gates=("schedulable",), stable=0.0, wait=True, timeout=4)
+    result = ready(found, gates=("schedulable",), stable=0.0, wait=True, timeout=4)
     assert codes(result) == ["tainted"]
     assert "karpenter.sh/unregistered:NoExecute" in result.message
     assert "Karpenter" in result.message
@@ -106,7 +106,7 @@ def test_a_startup_taint_that_stays_fails_the_call_with_owner_and_remedy(build: 
 
 def soak(world: World, seconds: float, since: str = "", **options: t.Any) -> t.Any:
     options = {"gates": ("ready",), "soak": seconds, "soak_since": since, **options}
-    return plan(world, "r1/abcd", **options)
+    return ready(world, "r1/abcd", **options)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_soak_tells_how_it_stands_and_that_the_run_is_alive(build: Build) -> N
 def test_a_soak_by_hand_writes_nothing(build: Build) -> None:
     found = build()
     found.log.clear()
-    assert not plan(found, gates=("ready",), soak=60.0).failed
+    assert not ready(found, gates=("ready",), soak=60.0).failed
     assert {sent.request.verb for sent in found.log} == {"list", "watch"}
 
 
@@ -188,6 +188,6 @@ def test_a_condition_fails_a_soak_if_it_has_become_bad_in_it(build: Build, since
 
 def test_the_gate_rebooted_does_not_apply_to_nodes_that_were_not_rebooted_on_purpose(build: Build) -> None:
     options: dict[str, t.Any] = {"nodes": ("n1", "n2"), "gates": ("ready", "rebooted")}
-    result = plan(build(), not_rebooted=("n1",), **options)
+    result = ready(build(), not_rebooted=("n1",), **options)
     assert [(node["name"], node["failed"]) for node in result.data["nodes"]] == [("n1", False), ("n2", True)]
     assert codes(result) == ["not_rebooted"]

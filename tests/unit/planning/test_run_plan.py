@@ -222,8 +222,6 @@ def test_a_plan_says_before_the_first_write_that_its_calls_have_too_little_time(
     [
         ({"nodes": ()}, "no_nodes"),
         ({"nodes": (), "node_selector": "pool a"}, "bad_selector"),
-        ({"gates": ("ready", "redy")}, "unknown_gate"),
-        ({"nodes": ("n9",), "gates": ("ready",)}, "unknown_node"),
     ],
 )
 def test_calls_that_cannot_be_meant(build: Build, options: dict[str, t.Any], code: str) -> None:

@@ -45,9 +45,7 @@ def test_what_is_left_out_is_as_documented(build: Build) -> None:
         settle=2.0,
         nodes=(),
         node_selector="",
-        gates=(),
         before_pod=(),
-        not_rebooted=(),
     )
     assert found == wanted
 

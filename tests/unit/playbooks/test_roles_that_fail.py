@@ -49,7 +49,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> str:
     ours = folder / "ansible_collections/kubeops/node_maintenance"
     for kind in ("action", "modules"):
         (ours / "plugins" / kind).mkdir(parents=True)
-        for module in {*MODULES.values(), "maintenance_plan"}:
+        for module in {*MODULES.values(), "node_ready"}:
             (ours / f"plugins/{kind}/{module}.py").write_text(ANSWERING if kind == "action" else "")
     for name in ("roles", "meta", "galaxy.yml"):
         (ours / name).symlink_to(playbooks.REPOSITORY / name)

@@ -61,8 +61,9 @@ def test_a_long_plan_is_cut() -> None:
     assert len(screen_words.plan_lines(few)) == 1 + screen_words.ROWS
 
 
-def test_what_gates_return_is_no_plan() -> None:
-    assert not screen_words.planned({"nodes": [], "feasible": True})
+def test_what_has_no_waves_is_no_plan() -> None:
+    assert not screen_words.planned({"nodes": []})
+    assert not screen_words.planned({**PLAN, "waves": []})
     assert screen_words.planned(PLAN)
 
 

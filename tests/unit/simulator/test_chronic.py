@@ -10,7 +10,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning.run_plan import PlanOptions, make_plan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_gates import ReadyOptions, check_ready
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.nodes import READY, Kubelets
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.whole import Input, Outcome, maintain
@@ -84,6 +84,6 @@ def test_in_a_soak_counts_who_was_ready_when_it_began(later: str, codes: list[st
     with world_of() as world:
         if later:
             world.machine.after(30.0, lambda: breaks(world, later), "it breaks")
-        options = PlanOptions(nodes=("n1",), gates=("ready", "daemonsets"), soak=60.0)
-        result = world.process("me").run(lambda ctx: make_plan(ctx, options))
+        options = ReadyOptions(nodes=("n1",), gates=("ready", "daemonsets"), soak=60.0)
+        result = world.process("me").run(lambda ctx: check_ready(ctx, options))
         assert [one["code"] for one in result.data["findings"]] == codes

@@ -16,6 +16,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.r
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_drain import DrainOptions, drain
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_cordon import cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_gates import ReadyOptions, check_ready
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_node_steps import CordonOptions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning.run_plan import PlanOptions, make_plan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
@@ -299,8 +300,8 @@ def waiting_at_the_gates(world: World, *nodes: str) -> tuple[Actor, Task]:
     for step in (CordonOptions("cordoned", nodes), CordonOptions("returning", nodes)):
         assert not me.run(partial(cordon, options=step), RUN).failed
     world.set_node_ready(nodes[0], "False")
-    options = PlanOptions(nodes=nodes, gates=("ready",), wait=True, stable=0.0, timeout=300.0)
-    return me, me.call(lambda ctx: make_plan(ctx, options), RUN)
+    options = ReadyOptions(nodes=nodes, gates=("ready",), wait=True, stable=0.0, timeout=300.0)
+    return me, me.call(lambda ctx: check_ready(ctx, options), RUN)
 
 
 def heartbeat(world: World) -> Raw:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_cordon import cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_gates import ReadyOptions, check_ready
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_node_steps import CordonOptions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning.run_plan import PlanOptions, make_plan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_guard import GuardOptions, guard
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, nodes
@@ -74,7 +74,7 @@ def test_a_gate_says_why_a_daemon_does_not_start() -> None:
         (pod,) = world.pods(on="n1")
         world.delete(kinds.PODS, pod["metadata"]["name"])
         world.machine.run_for(20.0)
-        options = PlanOptions(nodes=("n1",), gates=("daemonsets",), wait=False)
-        found = world.process("me").run(lambda ctx: make_plan(ctx, options)).data["findings"]
+        options = ReadyOptions(nodes=("n1",), gates=("daemonsets",))
+        found = world.process("me").run(lambda ctx: check_ready(ctx, options)).data["findings"]
         assert [one["code"] for one in found] == ["daemonset_missing"]
         assert "ImagePull" in found[0]["message"]

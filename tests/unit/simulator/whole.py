@@ -20,6 +20,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import clocks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_cordon import cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_gates import ReadyOptions, check_ready
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_node_hooks import (
     HookOptions,
     call_hooks,
@@ -354,10 +355,8 @@ class _Playbook:
         if not nodes:
             return []
         given, run = self.given, self.outcome.run
-        options = PlanOptions(
-            nodes=tuple(nodes), choices=DrainPolicy(), gates=given.gates, wait=True, timeout=given.timeout
-        )
-        result = self.call_nodes("gates", lambda ctx: make_plan(ctx, options), run, told)
+        options = ReadyOptions(tuple(nodes), gates=given.gates, wait=True, timeout=given.timeout)
+        result = self.call_nodes("gates", lambda ctx: check_ready(ctx, options), run, told)
         failed = [node["name"] for node in result.data["nodes"] if node["failed"]]
         if failed and given.on_failure != "release":
             self.call_nodes("parked", self._cordon("parked", failed), run, told)

@@ -13,6 +13,7 @@ import typing as t
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Result
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_gates import ReadyOptions, check_ready
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning.run_plan import PlanOptions, make_plan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
@@ -54,6 +55,12 @@ def plan(world: World, run: str = "", **options: t.Any) -> Result:
     options.setdefault("nodes", ("n1",))
     options.setdefault("choices", DrainPolicy(method="replace"))
     return world.process("ann").run(lambda ctx: make_plan(ctx, PlanOptions(**options)), run)
+
+
+def ready(world: World, run: str = "", **options: t.Any) -> Result:
+    """What ``node_ready`` says."""
+    options.setdefault("nodes", ("n1",))
+    return world.process("ann").run(lambda ctx: check_ready(ctx, ReadyOptions(**options)), run)
 
 
 def asked(world: World) -> list[str]:

@@ -19,7 +19,11 @@ from witness.log import Json
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import arguments as access
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import specs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import arguments as drain
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import arguments_cordon, arguments_taint
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import (
+    arguments_cordon,
+    arguments_ready,
+    arguments_taint,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import arguments as plan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal import arguments as copies
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import arguments_event
@@ -193,7 +197,7 @@ class Maintain(Scene):
         waits = [one["message"] for one in out["timeline"] if "load balancers" in one["message"]]
         self.expect(not waits, f"No Service has a load balancer, and still: {' '.join(waits)}")
         self.done(arguments_cordon.SPEC, state="returning", **mine)
-        self.done(plan.SPEC, nodes=nodes, gates=["ready", "daemonsets"], wait=True, timeout="30s")
+        self.done(arguments_ready.SPEC, nodes=nodes, gates=["ready", "daemonsets"], wait=True, timeout="30s")
         self.done(state.SPEC, state="noted", **mine)
         self.done(guard.SPEC, state="absent", **{**mine, "nodes": beside})
         self.done(guard.SPEC, state="absent", **mine)
