@@ -128,7 +128,7 @@ class PodFacts:
         somebody reset the replicas.
         """
         found = self.context.surges.get(self.workload.uid) if self.workload else None
-        if found is None or self.pod.uid not in found.leaving:
+        if found is None or self.pod.uid != found.pod_uid:
             return None
         return (
             found

@@ -251,16 +251,13 @@ class Routing:
         """The surges that this drain ends: all but those whose pods were not selected,
         which a later one ends.
         """
-        codes = {
-            uid: move.plan.code
+        staying = {
+            uid
             for node_drain in self.node_drains.values()
             for uid, move in node_drain.moves.items()
+            if move.plan.code == "not_selected"
         }
-        found = (
-            (surge, {codes[pod] for pod in surge.leaving if pod in codes})
-            for surge in self.surges.values()
-        )
-        return [surge for surge, of_pods in found if of_pods != {"not_selected"}]
+        return [surge for surge in self.surges.values() if surge.pod_uid not in staying]
 
     def _routes(
         self, snapshot: snapshots.Snapshot, nodes: t.Collection[str]

@@ -296,11 +296,11 @@ def _of_lease(lease: objects.Raw) -> list[Trace]:
                     since,
                     place,
                     "a surge whose record cannot be read",
-                    tuple(sorted(error.nodes)),
+                    (error.node,) if error.node else (),
                 )
             ]
         what = f"the surge of {surge.workload}" if surge else "a surge without a record"
-        return [Trace(run, by, since, place, what, tuple(surge.nodes) if surge else ())]
+        return [Trace(run, by, since, place, what, (surge.node,) if surge else ())]
     if meta["name"].startswith(names.RUN_PREFIX):
         return [Trace(run, by, since, place, f"the sign of life of run {run}")]
     if lock_leases.is_heartbeat(lease):

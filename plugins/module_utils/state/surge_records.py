@@ -33,20 +33,12 @@ Stage = t.Literal["raising", "ready", "reverted"]
 class BadSurgeError(decoding.BadStateError):
     """The annotation of a surge lease cannot be parsed, and must not be guessed.
 
-    ``nodes`` are the nodes it names, as far as they can be read.
+    ``node`` is the node it names, empty where that cannot be read.
     """
 
-    def __init__(self, message: str, nodes: t.Collection[str] = ()) -> None:
+    def __init__(self, message: str, node: str = "") -> None:
         super().__init__(message)
-        self.nodes = frozenset(nodes)
-
-
-@dataclass(frozen=True, slots=True)
-class Leaver:
-    """A leaving pod: its name and the deletion cost it had (``None``: no annotation)."""
-
-    name: str
-    cost: str | None
+        self.node = node
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +46,11 @@ class Surge:
     """One workload that runs one more pod for a while, so that the one on a leaving
     node can be deleted.
 
-    ``nodes`` maps that node to its UID, ``leaving`` is by the pod's UID. ``run`` is a run's id
+    ``cost`` is the deletion cost that this pod had (``None``: no annotation). ``run`` is a run's id
     without its nonce; ``holder`` is ``<run>/<nonce>`` from the lease. ``stage`` ``ready``: the new
-    pods have served for the settle time; ``reverted``: somebody reset the count, and the leaving
-    pods may be interrupted instead. The fields that are not compared are the lease's and empty
-    before it is written.
+    pod has served for the settle time; ``reverted``: somebody reset the count, and the leaving pod
+    may be interrupted instead. The fields that are not compared are the lease's and empty before
+    it is written.
     """
 
     api_version: str
@@ -68,8 +60,11 @@ class Surge:
     uid: str
     prior_replicas: int
     target: int
-    nodes: t.Mapping[str, str]
-    leaving: t.Mapping[str, Leaver]
+    node: str
+    node_uid: str
+    pod: str
+    pod_uid: str
+    cost: str | None
     run: str
     by: str
     since: str
@@ -133,7 +128,7 @@ class Surge:
                     f"read ({error}). It is the only record of the original state: repair it, or "
                     "restore the workload's replicas by hand and delete the lease."
                 ),
-                _nodes_named(text),
+                _node_named(text),
             ) from error
 
     def writing(self, holder: str, now: str) -> api_changes.Change:
@@ -207,19 +202,20 @@ def _recorded(snapshot: snapshots.Snapshot) -> dict[str, Surge | BadSurgeError]:
 
 def surges_for(snapshot: snapshots.Snapshot, nodes: t.Collection[str]) -> tuple[Surge, ...]:
     """The recorded surges that serve one of the nodes."""
-    return tuple(surge for surge in surges_in(snapshot) if set(nodes) & set(surge.nodes))
+    return tuple(surge for surge in surges_in(snapshot) if surge.node in nodes)
 
 
 def orphaned(snapshot: snapshots.Snapshot, surge: Surge) -> bool:
-    """Whether all of its nodes no longer exist."""
-    return not any(snapshot.has_node(name, uid) for name, uid in surge.nodes.items())
+    """Whether its node no longer exists."""
+    return not snapshot.has_node(surge.node, surge.node_uid)
 
 
-def _nodes_named(text: str) -> tuple[str, ...]:
+def _node_named(text: str) -> str:
     try:
-        return tuple(filter(lambda name: isinstance(name, str), decoding.json_of(text)["nodes"]))
+        node = decoding.json_of(text)["node"]
+        return node if isinstance(node, str) else ""
     except decoding.MISREAD:
-        return ()
+        return ""
 
 
 def micro_time(text: str) -> str:

@@ -188,9 +188,7 @@ class _Wave:
         self.ready = [old for uid, new in self.wanted.items() if (old := self._is_ready(uid, new))]
         done = {surge.uid for surge in self.ready}
         todo = [surge for uid, surge in self.wanted.items() if uid not in done]
-        self.cases = [
-            run_raise.WorkloadSurge(surge.workload, tuple(surge.nodes), "plan") for surge in todo
-        ]
+        self.cases = [run_raise.WorkloadSurge(surge.workload, surge.node, "plan") for surge in todo]
         plans = self._routes(seen, nodes)
         self.floors = run_guard_budgets.GuardBudgets(
             call.ctx, guard_budgets.guards(seen, plans), call.prove_locks
@@ -224,7 +222,7 @@ class _Wave:
         old = self.recorded.get(uid)
         if old is None or old.run != self.me.id or old.stage != "ready":
             return None
-        fits = wanted.leaving.keys() <= old.leaving.keys() and steps.raised(self.call.snapshot, old)
+        fits = wanted.pod_uid == old.pod_uid and steps.raised(self.call.snapshot, old)
         return old if fits else None
 
     def work(self) -> None:
@@ -276,7 +274,7 @@ class _Wave:
             call.show_guard(floor)
         for case in self.cases:
             surge, old = self.wanted[case.workload.uid], self.recorded.get(case.workload.uid)
-            if old and old.run == self.me.id and surge.leaving.keys() <= old.leaving.keys():
+            if old and old.run == self.me.id and surge.pod_uid == old.pod_uid:
                 surge = old
             else:
                 call.ctx.changed(surge.writing(str(self.me), call.ctx.clock.wall()))
@@ -296,7 +294,7 @@ def _close_present(
         message = f"{case.message} Its surge could not be undone in time: {case.waiting}"
     work.show_surge(case.surge or wanted, outcome, message)
     if case.open or case.failed:
-        work.fail(wanted.nodes, outcome, str(case.workload), message, case.remedy)
+        work.fail([wanted.node], outcome, str(case.workload), message, case.remedy)
 
 
 def _absent(work: run_guard_call.GuardCall) -> None:
@@ -348,10 +346,9 @@ def _close_nodes(work: run_guard_call.GuardCall) -> None:
 def _report_unreadable(work: run_guard_call.GuardCall) -> None:
     """Surges whose records cannot be read, so nothing of them is undone."""
     for uid, error in surge_records.unreadable(work.snapshot).items():
-        here = error.nodes & frozenset(work.nodes)
         lease = f"Lease {names.NAMESPACE}/{names.surge_name(uid)}"
-        if here:
-            work.fail(here, outcomes.WorkloadOutcome.NOT_GIVEN_BACK, lease, str(error), "")
+        if error.node in work.nodes:
+            work.fail([error.node], outcomes.WorkloadOutcome.NOT_GIVEN_BACK, lease, str(error), "")
         else:
             work.findings.append(reasons.Finding("bad_surge", str(error), "", "warning", lease))
 
@@ -367,9 +364,7 @@ def _give_back(
     work: run_guard_call.GuardCall, nodes: frozenset[str], surges: list[surge_records.Surge]
 ) -> None:
     ctx, me = work.ctx, work.identity(sorted(nodes))
-    cases = [
-        run_raise.WorkloadSurge(one.workload, tuple(one.nodes), "undo", surge=one) for one in surges
-    ]
+    cases = [run_raise.WorkloadSurge(one.workload, one.node, "undo", surge=one) for one in surges]
     for budget in guard_budgets.serving(work.snapshot, nodes):
         _remove_guard(work, budget, nodes)
     if not cases:
@@ -437,4 +432,4 @@ def _close_absent(
     work.show_surge(surge, outcome, message)
     if failed:
         text = f"The surge of {case.workload} is still there: {message}"
-        work.fail(surge.nodes, outcome, str(case.workload), text, case.remedy or REMEDY)
+        work.fail([surge.node], outcome, str(case.workload), text, case.remedy or REMEDY)

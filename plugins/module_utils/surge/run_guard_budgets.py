@@ -163,12 +163,9 @@ class GuardBudgets:
             prove_lock=prove_lock,
         ).change
         if made:
+            message = f"guarded by {guard.budget}"
             run_surge_writer.tell(
-                self._ctx,
-                phases.What.GUARDED,
-                f"guarded by {guard.budget}",
-                guard.workload,
-                guard.nodes,
+                self._ctx, phases.What.GUARDED, message, guard.workload, min(guard.nodes)
             )
         return made is not None
 
@@ -177,4 +174,5 @@ class GuardBudgets:
     ) -> None:
         floor.outcome, floor.message, floor.remedy, floor.there = outcome, message, remedy, False
         what = phases.What.FAILED if outcome.failed else phases.What.NOTE
-        run_surge_writer.tell(self._ctx, what, message, floor.guard.workload, floor.guard.nodes)
+        guard = floor.guard
+        run_surge_writer.tell(self._ctx, what, message, guard.workload, min(guard.nodes))

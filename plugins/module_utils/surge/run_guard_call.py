@@ -279,11 +279,11 @@ class GuardCall:
     def show_surge(
         self, surge: surge_records.Surge, outcome: outcomes.WorkloadOutcome, message: str = ""
     ) -> None:
-        leaving = (pod for uid in surge.leaving if (pod := self.snapshot.pod(uid)))
-        over = (budget.name for pod in leaving for budget in self.snapshot.budgets_of(pod))
+        leaving = self.snapshot.pod(surge.pod_uid)
+        over = (budget.name for budget in (self.snapshot.budgets_of(leaving) if leaving else ()))
         during = surge.target if outcome in RAISED else surge.prior_replicas
         replicas = (surge.prior_replicas, during)
-        self.show(surge.workload, replicas, next(over, None), outcome, surge.nodes, message)
+        self.show(surge.workload, replicas, next(over, None), outcome, (surge.node,), message)
 
     def show_guard(self, floor: run_guard_budgets.GuardBudget) -> None:
         """Add a workload's line about its guard; without it, its nodes have failed."""
@@ -434,7 +434,7 @@ def absent(work: GuardCall) -> None:
 
 
 def surges(work: GuardCall, nodes: frozenset[str]) -> list[surge_records.Surge]:
-    """The surges that serve these nodes, and those whose nodes no longer exist."""
+    """The surges that serve these nodes, and those whose node no longer exists."""
     found = list(surge_records.surges_for(work.snapshot, nodes))
     others = (one for one in surge_records.surges_in(work.snapshot) if one not in found)
     return found + [one for one in others if surge_records.orphaned(work.snapshot, one)]

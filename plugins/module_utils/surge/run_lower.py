@@ -161,7 +161,7 @@ class Surges:
             one.surge, one.claimed = self._writer.leases.go_on(one.held), True
 
     def _of(self, node: str) -> list[_Surge]:
-        return [one for one in self._surges.values() if node in one.held.nodes and not one.lost]
+        return [one for one in self._surges.values() if node == one.held.node and not one.lost]
 
     def _lose(self, one: _Surge, why: str) -> None:
         one.lost = True
@@ -210,7 +210,7 @@ class Surges:
             return
         known = self._selectors.around(snapshot, surge)
         one.waiting = steps.waiting_for(
-            snapshot, surge, endpoints, surge.nodes, lowering=True, selectors=known
+            snapshot, surge, endpoints, (surge.node,), lowering=True, selectors=known
         )
         if one.waiting:
             one.serving_since = None
@@ -248,11 +248,8 @@ class Surges:
             return
         one.waiting = steps.settled(snapshot, one.held)
         if not one.waiting:
-            stayed = ", ".join(pod.name for pod in steps.alive(snapshot, one.held))
-            self._fail(
-                one,
-                f"after {workload.ref} was scaled down, {stayed} stayed while another pod ended",
-            )
+            stayed = f"{one.held.pod} stayed while another pod ended"
+            self._fail(one, f"after {workload.ref} was scaled down, {stayed}")
 
     def _finish(self, one: _Surge, snapshot: snapshots.Snapshot) -> None:
         undo = steps.giving_back(snapshot, one.held, lowered=True)
@@ -272,4 +269,4 @@ class Surges:
         self._tell(phases.What.FAILED, one, why)
 
     def _tell(self, what: phases.What, one: _Surge, message: str) -> None:
-        run_surge_writer.tell(self.ctx, what, message, one.held.workload, one.held.nodes)
+        run_surge_writer.tell(self.ctx, what, message, one.held.workload, one.held.node)

@@ -65,7 +65,7 @@ class WorkloadSurge(run_surge_writer.Tracked):
     """
 
     workload: objects.Ref
-    nodes: tuple[str, ...]
+    node: str
     state: State
     again: bool = False
     forgotten: str = ""
@@ -108,7 +108,7 @@ class WorkloadSurge(run_surge_writer.Tracked):
         self.tell(ctx, phases.What.FAILED if what.failed else phases.What.NOTE, message)
 
     def tell(self, ctx: run_context.Context, what: phases.What, message: str) -> None:
-        run_surge_writer.tell(ctx, what, message, self.workload, self.nodes)
+        run_surge_writer.tell(ctx, what, message, self.workload, self.node)
 
 
 class Look:
@@ -395,11 +395,7 @@ class _Raising:
             return
         case.surge, case.claimed, case.waiting = surge, True, ""
         wanted = look.wanted.get(case.workload.uid)
-        if (
-            found.run == self._me.id
-            and wanted is not None
-            and wanted.leaving.keys() <= found.leaving.keys()
-        ):
+        if found.run == self._me.id and wanted is not None and wanted.pod_uid == found.pod_uid:
             case.surge, case.state = replace(surge, stage="raising"), "raise"
         else:
             case.state, case.again = "undo", True

@@ -122,7 +122,7 @@ class SurgeLeases:
         """Prove before a write for the surge that its nodes and its lease are still ours,
         whatever time we lost.
         """
-        self._prove_locks(tuple(surge.nodes))
+        self._prove_locks((surge.node,))
         held = self._held.get(surge.uid)
         if held is None or held.sent.read() > surge_records.HOLD - MARGIN:
             self.hold(held.surge if held else surge)
@@ -134,7 +134,7 @@ class SurgeLeases:
             return self._ours(surge, lease).forgetting()
 
         with self._turn(surge.uid):
-            prove_lock = functools.partial(self._prove_locks, tuple(surge.nodes))
+            prove_lock = functools.partial(self._prove_locks, (surge.node,))
             run_reconcile.reconcile(
                 self._ctx, surge.lease, decide, known=self._known(surge), prove_lock=prove_lock
             )
@@ -202,7 +202,7 @@ class SurgeLeases:
         sent = clocks.Stopwatch(self._ctx.clock)
 
         def prove_lock() -> None:
-            self._prove_locks(tuple(surge.nodes))
+            self._prove_locks((surge.node,))
             sent.reset()
 
         found = run_reconcile.reconcile(

@@ -91,7 +91,7 @@ class SurgeWriter:
             f"scaled to {other.prior_replicas} replicas by somebody else: "
             "surge continued from there"
         )
-        tell(self._ctx, phases.What.NOTE, message, other.workload, other.nodes)
+        tell(self._ctx, phases.What.NOTE, message, other.workload, other.node)
         return True
 
 
@@ -110,10 +110,10 @@ def tell(
     what: phases.What,
     message: str,
     ref: objects.Ref,
-    nodes: t.Collection[str],
+    node: str,
 ) -> None:
-    """Tell something about a workload, with the first of the nodes that it concerns."""
-    ctx.tell(what, message, node=min(nodes, default=""), namespace=ref.namespace, name=ref.name)
+    """Tell something about a workload, with a node that it concerns."""
+    ctx.tell(what, message, node=node, namespace=ref.namespace, name=ref.name)
 
 
 def unseen(surge: surge_records.Surge) -> str:

@@ -91,7 +91,7 @@ def surges(
     found = []
     for uid, pod in leaving.items():
         workload, node = snapshot.workload(uid), snapshot.nodes.get(pod.node)
-        if workload is None:
+        if workload is None or node is None:
             continue
         surge = surge_records.Surge(
             api_version=workload.api_version,
@@ -101,10 +101,11 @@ def surges(
             uid=uid,
             prior_replicas=workload.replicas,
             target=workload.replicas + 1,
-            nodes={node.name: node.uid} if node else {},
-            leaving={
-                pod.uid: surge_records.Leaver(pod.name, pod.annotations.get(names.DELETION_COST))
-            },
+            node=node.name,
+            node_uid=node.uid,
+            pod=pod.name,
+            pod_uid=pod.uid,
+            cost=pod.annotations.get(names.DELETION_COST),
             run=run,
             by=by,
             since=since,
@@ -131,19 +132,17 @@ def active(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> tuple[ob
 
 
 def alive(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> tuple[objects.Pod, ...]:
-    """The leaving pods that still run."""
-    return tuple(pod for pod in active(snapshot, surge) if pod.uid in surge.leaving)
+    """The leaving pod, if it still runs."""
+    return tuple(pod for pod in active(snapshot, surge) if pod.uid == surge.pod_uid)
 
 
 def relabelled(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> bool:
     """Whether a leaving pod has a label that a new one has not:
     somebody set it while the pod ran.
     """
-    pods = active(snapshot, surge)
-    new = [pod.labels.items() for pod in pods if pod.uid not in surge.leaving]
-    return any(
-        pod.labels.items() - labels for pod in pods if pod.uid in surge.leaving for labels in new
-    )
+    new = [pod.labels for pod in active(snapshot, surge) if pod.uid != surge.pod_uid]
+    leaving = alive(snapshot, surge)
+    return any(pod.labels.items() - labels.items() for pod in leaving for labels in new)
 
 
 def settled(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> str:
@@ -195,11 +194,8 @@ def _costs(
     """The lowest cost on every leaving pod, and on no other (an interrupted undo may
     have left it there).
     """
-    pods = active(snapshot, surge)
-    others = [pod for pod in pods if pod.uid not in surge.leaving]
-    return _lowest(pod for pod in pods if pod.uid in surge.leaving) + _costs_back(
-        others, surge, workload
-    )
+    others = [pod for pod in active(snapshot, surge) if pod.uid != surge.pod_uid]
+    return _lowest(alive(snapshot, surge)) + _costs_back(others, surge, workload)
 
 
 def _lowest(pods: t.Iterable[objects.Pod]) -> list[api_changes.Change]:
@@ -231,7 +227,7 @@ def waiting_for(
     if why:
         return why
     pods = active(snapshot, surge)
-    counted = [p for p in pods if lowering or p.uid in surge.leaving or p.node not in leaving_nodes]
+    counted = [p for p in pods if lowering or p.uid == surge.pod_uid or p.node not in leaving_nodes]
     for pod in counted:
         if not pod.ready:
             phase = pod.phase if pod.phase != "Running" else ""
@@ -244,7 +240,7 @@ def waiting_for(
             f"(minReadySeconds {seconds})"
         )
     for pod in counted:
-        if pod.uid not in surge.leaving and (missing := endpoints.missing(pods, pod, selectors)):
+        if pod.uid != surge.pod_uid and (missing := endpoints.missing(pods, pod, selectors)):
             return f"{pod.ref} is not ready in {missing}"
     return ""
 
@@ -261,9 +257,7 @@ def blocked(
     if workload.replicas < surge.target:
         return _reverted(workload, surge)
     newcomers = [
-        p
-        for p in active(snapshot, surge)
-        if p.uid not in surge.leaving and p.created >= surge.created
+        p for p in active(snapshot, surge) if p.uid != surge.pod_uid and p.created >= surge.created
     ]
     return hindrance(snapshot, workload, newcomers, leaving_nodes)
 
@@ -382,14 +376,14 @@ def giving_back(
     """
     workload = snapshot.workload(surge.uid)
     if workload is None:
-        orphans = [pod for uid in surge.leaving if (pod := snapshot.pod(uid))]
-        return Undo(tuple(_costs_back(orphans, surge, None)))
+        orphan = snapshot.pod(surge.pod_uid)
+        return Undo(tuple(_costs_back([orphan] if orphan else (), surge, None)))
     pods = active(snapshot, surge)
     if workload.replicas == surge.target and not lowered:
         if workload.observed and (why := eligibility.rollout(snapshot, workload)):
             return Undo(waiting=why)
         newest = sorted(
-            (p for p in pods if p.uid not in surge.leaving), key=lambda p: (p.created, p.name)
+            (p for p in pods if p.uid != surge.pod_uid), key=lambda p: (p.created, p.name)
         )[-1:]
         ending = [p for p in newest if p.created >= surge.created]
         changes = _lowest(ending) + _costs_back(
@@ -422,8 +416,7 @@ def _costs_back(
     changes = []
     of_template = template_cost(workload) if workload else None
     for pod in pods:
-        leaver = surge.leaving.get(pod.uid)
-        prior = leaver.cost if leaver else of_template
+        prior = surge.cost if pod.uid == surge.pod_uid else of_template
         if pod.annotations.get(names.DELETION_COST) == names.LOWEST_COST != prior:
             changes.append(cost(pod, prior))
     return changes

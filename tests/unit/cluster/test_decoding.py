@@ -88,7 +88,7 @@ def of_surge(text: str) -> t.Any:
     try:
         return surge_records.Surge.from_lease(lease)
     except surge_records.BadSurgeError as error:
-        return error.nodes or None
+        return error.node or None
 
 
 def of_run(key: str) -> t.Callable[[str], t.Any]:
@@ -191,8 +191,11 @@ SURGE: dict[str, t.Any] = {
     "uid": "u",
     "prior_replicas": 1,
     "target": 2,
-    "nodes": {"n1": "u1"},
-    "leaving": {"p": {"name": "web-0", "cost": None}},
+    "node": "n1",
+    "node_uid": "u1",
+    "pod": "web-0",
+    "pod_uid": "p",
+    "cost": None,
     "run": "r",
     "by": "b",
     "since": "s",

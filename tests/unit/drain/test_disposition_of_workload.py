@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.surge_records import Leaver, Surge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.surge_records import Surge
 from ansible_collections.kubeops.node_maintenance.tests.unit.support.objects import (
     TOLERATES_ALL,
     Raw,
@@ -257,7 +257,7 @@ def test_a_replica_set_without_deployment_is_a_workload_of_its_own() -> None:
     assert (plan.route, str(plan.workload)) == ("surge", "ReplicaSet shop/web")
 
 
-def surged(leaving: tuple[str, ...], prior: int) -> Raw:
+def surged(leaving: str, prior: int) -> Raw:
     """The lease of a surge of Deployment `web`."""
     surge = Surge(
         "apps/v1",
@@ -266,9 +266,8 @@ def surged(leaving: tuple[str, ...], prior: int) -> Raw:
         "web",
         "uid-Deployment-web",
         prior,
-        prior + len(leaving),
-        {"n1": "uid-n1"},
-        {f"uid-{name}": Leaver(name, None) for name in leaving},
+        prior + 1,
+        *("n1", "uid-n1", leaving, f"uid-{leaving}", None),
         "r1",
         "ann",
         NOW,
@@ -280,16 +279,16 @@ def surged(leaving: tuple[str, ...], prior: int) -> Raw:
 @pytest.mark.parametrize(
     ("found", "leaving", "prior", "route", "code"),
     [
-        pytest.param(web(2), ("web-0",), 1, "surge", "single_replica", id="prepared, one replica"),
-        pytest.param(web(2), ("gone",), 1, "surge", "single_replica", id="prepared for another pod"),
-        pytest.param(web(4), ("web-0",), 3, "surge", "single_replica", id="prepared, three replicas"),
-        pytest.param(web(4), ("gone",), 3, "evict", "guarded", id="three replicas, prepared for another pod"),
+        pytest.param(web(2), "web-0", 1, "surge", "single_replica", id="prepared, one replica"),
+        pytest.param(web(2), "gone", 1, "surge", "single_replica", id="prepared for another pod"),
+        pytest.param(web(4), "web-0", 3, "surge", "single_replica", id="prepared, three replicas"),
+        pytest.param(web(4), "gone", 3, "evict", "guarded", id="three replicas, prepared for another pod"),
         pytest.param(
-            web(2, pod_changes={"ready": False}), ("web-0",), 1, "evict", "not_ready", id="prepared, not ready any more"
+            web(2, pod_changes={"ready": False}), "web-0", 1, "evict", "not_ready", id="prepared, not ready any more"
         ),
         pytest.param(
             web(2, pod_changes={"tolerations": [TOLERATES_ALL]}),
-            ("web-0",),
+            "web-0",
             1,
             "surge",
             "single_replica",
@@ -298,7 +297,7 @@ def surged(leaving: tuple[str, ...], prior: int) -> Raw:
     ],
 )
 def test_a_surge_counts_with_the_replicas_before_it(
-    found: Snapshot, leaving: tuple[str, ...], prior: int, route: str, code: str
+    found: Snapshot, leaving: str, prior: int, route: str, code: str
 ) -> None:
     plan = only(replace(found, leases=(surged(leaving, prior),)))
     assert (plan.route, plan.code) == (route, code)

@@ -128,7 +128,7 @@ def test_every_kind_of_trace_is_found() -> None:
             "namespace": names.NAMESPACE,
             "name": "surge-u",
             "labels": OURS,
-            "annotations": {names.SURGE: '{"kind":"Deployment","namespace":"shop","name":"web","nodes":{"a":"u"}}'},
+            "annotations": {names.SURGE: '{"kind":"Deployment","namespace":"shop","name":"web","node":"a"}'},
         },
         "spec": {"holderIdentity": "r1/n1"},
     }

@@ -61,7 +61,7 @@ class Play(Caller):
         super().__init__(world, run)
         me = self.ctx.run
         assert me is not None
-        self.case = WorkloadSurge(Ref("Deployment", "web", "shop", world.uid, "apps/v1"), ("n1",), state)
+        self.case = WorkloadSurge(Ref("Deployment", "web", "shop", world.uid, "apps/v1"), "n1", state)
         self.surging = Surging(self.ctx, me, 2.0, self.plan, self.prove_locks, ["n1"], [self.case])
 
     def plan(self, seen: Snapshot) -> dict[str, Surge]:

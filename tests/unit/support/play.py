@@ -75,7 +75,7 @@ def finish(world: World, hand: Hand) -> None:
         surge, seen = recorded(world), world.snapshot()
         if steps.alive(seen, surge) or steps.raised(seen, surge):
             endpoints = Endpoints(seen)
-            if not steps.waiting_for(seen, surge, endpoints, tuple(surge.nodes), lowering=True):
+            if not steps.waiting_for(seen, surge, endpoints, (surge.node,), lowering=True):
                 hand.do(steps.lowering(seen, surge))
         else:
             undo = steps.giving_back(seen, surge, lowered=True)

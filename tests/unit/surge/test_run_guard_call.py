@@ -25,7 +25,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import guard_budgets
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.node_records import Record
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.surge_records import Leaver, Surge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.surge_records import Surge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_guard_budgets import (
     GuardBudget,
     GuardBudgets,
@@ -45,8 +45,7 @@ RECORD = Record("r1", "x", "me", "", "2026-01-01T00:00:00Z", "cordoned", "uid-n1
 WEB = Ref("Deployment", "web", "shop", "uid-Deployment-web", "apps/v1")
 SURGE = Surge(
     *("apps/v1", "Deployment", "shop", "web", WEB.uid, 2, 3),
-    {"n1": "uid-n1"},
-    {"uid-p0": Leaver("p0", None)},
+    *("n1", "uid-n1", "p0", "uid-p0", None),
     *("r1", "me", "2026-01-01T00:00:00Z"),
 )
 
@@ -246,7 +245,7 @@ def test_guards_that_are_not_in_place_are_waited_for(world: World) -> None:
 def progress(world: World, seconds: float, why: t.Callable[[float], t.Sequence[str]], pending: list[str]) -> list[str]:
     """What is told while these cases wait for that; looked at twice a second."""
     one, me = work(world), world.process("me")
-    cases = [WorkloadSurge(Ref("Deployment", f"w{n}", "shop", f"uid-{n}"), ("n1",), "wait") for n in range(5)]
+    cases = [WorkloadSurge(Ref("Deployment", f"w{n}", "shop", f"uid-{n}"), "n1", "wait") for n in range(5)]
     surging = Surging(one.ctx, Run("r1"), 0.0, lambda seen: {}, one.prove_locks, [], cases)
     began = one._told_at = one.ctx.clock.now()
     lines: list[str] = []

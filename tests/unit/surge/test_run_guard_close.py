@@ -26,7 +26,7 @@ def closed(close: t.Any, changes: Raw) -> tuple[dict[str, t.Any], dict[str, t.An
     """The line of the workload, the entry of n1, and the findings, each with its remedy."""
     with World() as world:
         work = GuardCall(world.process("me").ctx(), {"n1": GuardedNode("n1")}, {})
-        close(work, WorkloadSurge(WEB, ("n1",), **changes), SURGE)
+        close(work, WorkloadSurge(WEB, "n1", **changes), SURGE)
         (line,) = work.workloads
         return line, work.node_drains["n1"].to_dict(), [f"{one.code} {one.remedy}".strip() for one in work.findings]
 

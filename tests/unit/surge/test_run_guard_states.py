@@ -158,7 +158,7 @@ def restaged(world: World, app: str, **changes: str) -> None:
         pytest.param({}, False, id="it is ready"),
         pytest.param({"stage": "raising"}, True, id="it was not ready"),
         pytest.param({"run": "r9"}, True, id="it is another run's"),
-        pytest.param({"leaving": {}}, True, id="it is for other pods"),
+        pytest.param({"pod_uid": "other"}, True, id="it is for another pod"),
         pytest.param({"target": 3}, True, id="its count is not there"),
     ],
 )
@@ -177,7 +177,7 @@ def test_check_mode_writes_no_record_where_one_fits(protected: Saved) -> None:
     with World.of(protected) as world:
         restaged(world, "a", stage="raising")
         assert called(world, check=True)[1].changes == []
-        for changes in ({"run": "r9"}, {"run": "r1", "leaving": {}}):
+        for changes in ({"run": "r9"}, {"run": "r1", "pod_uid": "other"}):
             restaged(world, "a", **t.cast("t.Any", changes))
             sentences = [change.sentence for change in called(world, check=True)[1].changes]
             assert sentences[0].startswith("Record the surge of Deployment shop/a: ")

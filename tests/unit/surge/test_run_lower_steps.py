@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import run_reconcile
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_node_lock import LostLockError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.surge_records import Leaver, Surge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.surge_records import Surge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_lower import Surges
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_surge_lease import LostSurgeError
 from ansible_collections.kubeops.node_maintenance.tests.unit.support.halves import End, Play
@@ -25,10 +25,9 @@ LEASES = kinds.LEASES.resource
 SCALE = "patch deployments.apps/scale"
 
 
-def surge(name: str, *nodes: str) -> Surge:
-    leaving = {f"uid-{name}-0": Leaver(f"{name}-0", None)}
-    ours: dict[str, t.Any] = {"prior_replicas": 1, "target": 2, "nodes": dict.fromkeys(nodes, ""), "leaving": leaving}
-    return Surge("apps/v1", "Deployment", "shop", name, f"uid-{name}", **ours, run="r1", by="me", since="")
+def surge(name: str, node: str) -> Surge:
+    leaving = (node, "", f"{name}-0", f"uid-{name}-0", None)
+    return Surge("apps/v1", "Deployment", "shop", name, f"uid-{name}", 1, 2, *leaving, run="r1", by="me", since="")
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ def test_a_workload_that_is_not_at_rest_has_a_pod_too_many_and_is_not_surged_yet
     assert play.case.waiting
     world.act(2.0)
     play.step()
-    assert (recorded(world).prior_replicas, recorded(world).target, len(recorded(world).leaving)) == (1, 2, 1)
+    assert (recorded(world).prior_replicas, recorded(world).target) == (1, 2)
     assert play.rounds().outcome == "raised"
     assert len(world.ended) == 1
 
@@ -112,22 +112,18 @@ def test_a_foreign_surge_that_is_renewed_is_not_silent(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("run", "leaves_more", "state"),
+    ("run", "another", "state"),
     [("r1/n0", False, "raise"), ("r1/n0", True, "undo")],
 )
-def test_a_surge_of_the_same_run_goes_on_where_it_fits(world: World, run: str, leaves_more: bool, state: str) -> None:
+def test_a_surge_of_the_same_run_goes_on_where_it_fits(world: World, run: str, another: bool, state: str) -> None:
     Play(world, run).rounds()
     play = Play(world)
-    if leaves_more:
-        plan, leaver = play.surging.planner, next(iter(recorded(world).leaving.values()))
-        play.surging.planner = lambda seen: (
-            {uid: replace(surge, leaving={**surge.leaving, "uid-more": leaver}) for uid, surge in plan(seen).items()}
-            or {world.uid: replace(recorded(world), leaving={**recorded(world).leaving, "uid-more": leaver})}
-        )
+    if another:
+        play.surging.planner = lambda seen: {world.uid: replace(recorded(world), pod_uid="uid-other")}
     play.step()
     assert play.case.state == state
-    assert (play.case.claimed, play.case.again) == (True, leaves_more)
-    assert play.case.held.stage == ("ready" if leaves_more else "raising")
+    assert (play.case.claimed, play.case.again) == (True, another)
+    assert play.case.held.stage == ("ready" if another else "raising")
 
 
 def test_a_workload_that_nothing_leaves_any_more_needs_no_surge(world: World) -> None:

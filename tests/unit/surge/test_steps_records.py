@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, serving
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.surge_records import Leaver, Surge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.surge_records import Surge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import steps
 from ansible_collections.kubeops.node_maintenance.tests.unit.support.objects import (
     Raw,
@@ -37,8 +37,11 @@ SURGE = Surge(
     UID,
     prior_replicas=1,
     target=2,
-    nodes={"n1": "uid-n1"},
-    leaving={"uid-old": Leaver("old", None)},
+    node="n1",
+    node_uid="uid-n1",
+    pod="old",
+    pod_uid="uid-old",
+    cost=None,
     run="r1",
     by="ann",
     since=BEGUN,
@@ -66,8 +69,8 @@ def test_one_surge_for_each_workload_that_is_still_there() -> None:
     gone = replace(plans[0], workload=replace(found.workloads[0].ref, uid="uid-gone"))
     evicted = replace(plans[0], route="evict")
     (surge,) = steps.surges(found, [gone, evicted, *plans], run="r1", by="ann", since=BEGUN)
-    assert (surge.prior_replicas, surge.target, surge.nodes) == (3, 4, {"n1": "uid-n1"})
-    assert surge.leaving == {"uid-a": Leaver("a", "7")}
+    assert (surge.prior_replicas, surge.target, surge.node, surge.node_uid) == (3, 4, "n1", "uid-n1")
+    assert (surge.pod, surge.pod_uid, surge.cost) == ("a", "uid-a", "7")
 
 
 @pytest.mark.parametrize(
