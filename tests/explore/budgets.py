@@ -50,9 +50,9 @@ class Budgets:
     def gone(self, event: Event, evictions: t.Callable[[Raw], t.Iterator[Sent]]) -> t.Iterator[str]:
         """What is wrong with the end of a pod's service; ``evictions`` are those of ours that are carried out now."""
         before = event.before
-        if not self._demands or before is None or not _serves(before):
+        if not self._demands or before is None or not serves(before):
             return
-        if event.what != "DELETED" and _serves(event.raw):
+        if event.what != "DELETED" and serves(event.raw):
             return
         now, meta = self.world.machine.now, before["metadata"]
         sent = next(evictions(meta), None)
@@ -64,7 +64,7 @@ class Budgets:
             budget = self.world.store.get(kinds.BUDGETS.resource, *key)
             if budget is None or not _selects(budget, before):
                 continue
-            pods = [pod for pod in self.world.store.of(kinds.PODS.resource).values() if _serves(pod)]
+            pods = [pod for pod in self.world.store.of(kinds.PODS.resource).values() if serves(pod)]
             pods = [pod for pod in [*pods, *(pod for _at, pod in self._lost)] if _selects(budget, pod)]
             left = {pod["metadata"]["uid"] for pod in pods} - {meta["uid"]}
             if len(left) < min(demand):
@@ -90,7 +90,8 @@ def _key(raw: Raw) -> Key:
     return raw["metadata"]["namespace"], raw["metadata"]["name"]
 
 
-def _serves(pod: Raw) -> bool:
+def serves(pod: Raw) -> bool:
+    """Whether it is Ready and does not end."""
     return "deletionTimestamp" not in pod["metadata"] and is_ready(pod)
 
 

@@ -7,7 +7,8 @@
 The invariants are those of the reliability notes: I1 no service below its floor, I2 no budget of the users broken by an
 eviction of ours, I4 no pod evicted twice, I5 nobody acts on a node that another has taken over, I6 no run has more
 nodes out than its wave, and one control-plane node at most, I7 a node that was called drained stays empty, I3 all is as
-before at the end. What can be asked of a whole run only is in invariants.py.
+before at the end. What can be asked of a whole run only is in invariants.py; hooks are in promises.py, pods that were
+let go in replacements.py.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube impo
 from ansible_collections.kubeops.node_maintenance.tests.explore import promises
 from ansible_collections.kubeops.node_maintenance.tests.explore.budgets import Budgets
 from ansible_collections.kubeops.node_maintenance.tests.explore.people import PERSON
+from ansible_collections.kubeops.node_maintenance.tests.explore.replacements import Replacements
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Event, Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.wire import Sent
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
@@ -63,7 +65,7 @@ class Judge:
 
     def __post_init__(self) -> None:
         self.before = picture(self.world)
-        self._budgets = Budgets(self.world)
+        self._budgets, self._replacements = Budgets(self.world), Replacements(self.world)
         promises.attend(self.world, self.broken)
         self.world.on_event.append(self._event)
         for (_place, name), lease in self.world.store.of(LEASES).items():
@@ -120,8 +122,11 @@ class Judge:
             self._stays_empty(event)
             self._in_service(event)
             self.broken += self._budgets.gone(event, self._evictions)
+            self.broken += self._replacements.gone(event, self._evictions)
         elif event.resource == BUDGETS:
             self._budgets.changed(event)
+        elif event.resource == kinds.DEPLOYMENTS.resource:
+            self._replacements.changed(event)
 
     def _note_will(self, event: Event) -> None:
         """Since when a person lets pods onto a node that is in maintenance: what comes then is their will.

@@ -11,8 +11,15 @@ from collections.abc import Callable
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import (
+    evictions,
+    manifests,
+    nodes,
+    serving,
+    workloads,
+)
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.answers import Refused
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.controllers import Controller
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Task
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.object_rules import DENIES
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.serving import LOAD
@@ -25,6 +32,17 @@ THEIRS: Raw = {"key": "person", "value": "", "effect": "NoSchedule"}
 """The taint that a person puts on a node."""
 WHEN = (0.0, 0.05, 0.3, 1.0, 2.5, 6.0, 16.0, 61.0)
 """Seconds that somebody may let pass before acting; one of them is chosen."""
+OF_THE_MANAGER: tuple[type[Controller], ...] = (
+    workloads.Deployments,
+    workloads.ReplicaSets,
+    nodes.Lifecycle,
+    nodes.TaintEvictions,
+    nodes.Collector,
+    serving.EndpointSlices,
+    serving.Budgets,
+    serving.Autoscalers,
+)
+"""What kube-controller-manager runs, of what these worlds have."""
 
 Act = Callable[[], object]
 
@@ -119,6 +137,28 @@ def delete_pod(world: World, app: str, *, on: str = "", now: bool = False) -> No
             options: dict[str, t.Any] = {"gracePeriodSeconds": 0} if now else {}
             world.delete(kinds.PODS, meta["name"], meta["namespace"], **options)
             return
+
+
+def drain(world: World, node: str, *, force: bool = False) -> None:
+    """`kubectl drain`, once over all pods: what a budget refuses stays.
+
+    Without `--force` it refuses a node with a pod that has no controller.
+    """
+    world.cordon(node)
+    pods = [raw["metadata"] for raw in world.pods(on=node) if "deletionTimestamp" not in raw["metadata"]]
+    bare = [meta for meta in pods if not any(owner.get("controller") for owner in meta.get("ownerReferences") or ())]
+    for meta in [] if bare and not force else pods:
+        try:
+            evictions.evict(world.objects, meta["namespace"], meta["name"], {})
+        except Refused:
+            continue
+
+
+def stop_controllers(world: World, stopped: bool = True) -> None:
+    """kube-controller-manager is down, or comes up again."""
+    for kind in OF_THE_MANAGER:
+        controller = world.controller(kind)
+        (controller.stop if stopped else controller.go_on)()
 
 
 def load(world: World, name: str, pods: int) -> None:

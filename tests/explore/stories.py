@@ -344,6 +344,48 @@ def _replaced(world: World) -> list[Task]:
     ]
 
 
+def _replaced_beside(world: World) -> list[Task]:
+    """A run that replaces pods, the same command once more, and others who take pods away or stop the controllers."""
+    a, b, carl = world.process("a"), world.process("b"), world.process("carl")
+    scaler = world.controller(Autoscalers)
+    scaler.period, scaler.window = 3.0, 0.0
+    something = people.any_of(
+        world,
+        *(lambda pods=pods: people.scale(world, "trio", pods) for pods in (1, 2, 5)),
+        *(lambda app=app: people.roll_out(world, app) for app in ("single", "trio")),
+        *(lambda pods=pods: people.load(world, "single", pods) for pods in (1, 3)),
+        *(
+            lambda app=app, on=on, now=now: people.delete_pod(world, app, on=on, now=now)
+            for app, on, now in (("single", "", False), ("trio", "n1", True), ("trio", "n2", False))
+        ),
+        *(lambda force=force: people.drain(world, "n1", force=force) for force in (False, True)),
+        lambda: people.drain(world, "n2"),
+        *(lambda app=app: world.delete(kinds.DEPLOYMENTS, app) for app in ("single", "trio")),
+        *(lambda stopped=stopped: people.stop_controllers(world, stopped) for stopped in (True, False)),
+    )
+
+    def again() -> object:
+        b.clock.sleep(people.some_time(world))
+        return maintain(b, given)
+
+    def undo() -> list[str]:
+        carl.clock.sleep(people.some_time(world))
+        return recover(carl, gates=given.gates, timeout=60.0)
+
+    def mended() -> None:
+        world.process(people.PERSON).clock.sleep(30.0)
+        people.stop_controllers(world, False)
+        world.cordon("n2", False)
+
+    given = replace(REPLACED.given, timeout=120.0)
+    other = b.spawn(again) if world.machine.choices.choose(2) else carl.spawn(undo)
+    return [
+        a.spawn(lambda: maintain(a, given)),
+        other,
+        people.person(world, something, something, something, mended),
+    ]
+
+
 def _crowd(world: World) -> list[Task]:
     a, b, carl = world.process("a"), world.process("b"), world.process("carl")
     given = CROWD.given
@@ -376,6 +418,9 @@ def _crowd(world: World) -> list[Task]:
 SMALL, CROWD, PARTICIPANTS, CROWDED = scenes.small(), scenes.crowd(), scenes.participants(), scenes.crowded()
 REPLACED = replace(scenes.replaced(), floors={"single": 1, "trio": 2})
 """People scale the trio to two."""
+TAKEN = replace(scenes.replaced(), floors={})
+"""People take pods away."""
+TAKEN_KINDS = ("Node", "Deployment", kinds.HPAS.kind)
 ALL: tuple[Story, ...] = (
     Story("two want one lock", scenes.locked(), _one_lock, 0.302),
     Story("two runs take one node", SMALL, _locks, 0.28),
@@ -390,6 +435,7 @@ ALL: tuple[Story, ...] = (
     Story("a run and an HPA that changes its mind", scenes.scaled(), _changing_load, 0.008, ("Deployment",)),
     Story("a run without room, and somebody who makes some", CROWDED, _without_room, 0.004, ("Node",)),
     Story("pods are replaced, and people", REPLACED, _replaced, 0.004, ("Node", "Deployment")),
+    Story("pods are replaced beside others who take pods", TAKEN, _replaced_beside, 0.004, TAKEN_KINDS),
     Story("two runs of the playbook", scenes.small(nodes=3), _two_maintains, 0.005),
     Story("a run and a recover", SMALL, _maintain_and_recover, 0.005),
     Story("a run that others take part in", PARTICIPANTS, _participants, 0.001),

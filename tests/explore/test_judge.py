@@ -13,7 +13,8 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.api_changes import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Pod, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import released
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.phases import What
 from ansible_collections.kubeops.node_maintenance.tests.explore import invariants, people, scenes
@@ -85,6 +86,41 @@ def test_what_a_person_deletes_in_that_moment_is_not_held_against_a_run(world: W
 
 def alive(pod: Raw) -> bool:
     return "deletionTimestamp" not in pod["metadata"]
+
+
+def let_go(world: World) -> verbs.Request:
+    """The single pod is let go; gives its eviction."""
+    (raw,) = world.pods(app="single")
+    pod, above = Pod.of(raw), world.get(kinds.DEPLOYMENTS, "single")["metadata"]["uid"]
+    assert pod.owner
+    mark = released.Mark("r", "", pod.node, pod.created, above, "single", pod.owner.uid, pod.labels[names.HASH])
+    change = released.releasing(raw, pod.uid, mark)
+    assert change
+    assert change.body
+    world.patch(kinds.PODS, pod.name, dict(change.body))
+    world.machine.run_for(0.1)
+    return verbs.evict(pod.namespace, pod.name, pod.uid)
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "broken"),
+    [
+        (lambda world: people.stop_controllers(world), True),
+        (lambda _world: None, False),
+        (lambda world: people.scale(world, "single", 0), False),
+    ],
+    ids=["no replacement", "replaced", "nobody wants one"],
+)
+def test_the_end_of_a_pod_that_was_let_go_before_others_are_enough_is_seen(
+    meanwhile: t.Callable[[World], None], broken: bool
+) -> None:
+    with scenes.replaced().world() as world:
+        judge = Judge(world, {})
+        meanwhile(world)
+        evicted = let_go(world)
+        world.machine.run_for(30)
+        sends(world.process("me"), evicted)
+        assert bool(said(judge, "I16")) == broken
 
 
 def record_of(run: str, step: str = "cordoned") -> Raw:
