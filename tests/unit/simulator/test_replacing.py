@@ -624,8 +624,8 @@ def test_a_pod_and_its_replacement_are_counted_for_less_than_between_two_looks(r
         assert not since
 
 
-EACH = 7
-"""Requests for one more pod that is replaced; what selects pods is read once for all."""
+EACH = 3
+"""Requests for one more pod that is replaced: it is read, patched and evicted. What selects pods is read for all."""
 LEAVES = 2
 """And for one that leaves its Services first: it is read and patched."""
 
