@@ -196,9 +196,7 @@ def test_the_routes_are_planned_once_for_all_workloads_of_a_look(world: World) -
         planned.append(len(seen.pods))
         return play.plan(seen)
 
-    others = [
-        WorkloadSurge(Ref("Deployment", f"w{n}", "shop", f"uid-{n}", "apps/v1"), "n1", "plan") for n in range(50)
-    ]
+    others = [WorkloadSurge(Ref("Deployment", f"w{n}", "shop", f"uid-{n}", "apps/v1"), "n1", "plan") for n in range(50)]
     surging = Surging(play.ctx, Run("r1", "n1"), 2.0, plan, play.prove_locks, ["n1"], [*others, play.case])
     play.does(lambda: surging.step(world.snapshot()))
     assert planned == [1]
