@@ -358,9 +358,9 @@ def _settled(ctx: run_context.Context, piece: Piece, state: State) -> dict[str, 
 
 def _await_served(ctx: run_context.Context, group_version: str, kind: str) -> None:
     """Until then, creating an object of the kind fails as if its namespace did not exist."""
-    until = ctx.clock.now() + SERVED_WITHIN
-    while not ctx.check and ctx.clock.now() < until and not _served(ctx, group_version, kind):
-        ctx.clock.sleep(LOOK_EVERY)
+    for _late in ctx.poll(LOOK_EVERY, SERVED_WITHIN):
+        if ctx.check or _served(ctx, group_version, kind):
+            return
 
 
 def _admits(ctx: run_context.Context) -> bool:

@@ -234,16 +234,14 @@ def _from_secret(ctx: run_context.Context, asked: Asked) -> str:
     target = accounts.ref_of(asked.secret)
     # Its content is a secret: the result tells of the change by its coordinates only.
     run_reconcile.reconcile(ctx, target, lambda found: _filled(asked, found))
-    until = ctx.clock.now() + FILLED_WITHIN
-    while not ctx.check and ctx.clock.now() < until:
+    if ctx.check:
+        return ""
+    for _late in ctx.poll(LOOK_EVERY, FILLED_WITHIN):
         found = ctx.cluster.send(
             verbs.get(kinds.SECRETS, target.name, target.namespace), patience=run_requests.PATIENCE
         )
         if token := (found.get("data") or {}).get("token"):
             return base64.b64decode(token).decode("ascii")
-        ctx.clock.sleep(LOOK_EVERY)
-    if ctx.check:
-        return ""
     raise run_context.CallAborted(
         "no_token",
         f"{target} got no token within {FILLED_WITHIN:.0f} s.",

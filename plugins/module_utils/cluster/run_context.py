@@ -103,6 +103,16 @@ class Context:
         """Id and nonce of the calling run; both are empty for a call by hand."""
         return (self.run.id, self.run.nonce) if self.run else ("", "")
 
+    def poll(self, every: float, within: float) -> t.Iterator[bool]:
+        """The turns of a loop that looks again and again, ``every`` so many seconds; each says
+        whether it is the last one, as ``within`` seconds are over.
+        """
+        until = self.clock.now() + within
+        while self.clock.now() < until:
+            yield False
+            self.clock.sleep(every)
+        yield True
+
     def tell(
         self,
         what: outcomes.Outcome,

@@ -234,19 +234,16 @@ class DryRuns:
 
     def wait(self, timeout: float) -> None:
         """Until each cycle is over, or ``timeout`` seconds."""
-        clock = self.ctx.clock
-        began = clock.now()
-        while left := [run for run in self.runs if not run.over]:
+        left = [run for run in self.runs if not run.over]
+        for late in self.ctx.poll(POLL, timeout):
             for run in left:
                 self._look(run)
-            if clock.now() - began >= timeout:
-                for run in left:
-                    run.failure = (
-                        run.failure
-                        or f"its dry run did not end within {timeout:.0f} s ({run.waiting})"
-                    )
+            left = [run for run in left if not run.over]
+            if not left:
                 return
-            clock.sleep(POLL)
+            if late:
+                for run in left:
+                    run.failure = f"its dry run did not end within {timeout:.0f} s ({run.waiting})"
 
     def _look(self, run: DryRun) -> None:
         namespace, clock = self.options.place.namespace, self.ctx.clock

@@ -70,15 +70,17 @@ def _scale_down(target: run_targets.DeschedulerTarget, why: str, timeout: float)
     ctx = target.ctx
     if target.switch("replicas", 0, f"Scale {target.ref} from {target.replicas} to 0: {why}"):
         target.tell(phases.What.SCALED, "scaled to 0")
-    deadline = ctx.clock.now() + timeout
-    while not ctx.check and (left := target.pods()):
-        if ctx.clock.now() >= deadline:
+    if ctx.check:
+        return
+    for late in ctx.poll(POLL, timeout):
+        left = target.pods()
+        if not left:
+            break
+        if late:
             message = f"{len(left)} pods of {target.ref} did not terminate within {timeout:.0f} s."
             remedy = "Find out why they do not terminate, then run again to continue."
             raise run_context.CallAborted("pods_stay", message, remedy, str(target.ref))
-        ctx.clock.sleep(POLL)
-    if not ctx.check:
-        target.reread()
+    target.reread()
 
 
 def restore(target: run_targets.DeschedulerTarget, journal: rollback_record.Journal) -> None:

@@ -42,11 +42,12 @@ def wait(target: run_targets.DeschedulerTarget, how: str, timeout: float) -> Non
     """
     if target.flavor == "sigs" or how == "ignore":
         return
-    ctx, jobs = target.ctx, RunningJobs(target)
-    deadline, announced = ctx.clock.now() + timeout, False
-    while (running := jobs.look()) and not ctx.check:
+    ctx, jobs, announced = target.ctx, RunningJobs(target), False
+    for late in ctx.poll(POLL, timeout):
+        running = jobs.look()
+        if not running or ctx.check:
+            return
         names = ", ".join(job.name for job in running[:5])
-        late = ctx.clock.now() >= deadline
         if late or (how == "refuse" and not jobs.unsure(running)):
             waited = f" after {timeout:.0f} s" if late else ""
             message = (
@@ -64,7 +65,6 @@ def wait(target: run_targets.DeschedulerTarget, how: str, timeout: float) -> Non
                 phases.What.WAITING, f"waiting for {len(running)} PodMigrationJobs: {names}"
             )
             announced = True
-        ctx.clock.sleep(POLL)
 
 
 @dataclass

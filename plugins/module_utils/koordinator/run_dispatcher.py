@@ -67,16 +67,16 @@ class AbandonedJobs:
         """Wait until all have passed and ended, for ``PASSES`` seconds;
         the rest is given up as it is.
         """
-        deadline = self.ctx.clock.now() + run_tracker.PASSES
         with contextlib.suppress(run_context.CallAborted):
-            while left := self.end(view.jobs()):
-                if self.ctx.clock.now() >= deadline:
+            for late in self.ctx.poll(run_starter.LOOK_EVERY, run_tracker.PASSES):
+                left = self.end(view.jobs())
+                if not left:
+                    return
+                if late:
                     for flight in left:
                         self.tracker.give_up(
                             t.cast("migration_jobs.Job", flight.job), flight.abandoned
                         )
-                    return
-                self.ctx.clock.sleep(run_starter.LOOK_EVERY)
 
 
 HOPELESS = 2

@@ -115,20 +115,18 @@ def give_up(ctx: run_context.Context, run: str | None, recorded: t.Collection[st
     somebody has paused to them, and one that does not pass arbitration within ``PASSES``
     seconds stays as well.
     """
-    jobs, deadline = run_tracker.JobTracker(ctx), ctx.clock.now() + run_tracker.PASSES
-    while True:
+    jobs = run_tracker.JobTracker(ctx)
+    for late in ctx.poll(LOOK_EVERY, run_tracker.PASSES):
         left = [
             job for job in _left(ctx) if run in (None, job.labels.get(migration_jobs.RUN_LABEL, ""))
         ]
         left = [job for job in left if job.annotations[names.SERVES_NODES] not in recorded]
         left = [job for job in left if job.ended or not (job.evicting or job.paused)]
-        late = ctx.clock.now() >= deadline
         for job in left:
             if late or not job.waiting:
                 jobs.give_up(job, "The maintenance for which it was created has ended.")
-        if late or not any(job.waiting for job in left):
+        if not any(job.waiting for job in left):
             return
-        ctx.clock.sleep(LOOK_EVERY)
 
 
 def _left(ctx: run_context.Context) -> list[migration_jobs.Job]:

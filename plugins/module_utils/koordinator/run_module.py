@@ -441,8 +441,8 @@ def _wait_for_place(
     scheduled is deleted again.
     """
     where = {"namespace": move.target.namespace, "name": move.target.name}
-    announced = ""
-    while True:
+    announced, why = "", None
+    for late in ctx.poll(LOOK_EVERY, deadline - ctx.clock.now()):
         raw = run_reconcile.read(ctx, reservations.ref_of(name))
         if raw and reservations.phase(raw) == "Available":
             ctx.tell(
@@ -453,11 +453,7 @@ def _wait_for_place(
             why = reservations.unusable(raw, t.cast("t.Any", move.pod))
             break
         text = reservations.unplaced(raw) if raw else "it is gone"
-        if (
-            ctx.clock.now() >= deadline
-            or raw is None
-            or reservations.phase(raw) in ("Failed", "Succeeded")
-        ):
+        if late or raw is None or reservations.phase(raw) in ("Failed", "Succeeded"):
             why = reasons.Reason(
                 "unschedulable" if text else "no_scheduler",
                 f"Reservation {name} got no place: {text or 'no scheduler has handled it'}.",
@@ -467,7 +463,6 @@ def _wait_for_place(
         if text != announced:
             announced = text
             ctx.tell(phases.What.RESERVING, f"Reservation {name} has no place yet: {text}", **where)
-        ctx.clock.sleep(LOOK_EVERY)
     if why:
         if made:
             run_job_writes.free(ctx, name)

@@ -146,15 +146,17 @@ class Settling:
         return self._ctx.cluster.items(kind, patience=run_requests.PATIENCE).items
 
     def _until(self, missing: t.Callable[[], list[str]]) -> None:
-        while left := missing():
-            if self._ctx.clock.now() > self._deadline:
+        for late in self._ctx.poll(EVERY, self._deadline - self._ctx.clock.now()):
+            left = missing()
+            if not left:
+                return
+            if late:
                 raise run_context.CallAborted(
                     "not_settled",
                     f"The copy did not get as far as the cluster was: {reasons.listed(left)}.",
                     "Look at these objects in the lab, or give a longer timeout.",
                     left[0],
                 )
-            self._ctx.clock.sleep(EVERY)
 
 
 def _ref(raw: objects.Raw) -> objects.Ref:
