@@ -447,25 +447,6 @@ def _node(ctx: run_context.Context, name: str) -> objects.Node | None:
         return None
 
 
-def vital_signs(
-    ctx: run_context.Context, nodes: t.Iterable[str]
-) -> tuple[list[objects.Raw], list[objects.Raw]]:
-    """The leases of these nodes' kubelets, and all VolumeAttachments, where they may be read."""
-    leases: list[objects.Raw] = []
-    try:
-        for name in nodes:
-            with contextlib.suppress(errors.NotFound):
-                leases.append(
-                    ctx.cluster.send(
-                        verbs.get(kinds.LEASES, name, unreachable.LEASES),
-                        patience=run_requests.PATIENCE,
-                    )
-                )
-        return leases, run_listing.lists(ctx.cluster, ("attachments",))["attachments"]
-    except errors.Forbidden:
-        return leases, []
-
-
 def _leases(ctx: run_context.Context) -> dict[str, objects.Raw]:
     """The kubelets' leases by node; CallAborted if they may not be read:
     then nobody knows whether a kubelet lives.

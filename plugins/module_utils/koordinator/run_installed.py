@@ -413,6 +413,12 @@ def _given(choices: drain_policy.DrainPolicy) -> installation.Place:
     return installation.Place(*(getattr(choices, name) for name in drain_policy.KOORDINATOR))
 
 
+def listed(ctx: run_context.Context) -> tuple[migration_jobs.Job, ...]:
+    """All jobs."""
+    found = ctx.cluster.items(kinds.PODMIGRATIONJOBS, patience=run_requests.PATIENCE).items
+    return tuple(map(migration_jobs.Job.of, found))
+
+
 def look(ctx: run_context.Context, given: installation.Place, *, reserves: bool) -> Koordinator:
     """Look for the parts; ``reserves``: whether capacity will be reserved, which needs
     Koordinator's scheduler.
@@ -424,14 +430,13 @@ def look(ctx: run_context.Context, given: installation.Place, *, reserves: bool)
         ClusterError: the API server cannot be reached, or PodMigrationJobs may not be listed.
     """
     try:
-        listed = ctx.cluster.items(kinds.PODMIGRATIONJOBS, patience=run_requests.PATIENCE).items
+        jobs = listed(ctx)
         # EvictDirectly needs this kind, too: without it the controller's caches never fill.
         ctx.cluster.send(
             verbs.list_page(kinds.RESERVATIONS, limit=1), patience=run_requests.PATIENCE
         )
     except errors.NotFound as error:
         return Koordinator(missing=(_no_crd((error.request or kinds.PODMIGRATIONJOBS).resource),))
-    jobs = tuple(migration_jobs.Job.of(raw) for raw in listed)
     deployments = descheduler_deployments(ctx, given)
     one, wrong = at_work(ctx, deployments, given)
     missing = [wrong] if wrong else []

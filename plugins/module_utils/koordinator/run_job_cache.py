@@ -10,7 +10,6 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
     run_context,
-    run_requests,
     run_watch_cache,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import (
@@ -27,16 +26,6 @@ AROUND = ("pods", "budgets", "deployments", "replica_sets", "stateful_sets")
 
 LOOK_AGAIN = 2.0
 """Seconds after which limits are compared with the clock again even if nothing changed."""
-
-
-def listed(ctx: run_context.Context) -> tuple[migration_jobs.Job, ...]:
-    """All jobs, read once."""
-    return tuple(
-        map(
-            migration_jobs.Job.of,
-            ctx.cluster.items(kinds.PODMIGRATIONJOBS, patience=run_requests.PATIENCE).items,
-        )
-    )
 
 
 class JobView:

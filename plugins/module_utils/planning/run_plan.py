@@ -32,18 +32,17 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import (
     devices,
     replacement,
-    run_unreachable,
     unreachable,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import (
     run_installed,
-    run_job_cache,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
     collector,
     errors,
     kinds,
+    verbs,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
     outcomes,
@@ -67,10 +66,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning 
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
+    lock_leases,
     node_records,
-    run_lease,
     run_leases,
-    run_stored,
 )
 
 BAD_INPUT = frozenset({"unknown_node", "selector_matches_nothing", "unknown_zone_key"})
@@ -169,7 +167,7 @@ def _plan(
     groups = planned.draft.waves
     found = [*warned, *planned.findings, *unread, *told]
     if any(plan.route == "job" for plan in plans):
-        found += preflight.unapproved(run_job_cache.listed(ctx), plans, choices.job_wait)
+        found += preflight.unapproved(run_installed.listed(ctx), plans, choices.job_wait)
     if not wanted:
         found.append(lookup.nothing_selected(options.node_selector))
     found += drafts.unknown_zone_key(snapshot.nodes.values(), asked)
@@ -316,7 +314,7 @@ def _gather(
         found["device_rules"] = run_listing.device_rules(ctx.cluster)
     found["leases"] += _foreign_leases(ctx, [nodes.nodes[name] for name in present])
     if away := [name for name in present if unreachable.lost(nodes.nodes[name])]:
-        leases, found["attachments"] = run_unreachable.vital_signs(ctx, away)
+        leases, found["attachments"] = _vital_signs(ctx, away)
         found["leases"] += leases
     seen = snapshots.Snapshot.of(found)
     found["scales"] = run_owners.scales(ctx, seen, here)
@@ -337,9 +335,27 @@ def _foreign_leases(ctx: run_context.Context, nodes: list[objects.Node]) -> list
         if (record := _record(node)) and "/" in record.lease
     }
     others = {place[0] for place in places} - {names.NAMESPACE}
-    return [
-        lease for lease in run_leases.leases_in(ctx, others) if run_lease.place_of(lease) in places
-    ]
+    found = run_leases.leases_in(ctx, others)
+    return [lease for lease in found if lock_leases.place_of(lease) in places]
+
+
+def _vital_signs(
+    ctx: run_context.Context, nodes: t.Iterable[str]
+) -> tuple[list[objects.Raw], list[objects.Raw]]:
+    """The leases of these nodes' kubelets, and all VolumeAttachments, where they may be read."""
+    leases: list[objects.Raw] = []
+    try:
+        for name in nodes:
+            with contextlib.suppress(errors.NotFound):
+                leases.append(
+                    ctx.cluster.send(
+                        verbs.get(kinds.LEASES, name, unreachable.LEASES),
+                        patience=run_requests.PATIENCE,
+                    )
+                )
+        return leases, run_listing.lists(ctx.cluster, ("attachments",))["attachments"]
+    except errors.Forbidden:
+        return leases, []
 
 
 def _medik8s(ctx: run_context.Context, snapshot: snapshots.Snapshot) -> snapshots.Snapshot:
@@ -352,10 +368,10 @@ def _medik8s(ctx: run_context.Context, snapshot: snapshots.Snapshot) -> snapshot
         found = run_leases.leases_in(ctx, [names.MEDIK8S_NAMESPACE])
     except errors.Forbidden:
         return snapshot
-    known = {run_lease.place_of(lease) for lease in found}
+    known = {lock_leases.place_of(lease) for lease in found}
     return replace(
         snapshot,
-        leases=(*(x for x in snapshot.leases if run_lease.place_of(x) not in known), *found),
+        leases=(*(x for x in snapshot.leases if lock_leases.place_of(x) not in known), *found),
     )
 
 
@@ -477,11 +493,11 @@ def _volumes(
 
 
 def _records(nodes: t.Iterable[objects.Node]) -> list[node_records.Record]:
-    return list(run_stored.records(nodes)[0].values())
+    return list(node_records.records(nodes)[0].values())
 
 
 def _record(node: objects.Node) -> node_records.Record | None:
-    return run_stored.records([node])[0].get(node.name)
+    return node_records.records([node])[0].get(node.name)
 
 
 def _node(

@@ -109,12 +109,12 @@ def look(ctx: run_context.Context) -> tuple[tuple[stored_objects.Trace, ...], se
     or their sign of life holds.
     """
     found = _everything(ctx)
-    leases = {run_lease.place_of(lease): lease for lease in found.snapshot.leases}
+    leases = {lock_leases.place_of(lease): lease for lease in found.snapshot.leases}
     alive = run_lease.live_runs(ctx, found.snapshot.leases)
     if any(lock_leases.duration_of(lease) <= lock_leases.WORKING for lease in leases.values()):
         ctx.clock.sleep(run_lease_renewer.RENEW_EVERY + 1.0)
         for lease in run_leases.leases_in(ctx, {namespace for namespace, _name in leases}):
-            before = leases.get(run_lease.place_of(lease))
+            before = leases.get(lock_leases.place_of(lease))
             if (
                 before is None
                 or before["metadata"]["resourceVersion"] != lease["metadata"]["resourceVersion"]
@@ -149,7 +149,7 @@ def _unreadable(raws: t.Iterable[objects.Raw]) -> t.Iterator[stored_objects.Trac
 def _everything(ctx: run_context.Context) -> _Found:
     found = run_listing.lists(ctx.cluster, ("nodes", "budgets"))
     found["pods"] = run_listing.listed(ctx.cluster, "pods", scopes.ALL, labels=names.RELEASED)
-    known, bad = run_stored.records(found["nodes"])
+    known, bad = node_records.records(found["nodes"])
     places = {record.lease.partition("/")[0] for record in known.values() if record.lease}
     found["leases"] = run_leases.leases_in(
         ctx, {*places, names.NAMESPACE, run_locks.lease_namespace(ctx, None)}
@@ -197,7 +197,7 @@ def recover(ctx: run_context.Context, *, finished: bool, parked: bool) -> run_co
     _orphans(ctx, found, wanted, done)
     _loose_locks(ctx, [x for x in loose if _is_lock(x)], silent, done)
     run_heartbeats.sweep(ctx, wanted or "")
-    still, bad = run_stored.records(run_listing.lists(ctx.cluster, ("nodes",))["nodes"])
+    still, bad = node_records.records(run_listing.lists(ctx.cluster, ("nodes",))["nodes"])
     with done.telling("PodMigrationJobs"):
         run_leftovers.give_up(ctx, wanted, {*still, *bad})
     if wanted is None and not finished:
@@ -208,7 +208,7 @@ def recover(ctx: run_context.Context, *, finished: bool, parked: bool) -> run_co
         alive = {
             run_leases.holder_of(lease)
             for lease in loose
-            if run_lease.place_of(lease) not in silent
+            if lock_leases.place_of(lease) not in silent
         }
         signs = {run_leases.holder_of(lease) for lease in loose if not _is_lock(lease)}
         marked = {
@@ -273,12 +273,12 @@ def _side_by_side(
     *,
     named: str | None,
     in_service: t.Collection[str],
-) -> dict[run_lease.Place, lock_leases.Seen]:
+) -> dict[lock_leases.Place, lock_leases.Seen]:
     """Give the nodes of all runs back and watch the loose leases meanwhile;
     returns those that nobody renews.
     """
     silent = (
-        {run_lease.place_of(lease): lock_leases.Seen.among(lease, loose) for lease in loose}
+        {lock_leases.place_of(lease): lock_leases.Seen.among(lease, loose) for lease in loose}
         if ctx.check
         else {}
     )
@@ -401,7 +401,7 @@ def _orphans(ctx: run_context.Context, found: _Found, wanted: str | None, done: 
 def _loose_locks(
     ctx: run_context.Context,
     locks: t.Sequence[objects.Raw],
-    silent: t.Mapping[run_lease.Place, lock_leases.Seen],
+    silent: t.Mapping[lock_leases.Place, lock_leases.Seen],
     done: _Recovery,
 ) -> None:
     """Delete locks of nodes without a record and of deschedulers, unless somebody renews them."""
@@ -409,7 +409,7 @@ def _loose_locks(
     for lease in locks:
         node = _node_of(lease)
         what = f"node {node}" if node else f"a descheduler (Lease {lease['metadata']['name']})"
-        if seen := silent.get(run_lease.place_of(lease)):
+        if seen := silent.get(lock_leases.place_of(lease)):
             with done.telling(f"The lock of {what}"):
                 if node:
                     run_handshakes.take_back_on(ctx, node)

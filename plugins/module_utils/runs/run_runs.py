@@ -157,7 +157,7 @@ def _nodes(ctx: run_context.Context) -> list[objects.Node]:
 
 def _out(ctx: run_context.Context) -> tuple[dict[str, node_records.Record], dict[str, str]]:
     """``stored_runs.records`` of all nodes of the cluster."""
-    return run_stored.records(_nodes(ctx))
+    return node_records.records(_nodes(ctx))
 
 
 def resumable(
@@ -465,7 +465,7 @@ def ended(ctx: run_context.Context, *, failed: bool) -> run_context.Result:
         run_lease.delete(ctx, me.id, me.nonce)
         run_heartbeats.sweep(ctx, me.id)
         return run_context.Result({"nodes": []}, message=f"Run {me.id} is no longer stored.")
-    found, bad = run_stored.records(nodes := _nodes(ctx))
+    found, bad = node_records.records(nodes := _nodes(ctx))
     _drop_left_locks(ctx, me, run, {*found, *bad})
     run_heartbeats.sweep(ctx, run.id)
     clear(ctx, run.id, nodes)

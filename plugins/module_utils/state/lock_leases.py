@@ -22,6 +22,15 @@ IDLE = 60
 """Seconds a lease lasts between two calls of one run."""
 
 
+Place = tuple[str, str]
+"""Namespace and name of a lease."""
+
+
+def place_of(lease: objects.Raw) -> Place:
+    """Where the lease is."""
+    return lease["metadata"]["namespace"], lease["metadata"]["name"]
+
+
 def heartbeat_of(lease: objects.Raw) -> tuple[str, str]:
     """Name and UID of the heartbeat that the lease names; both are empty if it names
     none of its holder's.

@@ -216,3 +216,18 @@ def record_of(node: objects.Node) -> Record | None:
             "only record of the original state: repair it, or remove it and "
             "uncordon the node by hand."
         ) from error
+
+
+def records(
+    nodes: t.Iterable[objects.Node],
+) -> tuple[dict[str, Record], dict[str, str]]:
+    """The records by node, and why the others cannot be read."""
+    found: dict[str, Record] = {}
+    bad: dict[str, str] = {}
+    for node in nodes:
+        try:
+            if record := record_of(node):
+                found[node.name] = record
+        except BadRecordError as error:
+            bad[node.name] = str(error)
+    return found, bad

@@ -43,9 +43,6 @@ SHORTLY = 5.0
 SHORTEST = 1
 """Seconds for which a surge's lease has to be watched that nobody holds any more."""
 
-Place = tuple[str, str]
-"""Namespace and name of a lease."""
-
 
 def lease_ref(run_id: str) -> objects.Ref:
     """The lease that says that the run is alive."""
@@ -194,11 +191,6 @@ def _by(lease: objects.Raw, me: run_context.Run) -> bool:
     return holder is not None and holder.nonce == me.nonce and me.id in ("", holder.id)
 
 
-def place_of(lease: objects.Raw) -> Place:
-    """Where the lease is."""
-    return lease["metadata"]["namespace"], lease["metadata"]["name"]
-
-
 def is_ours(lease: objects.Raw) -> bool:
     """Whether this collection made it."""
     labels = lease["metadata"].get("labels") or {}
@@ -226,7 +218,7 @@ def left_locks(
         return [*(lock_leases.Seen.among(lease, leases) for lease in own), *others.values()]
     dead = expired(ctx, ours := list(filter(is_ours, found)))
     for lease in ours:
-        if run_leases.of_tasks(lease) and place_of(lease) not in dead:
+        if run_leases.of_tasks(lease) and lock_leases.place_of(lease) not in dead:
             ctx.tell(
                 phases.What.KEPT,
                 run_leases.held(f"Node {node_of(lease)}", lease),
@@ -279,7 +271,7 @@ def release(
 
 def expired(
     ctx: run_context.Context, leases: t.Iterable[objects.Raw], over: str | None = None
-) -> dict[Place, lock_leases.Seen]:
+) -> dict[lock_leases.Place, lock_leases.Seen]:
     """Which of the leases are not renewed: all are watched together,
     each for its own duration or its heartbeat's.
 
@@ -292,7 +284,9 @@ def expired(
         ClusterError: they may not be read, or the server could not be reached.
     """
     leases, dead = list(leases), {}
-    watched = {place_of(lease): lock_leases.Seen.among(lease, leases) for lease in leases}
+    watched = {
+        lock_leases.place_of(lease): lock_leases.Seen.among(lease, leases) for lease in leases
+    }
     since = dict.fromkeys(watched, ctx.clock.now())
     needed = {place: _silence(ctx, seen, over) for place, seen in watched.items()}
     while watched:
@@ -308,7 +302,7 @@ def expired(
             break
         ctx.clock.sleep(run_node_lock.LOOK_EVERY)
         now = {
-            place_of(lease): lease
+            lock_leases.place_of(lease): lease
             for lease in run_leases.leases_in(ctx, {namespace for namespace, _name in watched})
         }
         for place, before in list(watched.items()):

@@ -49,21 +49,6 @@ def readable(raws: t.Iterable[objects.Raw]) -> t.Iterator[stored_objects.StoredR
                 yield run
 
 
-def records(
-    nodes: t.Iterable[objects.Node],
-) -> tuple[dict[str, node_records.Record], dict[str, str]]:
-    """The records by node, and why the others cannot be read."""
-    found: dict[str, node_records.Record] = {}
-    bad: dict[str, str] = {}
-    for node in nodes:
-        try:
-            if record := node_records.record_of(node):
-                found[node.name] = record
-        except node_records.BadRecordError as error:
-            bad[node.name] = str(error)
-    return found, bad
-
-
 def run_ref(run_id: str) -> objects.Ref:
     """The ConfigMap that keeps the run."""
     return objects.Ref("ConfigMap", names.run_name(run_id), names.NAMESPACE, api_version="v1")

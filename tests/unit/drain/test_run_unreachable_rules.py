@@ -11,7 +11,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Node
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import run_unreachable, unreachable
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import run_unreachable
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.outcomes import DrainOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
@@ -330,25 +330,6 @@ def test_a_pod_is_let_go_when_it_is_not_there_any_more(
     assert (move.state, move.outcome) == (after, outcome)
     assert move.left_at == (now if (state, after) == ("waiting", "leaving") else None)
     assert len(one.ctx.timeline) == (outcome is not None)
-
-
-@pytest.mark.parametrize("there", [("n1",), ("n1", "n2"), ()])
-def test_the_signs_of_life_of_lost_nodes_are_read_where_there_are_any(bench: Make, there: tuple[str, ...]) -> None:
-    one = bench()
-    for name in there:
-        meta = {"name": name, "namespace": unreachable.LEASES}
-        one.world.apply({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": {}})
-    leases, attachments = one.do(lambda: run_unreachable.vital_signs(one.ctx, ["n1", "n2"]))
-    assert ([lease["metadata"]["name"] for lease in leases], attachments) == (list(there), [])
-
-
-def test_signs_of_life_that_may_not_be_read_are_left_out(bench: Make) -> None:
-    one = bench()
-    Empties(one, "pv")
-    one.world.server.denied.add(("list", kinds.VOLUME_ATTACHMENTS.resource))
-    assert one.do(lambda: run_unreachable.vital_signs(one.ctx, [])) == ([], [])
-    one.world.server.denied.clear()
-    assert len(one.do(lambda: run_unreachable.vital_signs(one.ctx, []))[1]) == 1
 
 
 def test_only_the_fenced_nodes_of_a_call_are_evacuated(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,8 +134,13 @@ def test_autoscalers_are_read_where_something_scales(build: Build, replicas: int
 
 
 @pytest.mark.parametrize("lost", [False, True])
-def test_what_becomes_of_the_pods_of_a_lost_node_is_told(build: Build, lost: bool) -> None:
+@pytest.mark.parametrize("denied", [(), (("list", kinds.VOLUME_ATTACHMENTS.resource),)], ids=["read", "denied"])
+def test_what_becomes_of_the_pods_of_a_lost_node_is_told(
+    build: Build, lost: bool, denied: tuple[tuple[str, str], ...]
+) -> None:
+    """Signs of life that may not be read are left out."""
     found = build(3)
+    found.server.denied.update(denied)
     if lost:
         found.set_node_ready("n1", "Unknown")
     result = plan(found)

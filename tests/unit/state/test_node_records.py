@@ -16,6 +16,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.nod
     Mark,
     Record,
     record_of,
+    records,
 )
 from ansible_collections.kubeops.node_maintenance.tests.unit.support.objects import node
 
@@ -108,3 +109,16 @@ def test_a_record_that_cannot_be_read_is_not_guessed(text: str, words: str) -> N
 @pytest.mark.parametrize(("nonce", "lock"), [("n1", "node-n1=r1/n1"), ("", "node-n1=r1")])
 def test_the_lock_names_the_lease_and_its_holder(nonce: str, lock: str) -> None:
     assert replace(DRAINED, nonce=nonce).lock == lock
+
+
+def test_records_are_told_from_nodes_without_one_and_from_what_cannot_be_read() -> None:
+    record = Record("r1", "n1", "tina", "", "2026-01-01T00:00:00Z", "cordoned", "", "x/node-c", {})
+    nodes = [
+        Node.of(node("a", annotations={names.RECORD: "{"})),
+        Node.of(node("b")),
+        Node.of(node("c", annotations={names.RECORD: record.dump()})),
+    ]
+    found, bad = records(nodes)
+    assert (set(found), set(bad)) == ({"c"}, {"a"})
+    assert found["c"].run == "r1"
+    assert "cannot be read" in bad["a"]

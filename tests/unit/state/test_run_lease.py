@@ -159,7 +159,7 @@ def test_leases_of_a_namespace_that_does_not_exist_are_none(world: World) -> Non
     world.apply(a_lease("node-a"))
     places = ["nowhere", names.NAMESPACE, names.NAMESPACE]
     found = world.process("me").run(lambda ctx: run_leases.leases_in(ctx, places))
-    assert [run_lease.place_of(lease) for lease in found] == [(names.NAMESPACE, "node-a")]
+    assert [lock_leases.place_of(lease) for lease in found] == [(names.NAMESPACE, "node-a")]
     assert len(world.log) == 2
 
 
@@ -170,7 +170,7 @@ def silent(world: World, *leases: Raw, until: float = 120.0) -> tuple[set[str], 
     me, began = world.process("me"), world.machine.now
     known = [raw for _place, raw in sorted(world.store.of(kinds.LEASES.resource).items())]
     found = me.run(lambda ctx: asked(ctx) and run_lease.expired(ctx, known), within=until)
-    return {name for _namespace, name in t.cast("set[run_lease.Place]", found)}, world.machine.now - began
+    return {name for _namespace, name in t.cast("set[lock_leases.Place]", found)}, world.machine.now - began
 
 
 @pytest.mark.parametrize(

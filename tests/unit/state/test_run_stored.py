@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is read of our ConfigMaps and of nodes' records, where some of it cannot be read."""
+"""What is read of our ConfigMaps, where some of it cannot be read."""
 
 from __future__ import annotations
 
@@ -11,14 +11,11 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Node
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import run_stored
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.node_records import Record
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.stored_objects import StoredRun
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
-from ansible_collections.kubeops.node_maintenance.tests.unit.support import objects
 
 OURS = {names.MANAGED_BY_LABEL: names.MANAGED_BY}
 
@@ -46,19 +43,6 @@ def test_only_our_config_maps_are_read() -> None:
         me = world.process("me")
         assert [raw["metadata"]["name"] for raw in me.run(run_stored.config_maps)] == ["run-bad", "run-one"]
         assert [each.id for each in me.run(run_stored.stored)] == ["one"]
-
-
-def test_records_are_told_from_nodes_without_one_and_from_what_cannot_be_read() -> None:
-    record = Record("r1", "n1", "tina", "", "2026-01-01T00:00:00Z", "cordoned", "", "x/node-c", {})
-    nodes = [
-        Node.of(objects.node("a", annotations={names.RECORD: "{"})),
-        Node.of(objects.node("b")),
-        Node.of(objects.node("c", annotations={names.RECORD: record.dump()})),
-    ]
-    found, bad = run_stored.records(nodes)
-    assert (set(found), set(bad)) == ({"c"}, {"a"})
-    assert found["c"].run == "r1"
-    assert "cannot be read" in bad["a"]
 
 
 @pytest.mark.parametrize(
