@@ -96,6 +96,7 @@ class Context:
     by: str = field(default_factory=user_at_host)
     timeline: list[Event] = field(default_factory=list)
     changes: list[api_changes.Change] = field(default_factory=list)
+    _last: dict[tuple[str, ...], tuple[str, float]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -124,6 +125,25 @@ class Context:
     ) -> None:
         """Report an event, to the terminal now and to the report later."""
         self.progress(self.note(what, message, node=node, namespace=namespace, name=name))
+
+    def tell_changed(
+        self,
+        what: outcomes.Outcome,
+        message: str,
+        *,
+        pace: float = 0.0,
+        node: str = "",
+        namespace: str = "",
+        name: str = "",
+    ) -> None:
+        """As ``tell``, unless it is what was told of this object last, or the change before
+        was less than ``pace`` seconds ago.
+        """
+        key, now = (what.value, node, namespace, name), self.clock.now()
+        last, at = self._last.setdefault(key, ("", now))
+        if message != last and now - at >= pace:
+            self._last[key] = (message, now)
+            self.tell(what, message, node=node, namespace=namespace, name=name)
 
     def note(
         self,

@@ -224,7 +224,6 @@ class Evacuation:
         self._looked = float("-inf")
         self._volumes: dict[str, set[str]] = {}
         self._attached: dict[str, set[str]] = {}
-        self._said: dict[str, str] = {}
 
     def predict(self, node_drains: t.Collection[run_node_drain.NodeDrain]) -> None:
         """Note what the real run would write; a node that lives is closed as it would be."""
@@ -376,10 +375,10 @@ class Evacuation:
                 continue
             if not unreachable.lost(node_drain.node):
                 self._lift(node_drain)
-            text = self._words(node_drain)
-            if node_drain.open and self._said.get(node_drain.name) != text:
-                self._said[node_drain.name] = text
-                self.ctx.tell(phases.What.PROGRESS, text, node=node_drain.name)
+            if node_drain.open:
+                self.ctx.tell_changed(
+                    phases.What.PROGRESS, self._words(node_drain), node=node_drain.name
+                )
 
     def _words(self, node_drain: run_node_drain.NodeDrain) -> str:
         volumes = sorted(self._attached.get(node_drain.name, ()))

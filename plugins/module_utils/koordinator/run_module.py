@@ -440,8 +440,8 @@ def _wait_for_place(
     """Wait until the Reservation is available; one that was created here and is not
     scheduled is deleted again.
     """
-    where = {"namespace": move.target.namespace, "name": move.target.name}
-    announced, why = "", None
+    where: dict[str, t.Any] = {"namespace": move.target.namespace, "name": move.target.name}
+    why = None
     for late in ctx.poll(LOOK_EVERY, deadline - ctx.clock.now()):
         raw = run_reconcile.read(ctx, reservations.ref_of(name))
         if raw and reservations.phase(raw) == "Available":
@@ -460,9 +460,9 @@ def _wait_for_place(
                 "Make room, change the template, or check that koord-scheduler runs.",
             )
             break
-        if text != announced:
-            announced = text
-            ctx.tell(phases.What.RESERVING, f"Reservation {name} has no place yet: {text}", **where)
+        if text:
+            text = f"Reservation {name} has no place yet: {text}"
+            ctx.tell_changed(phases.What.RESERVING, text, **where)
     if why:
         if made:
             run_job_writes.free(ctx, name)

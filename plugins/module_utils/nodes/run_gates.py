@@ -221,7 +221,7 @@ def _watch(
     and why; they are not waited for. Meanwhile Services are watched (``seen``),
     except in large clusters.
     """
-    start, announced = ctx.clock.now(), ""
+    start = ctx.clock.now()
     holds_since: dict[str, float] = {}
     with run_watch_cache.WatchCache(
         ctx, [*_watched(asked), "slices"], scopes.apart(asked.nodes, among)
@@ -244,9 +244,8 @@ def _watch(
             text = " ".join(
                 f.message for missing in found.values() for f in missing if f.code != "unstable"
             )
-            if text and text != announced:
-                announced = text
-                ctx.tell(phases.What.WAITING, text)
+            if text:
+                ctx.tell_changed(phases.What.WAITING, text)
             live.wait(min([TICK, *(seconds for seconds in left.values() if seconds > 0)]))
 
 

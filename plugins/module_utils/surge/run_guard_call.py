@@ -46,7 +46,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge imp
 
 TICK = 0.5
 """Longest pause of the loop; every change in the cluster ends it early."""
-TELL_EVERY = 10.0
 PACE = 1.0
 """Least seconds between two lines about one workload, whose controllers pass through
 many states meanwhile.
@@ -127,8 +126,6 @@ class GuardCall:
     workloads: list[dict[str, t.Any]] = field(default_factory=list)
     findings: list[reasons.Finding] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
-    _told: dict[str, tuple[str, float]] = field(default_factory=dict)
-    _told_at: float = float("-inf")
 
     def __post_init__(self) -> None:
         self.began, self.prior = self.ctx.clock.now(), dict[str, int]()
@@ -237,7 +234,7 @@ class GuardCall:
         """Step surges and guards until all are decided; what is not when ``limit``
         seconds are over is undone.
         """
-        ctx, live, late, self._told_at = self.ctx, events.live, False, self.ctx.clock.now()
+        ctx, live, late = self.ctx, events.live, False
         deadline = self.began + limit if limit is not None else float("inf")
         while True:
             snapshot = live.snapshot()
@@ -262,19 +259,20 @@ class GuardCall:
             live.wait(min(TICK, surging.seconds_left))
 
     def _tell_progress(self, surging: run_raise.Surging, pending: list[str]) -> None:
-        """A line when something changed, and one every ten seconds."""
-        now = self.ctx.clock.now()
-        waiting = [case for case in surging.cases if case.open and case.waiting]
-        for case in waiting:
-            text, at = self._told.setdefault(case.workload.uid, ("", now))
-            if text != case.waiting and now - at >= PACE:
-                self._told[case.workload.uid], self._told_at = (case.waiting, now), now
-                case.tell(self.ctx, phases.What.PROTECTING, f"waiting: {case.waiting}")
-        if now - self._told_at >= TELL_EVERY:
-            texts = [*(case.waiting for case in waiting), *pending]
-            more = f" (and {len(texts) - 3} more)" if len(texts) > 3 else ""
-            self._told_at = now
-            self.ctx.tell(phases.What.WAITING, "still waiting: " + "; ".join(texts[:3]) + more)
+        """A line when what is waited for has changed."""
+        for case in surging.cases:
+            if case.open and case.waiting:
+                self.ctx.tell_changed(
+                    phases.What.PROTECTING,
+                    f"waiting: {case.waiting}",
+                    pace=PACE,
+                    node=case.node,
+                    namespace=case.workload.namespace,
+                    name=case.workload.name,
+                )
+        if pending:
+            text = f"waiting: {reasons.listed(pending, 3)}"
+            self.ctx.tell_changed(phases.What.WAITING, text, pace=PACE)
 
     def show_surge(
         self, surge: surge_records.Surge, outcome: outcomes.WorkloadOutcome, message: str = ""
