@@ -53,25 +53,22 @@ AGREE = (
 
 
 def refusal(snapshot: snapshots.Snapshot, workload: objects.Workload) -> reasons.Reason | None:
-    """Why the workload's specification does not allow one more pod for a while,
+    """Why the specification of a workload of one replica does not allow one more pod for a while,
     and what its owner can do.
     """
-    checks = (_kind, _scaled_to_zero, _recreate, volumes, _autoscaler, _rollout)
+    checks = (_kind, _recreate, volumes, _autoscaler, _rollout)
     return next((found for check in checks if (found := check(snapshot, workload))), None)
 
 
 def _kind(snapshot: snapshots.Snapshot, workload: objects.Workload) -> reasons.Reason | None:
-    if workload.kind == "StatefulSet" and workload.replicas <= 1:
+    if workload.kind == "StatefulSet":
         why = (
             f"{workload.ref} has one pod with a fixed identity; "
             "a second one would be another member."
         )
         return reasons.Reason("stateful_single", why, AGREE)
     ref = workload.ref
-    if workload.kind == "StatefulSet":
-        why = f"{ref} numbers its pods, so one more cannot replace a leaving one."
-        remedy = "Its pods are evicted one by one under its budget: give that budget room."
-    elif workload.kind == "ReplicaSet" and workload.owner:
+    if workload.kind == "ReplicaSet" and workload.owner:
         why = (
             f"{ref} belongs to {workload.owner} ({workload.owner.api_version}), "
             "which would undo a change to it."
@@ -88,20 +85,9 @@ def _kind(snapshot: snapshots.Snapshot, workload: objects.Workload) -> reasons.R
     return reasons.Reason("not_surgeable", why, remedy)
 
 
-def _scaled_to_zero(
-    snapshot: snapshots.Snapshot, workload: objects.Workload
-) -> reasons.Reason | None:
-    if workload.replicas > 0:
-        return None
-    why = f"{workload.ref} is scaled to 0: its pods are being deleted anyway."
-    return reasons.Reason(
-        "scaled_to_zero", why, "Nothing to do; they are evicted if they are still there."
-    )
-
-
 def _recreate(snapshot: snapshots.Snapshot, workload: objects.Workload) -> reasons.Reason | None:
     strategy = (workload.spec.get("strategy") or {}).get("type")
-    if strategy != "Recreate" or workload.replicas != 1:
+    if strategy != "Recreate":
         return None
     why = (
         f"{workload.ref} has one replica and the strategy Recreate, "

@@ -38,19 +38,16 @@ def with_volumes(volumes: list[Raw]) -> dict[str, list[Raw]]:
 
 
 @pytest.mark.parametrize(
-    ("spec", "replicas", "code"),
+    ("spec", "code"),
     [
-        ({}, 1, ""),
-        ({}, 3, ""),
-        ({}, 0, "scaled_to_zero"),
-        ({"strategy": {"type": "Recreate"}}, 1, "recreate"),
-        ({"strategy": {"type": "Recreate"}}, 2, ""),
-        ({"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0}}}, 1, ""),
-        ({"paused": True}, 1, ""),
+        ({}, ""),
+        ({"strategy": {"type": "Recreate"}}, "recreate"),
+        ({"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0}}}, ""),
+        ({"paused": True}, ""),
     ],
 )
-def test_deployments(spec: dict[str, t.Any], replicas: int, code: str) -> None:
-    assert refused(deployment("web", replicas, **spec)) == code
+def test_deployments(spec: dict[str, t.Any], code: str) -> None:
+    assert refused(deployment("web", 1, **spec)) == code
 
 
 @pytest.mark.parametrize(
@@ -111,22 +108,21 @@ def test_an_autoscaler_that_does_not_hold_one_more_pod(low: int, high: int, owne
 
 
 @pytest.mark.parametrize(
-    ("kind", "replicas", "owner", "api_version", "code"),
+    ("kind", "owner", "api_version", "code"),
     [
-        ("StatefulSet", 1, [], "apps/v1", "stateful_single"),
-        ("StatefulSet", 3, [], "apps/v1", "not_surgeable"),
-        ("ReplicaSet", 1, [], "apps/v1", ""),
-        ("ReplicaSet", 1, owned("Gadget", "g", "example.com/v1"), "apps/v1", "not_surgeable"),
-        ("ReplicaSet", 1, owned("Rollout", "g", "argoproj.io/v1alpha1"), "apps/v1", "not_surgeable"),
-        ("ReplicationController", 1, [], "v1", "not_surgeable"),
-        ("Gadget", 1, [], "example.com/v1", "not_surgeable"),
-        ("Rollout", 1, [], "example.com/v1", "not_surgeable"),
-        ("CloneSet", 1, [], "apps.kruise.io/v1alpha1", ""),
+        ("StatefulSet", [], "apps/v1", "stateful_single"),
+        ("ReplicaSet", [], "apps/v1", ""),
+        ("ReplicaSet", owned("Gadget", "g", "example.com/v1"), "apps/v1", "not_surgeable"),
+        ("ReplicaSet", owned("Rollout", "g", "argoproj.io/v1alpha1"), "apps/v1", "not_surgeable"),
+        ("ReplicationController", [], "v1", "not_surgeable"),
+        ("Gadget", [], "example.com/v1", "not_surgeable"),
+        ("Rollout", [], "example.com/v1", "not_surgeable"),
+        ("CloneSet", [], "apps.kruise.io/v1alpha1", ""),
     ],
 )
-def test_kinds(kind: str, replicas: int, owner: list[Raw], api_version: str, code: str) -> None:
+def test_kinds(kind: str, owner: list[Raw], api_version: str, code: str) -> None:
     lists = {"StatefulSet": "stateful_sets", "ReplicaSet": "replica_sets"}
-    parts = {lists.get(kind, "scales"): [workload(kind, "web", replicas, owner, api_version=api_version)]}
+    parts = {lists.get(kind, "scales"): [workload(kind, "web", 1, owner, api_version=api_version)]}
     assert refused(parts, kind) == code
 
 
