@@ -35,7 +35,7 @@ PATIENCE = 600.0
 DRAIN = {"backend": "eviction", "allow_interruption": True, "delete_emptydir_data": True}
 WAY = (
     ("node_cordon", {"state": "cordoned"}),
-    ("pdb_guard", {"surge": False}),
+    ("pdb_guard", {"method": "evict"}),
     ("node_drain", DRAIN),
     ("node_cordon", {"state": "returning"}),
     ("pdb_guard", {"state": "absent"}),

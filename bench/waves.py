@@ -132,7 +132,7 @@ def measured(url: str, call: str, count: int) -> dict[str, Any]:
             result = run_cordon.cordon(ctx, run_node_steps.CordonOptions(state, nodes))
         case "protect" | "unprotect":
             state = "present" if call == "protect" else "absent"
-            result = run_guard.guard(ctx, run_guard.GuardOptions(state, nodes, surge=False))
+            result = run_guard.guard(ctx, run_guard.GuardOptions(state, nodes, method="evict"))
         case "drain":
             result = run_drain.drain(ctx, run_drain.DrainOptions(nodes, choices, timeout=600))
         case _:

@@ -33,11 +33,6 @@ options:
     type: str
     choices: [present, absent]
     default: present
-  surge:
-    description:
-      - Whether to scale up workloads. Without it, only budgets are created.
-    type: bool
-    default: true
   allow_interruption:
     description:
       - Whether the drain may interrupt workloads of one replica whose second pod does not come to serve, because it

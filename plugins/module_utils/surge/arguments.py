@@ -32,7 +32,6 @@ SPEC = specs.ClusterModuleSpec(
     options={
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         **specs.NODES,
-        "surge": {"type": "bool", "default": True},
         **specs.BUDGETS,
         **specs.RULES,
         "allow_interruption": {"type": "bool", "default": False},

@@ -66,7 +66,6 @@ class GuardOptions:
 
     state: t.Literal["present", "absent"]
     nodes: tuple[str, ...]
-    surge: bool = True
     allow_interruption: bool = False
     node_autoscaler: bool = False
     method: str = "surge"
@@ -203,8 +202,6 @@ class _Wave:
         """The surges that are wanted now, by the UID of the workload;
         nodes that were lost since need none.
         """
-        if not self.options.surge:
-            return {}
         ctx, lost = self.call.ctx, self.call.locks.lost()
         plans = self._routes(seen, [name for name in self.nodes if name not in lost])
         found = steps.surges(seen, plans, run=self.me.id, by=ctx.by, since=ctx.clock.server())

@@ -77,7 +77,7 @@ def shared(world: World) -> None:
     """The guard is there, for a node of another run."""
     mine = {home_of_record(world, "a"), home_of_record(world, "b")}
     other = next(pod["spec"]["nodeName"] for pod in world.pods(app="web") if pod["spec"]["nodeName"] not in mine)
-    result = call(world.process("first"), surge=False)
+    result = call(world.process("first"), method="evict")
     assert not result.failed
     raw = world.get(kinds.BUDGETS, guard_name(world))
     serves = {other: world.get(kinds.NODES, other)["metadata"]["uid"]}
@@ -90,7 +90,7 @@ def test_a_shared_guard_that_its_other_user_removes_is_made_again(world: World) 
     shared(world)
     me = world.process("me")
     removing(world, me, 1)
-    result = call(me, surge=False)
+    result = call(me, method="evict")
     assert not result.failed, result.message
     found = world.find(kinds.BUDGETS, guard_name(world))
     assert found is not None

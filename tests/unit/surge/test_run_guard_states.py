@@ -138,7 +138,7 @@ def test_what_is_left_out_is_as_documented(protected: Saved) -> None:
 
 def test_without_surges_only_guards_are_made(cordoned: Saved) -> None:
     with World.of(cordoned) as world:
-        result, _ctx = called(world, surge=False)
+        result, _ctx = called(world, method="evict")
         assert workloads(result) == {"web": "guarded"}
         assert f"create {LEASES}" not in writes(world)
 
@@ -232,7 +232,7 @@ def test_check_mode_predicts_the_way_back(protected: Saved) -> None:
 
 def test_a_guard_alone_is_removed(cordoned: Saved) -> None:
     with World.of(cordoned) as world:
-        called(world, surge=False)
+        called(world, method="evict")
         here = {pod["spec"]["nodeName"] for pod in world.pods(app="web")}
         result, _ctx = called(world, "absent")
         assert [line["outcome"] for line in result.data["workloads"]] == ["unguarded"]
