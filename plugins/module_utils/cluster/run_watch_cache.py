@@ -301,7 +301,10 @@ class WatchCache:
         missing = [
             n for n in wanted if not self._view.follows(n) and (again or n not in self._view.listed)
         ]
-        self._view.list(run_listing.lists(self._ctx.cluster, missing, self.scope))
+        found = run_listing.lists(self._ctx.cluster, missing, self.scope)
+        if "refused" in found:
+            found["refused"] += self._view.listed.get("refused", ())
+        self._view.list(found)
 
     def fetch_claims(self, pods: t.Iterable[objects.Pod]) -> None:
         """Read the claims and volumes of these pods and nodes for these;

@@ -18,9 +18,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 
 Family = tuple[str, str, str]
 """Namespace and name of a Service, and an address type."""
-Selectors = t.Mapping[index_keys.Place, t.Mapping[str, str]]
-"""The selectors of Services, by their places; of those that are not among them nothing is known."""
-UNREAD: Selectors = {}
 
 
 def dark_without(
@@ -50,14 +47,14 @@ class Endpoints:
         self._snapshot = snapshot
         self._known: dict[str, dict[Family, bool]] = {}
 
-    def missing(
-        self, peers: t.Iterable[objects.Pod], pod: objects.Pod, known: Selectors = UNREAD
-    ) -> str:
+    def missing(self, peers: t.Iterable[objects.Pod], pod: objects.Pod) -> str:
         """The first Service with a peer and without this pod among its ready endpoints,
         as text; empty if none.
 
-        ``known`` are selectors of Services; one that does not select this pod is not asked for it.
+        One that is known not to select this pod is not asked for it: it may select labels that
+        somebody sets while pods run, as ``role=leader``.
         """
+        known = self._snapshot.selectors_by_namespace.get(pod.namespace, {})
         wanted = set().union(*(self._of(peer.uid) for peer in peers))
         ready = {family for family, there in self._of(pod.uid).items() if there}
         for namespace, service, family in sorted(wanted - ready):

@@ -258,7 +258,6 @@ def lacks(
         # With it, the pod is the garbage collector's.
         return f"the end of {mark.owner(pod.namespace)}, with which its pods end"
     endpoints, missing, ready = serving.Endpoints(snapshot), "", 0
-    # One that selects no other pod is not waited for.
     services = snapshot.selectors_by_namespace.get(pod.namespace, {})
     left = unserved.services(snapshot, pod) if names.UNSERVED in pod.annotations else {}
     listed = {place: snapshot.listed(place) for place in left}
@@ -270,7 +269,7 @@ def lacks(
             for at in left
             if services[at].items() <= one.labels.items() and not listed[at].get(one.uid)
         )
-        unlisted = endpoints.missing([pod], one, services) or next(out, "")
+        unlisted = endpoints.missing([pod], one) or next(out, "")
         missing, ready = (
             missing or (unlisted and f"{one.ref} is not ready in {unlisted}"),
             ready + (not unlisted),

@@ -185,6 +185,7 @@ class Routing:
         self.take_in(run_owners.scales(self.ctx, self.live.snapshot(), pods))
         self._look_beside(self.live.snapshot(), pods)
         self.live.fetch(replacement.kinds(self.live.snapshot(), pods, self.choices))
+        self.live.fetch(("selecting_services",) if self.surges else ())
         return self.live.snapshot()
 
     def take_in(self, found: t.Sequence[objects.Workload]) -> None:

@@ -228,6 +228,7 @@ class _Wave:
         call.prior.update({uid: surge.prior_replicas for uid, surge in self.wanted.items()})
         recorded = [old for uid, old in self.recorded.items() if uid in self.wanted]
         surges = [*self.wanted.values(), *recorded] if self.cases else []
+        call.read(*(("selecting_services",) if self.cases else ()))
         beside = (
             *(("slices",) if self.cases else ()),
             *(("budgets",) if self.floors.floors else ()),

@@ -78,7 +78,6 @@ class Surges:
         run = self.ctx.run
         holder = str(run) if run and run.id and run.nonce else ""
         self._writer = run_surge_writer.SurgeWriter(self.ctx, holder, self.prove_locks, self.leases)
-        self._selectors = run_surge_writer.ServiceSelectors(self.ctx)
         self._surges = {surge.uid: _Surge(surge=surge) for surge in self.surges}
 
     @property
@@ -208,10 +207,7 @@ class Surges:
                 ),
             )
             return
-        known = self._selectors.around(snapshot, surge)
-        one.waiting = steps.waiting_for(
-            snapshot, surge, endpoints, (surge.node,), lowering=True, selectors=known
-        )
+        one.waiting = steps.waiting_for(snapshot, surge, endpoints, (surge.node,), lowering=True)
         if one.waiting:
             one.serving_since = None
             return

@@ -340,9 +340,6 @@ class _Raising:
     _allow_interruption: bool
     _node_autoscaler: bool
 
-    def __post_init__(self) -> None:
-        self._selectors = run_surge_writer.ServiceSelectors(self._ctx)
-
     def plan(self, case: WorkloadSurge, look: Look) -> None:
         """Find out who has the workload, and write our record if nobody has."""
         if bad := look.unreadable.get(case.workload.uid):
@@ -432,10 +429,7 @@ class _Raising:
         if self._writer.rebase(case, snapshot):
             case.state = "raise"
             return
-        known = self._selectors.around(snapshot, surge)
-        case.waiting = steps.waiting_for(
-            snapshot, surge, look.endpoints, self._leaving, selectors=known
-        )
+        case.waiting = steps.waiting_for(snapshot, surge, look.endpoints, self._leaving)
         ended = workload is not None and not steps.alive(snapshot, surge)
         if ended and not case.waiting:
             self._ready(

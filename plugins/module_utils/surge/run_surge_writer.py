@@ -7,20 +7,17 @@ are proven to be ours.
 
 from __future__ import annotations
 
-import contextlib
 import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
     api_changes,
-    index_keys,
     objects,
     run_change_writer,
     run_context,
     run_requests,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import phases
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import surge_records
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import (
@@ -119,42 +116,3 @@ def tell(
 def unseen(surge: surge_records.Surge) -> str:
     """What is waited for after a write that the view does not show yet."""
     return f"the watch to show the changes to {surge.workload}"
-
-
-# The selectors of Services, for pods with labels that were set while they run, as ``role=leader``.
-#
-# A Service that selects such a label does not list a new pod, however long one waits.
-
-
-class ServiceSelectors(dict[index_keys.Place, t.Mapping[str, str]]):
-    """By the places of the Services, read once of each namespace where it matters."""
-
-    def __init__(self, ctx: run_context.Context) -> None:
-        super().__init__()
-        self._ctx, self._read = ctx, set[str]()
-
-    def around(self, snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> ServiceSelectors:
-        """Those that are known, with the ones of the surge's namespace if its
-        new pods lack a label.
-
-        Raises:
-            ClusterError: they cannot be read now.
-        """
-        namespace = surge.workload.namespace
-        if namespace not in self._read and steps.relabelled(snapshot, surge):
-            # Who may not read them waits for all.
-            with contextlib.suppress(errors.Forbidden):
-                found = self._ctx.cluster.items(
-                    kinds.SERVICES,
-                    namespace=namespace,
-                    patience=run_requests.PATIENCE,
-                    keep=index_keys.service,
-                ).items
-                self.update(
-                    {
-                        (namespace, one["metadata"]["name"]): one["spec"].get("selector") or {}
-                        for one in found
-                    }
-                )
-            self._read.add(namespace)
-        return self

@@ -136,15 +136,6 @@ def alive(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> tuple[obj
     return tuple(pod for pod in active(snapshot, surge) if pod.uid == surge.pod_uid)
 
 
-def relabelled(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> bool:
-    """Whether a leaving pod has a label that a new one has not:
-    somebody set it while the pod ran.
-    """
-    new = [pod.labels for pod in active(snapshot, surge) if pod.uid != surge.pod_uid]
-    leaving = alive(snapshot, surge)
-    return any(pod.labels.items() - labels.items() for pod in leaving for labels in new)
-
-
 def settled(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> str:
     """Why the controller has not applied the replica count yet, empty once it has."""
     workload = snapshot.workload(surge.uid)
@@ -210,11 +201,8 @@ def waiting_for(
     leaving_nodes: t.Collection[str],
     *,
     lowering: bool = False,
-    selectors: serving.Selectors = serving.UNREAD,
 ) -> str:
     """What is missing until the new pods serve; empty when the leaving pods may be deleted.
-
-    ``selectors`` are those of Services, as far as they are known.
 
     Before the drain, pods on the leaving nodes that take no part in the surge do not count: one
     that is not ready is evicted there. ``lowering`` counts all, because a pod that is not ready is
@@ -240,7 +228,7 @@ def waiting_for(
             f"(minReadySeconds {seconds})"
         )
     for pod in counted:
-        if pod.uid != surge.pod_uid and (missing := endpoints.missing(pods, pod, selectors)):
+        if pod.uid != surge.pod_uid and (missing := endpoints.missing(pods, pod)):
             return f"{pod.ref} is not ready in {missing}"
     return ""
 

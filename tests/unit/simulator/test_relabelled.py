@@ -56,13 +56,6 @@ def test_a_service_that_selects_the_new_pod_is_waited_for_all_the_same() -> None
         assert len(world.pods(on="n1", app="single")) == 1
 
 
-def test_without_such_a_label_no_service_is_read() -> None:
-    with World([manifests.node("n1"), manifests.deployment("single", 1), manifests.service("single")]) as world:
-        world.apply(manifests.node("n2"))
-        assert run(world).ok
-        assert lists(world) == []
-
-
 def test_who_may_not_read_services_waits_for_all() -> None:
     with led() as world:
         world.process("me").faults.when(lambda r: r.resource == kinds.SERVICES.resource, Fault("forbidden"), times=9)
