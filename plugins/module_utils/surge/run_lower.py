@@ -157,7 +157,7 @@ class Surges:
 
     def _hold(self, one: _Surge) -> None:
         if not one.claimed:
-            one.surge, one.claimed = self._writer.leases.go_on(one.held), True
+            one.surge, one.claimed = self._writer.leases.hold(one.held), True
 
     def _of(self, node: str) -> list[_Surge]:
         return [one for one in self._surges.values() if node == one.held.node and not one.lost]

@@ -13,7 +13,6 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
     api_changes,
-    decoding,
     objects,
     run_context,
     run_reconcile,
@@ -26,12 +25,6 @@ MARGIN = 5.0
 """Seconds before its end from which a lease proves nothing any more."""
 RENEW_WITHIN = 5.0
 """Seconds one attempt of a renewal in the background may take."""
-YOUNG = 25.0
-"""Seconds since its last renewal up to which a lease is gone on with as it is:
-it lasts beyond our first renewal.
-"""
-ROUNDED = 1.0
-"""Seconds by which the API server's time, which is told in whole seconds, may be behind."""
 AT_ONCE = 8
 LEAVE_WITHIN = 10.0
 """Seconds the end of a call waits for a renewal that is under way."""
@@ -99,24 +92,6 @@ class SurgeLeases:
         """
         with self._turn(surge.uid):
             return self._hold(surge)
-
-    def go_on(self, surge: surge_records.Surge) -> surge_records.Surge:
-        """As ``hold``, but nothing is written where an earlier call of the run has
-        renewed the lease just now.
-
-        How long ago that was is told by the API server's clock alone: it stamps the renewals.
-        """
-        lease = self._found.get(surge.lease_uid)
-        renewed = decoding.moment(lease["spec"].get("renewTime") or "") if lease else None
-        now = decoding.moment(self._ctx.clock.server())
-        age = (now - renewed).total_seconds() if now and renewed else float("inf")
-        ours = (
-            surge.holder == (self._holder or surge.holder) and surge.duration == surge_records.HOLD
-        )
-        if lease is None or not ours or not -ROUNDED <= age <= YOUNG:
-            return self.hold(surge)
-        self._keep_up(lease, surge, clocks.Stopwatch(self._ctx.clock, age + ROUNDED))
-        return surge
 
     def prove(self, surge: surge_records.Surge) -> None:
         """Prove before a write for the surge that its nodes and its lease are still ours,

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import typing as t
 from collections import Counter
 
 import pytest
@@ -25,9 +26,11 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.support.guarded imp
 
 SURGE = {
     "guard": {"create leases": 1, "patch pods": 1, "patch deployments/scale": 1, "patch leases": 1},
-    "drain": {"patch deployments/scale": 1, "delete leases": 1},
+    "drain": {"patch leases": 1, "patch deployments/scale": 1, "delete leases": 1},
 }
-"""What one more surge adds: record, deletion cost, raise and "it serves"; then lower and forget."""
+"""What one more surge adds: record, deletion cost, raise and "it serves"; then take up, lower and forget."""
+REPLACED = {"drain": {"get pods": 1, "patch pods": 1, "create pods/eviction": 1}}
+"""What one more pod adds that is replaced."""
 
 
 def crowd(pods: int) -> World:
@@ -50,13 +53,13 @@ def notes(request: Request) -> bool:
     return request.verb == "patch" and request.name.startswith(names.SURGE_PREFIX)
 
 
-def surged(world: World, settle: float = 2.0) -> None:
+def moved(world: World, settle: float = 2.0, method: t.Literal["surge", "replace"] = "surge") -> None:
     """The three calls, each in a process of its own."""
     nodes = ("n1",)
     calls = {
         "cordon": lambda ctx: cordon(ctx, CordonOptions("cordoned", nodes)),
-        "guard": lambda ctx: guard(ctx, GuardOptions("present", nodes, method="surge", settle=settle)),
-        "drain": lambda ctx: drain(ctx, DrainOptions(nodes, DrainPolicy(method="surge"), timeout=120.0)),
+        "guard": lambda ctx: guard(ctx, GuardOptions("present", nodes, method=method, settle=settle)),
+        "drain": lambda ctx: drain(ctx, DrainOptions(nodes, DrainPolicy(method=method), timeout=120.0)),
     }
     for name, call in calls.items():
         done = world.process(name).run(call, ME)
@@ -75,22 +78,32 @@ def counted(world: World, call: str) -> Counter[str]:
     return Counter(map(words, own))
 
 
+@pytest.mark.parametrize(("method", "adds"), [("surge", SURGE), ("replace", REPLACED)])
 @pytest.mark.parametrize("call", ["cordon", "guard", "drain"])
-def test_one_more_surge_adds_six_requests(call: str) -> None:
+def test_one_more_pod_adds_few_requests(
+    call: str, method: t.Literal["surge", "replace"], adds: dict[str, dict[str, int]]
+) -> None:
     found = []
     for pods in (2, 5):
         with crowd(pods) as world:
-            surged(world)
+            moved(world, method=method)
             assert {len(world.pods(on="n1")), len(world.pods(on="n2"))} == {0, pods}
             found.append(counted(world, call))
     fewer, more = found
-    assert more - fewer == Counter({what: 3 * count for what, count in SURGE.get(call, {}).items()})
+    assert more - fewer == Counter({what: 3 * count for what, count in adds.get(call, {}).items()})
     assert not fewer - more
+
+
+def test_what_is_needed_once_to_replace_pods() -> None:
+    with crowd(5) as world:
+        moved(world, method="replace")
+        found = [counted(world, call).total() for call in ("cordon", "guard", "drain")]
+    assert all(count <= most for count, most in zip(found, (8, 13, 28 + 3 * 5), strict=True)), found
 
 
 def test_what_was_listed_is_not_listed_again_to_be_watched() -> None:
     with crowd(5) as world:
-        surged(world)
+        moved(world)
         found = counted(world, "guard")
     watched = {what.split()[1] for what in found if what.startswith("watch ")}
     assert watched == {"pods", "deployments", "replicasets", "endpointslices"}
@@ -103,7 +116,7 @@ def test_what_was_listed_before_a_long_wait_is_listed_anew() -> None:
         world.process("guard").faults.when(
             lambda request: (request.verb, request.name) == ("patch", names.heartbeat_name(ME)), Fault("late", 3.5)
         )
-        surged(world)
+        moved(world)
         found = counted(world, "guard")
     assert {found[f"list {kind}"] for kind in ("pods", "deployments", "replicasets")} == {2}
 
@@ -112,7 +125,7 @@ def test_what_was_listed_before_a_long_wait_is_listed_anew() -> None:
 def test_the_counts_of_all_workloads_are_changed_at_once(call: str) -> None:
     with crowd(5) as world:
         world.process(call).faults.when(scales, Fault("late", 0.5), times=5)
-        surged(world)
+        moved(world)
         left = [sent.left for sent in world.log if sent.process == call and scales(sent.request)]
     assert len(left) == 5
     assert max(left) - min(left) < 0.5, "none waits for the answer to another one"
@@ -122,7 +135,7 @@ def test_a_surge_is_ready_as_soon_as_its_pods_have_served_for_long_enough() -> N
     seconds = []
     for settle in (2.0, 1.7):
         with crowd(1) as world:
-            surged(world, settle)
+            moved(world, settle)
             raised, noted = (
                 s.left for s in world.log if s.process == "guard" and (scales(s.request) or notes(s.request))
             )

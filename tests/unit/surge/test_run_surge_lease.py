@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.surge_records import Surge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_surge_lease, run_surge_writer
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_surge_lease import LostSurgeError
@@ -212,82 +212,6 @@ def test_our_own_write_is_known_by_name_time_and_record(world: World, changes: d
     lease = {**raw, "spec": {**raw["spec"], **changes}}
     assert run_surge_lease._is_as(lease, one, "r1/n1", now) is same
     assert not run_surge_lease._is_as(lease, replace(one, stage="ready"), "r1/n1", now)
-
-
-# -- gone on with by the next call of the run ----------------------------------------------------------
-
-
-class NextCall(Keeper):
-    """A later call, which has read the leases a moment ago."""
-
-    def __init__(self, world: World, run: str = "r1/n1", holder: str | None = None, skew: float = 0.0) -> None:
-        super().__init__(world, run)
-        self.me.process.skew = skew
-        self.me.run(lambda ctx: ctx.cluster.send(verbs.get(kinds.NODES, "n1")))  # by which it knows the server's time
-        holder = run if holder is None else holder
-        self.leases = run_surge_lease.SurgeLeases(self.ctx, holder, self.prove_locks, world.leases)
-        self.surge = self.me.run(lambda _ctx: self.leases.go_on(recorded(world)))
-
-
-def left(world: World, seconds: float) -> None:
-    """A lease that a call left so many seconds ago."""
-    one = Keeper(world)
-    one.write()
-    one.does(one.leases.close)
-    world.act(seconds)
-
-
-@pytest.mark.parametrize("holder", ["r1/n1", ""])
-@pytest.mark.parametrize(("seconds", "written"), [(0.0, 0), (24.0, 0), (26.5, 1), (300.0, 1)])
-def test_a_young_lease_of_an_earlier_call_is_not_written(
-    world: World, holder: str, seconds: float, written: int
-) -> None:
-    left(world, seconds)
-    one = NextCall(world, holder=holder)
-    assert one.writes == [f"patch {LEASES}"] * written
-    assert f"get {LEASES}" not in one.sent, "it was read already"
-    assert one.surge == recorded(world)
-
-
-def test_what_is_gone_on_with_is_renewed_and_proven_by_the_time_since_its_renewal(world: World) -> None:
-    left(world, 24.0)
-    one = NextCall(world)
-    world.act(20.0)
-    assert one.writes == [f"patch {LEASES}"]
-    assert len(one.proven) == 1
-    left_alone = World(["n1"])
-    left(left_alone, 24.0)
-    late = NextCall(left_alone)
-    late.does(late.leases.close)
-    for seconds, writes in [(29.0, 0), (2.0, 1)]:
-        left_alone.act(seconds)
-        late.prove()
-        assert len(late.writes) == writes
-
-
-@pytest.mark.parametrize("run", ["r1/n2", "other/n"])
-def test_a_lease_in_another_name_is_not_gone_on_with(world: World, run: str) -> None:
-    left(world, 0.0)
-    one = NextCall(world, run)
-    assert one.writes == [f"patch {LEASES}"]
-    assert recorded(world).holder == run
-
-
-@pytest.mark.parametrize("spec", [{"renewTime": None}, {"leaseDurationSeconds": 30}])
-def test_a_lease_of_which_it_is_unknown_how_long_it_lasts_is_not_gone_on_with(
-    world: World, spec: dict[str, object]
-) -> None:
-    left(world, 0.0)
-    world.sim.patch(kinds.LEASES, names.surge_name(world.uid), {"spec": spec}, names.NAMESPACE)
-    assert NextCall(world).writes == [f"patch {LEASES}"]
-
-
-@pytest.mark.parametrize(("seconds", "skew", "written"), [(0.0, 3600.0, 0), (300.0, -300.0, 1)])
-def test_the_clock_of_the_machine_does_not_tell_how_old_a_lease_is(
-    world: World, seconds: float, skew: float, written: int
-) -> None:
-    left(world, seconds)
-    assert len(NextCall(world, skew=skew).writes) == written
 
 
 # -- what the writer of both halves does with it -------------------------------------------------------
