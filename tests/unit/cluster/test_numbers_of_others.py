@@ -33,7 +33,6 @@ MAX_INT32 = int("7fffffff", 16)
         pytest.param(migration_jobs.KEPT_WITHOUT_TTL, 30 * 60.0, id="Koordinator: 30 minutes without a ttl"),
         pytest.param((announcement.NOTE, announcement.INSTANCE), (1024, 128), id="Kubernetes events validation"),
         pytest.param(hashing.LONGEST, 63, id="Kubernetes: the longest value of a label"),
-        pytest.param(announcement.OCTETS, 75, id="RFC 5545, 3.1"),
         pytest.param(typed.SHORTEST_TTL, 1.0, id="Koordinator counts whole seconds"),
     ],
 )
