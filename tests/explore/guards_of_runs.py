@@ -322,7 +322,7 @@ GUARDS = (
     Guard("resourceVersion of lock deletions", without_version("Lease", "delete"), late_deletion),
     Guard(
         "the list before a node is called drained",
-        replaced_by(run_outcome.Outcome, "_listed", lambda self, site: frozenset()),
+        replaced_by(run_outcome.NodeOutcomes, "_listed", lambda self, site: frozenset()),
         silent_watch,
     ),
     Guard("settled before a surge is lowered", replaced_by(steps, "settled", lambda *args: ""), lagging_controller),

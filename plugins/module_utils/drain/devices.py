@@ -46,24 +46,24 @@ def extended(pods: t.Iterable[objects.Pod]) -> bool:
     """Whether one of the pods requests an extended resource,
     which a DeviceClass may serve instead of a node.
     """
-    asked = (key.partition("/")[2] for pod in pods for key in pod.requests)
-    return any(
-        "/" in name and ("kubernetes.io/" not in name or name.startswith(IMPLICIT))
-        for name in asked
-    )
+    for pod in pods:
+        for key in pod.requests:
+            name = key.partition("/")[2]
+            if "/" in name and ("kubernetes.io/" not in name or name.startswith(IMPLICIT)):
+                return True
+    return False
 
 
 def served(snapshot: snapshots.Snapshot) -> frozenset[str]:
     """The extended resources for which the scheduler allocates devices,
     where a node does not have them itself.
     """
-    names = (one["metadata"]["name"] for one in snapshot.device_classes)
-    own = (
-        name
-        for one in snapshot.device_classes
-        if (name := (one.get("spec") or {}).get("extendedResourceName"))
-    )
-    return frozenset((*own, *(f"{IMPLICIT}{name}" for name in names)))
+    found = set()
+    for device_class in snapshot.device_classes:
+        found.add(f"{IMPLICIT}{device_class['metadata']['name']}")
+        if own := (device_class.get("spec") or {}).get("extendedResourceName"):
+            found.add(own)
+    return frozenset(found)
 
 
 def refusal(snapshot: snapshots.Snapshot, pod: objects.Pod) -> reasons.Reason | None:
@@ -122,10 +122,8 @@ def on_node(
     snapshot: snapshots.Snapshot, node: objects.Node, claims: t.Iterable[objects.Raw]
 ) -> bool:
     """Whether the node has free devices for all requests of these claims."""
-    return (
-        _choice(snapshot, _requests(claims), _near(snapshot, node), _free(snapshot, node))
-        is not None
-    )
+    near, free = _near(snapshot, node), _free(snapshot, node)
+    return _choice(snapshot, _requests(claims), near, free) is not None
 
 
 def findings(
@@ -133,8 +131,9 @@ def findings(
     plans: t.Collection[drain_policy.PodPlan],
     waves: t.Iterable[t.Collection[str]],
 ) -> list[reasons.Finding]:
-    """Tainted devices of the pods, and what is not known of their successors;
-    second pods of a wave exist at once.
+    """Tainted devices of the pods, and pods whose successors may find no device.
+
+    The second pods of one wave exist at the same time, so they are given devices together.
     """
     concerned = [plan for plan in plans if plan.pod.device_claims]
     surges = [
@@ -142,12 +141,10 @@ def findings(
         for plan in concerned
         if plan.route == "surge" and _claims(snapshot, plan.pod, shared=False)
     ]
-    scarce = (
-        one
-        for wave, beside in drain_policy.by_wave(surges, waves)
-        for one in _together(snapshot, beside, wave)
-    )
-    found = {(finding.code, finding.object): finding for finding in scarce}
+    found: dict[tuple[str, str], reasons.Finding] = {}
+    for wave, of_wave in drain_policy.by_wave(surges, waves):
+        for finding in _together(snapshot, of_wave, wave):
+            found[finding.code, finding.object] = finding
     for plan in concerned:
         pod, subject = plan.pod, str(plan.workload or plan.pod.ref)
         if plan.route in ("evict", "job") and plan.code != NOWHERE and nowhere(snapshot, pod):
@@ -196,11 +193,10 @@ def _together(
 
 
 def _requests(claims: t.Iterable[objects.Raw]) -> list[objects.Raw]:
-    return [
-        request
-        for claim in claims
-        for request in (claim["spec"].get("devices") or {}).get("requests") or ()
-    ]
+    requests: list[objects.Raw] = []
+    for claim in claims:
+        requests += (claim["spec"].get("devices") or {}).get("requests") or ()
+    return requests
 
 
 def _of_claim(
@@ -214,11 +210,9 @@ def _of_claim(
             continue
         words = ", ".join(node_taints.in_words(taint) for taint in bad)
         ends = any(taint.get("effect") == "NoExecute" for taint in bad)
-        then = (
-            "Kubernetes deletes the pod without regard to budgets"
-            if ends
-            else "no new claim gets it"
-        )
+        then = "no new claim gets it"
+        if ends:
+            then = "Kubernetes deletes the pod without regard to budgets"
         message = f"{pod.ref} uses device {'/'.join(place)}, which is tainted {words}: {then}."
         remedy = "Find out from the device's driver, or in the DeviceTaintRules, why it is tainted."
         yield reasons.Finding(
@@ -243,9 +237,8 @@ def _claims(
     for it alone, or both.
     """
     wanted = {name for name, by_name in pod.device_claims if shared is None or by_name is shared}
-    return [
-        claim for name in sorted(wanted) if (claim := snapshot.device_claim(pod.namespace, name))
-    ]
+    found = (snapshot.device_claim(pod.namespace, name) for name in sorted(wanted))
+    return [claim for claim in found if claim]
 
 
 def _others(snapshot: snapshots.Snapshot, pod: objects.Pod) -> t.Iterator[objects.Node]:
@@ -282,9 +275,9 @@ def _asked(claim: objects.Raw) -> str:
     words = []
     for request in claim["spec"]["devices"].get("requests") or ():
         exact = _alternatives(request)[0]
-        count = (
-            "all devices" if exact.get("allocationMode") == "All" else f"{exact.get('count') or 1}"
-        )
+        count = str(exact.get("count") or 1)
+        if exact.get("allocationMode") == "All":
+            count = "all devices"
         words.append(f"{count} of class {exact.get('deviceClassName')}")
     return " and ".join(words)
 
@@ -295,13 +288,10 @@ def _alternatives(request: objects.Raw) -> t.Sequence[objects.Raw]:
 
 def _expressions(snapshot: snapshots.Snapshot, exact: objects.Raw) -> list[str]:
     """The CEL selectors of a request and of its class."""
-    device_class = (
-        objects.find(snapshot.device_classes, "", exact.get("deviceClassName") or "") or {}
-    )
-    selectors = [
-        *((device_class.get("spec") or {}).get("selectors") or ()),
-        *(exact.get("selectors") or ()),
-    ]
+    name = exact.get("deviceClassName") or ""
+    device_class = objects.find(snapshot.device_classes, "", name) or {}
+    of_class = (device_class.get("spec") or {}).get("selectors") or ()
+    selectors = [*of_class, *(exact.get("selectors") or ())]
     return [(selector.get("cel") or {}).get("expression") or "" for selector in selectors]
 
 
@@ -319,17 +309,17 @@ def estimated(snapshot: snapshots.Snapshot, claim: objects.Raw) -> bool:
     or these for more than themselves.
     """
     devices = claim["spec"]["devices"]
-    exacts = [
-        exact for request in devices.get("requests") or () for exact in _alternatives(request)
-    ]
-    drivers = {_driver(_expressions(snapshot, exact)) for exact in exacts}
-    return (
-        not all(_plain(snapshot, exact) for exact in exacts)
-        or bool(devices.get("constraints"))
-        or any(
-            place[0] in drivers and _divided(device)
-            for place, (device, _where) in snapshot.devices.items()
-        )
+    if devices.get("constraints"):
+        return True
+    drivers = set()
+    for request in devices.get("requests") or ():
+        for exact in _alternatives(request):
+            if not _plain(snapshot, exact):
+                return True
+            drivers.add(_driver(_expressions(snapshot, exact)))
+    return any(
+        place[0] in drivers and _divided(device)
+        for place, (device, _where) in snapshot.devices.items()
     )
 
 
@@ -382,27 +372,25 @@ def _choice(
     Requests for one driver come first, the others take what is left. Of alternatives the first is
     taken with which all later requests find theirs.
     """
-    exacts = [
-        [(_driver(_expressions(snapshot, x)), x) for x in _alternatives(request)]
-        for request in requests
-    ]
-    order = sorted(exacts, key=lambda one: (len(one), not one[0][0]))
+    alternatives = []
+    for request in requests:
+        exacts = _alternatives(request)
+        alternatives.append([(_driver(_expressions(snapshot, exact)), exact) for exact in exacts])
+    order = sorted(alternatives, key=lambda exacts: (len(exacts), not exacts[0][0]))
     tries = itertools.count()
 
     def pick(index: int, left: t.Sequence[Place]) -> list[Place] | None:
         if index == len(order):
             return []
         for driver, exact in order[index]:
+            if next(tries) >= MOST_TRIES:
+                return None
             most = near if exact.get("allocationMode") == "All" and _plain(snapshot, exact) else ()
-            taken = (
-                _taken(snapshot, driver, exact, most, left) if next(tries) < MOST_TRIES else None
-            )
-            rest = (
-                None
-                if taken is None
-                else pick(index + 1, [place for place in left if place not in taken])
-            )
-            if taken is not None and rest is not None:
+            taken = _taken(snapshot, driver, exact, most, left)
+            if taken is None:
+                continue
+            rest = pick(index + 1, [place for place in left if place not in taken])
+            if rest is not None:
                 return [*taken, *rest]
         return None
 
@@ -423,14 +411,14 @@ def _taken(
     if exact.get("adminAccess"):
         return set()
     tolerations = exact.get("tolerations") or ()
-    usable = [
-        place
-        for place in left
-        if driver in ("", place[0])
-        and not node_taints.untolerated(tolerations, _taints(snapshot, place))
-    ]
-    every = exact.get("allocationMode") == "All"
-    count = max(1, sum(driver == place[0] for place in most)) if every else exact.get("count") or 1
+    usable = []
+    for place in left:
+        taints = _taints(snapshot, place)
+        if driver in ("", place[0]) and not node_taints.untolerated(tolerations, taints):
+            usable.append(place)
+    count = exact.get("count") or 1
+    if exact.get("allocationMode") == "All":
+        count = max(1, sum(driver == place[0] for place in most))
     if len(usable) < count:
         return None
     return {p for p in usable[:count] if not snapshot.devices[p][0].get("allowMultipleAllocations")}
@@ -457,14 +445,9 @@ def _tainted_ones(snapshot: snapshots.Snapshot, pod: objects.Pod) -> str:
         for place in _free(snapshot, node):
             if bad := node_taints.untolerated((), _taints(snapshot, place)):
                 found["/".join(place)] = ", ".join(node_taints.in_words(taint) for taint in bad)
-    return (
-        f" Tainted are {', '.join(f'{name} ({words})' for name, words in found.items())}."
-        if found
-        else ""
-    )
-
-
-# Volumes that cannot follow a pod to another node.
+    if not found:
+        return ""
+    return f" Tainted are {', '.join(f'{name} ({words})' for name, words in found.items())}."
 
 
 def bound_here(snapshot: snapshots.Snapshot, pod: objects.Pod) -> str:
@@ -475,9 +458,8 @@ def bound_here(snapshot: snapshots.Snapshot, pod: objects.Pod) -> str:
     pod is on. Claims and volumes that are not in the snapshot hold nothing.
     """
     for name in pod.claims:
-        bound = ((snapshot.claim(pod.namespace, name) or {}).get("spec") or {}).get(
-            "volumeName"
-        ) or ""
+        claim = snapshot.claim(pod.namespace, name) or {}
+        bound = (claim.get("spec") or {}).get("volumeName") or ""
         volume = snapshot.volume(bound)
         if volume is None:
             continue

@@ -40,16 +40,16 @@ ASKS = (
 """For the strategy External."""
 
 
-def machine_of(case: pod_facts.PodFacts) -> virtual_machines.Machine | None:
+def machine_of(facts: pod_facts.PodFacts) -> virtual_machines.Machine | None:
     """The machine, where its eviction is asked for and what that leads to can be known."""
-    if case.choices.disable_eviction:
+    if facts.choices.disable_eviction:
         return None
-    return virtual_machines.machine_of(case.context.snapshot, case.pod)
+    return virtual_machines.machine_of(facts.context.snapshot, facts.pod)
 
 
-def eviction_denied(case: pod_facts.PodFacts) -> reasons.Reason | None:
+def eviction_denied(facts: pod_facts.PodFacts) -> reasons.Reason | None:
     """That KubeVirt denies the eviction for good; no consent changes that."""
-    machine = machine_of(case)
+    machine = machine_of(facts)
     if machine is None or machine.fate != "stays":
         return None
     message = (
@@ -63,21 +63,21 @@ def eviction_denied(case: pod_facts.PodFacts) -> reasons.Reason | None:
     return reasons.Reason("not_migratable", message, remedy)
 
 
-def waited_for(case: pod_facts.PodFacts) -> budgets.Verdict | None:
+def waited_for(facts: pod_facts.PodFacts) -> budgets.Verdict | None:
     """That the pod stays until KubeVirt, or who acts on its behalf, has moved the machine."""
-    machine = machine_of(case)
+    machine = machine_of(facts)
     if machine is None or machine.fate not in ("migrates", "external"):
         return None
     preset = operators.PRESETS["kubevirt"]
     acts = preset.acts if machine.fate == "migrates" else ASKS
     return budgets.of_operator(
-        case.pod, None, operators.Operator(preset.project, acts, machine.ref)
+        facts.pod, None, operators.Operator(preset.project, acts, machine.ref)
     )
 
 
-def shut_down(case: pod_facts.PodFacts) -> str:
+def shut_down(facts: pod_facts.PodFacts) -> str:
     """Why its eviction shuts the machine down; empty if it does not, or if that cannot be known."""
-    machine = machine_of(case)
+    machine = machine_of(facts)
     if machine is None or machine.fate != "stops":
         return ""
     why = (
@@ -91,9 +91,13 @@ def shut_down(case: pod_facts.PodFacts) -> str:
     )
 
 
-def unread(case: pod_facts.PodFacts) -> str:
+def unread(facts: pod_facts.PodFacts) -> str:
     """What would tell more of the pod, as the end of a remedy."""
-    if case.choices.disable_eviction or not virtual_machines.runs_in(case.pod) or machine_of(case):
+    if (
+        facts.choices.disable_eviction
+        or not virtual_machines.runs_in(facts.pod)
+        or machine_of(facts)
+    ):
         return ""
     return (
         " Whether KubeVirt would migrate it instead is known where list on "
@@ -107,15 +111,15 @@ KRUISE = "apps.kruise.io"
 """The group of Kruise's DaemonSets, whose controller works as that of Kubernetes does."""
 
 
-def _mirror(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
-    if case.pod.mirror:
-        return case.to("skip", "mirror", "A static pod: only its kubelet can stop it.")
+def _mirror(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
+    if facts.pod.mirror:
+        return facts.plan("skip", "mirror", "A static pod: only its kubelet can stop it.")
     return None
 
 
-def _daemon_set_of(case: pod_facts.PodFacts) -> str:
+def _daemon_set_of(facts: pod_facts.PodFacts) -> str:
     """``there``, ``gone``, or ``""`` for a pod of something else."""
-    owner = case.pod.owner
+    owner = facts.pod.owner
     if owner is None or owner.kind != "DaemonSet":
         return ""
     group = owner.api_version.partition("/")[0]
@@ -124,45 +128,49 @@ def _daemon_set_of(case: pod_facts.PodFacts) -> str:
         return "there"
     if group != "apps":
         return ""
-    return "there" if case.context.snapshot.daemon_set(owner.uid) else "gone"
+    return "there" if facts.context.snapshot.daemon_set(owner.uid) else "gone"
 
 
-def _daemon_set(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
-    if _daemon_set_of(case) == "there" and case.choices.ignore_daemonsets and not _stays_away(case):
-        return case.to("skip", "daemonset", "Its DaemonSet would recreate it at once: it stays.")
+def _daemon_set(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
+    if (
+        _daemon_set_of(facts) == "there"
+        and facts.choices.ignore_daemonsets
+        and not _stays_away(facts)
+    ):
+        return facts.plan("skip", "daemonset", "Its DaemonSet would recreate it at once: it stays.")
     return None
 
 
-def _stays_away(case: pod_facts.PodFacts) -> bool:
+def _stays_away(facts: pod_facts.PodFacts) -> bool:
     """Whether a rule wants a DaemonSet's pod to leave, and its controller does not recreate it
     before our taint goes.
 
     DaemonSet pods tolerate a cordon, but few tolerate our taint
     (``NodeShouldRunDaemonPod``, Kubernetes 1.36).
     """
-    holding, _emptied = case.context.keeps_out(case.pod.node)
-    return case.manner.last and bool(node_taints.untolerated(case.pod.tolerations, holding))
+    holding, _emptied = facts.context.keeps_out(facts.pod.node)
+    return facts.policy.last and bool(node_taints.untolerated(facts.pod.tolerations, holding))
 
 
-def _not_selected(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
-    pod, choices = case.pod, case.choices
+def _not_selected(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
+    pod, choices = facts.pod, facts.choices
     if choices.namespaces and pod.namespace not in choices.namespaces:
-        return case.to(
+        return facts.plan(
             "skip", "not_selected", f"Namespace {pod.namespace} is not one of the selected ones."
         )
-    if not selectors.matches(case.context.selector, pod.labels):
-        return case.to(
+    if not selectors.matches(facts.context.selector, pod.labels):
+        return facts.plan(
             "skip", "not_selected", f"pod_selector {choices.pod_selector} does not match it."
         )
     return None
 
 
-def _self(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
-    me, pod = case.choices.self_pod, case.pod
+def _self(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
+    me, pod = facts.choices.self_pod, facts.pod
     same_place = me and me.name == pod.name and me.namespace in ("", pod.namespace)
     if me is None or not (me.uid == pod.uid if me.uid else same_place):
         return None
-    return case.to(
+    return facts.plan(
         "refuse",
         "self_on_node",
         "This play runs in it: evicting it would abort the maintenance.",
@@ -173,33 +181,33 @@ def _self(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     )
 
 
-def _left_by_rule(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
-    manner = case.manner
-    if manner.fault:
+def _left_by_rule(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
+    policy = facts.policy
+    if policy.fault:
         remedy = "Correct or remove the annotation."
-        return case.to(
+        return facts.plan(
             "refuse",
             "bad_rule",
-            f"What {manner.rule} ask for cannot be read: {manner.fault}.",
+            f"What {policy.rule} ask for cannot be read: {policy.fault}.",
             remedy,
         )
-    if not manner.skip:
+    if not policy.skip:
         return None
-    if case.surge:
-        why = f"By {manner.rule} it stays on the node, but its surge is prepared already."
-        return case.to(
+    if facts.surge:
+        why = f"By {policy.rule} it stays on the node, but its surge is prepared already."
+        return facts.plan(
             "refuse",
             "bad_rule",
             why,
             "Call pdb_guard with state=absent, and again with the same rules.",
         )
-    return case.to("skip", "left_by_rule", f"By {manner.rule} it stays on the node.")
+    return facts.plan("skip", "left_by_rule", f"By {policy.rule} it stays on the node.")
 
 
-def _daemon_set_in_the_way(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
-    if _daemon_set_of(case) == "there" and not _stays_away(case) and not case.pod.finished:
+def _daemon_set_in_the_way(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
+    if _daemon_set_of(facts) == "there" and not _stays_away(facts) and not facts.pod.finished:
         why = "A pod of a DaemonSet cannot be moved, and ignore_daemonsets is false."
-        return case.to(
+        return facts.plan(
             "refuse",
             "daemonset",
             why,
@@ -208,42 +216,44 @@ def _daemon_set_in_the_way(case: pod_facts.PodFacts) -> drain_policy.PodPlan | N
     return None
 
 
-def _evictable(case: pod_facts.PodFacts, code: str, reason: str) -> drain_policy.PodPlan:
+def _evictable(facts: pod_facts.PodFacts, code: str, reason: str) -> drain_policy.PodPlan:
     """Evicted under its budget, unless that can never allow it;
     consent does not override a budget.
     """
-    if case.choices.disable_eviction:
-        return case.to(
+    if facts.choices.disable_eviction:
+        return facts.plan(
             "evict", "disable_eviction", f"{reason} It is deleted without checking its budgets."
         )
-    verdict = budgets.diagnose(case.context.unguarded, case.pod, case.context.with_operators)
+    verdict = budgets.diagnose(facts.context.unguarded, facts.pod, facts.context.with_operators)
     match verdict.code:
         case "two_budgets":
-            return case.to("refuse", "two_budgets", verdict.message, verdict.remedy)
+            return facts.plan("refuse", "two_budgets", verdict.message, verdict.remedy)
         case "operator_budget" | "unhealthy_blocked":
-            return case.to("evict", verdict.code, verdict.message, verdict.remedy)
+            return facts.plan("evict", verdict.code, verdict.message, verdict.remedy)
     if verdict.lasting:
-        return case.to("refuse", "budget_allows_nothing", verdict.message, verdict.remedy)
-    return case.to("evict", code, reason)
+        return facts.plan("refuse", "budget_allows_nothing", verdict.message, verdict.remedy)
+    return facts.plan("evict", code, reason)
 
 
-def _by_operator(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
+def _by_operator(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     """A pod that nothing could replace by its workload alone, where its operator sees to it.
 
     It goes by the operator's budget: at once if that has room and other pods of it serve, else when
     the operator acts, unless the pod is known to be the only one, so that nothing could take over.
     """
-    operator, seen = case.operator, case.context.snapshot
+    operator, seen = facts.operator, facts.context.snapshot
     if operator is None:
         return None
-    budget, owner = case.budgets[0], operators.owner_of(seen, case.pod)
+    budget, owner = facts.budgets[0], operators.owner_of(seen, facts.pod)
     others = [
         p
         for p in seen.selected(budget.namespace, budget.selector)
-        if p.uid != case.pod.uid and not p.finished
+        if p.uid != facts.pod.uid and not p.finished
     ]
     plan = _evictable(
-        case, "replicas", f"Other pods of {budget.ref} serve meanwhile: {operator} {operator.acts}."
+        facts,
+        "replicas",
+        f"Other pods of {budget.ref} serve meanwhile: {operator} {operator.acts}.",
     )
     if plan.code == "replicas":
         serving = any(p.ready and not p.deleting for p in others)
@@ -252,44 +262,44 @@ def _by_operator(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     others += [
         p
         for p in seen.pods
-        if owner and p.uid != case.pod.uid and operators.owner_of(seen, p) == owner
+        if owner and p.uid != facts.pod.uid and operators.owner_of(seen, p) == owner
     ]
-    only = case.workload is not None and not others and not operator.asked_for
+    only = facts.workload is not None and not others and not operator.asked_for
     return plan if plan.code == "operator_budget" and not only else None
 
 
-def _terminating(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
-    pod = case.pod
+def _terminating(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
+    pod = facts.pod
     if not pod.deleting:
         return None
     if holders := [f for f in pod.finalizers if f != JOB_FINALIZER]:
         why = f"It is terminating, and held by finalizers {', '.join(holders)}."
         remedy = "Whoever set the finalizers has to remove them; it is never force-deleted."
-    elif case.context.now[:19] > pod.deadline[:19]:
+    elif facts.context.now[:19] > pod.deadline[:19]:
         why = f"It is still there although its grace period ended at {pod.deadline}."
         remedy = f"Check the kubelet of {pod.node}; it is never force-deleted."
     else:
-        return case.to("wait", "terminating", "It is terminating already.")
-    return case.to("wait", "stuck_terminating", why, remedy)
+        return facts.plan("wait", "terminating", "It is terminating already.")
+    return facts.plan("wait", "stuck_terminating", why, remedy)
 
 
-def _finished(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
-    if case.pod.finished:
-        return case.to(
-            "evict", "finished", f"It has finished ({case.pod.phase}): no budget applies to it."
+def _finished(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
+    if facts.pod.finished:
+        return facts.plan(
+            "evict", "finished", f"It has finished ({facts.pod.phase}): no budget applies to it."
         )
     return None
 
 
-def _unreadable(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
-    found = case.context.snapshot.unreadable_for(case.pod)
+def _unreadable(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
+    found = facts.context.snapshot.unreadable_for(facts.pod)
     if not found:
         return None
     why = (
         "It is unknown how it may leave: "
         f"{'; '.join(f'{parts} of {ref} cannot be read' for ref, parts in found)}."
     )
-    return case.to(
+    return facts.plan(
         "refuse",
         "unreadable",
         why,
@@ -297,44 +307,44 @@ def _unreadable(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     )
 
 
-def _daemon_set_gone(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
-    if _daemon_set_of(case) != "gone" or case.choices.force:
+def _daemon_set_gone(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
+    if _daemon_set_of(facts) != "gone" or facts.choices.force:
         return None
-    remedy = f"Delete the pod if nobody needs it, or set {_forced(case)}."
-    return case.to(
+    remedy = f"Delete the pod if nobody needs it, or set {_forced(facts)}."
+    return facts.plan(
         "refuse", "daemonset_gone", "Its DaemonSet is gone: nothing would recreate it.", remedy
     )
 
 
-def _forced(case: pod_facts.PodFacts) -> str:
+def _forced(facts: pod_facts.PodFacts) -> str:
     """The options without which a pod that nothing recreates is not evicted."""
     return reasons.options(
-        force=True, **({"delete_emptydir_data": True} if case.pod.empty_dirs else {})
+        force=True, **({"delete_emptydir_data": True} if facts.pod.empty_dirs else {})
     )
 
 
-def _waits_by_rule(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
-    manner = case.manner
-    if not manner.wait:
+def _waits_by_rule(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
+    policy = facts.policy
+    if not policy.wait:
         return None
-    if case.workload is not None:
+    if facts.workload is not None:
         why = (
-            f"By {manner.rule} it is left to finish, but pods of {case.workload.ref} never finish."
+            f"By {policy.rule} it is left to finish, but pods of {facts.workload.ref} never finish."
         )
-        return case.to(
+        return facts.plan(
             "refuse",
             "bad_rule",
             why,
             "Let the rule select pods of Jobs or without a controller only.",
         )
-    return case.to("wait", "waits_by_rule", f"By {manner.rule} it is left to finish.")
+    return facts.plan("wait", "waits_by_rule", f"By {policy.rule} it is left to finish.")
 
 
-def _job(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
-    owner = case.pod.owner
+def _job(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
+    owner = facts.pod.owner
     if owner is None or owner.kind != "Job":
         return None
-    waiting = case.to(
+    waiting = facts.plan(
         "wait",
         "job",
         (
@@ -343,30 +353,30 @@ def _job(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
         ),
         f"Wait, or set {reasons.options(allow_interruption=True)}.",
     )
-    if not case.consent:
+    if not facts.consent:
         return waiting
-    if case.pod.empty_dirs and not case.choices.delete_emptydir_data:
+    if facts.pod.empty_dirs and not facts.choices.delete_emptydir_data:
         remedy = (
             f"Wait, or set {reasons.options(delete_emptydir_data=True, allow_interruption=True)}."
         )
         reason = f"{waiting.reason} The data of its emptyDir would be lost as well."
         return replace(waiting, reason=reason, remedy=remedy)
-    evicted = _evictable(case, "interruption_allowed", f"{owner} may be interrupted.")
+    evicted = _evictable(facts, "interruption_allowed", f"{owner} may be interrupted.")
     return waiting if evicted.route == "refuse" else evicted
 
 
-def _bare(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
-    if case.pod.owner is not None or case.choices.force:
+def _bare(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
+    if facts.pod.owner is not None or facts.choices.force:
         return None
-    remedy = f"Move it by hand, or set {_forced(case)}."
-    return case.to(
+    remedy = f"Move it by hand, or set {_forced(facts)}."
+    return facts.plan(
         "refuse", "bare_pod", "No controller owns it: nothing would recreate it.", remedy
     )
 
 
-def _pending(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
-    if case.pod.phase == "Pending":
-        return case.to(
+def _pending(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
+    if facts.pod.phase == "Pending":
+        return facts.plan(
             "evict",
             "pending",
             "It has not started: there is nothing to interrupt, and no budget applies.",
@@ -374,31 +384,31 @@ def _pending(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     return None
 
 
-def _denied_machine(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
+def _denied_machine(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     """Before all that consent could change."""
-    denied = eviction_denied(case)
-    return case.to("refuse", denied.code, denied.message, denied.remedy) if denied else None
+    denied = eviction_denied(facts)
+    return facts.plan("refuse", denied.code, denied.message, denied.remedy) if denied else None
 
 
-def _empty_dir(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
-    if not case.pod.empty_dirs or case.choices.delete_emptydir_data:
+def _empty_dir(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
+    if not facts.pod.empty_dirs or facts.choices.delete_emptydir_data:
         return None
-    use = {name: f" ({why})" for name, why in case.pod.scratch.items()}
-    named = ", ".join(f"{name}{use.get(name, '')}" for name in case.pod.empty_dirs)
+    use = {name: f" ({why})" for name, why in facts.pod.scratch.items()}
+    named = ", ".join(f"{name}{use.get(name, '')}" for name in facts.pod.empty_dirs)
     why = f"The data of its emptyDir {named} would be lost."
     remedy = f"Set {reasons.options(delete_emptydir_data=True)} if that data may be deleted."
-    return case.to("refuse", "emptydir", why, remedy)
+    return facts.plan("refuse", "emptydir", why, remedy)
 
 
-def _local_volume(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
-    why = devices.bound_here(case.context.snapshot, case.pod)
+def _local_volume(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
+    why = devices.bound_here(facts.context.snapshot, facts.pod)
     if not why:
         return None
-    if case.consent:
+    if facts.consent:
         return _evictable(
-            case, "local_volume", f"{why}. It is down until the node is back, which was allowed."
+            facts, "local_volume", f"{why}. It is down until the node is back, which was allowed."
         )
-    return case.to(
+    return facts.plan(
         "refuse",
         "local_volume",
         f"{why}. It cannot run on another node and would be down until the node is back.",
@@ -409,189 +419,191 @@ def _local_volume(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     )
 
 
-def _daemon_set_last(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
-    if _daemon_set_of(case) != "there":
+def _daemon_set_last(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
+    if _daemon_set_of(facts) != "there":
         return None
     why = (
-        f"By {case.manner.rule} it leaves after all other pods. "
+        f"By {facts.policy.rule} it leaves after all other pods. "
         "Its DaemonSet recreates it once the node returns."
     )
-    return _evictable(case, "daemonset_last", why)
+    return _evictable(facts, "daemonset_last", why)
 
 
-def _forced_out(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
-    if _daemon_set_of(case) == "gone":
+def _forced_out(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
+    if _daemon_set_of(facts) == "gone":
         return _evictable(
-            case, "daemonset_gone", "Its DaemonSet is gone; force allows its eviction."
+            facts, "daemonset_gone", "Its DaemonSet is gone; force allows its eviction."
         )
-    if case.pod.owner is not None:
+    if facts.pod.owner is not None:
         return None
     return _evictable(
-        case, "bare_pod", "No controller owns it; force allows its eviction for good."
+        facts, "bare_pod", "No controller owns it; force allows its eviction for good."
     )
 
 
-def _two_budgets(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
+def _two_budgets(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     """Also for pods that would be surged: a new pod of theirs that fails
     could never be evicted.
     """
-    if len(case.budgets) < 2:
+    if len(facts.budgets) < 2:
         return None
-    plan = _evictable(case, "two_budgets", "")
+    plan = _evictable(facts, "two_budgets", "")
     return plan if plan.code == "two_budgets" else None
 
 
-def _scaled_down(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
-    if case.workload is None or case.replicas > 0:
+def _scaled_down(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
+    if facts.workload is None or facts.replicas > 0:
         return None
     return _evictable(
-        case, "scaled_down", f"{case.workload.ref} is scaled to 0: none of its pods should run."
+        facts, "scaled_down", f"{facts.workload.ref} is scaled to 0: none of its pods should run."
     )
 
 
-def _not_ready(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
-    if case.pod.ready:
+def _not_ready(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
+    if facts.pod.ready:
         return None
     return _evictable(
-        case, "not_ready", "It does not serve (it is not Ready), so it is evicted and not surged."
+        facts, "not_ready", "It does not serve (it is not Ready), so it is evicted and not surged."
     )
 
 
-def _prepared(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
-    if case.surge is None:
+def _prepared(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
+    if facts.surge is None:
         return None
-    if case.surge.stage == "reverted":
-        why = f"A second pod of {case.owner} was started, and did not come to serve."
-        if case.consent:
-            return _evictable(case, "interruption_allowed", f"{why} Its interruption was allowed.")
-        return case.to(
+    if facts.surge.stage == "reverted":
+        why = f"A second pod of {facts.owner} was started, and did not come to serve."
+        if facts.consent:
+            return _evictable(facts, "interruption_allowed", f"{why} Its interruption was allowed.")
+        return facts.plan(
             "refuse",
             "surge_reverted",
             why,
             f"Remove what keeps it from serving, or {eligibility.ACCEPT}.",
         )
     return _surge(
-        case,
+        facts,
         "single_replica",
         "The surge of its workload is prepared: it is deleted once a new pod serves.",
     )
 
 
-def _surge(case: pod_facts.PodFacts, code: str, why: str) -> drain_policy.PodPlan:
-    plan = case.to("surge", code, why)
-    if case.replicas != 1 or _evictable(case, "interruption_allowed", why).route == "refuse":
+def _surge(facts: pod_facts.PodFacts, code: str, why: str) -> drain_policy.PodPlan:
+    plan = facts.plan("surge", code, why)
+    if facts.replicas != 1 or _evictable(facts, "interruption_allowed", why).route == "refuse":
         return plan
-    return replace(plan, interruption="allowed" if case.consent else "possible")
+    return replace(plan, interruption="allowed" if facts.consent else "possible")
 
 
-def _gang(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
+def _gang(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     """Before all that relies on other pods to serve: the others of its gang do
     not work without it.
     """
-    gang = case.context.gang_by_pod.get(case.pod.uid)
+    gang = facts.context.gang_by_pod.get(facts.pod.uid)
     if gang is None or not any(pod.ready for pod in gang.pods):
         return None
     why = f"It is of {gang.words}, which works only as a whole."
-    if case.consent:
-        return _evictable(case, "gang", f"{why} Its interruption was allowed.")
+    if facts.consent:
+        return _evictable(facts, "gang", f"{why} Its interruption was allowed.")
     remedy = (
         f"Wait until it has ended, or set {reasons.options(allow_interruption=True)}: its pods "
         "then leave together."
     )
-    return case.to("refuse", "gang", why, remedy)
+    return facts.plan("refuse", "gang", why, remedy)
 
 
-def _machine(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
-    if verdict := waited_for(case):
-        plan = _evictable(case, verdict.code, verdict.message)
+def _machine(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
+    if verdict := waited_for(facts):
+        plan = _evictable(facts, verdict.code, verdict.message)
         return plan if plan.remedy else replace(plan, remedy=verdict.remedy)
-    why = shut_down(case)
+    why = shut_down(facts)
     if not why:
         return None
-    if case.consent:
-        return _evictable(case, "interruption_allowed", f"{why} Its interruption was allowed.")
-    return case.to("refuse", "not_surgeable", why, f"Stop it by hand, or {eligibility.ACCEPT}.")
+    if facts.consent:
+        return _evictable(facts, "interruption_allowed", f"{why} Its interruption was allowed.")
+    return facts.plan("refuse", "not_surgeable", why, f"Stop it by hand, or {eligibility.ACCEPT}.")
 
 
-def _unknown_owner(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
+def _unknown_owner(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     """A controller without a known replica count: judged by the pods it has."""
-    if case.workload is not None:
+    if facts.workload is not None:
         return None
-    uid = case.pod.owner.uid if case.pod.owner else ""
-    peers = [p for p in case.context.snapshot.owned_pods(uid) if p.ready and not p.deleting]
-    if any(p.node not in case.context.leaving for p in peers) or (len(peers) > 1 and case.budgets):
-        return _evictable(case, "replicas", f"Other pods of {case.pod.owner} serve meanwhile.")
-    if case.consent:
-        return _evictable(case, "interruption_allowed", f"{case.pod.owner} may be interrupted.")
-    if found := _by_operator(case):
+    uid = facts.pod.owner.uid if facts.pod.owner else ""
+    peers = [p for p in facts.context.snapshot.owned_pods(uid) if p.ready and not p.deleting]
+    if any(p.node not in facts.context.leaving for p in peers) or (
+        len(peers) > 1 and facts.budgets
+    ):
+        return _evictable(facts, "replicas", f"Other pods of {facts.pod.owner} serve meanwhile.")
+    if facts.consent:
+        return _evictable(facts, "interruption_allowed", f"{facts.pod.owner} may be interrupted.")
+    if found := _by_operator(facts):
         return found
     why = (
-        f"{case.pod.owner} has no replica count that could be read and raised, and no other pod of "
-        "it serves meanwhile."
+        f"{facts.pod.owner} has no replica count that could be read and raised, and no other pod "
+        "of it serves meanwhile."
     )
     allow = reasons.options(allow_interruption=True)
     remedy = (
-        f'Set {allow}, or annotate the pod with {names.ALLOW_INTERRUPTION}: "true".{unread(case)}'
+        f'Set {allow}, or annotate the pod with {names.ALLOW_INTERRUPTION}: "true".{unread(facts)}'
     )
-    return case.to("refuse", "not_surgeable", why, remedy)
+    return facts.plan("refuse", "not_surgeable", why, remedy)
 
 
-def _single(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
-    if case.workload is None or case.replicas > 1:
+def _single(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
+    if facts.workload is None or facts.replicas > 1:
         return None
-    refusal = _no_surge(case, case.workload)
-    if refusal is None and case.method == "evict":
+    refusal = _no_surge(facts, facts.workload)
+    if refusal is None and facts.method == "evict":
         why = (
-            f"{case.workload.ref} has one replica, and its method is evict: "
+            f"{facts.workload.ref} has one replica, and its method is evict: "
             "no second pod is started before."
         )
-        if case.consent:
-            return _evictable(case, "interruption_allowed", f"{why} Its interruption was allowed.")
+        if facts.consent:
+            return _evictable(facts, "interruption_allowed", f"{why} Its interruption was allowed.")
         remedy = f"Choose another method, or {eligibility.ACCEPT}."
-        return case.to("refuse", "method_evict", why, remedy)
+        return facts.plan("refuse", "method_evict", why, remedy)
     if refusal is None:
-        why = f"{case.workload.ref} has one replica: a new pod serves before this one is deleted."
-        return _surge(case, "single_replica", why)
-    if case.consent and devices.nowhere(case.context.snapshot, case.pod):
+        why = f"{facts.workload.ref} has one replica: a new pod serves before this one is deleted."
+        return _surge(facts, "single_replica", why)
+    if facts.consent and devices.nowhere(facts.context.snapshot, facts.pod):
         why = f"{refusal.message} It is down until the node is back, which was allowed."
-        return _evictable(case, devices.NOWHERE, why)
-    if case.consent:
+        return _evictable(facts, devices.NOWHERE, why)
+    if facts.consent:
         return _evictable(
-            case, "interruption_allowed", f"{refusal.message} Its interruption was allowed."
+            facts, "interruption_allowed", f"{refusal.message} Its interruption was allowed."
         )
-    if found := _by_operator(case):
+    if found := _by_operator(facts):
         return found
-    return case.to("refuse", refusal.code, refusal.message, refusal.remedy)
+    return facts.plan("refuse", refusal.code, refusal.message, refusal.remedy)
 
 
-def _no_surge(case: pod_facts.PodFacts, workload: objects.Workload) -> reasons.Reason | None:
+def _no_surge(facts: pod_facts.PodFacts, workload: objects.Workload) -> reasons.Reason | None:
     """Why no second pod may run for a while, or could run nowhere."""
-    return eligibility.refusal(case.context.snapshot, workload) or devices.refusal(
-        case.context.snapshot, case.pod
+    return eligibility.refusal(facts.context.snapshot, workload) or devices.refusal(
+        facts.context.snapshot, facts.pod
     )
 
 
-def _sharing(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
+def _sharing(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     """Replicas that share devices of one node: none of their successors can start before
     all of them are gone.
     """
-    shared = devices.single_node(case.context.snapshot, case.pod)
-    if shared is None or case.replicas < 2:
+    shared = devices.single_node(facts.context.snapshot, facts.pod)
+    if shared is None or facts.replicas < 2:
         return None
-    if case.consent:
+    if facts.consent:
         return _evictable(
-            case, "interruption_allowed", f"{shared.message} Their interruption was allowed."
+            facts, "interruption_allowed", f"{shared.message} Their interruption was allowed."
         )
-    return case.to("refuse", shared.code, shared.message, shared.remedy)
+    return facts.plan("refuse", shared.code, shared.message, shared.remedy)
 
 
-def _several(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
-    count = f"{case.owner} has {case.replicas} replicas"
-    if not case.budgets and not case.choices.disable_eviction:
+def _several(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
+    count = f"{facts.owner} has {facts.replicas} replicas"
+    if not facts.budgets and not facts.choices.disable_eviction:
         why = f"{count} and no budget: they are evicted one at a time, under a guard of ours."
-        return replace(case.to("evict", "guarded", why), guarded=True)
-    plan = _evictable(case, "replicas", f"{count}; it is evicted when its budget allows it.")
-    replaceable = case.workload and case.workload.kind == "Deployment" and case.method == "surge"
+        return replace(facts.plan("evict", "guarded", why), guarded=True)
+    plan = _evictable(facts, "replicas", f"{count}; it is evicted when its budget allows it.")
+    replaceable = facts.workload and facts.workload.kind == "Deployment" and facts.method == "surge"
     if plan.code == "budget_allows_nothing" and replaceable:
         return replace(plan, remedy=f"{plan.remedy} Or {REPLACE}.")
     return plan

@@ -54,15 +54,15 @@ POLICY = "koordinator.sh/evict-policy"
 """A pod's label that overrides the policy of the job and of the controller."""
 
 
-def by_job(case: pod_facts.PodFacts, plan: drain_policy.PodPlan) -> drain_policy.PodPlan:
+def by_job(facts: pod_facts.PodFacts, plan: drain_policy.PodPlan) -> drain_policy.PodPlan:
     """The plan, turned into a job if one is admitted, or refused if it has to be a job."""
-    controller, choices = case.choices.controller, case.choices
+    controller, choices = facts.choices.controller, facts.choices
     if controller is None or choices.disable_eviction:
         return plan
     if plan.route != "evict" or plan.code not in JOBBED or plan.tolerant:
         return plan
-    why = _not_admitted(case, controller) or (
-        _not_worth(case, controller) if choices.backend == "auto" else None
+    why = _not_admitted(facts, controller) or (
+        _not_worth(facts, controller) if choices.backend == "auto" else None
     )
     if why is None:
         reserves = controller.default_job_mode == RESERVES
@@ -89,9 +89,9 @@ def without_job(plan: drain_policy.PodPlan, why: str) -> drain_policy.PodPlan:
 
 
 def _not_admitted(
-    case: pod_facts.PodFacts, controller: migration_controller.Controller
+    facts: pod_facts.PodFacts, controller: migration_controller.Controller
 ) -> reasons.Reason | None:
-    policy = case.pod.labels.get(POLICY, "Eviction")
+    policy = facts.pod.labels.get(POLICY, "Eviction")
     if policy != "Eviction":
         return reasons.Reason(
             "eviction_policy",
@@ -99,13 +99,13 @@ def _not_admitted(
             "Remove the label.",
         )
     reserves = controller.default_job_mode == RESERVES
-    return causes.forbidden(case.context.snapshot, case.pod, controller) or (
-        causes.unserved(case.pod, controller) if reserves else None
+    return causes.forbidden(facts.context.snapshot, facts.pod, controller) or (
+        causes.unserved(facts.pod, controller) if reserves else None
     )
 
 
 def _not_worth(
-    case: pod_facts.PodFacts, controller: migration_controller.Controller
+    facts: pod_facts.PodFacts, controller: migration_controller.Controller
 ) -> reasons.Reason | None:
     if controller.default_job_mode != RESERVES:
         return reasons.Reason(
@@ -115,26 +115,26 @@ def _not_worth(
                 "it reserves nothing."
             ),
         )
-    seconds = _limiter_wait(case, controller)
-    if seconds <= case.choices.job_wait:
+    seconds = _limiter_wait(facts, controller)
+    if seconds <= facts.choices.job_wait:
         return None
     return reasons.Reason(
         "object_limiter", f"The object limiter would delay it for {seconds:.0f} s."
     )
 
 
-def _limiter_wait(case: pod_facts.PodFacts, controller: migration_controller.Controller) -> float:
+def _limiter_wait(facts: pod_facts.PodFacts, controller: migration_controller.Controller) -> float:
     """Seconds until the limiters admit this pod after its siblings on the leaving nodes,
     and after others before.
     """
-    replicas = case.workload.replicas if case.workload else 0
-    moment = decoding.moment(case.context.now)
+    replicas = facts.workload.replicas if facts.workload else 0
+    moment = decoding.moment(facts.context.now)
     waits = [0.0]
-    for scope, key in object_limiter.keys_of(case.pod):
+    for scope, key in object_limiter.keys_of(facts.pod):
         gap, burst = migration_controller.interval(controller, scope, replicas)
         if gap:
-            taken = case.context.evictions.get((scope, key), ()) if moment else ()
-            count = case.context.place_in_line(scope, key, case.pod) + 1
+            taken = facts.context.evictions.get((scope, key), ()) if moment else ()
+            count = facts.context.place_in_line(scope, key, facts.pod) + 1
             start = moment.timestamp() if moment else 0.0
             waits.append(object_limiter.departures(taken, gap, burst, count, start)[-1] - start)
     return max(waits)
@@ -148,7 +148,7 @@ def _limiter_wait(case: pod_facts.PodFacts, controller: migration_controller.Con
 
 TOLERATES = "tolerates_maintenance"
 
-SETTLED = frozenset(
+WHATEVER_IT_TOLERATES = frozenset(
     {
         "mirror",
         "daemonset",
@@ -163,7 +163,7 @@ SETTLED = frozenset(
 """Codes that apply to a pod whatever it tolerates."""
 
 
-def rerouted(case: pod_facts.PodFacts, plan: drain_policy.PodPlan) -> drain_policy.PodPlan:
+def rerouted(facts: pod_facts.PodFacts, plan: drain_policy.PodPlan) -> drain_policy.PodPlan:
     """A pod that tolerates both cordon and taint, or whose template names its node, comes straight
     back: it moves once.
 
@@ -172,16 +172,16 @@ def rerouted(case: pod_facts.PodFacts, plan: drain_policy.PodPlan) -> drain_poli
     our own.) If it cannot simply be evicted it stays, because a surge's new pod may be scheduled to
     the same node. What would lose data or needs consent is refused as for any other pod.
     """
-    holding, emptied = case.context.keeps_out(case.pod.node)
-    named = case.workload is not None and case.workload.pod_spec.get("nodeName") == case.pod.node
-    if not named and node_taints.untolerated(case.pod.tolerations, holding):
+    holding, emptied = facts.context.keeps_out(facts.pod.node)
+    named = facts.workload is not None and facts.workload.pod_spec.get("nodeName") == facts.pod.node
+    if not named and node_taints.untolerated(facts.pod.tolerations, holding):
         return plan
     why = "its template names this node" if named else "it tolerates the cordon and our taint"
     plan = replace(plan, tolerant=True)
-    if plan.route not in ("evict", "surge") or case.surge or plan.code == "unhealthy_blocked":
+    if plan.route not in ("evict", "surge") or facts.surge or plan.code == "unhealthy_blocked":
         return plan
-    known = case.context.known
-    if emptied or (known is not None and case.pod.uid not in known):
+    known = facts.context.known
+    if emptied or (known is not None and facts.pod.uid not in known):
         reason = f"It came back after it was moved: {why}."
         return replace(plan, route="skip", code=TOLERATES, reason=reason, budgets=(), guarded=False)
     if plan.route == "surge":
@@ -244,14 +244,14 @@ def left_to_move(
     )
 
 
-def _plan(case: pod_facts.PodFacts) -> drain_policy.PodPlan:
-    plan = next(found for found in (rule(case) for rule in disposition_rules.RULES) if found)
-    if case.pod.node in case.choices.fenced and unreachable.lost(
-        case.context.snapshot.nodes.get(case.pod.node)
+def _plan(facts: pod_facts.PodFacts) -> drain_policy.PodPlan:
+    plan = next(found for found in (rule(facts) for rule in disposition_rules.RULES) if found)
+    if facts.pod.node in facts.choices.fenced and unreachable.lost(
+        facts.context.snapshot.nodes.get(facts.pod.node)
     ):
         return unreachable.fenced(plan)
-    if case.bad_surge and plan.route in ("surge", "replace", "evict"):
-        return case.to("refuse", "bad_surge", str(case.bad_surge))
-    if plan.code in SETTLED:
+    if facts.bad_surge and plan.route in ("surge", "replace", "evict"):
+        return facts.plan("refuse", "bad_surge", str(facts.bad_surge))
+    if plan.code in WHATEVER_IT_TOLERATES:
         return plan
-    return by_job(case, replacement.rerouted(case, rerouted(case, plan)))
+    return by_job(facts, replacement.rerouted(facts, rerouted(facts, plan)))

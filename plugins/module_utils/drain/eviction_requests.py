@@ -23,7 +23,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
 
-PATIENCE = 600.0
+WAIT_SECONDS = 600.0
 """Seconds for which a drain leaves a pod to somebody else's request."""
 OVER = ("TargetEvicted", "Failed")
 """Conditions with which the controller ends a request."""
@@ -84,7 +84,7 @@ def findings(
                 f"{plan.pod.ref} is wanted gone by {named(raw)} ({raw['spec'].get('requester')})."
             )
             remedy = (
-                f"Nothing to do: the drain waits up to {PATIENCE / 60:g} minutes for it, then "
+                f"Nothing to do: the drain waits up to {WAIT_SECONDS / 60:g} minutes for it, then "
                 "evicts the pod itself."
             )
             node = (plan.pod.node,)
@@ -94,9 +94,11 @@ def findings(
                 )
             )
     for subject, pods in groups.items():
-        asked = ", ".join(dict.fromkeys(name for pod in pods for name in pod.responders))
+        responders: dict[str, None] = {}
+        for pod in pods:
+            responders |= dict.fromkeys(pod.responders)
         message = (
-            f"Pods of {subject} want {asked} to act before they end; "
+            f"Pods of {subject} want {', '.join(responders)} to act before they end; "
             "an eviction does not ask these responders."
         )
         remedy = (

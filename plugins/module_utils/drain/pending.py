@@ -137,11 +137,9 @@ def silent(snapshot: snapshots.Snapshot, one: node_records.Awaited) -> objects.R
     ``None`` if there is none.
     """
     found = lack(snapshot, one)
-    return (
-        unready.silent(snapshot, _living(snapshot, found.workload), found.workload)
-        if found
-        else None
-    )
+    if found:
+        return unready.silent(snapshot, _living(snapshot, found.workload), found.workload)
+    return None
 
 
 def _living(snapshot: snapshots.Snapshot, workload: objects.Workload) -> list[objects.Pod]:

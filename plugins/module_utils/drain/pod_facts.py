@@ -130,11 +130,9 @@ class PodFacts:
         found = self.context.surges.get(self.workload.uid) if self.workload else None
         if found is None or self.pod.uid != found.pod_uid:
             return None
-        return (
-            found
-            if found.stage != "reverted" or found.run == self.context.run_of(self.pod.node)
-            else None
-        )
+        if found.stage != "reverted" or found.run == self.context.run_of(self.pod.node):
+            return found
+        return None
 
     @property
     def bad_surge(self) -> surge_records.BadSurgeError | None:
@@ -155,7 +153,7 @@ class PodFacts:
         return self.context.unguarded.budgets_of(self.pod)
 
     @functools.cached_property
-    def manner(self) -> pod_rules.PodPolicy:
+    def policy(self) -> pod_rules.PodPolicy:
         """How a rule, or an annotation of the workload, wants the pod to be moved."""
         annotations = self.workload.annotations if self.workload else self.pod.annotations
         return pod_rules.policy_of(self.choices.rules, self.pod, self.owner, annotations)
@@ -163,12 +161,12 @@ class PodFacts:
     @property
     def method(self) -> str:
         """One of ``pod_rules.METHODS``: as its owner wants, or the caller."""
-        return self.manner.method or self.choices.method
+        return self.policy.method or self.choices.method
 
     @property
     def load_balancer_wait(self) -> float:
         """Seconds for which it is out of its Services before it ends, if it is replaced first."""
-        return self.manner.balanced(self.choices.load_balancer_wait)
+        return self.policy.balanced(self.choices.load_balancer_wait)
 
     @functools.cached_property
     def operator(self) -> operators.Operator | None:
@@ -201,11 +199,11 @@ class PodFacts:
         """The workload, or the pod's own controller if the workload is unknown."""
         return self.workload.ref if self.workload else self.pod.owner
 
-    def to(
+    def plan(
         self, route: drain_policy.Route, code: str, reason: str, remedy: str = ""
     ) -> drain_policy.PodPlan:
         """The pod's plan, with its budgets where they are checked."""
         asked = self.asked if route in ("evict", "refuse") else ()
         return drain_policy.PodPlan(
-            self.pod, route, code, reason, self.owner, asked, remedy, manner=self.manner
+            self.pod, route, code, reason, self.owner, asked, remedy, policy=self.policy
         )

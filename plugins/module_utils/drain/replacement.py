@@ -46,7 +46,7 @@ def kinds(
     nothing if nobody wants it or none is a Deployment's.
     """
     wanted = choices.method == "replace" or any(
-        rule.manner.method == "replace" for rule in choices.rules
+        rule.policy.method == "replace" for rule in choices.rules
     )
     found = any(
         names.RELEASED in pod.labels or _asked(snapshot.workload_of(pod), wanted) for pod in pods
@@ -60,38 +60,38 @@ def _asked(workload: objects.Workload | None, wanted: bool) -> bool:
     return wanted or workload.annotations.get(names.METHOD) == "replace"
 
 
-def rerouted(case: pod_facts.PodFacts, plan: drain_policy.PodPlan) -> drain_policy.PodPlan:
+def rerouted(facts: pod_facts.PodFacts, plan: drain_policy.PodPlan) -> drain_policy.PodPlan:
     """The plan of a pod that is replaced before it leaves, or why it keeps its way."""
     wanted = (
-        case.method == "replace"
+        facts.method == "replace"
         and plan.code in INSTEAD
-        and case.workload is not None
-        and case.pod.ready
+        and facts.workload is not None
+        and facts.pod.ready
     )
     if (
         not wanted
         or plan.tolerant
-        or case.surge
-        or case.choices.disable_eviction
-        or case.workload is None
+        or facts.surge
+        or facts.choices.disable_eviction
+        or facts.workload is None
     ):
         return plan
-    if case.workload.uid in case.context.unreplaced:
-        return _otherwise(case, plan, case.context.unreplaced[case.workload.uid])
-    seen = case.context.snapshot
-    refusal = replacement_conditions.refusal(seen, case.pod, case.workload) or devices.refusal(
-        seen, case.pod
+    if facts.workload.uid in facts.context.unreplaced:
+        return _otherwise(facts, plan, facts.context.unreplaced[facts.workload.uid])
+    seen = facts.context.snapshot
+    refusal = replacement_conditions.refusal(seen, facts.pod, facts.workload) or devices.refusal(
+        seen, facts.pod
     )
-    if refusal := refusal or devices.single_node(seen, case.pod):
+    if refusal := refusal or devices.single_node(seen, facts.pod):
         return replace(plan, reason=f"{plan.reason} It is not replaced first: {refusal.message}")
-    reason = f"{case.workload.ref} starts another pod, and this one is evicted when that serves."
-    if case.load_balancer_wait:
-        reason = f"{reason} {_leaving(case, case.workload)}".strip()
-    reason = f"{reason} {released.shown(case.workload)}".strip()
+    reason = f"{facts.workload.ref} starts another pod, and this one is evicted when that serves."
+    if facts.load_balancer_wait:
+        reason = f"{reason} {_leaving(facts, facts.workload)}".strip()
+    reason = f"{reason} {released.shown(facts.workload)}".strip()
     if plan.route == "surge":
         reason = (
             f"{reason} If none comes to serve, it "
-            f"{'is interrupted, which was allowed' if case.consent else 'stays'}."
+            f"{'is interrupted, which was allowed' if facts.consent else 'stays'}."
         )
     elif plan.route != "refuse":
         # What it would be otherwise is what it is if its replacement does not come to serve.
@@ -101,16 +101,16 @@ def rerouted(case: pod_facts.PodFacts, plan: drain_policy.PodPlan) -> drain_poli
     )
 
 
-def _leaving(case: pod_facts.PodFacts, workload: objects.Workload) -> str:
+def _leaving(facts: pod_facts.PodFacts, workload: objects.Workload) -> str:
     """Whether it leaves its Services before it ends, as text."""
-    found = unserved.chosen(case.context.snapshot, case.pod, workload)
+    found = unserved.chosen(facts.context.snapshot, facts.pod, workload)
     if isinstance(found, reasons.Reason):
         return f"It stays in its Services until then: {found.message}"
-    return f"It leaves its Services {case.load_balancer_wait:g} s before it ends." if found else ""
+    return f"It leaves its Services {facts.load_balancer_wait:g} s before it ends." if found else ""
 
 
 def _otherwise(
-    case: pod_facts.PodFacts, plan: drain_policy.PodPlan, why: str
+    facts: pod_facts.PodFacts, plan: drain_policy.PodPlan, why: str
 ) -> drain_policy.PodPlan:
     """No replacement comes to serve, or it may not be let go: a surge was not prepared,
     and may wait for the same.
@@ -118,32 +118,34 @@ def _otherwise(
     if plan.route != "surge":
         return replace(plan, reason=f"{plan.reason} It cannot be replaced first: {why}")
     reason = f"It cannot be replaced first: {why}"
-    if case.consent:
-        return case.to("evict", "interruption_allowed", f"{reason} Its interruption was allowed.")
-    return case.to(
+    if facts.consent:
+        return facts.plan(
+            "evict", "interruption_allowed", f"{reason} Its interruption was allowed."
+        )
+    return facts.plan(
         "refuse", NOT_REPLACED, reason, f"Remove what prevents that, or {eligibility.ACCEPT}."
     )
 
 
-def let_go(case: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
+def let_go(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     """A rule: a pod that this run or another one let go is evicted when others are enough.
 
     One that was given back has no controller until its ReplicaSet has seen that,
     and is no bare pod meanwhile.
     """
-    mark = released.mark_of(case.pod)
-    if mark is None and (taker := released.taken_by(case.context.snapshot, case.pod)):
-        return case.to(
+    mark = released.mark_of(facts.pod)
+    if mark is None and (taker := released.taken_by(facts.context.snapshot, facts.pod)):
+        return facts.plan(
             "replace", released.CODE, f"It has no controller: {taker} takes it for its own."
         )
-    deployment = case.context.snapshot.workload(mark.deployment) if mark else None
+    deployment = facts.context.snapshot.workload(mark.deployment) if mark else None
     if mark is None or deployment is None:
         # Anybody can write a mark; with its Deployment such a pod ends by itself.
         return None
-    owner = mark.owner(case.pod.namespace)
-    manner = pod_rules.policy_of(case.choices.rules, case.pod, owner, deployment.annotations)
+    owner = mark.owner(facts.pod.namespace)
+    policy = pod_rules.policy_of(facts.choices.rules, facts.pod, owner, deployment.annotations)
     reason = (
         f"It was let go by run {mark.run}: it is evicted when other pods of {owner} are "
         "enough without it."
     )
-    return replace(case.to("replace", released.CODE, reason), workload=owner, manner=manner)
+    return replace(facts.plan("replace", released.CODE, reason), workload=owner, policy=policy)

@@ -32,7 +32,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import run_pod_drain
 
 STILL = run_object_events.STILL
-SHOWN = 3
+PODS_NAMED = 3
 """Pods of one reason that are named."""
 GOES_ON = "The drain goes on by itself once that is so."
 TELLING = "alarm"
@@ -60,11 +60,11 @@ class _Still:
 
 
 class Alarms:
-    """Looks at the nodes in each turn of the loop.
+    """Notices nodes on which nothing moves on, and says why.
 
-    Others are told by ``announce``, where somebody is to be told, ``after`` so many seconds without
-    progress, once for each reason. ``look_again`` gives pods that do not end the reason for that,
-    ``events`` reads of what is ``silent``.
+    After ``after`` seconds without progress, ``announce`` (``None`` for nobody) is called once for
+    each reason. ``look_again`` gives pods that do not end the reason for that. ``silent`` names the
+    objects whose state does not say why; ``events`` reads the Events of these.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Alarms:
     ) -> None:
         self._ctx, self._after, self._announce, self._look_again = ctx, after, announce, look_again
         self._events, self._silent = events, silent
-        self._aside = run_background.BackgroundCalls(ctx, TELLING, wake)
+        self._background = run_background.BackgroundCalls(ctx, TELLING, wake)
         self._still: dict[str, _Still] = {}
         self._known: set[tuple[str, str]] = set()
         self._due: list[tuple[reasons.Blocked, run_node_drain.NodeDrain]] = []
@@ -117,7 +117,7 @@ class Alarms:
     def close(self) -> None:
         """Wait until others have been told."""
         self._events.close()
-        self._aside.close()
+        self._background.close()
         self._heard()
 
     def _since(
@@ -133,7 +133,7 @@ class Alarms:
     def _raise(self, node_drain: run_node_drain.NodeDrain, waits: Waits, still: _Still) -> None:
         for reason, moves in waits.items():
             names = [str(move.pod.ref) for move in moves] or [f"Node {node_drain.name}"]
-            who = reasons.listed(names, SHOWN)
+            who = reasons.listed(names, PODS_NAMED)
             blocked = reasons.Blocked(
                 reason.code, reason.message, reason.remedy, who, node_drain.name, still.moment
             )
@@ -143,21 +143,24 @@ class Alarms:
                 self._due.append((blocked, node_drain))
 
     def _tell(self) -> None:
-        """Beside the loop: the drain goes on, whoever does not answer."""
+        """Announce what is due in a thread of its own: a webhook that does not answer must not
+        stop the drain.
+        """
         self._heard()
-        if not self._due or self._announce is None or self._aside.going(TELLING):
+        if not self._due or self._announce is None or self._background.going(TELLING):
             return
         found, self._due = self._due, []
         about = {
             "reason": found[0][1].taken.reason,
             "nodes": [_entry(blocked, node_drain) for blocked, node_drain in found],
         }
-        told = tuple(blocked for blocked, _site in found)
-        self._aside.start(TELLING, functools.partial(self._announce, self._ctx, about, told))
+        reasons_of = tuple(blocked for blocked, _node_drain in found)
+        announce = functools.partial(self._announce, self._ctx, about, reasons_of)
+        self._background.start(TELLING, announce)
 
     def _heard(self) -> None:
-        if self._aside.done(TELLING):
-            for warning in self._aside.answer(TELLING):
+        if self._background.done(TELLING):
+            for warning in self._background.answer(TELLING):
                 self._ctx.tell(phases.What.NOTE, warning)
 
 
@@ -171,16 +174,12 @@ def _waits(
     found = collections.defaultdict[reasons.Reason, list[run_pod_drain.PodDrain]](list)
     left = node_drain.left()
     for move in left:
-        if (
-            move.left_at is None
-            or now - move.left_at > move.pod.grace_seconds + run_unreachable.OVERDUE
-        ):
+        ends_within = move.pod.grace_seconds + run_unreachable.OVERDUE_SECONDS
+        if move.left_at is None or now - move.left_at > ends_within:
             found[_wait(move, surges)].append(move)
     if not left:
-        found |= {
-            reasons.Reason("waiting", text, GOES_ON): []
-            for text in missing or ["it is being verified"]
-        }
+        for text in missing or ["it is being verified"]:
+            found[reasons.Reason("waiting", text, GOES_ON)] = []
     return found
 
 

@@ -23,7 +23,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods impo
 
 ATTACHMENTS = kinds.VOLUME_ATTACHMENTS
 
-LOOK_EVERY = 1.0
+LOOK_EVERY_SECONDS = 1.0
 """Seconds between two lists of VolumeAttachments while one is waited for."""
 
 Volumes = t.AbstractSet[tuple[str, str]]
@@ -31,7 +31,7 @@ Volumes = t.AbstractSet[tuple[str, str]]
 
 LOOK, UNKNOWN = "attachments", "whether volumes are still attached is being looked up"
 
-MANY = 1000
+MANY_ATTACHMENTS = 1000
 """VolumeAttachments of a cluster of which it is not worthwhile to list all each time."""
 
 
@@ -40,7 +40,7 @@ class Detachments:
 
     def __init__(self, ctx: run_context.Context, wake: t.Callable[[], None] = lambda: None) -> None:
         self._ctx = ctx
-        self._aside = run_background.BackgroundCalls(ctx, "volumes", wake)
+        self._background = run_background.BackgroundCalls(ctx, "volumes", wake)
         self._wanted: set[tuple[str, str]] = set()
         self._used: dict[str, Volumes] = {}
         self._attached: list[str] = []
@@ -48,7 +48,7 @@ class Detachments:
         self._looked = float("-inf")
 
     def leaves(self, pod: objects.Pod, snapshot: snapshots.Snapshot) -> None:
-        """The volumes of this pod have to follow it."""
+        """Called when a pod that leaves is planned: its volumes have to follow it."""
         self._wanted |= _volumes_of(pod, snapshot)
 
     def resume(self, node: str, volumes: t.Iterable[str]) -> None:
@@ -67,28 +67,28 @@ class Detachments:
     @property
     def answered(self) -> bool:
         """Whether a look has been answered since the last call of ``left``."""
-        return self._aside.done(LOOK)
+        return self._background.done(LOOK)
 
     def left(self, snapshot: snapshots.Snapshot) -> list[str]:
         """The volumes of the last look; while the next one is under way,
         nothing says that none is attached.
         """
         now, wanted = self._ctx.clock.now(), self._to_detach(snapshot)
-        if self._aside.done(LOOK):
-            of, left = self._aside.answer(LOOK)
+        if self._background.done(LOOK):
+            of, left = self._background.answer(LOOK)
             self._attached = [
                 f"volume {volume} is still attached to node {node}" for node, volume in sorted(left)
             ]
             self._looked = now if of == wanted else float("-inf")
         if not wanted:
             return []
-        if now - self._looked >= LOOK_EVERY and not self._aside.going(LOOK):
-            self._aside.start(LOOK, functools.partial(self._look, frozenset(wanted)))
-        return self._attached or ([UNKNOWN] if self._aside.going(LOOK) else [])
+        if now - self._looked >= LOOK_EVERY_SECONDS and not self._background.going(LOOK):
+            self._background.start(LOOK, functools.partial(self._look, frozenset(wanted)))
+        return self._attached or ([UNKNOWN] if self._background.going(LOOK) else [])
 
     def close(self) -> None:
         """Look for nothing any more."""
-        self._aside.close()
+        self._background.close()
 
     def _to_detach(self, snapshot: snapshots.Snapshot) -> Volumes:
         """All but those that a pod uses which is still on the node."""
@@ -105,11 +105,9 @@ class Detachments:
         A list of all proves that none is, whatever was attached meanwhile.
         """
         if 0 < len(self._known) <= scopes.FEW:
-            known = [
-                raw
-                for name in self._known
-                for raw in run_targeted_reads.named(self._ctx.cluster, ATTACHMENTS, name)
-            ]
+            known: list[objects.Raw] = []
+            for name in self._known:
+                known += run_targeted_reads.named(self._ctx.cluster, ATTACHMENTS, name)
             if left := _waited(volumes, known):
                 return left
         nodes = {node for node, _volume in volumes}
@@ -117,26 +115,29 @@ class Detachments:
             ATTACHMENTS, patience=run_requests.PATIENCE, keep=lambda raw: _of(nodes, raw)
         ).items
         found = [raw for raw in listed if raw]
-        self._known = [
-            raw["metadata"]["name"]
-            for raw in found
-            if len(listed) > MANY and _waited(volumes, [raw])
-        ]
+        self._known = []
+        if len(listed) > MANY_ATTACHMENTS:
+            waited = [raw for raw in found if _waited(volumes, [raw])]
+            self._known = [raw["metadata"]["name"] for raw in waited]
         return _waited(volumes, found)
 
 
 def _volumes_of(pod: objects.Pod, snapshot: snapshots.Snapshot) -> Volumes:
     """Those that the claims of the pod are bound to."""
-    specs = ((snapshot.claim(pod.namespace, claim) or {}).get("spec") or {} for claim in pod.claims)
-    return {(pod.node, spec["volumeName"]) for spec in specs if spec.get("volumeName")}
+    found = set()
+    for name in pod.claims:
+        claim = snapshot.claim(pod.namespace, name) or {}
+        if volume := (claim.get("spec") or {}).get("volumeName"):
+            found.add((pod.node, volume))
+    return found
 
 
 def _waited(volumes: Volumes, found: t.Sequence[objects.Raw]) -> Volumes:
     """The volumes among these, each with its node, that the attachments are of."""
-    nodes = {node for node, _volume in volumes}
-    return volumes & {
-        (node, volume) for node in nodes for volume in unreachable.attached_to(found, node)
-    }
+    attached = set()
+    for node in {node for node, _volume in volumes}:
+        attached |= {(node, volume) for volume in unreachable.attached_to(found, node)}
+    return volumes & attached
 
 
 def _of(nodes: t.Container[str], raw: objects.Raw) -> objects.Raw | None:

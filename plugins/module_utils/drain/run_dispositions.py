@@ -37,16 +37,18 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods impo
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import surge_records
 
-OWNERS_EVERY = 3.0
+OWNERS_EVERY_SECONDS = 3.0
 """Seconds between two reads of owners that cannot be watched, and of one that is not known yet."""
-BESIDE_EVERY = 1.0
+RELATED_EVERY_SECONDS = 1.0
 """Seconds between two looks at which other pods decide whether those of the nodes may leave."""
 
 
 @dataclasses.dataclass
 class Routing:
-    """The moves of all sites. By UIDs of workloads: ``surges`` are prepared,
-    ``unreplaced`` were given up, and why.
+    """The moves of all nodes: how each pod leaves, and how far it is.
+
+    By UIDs of workloads: ``surges`` are prepared; the replacement of pods of the ``unreplaced`` was
+    given up, for the reason that is the value.
     """
 
     ctx: run_context.Context
@@ -64,34 +66,33 @@ class Routing:
     _beside_at: float = float("-inf")
 
     def plan(self) -> snapshots.Snapshot:
-        """Give every pod on open sites its route; returns the cluster on which that was decided."""
-        open_sites = [name for name, node_drain in self.node_drains.items() if node_drain.open]
-        pods = self.live.snapshot().pods_on(open_sites)
+        """Give every pod on open nodes its route; returns the cluster on which that was decided."""
+        nodes = [name for name, node_drain in self.node_drains.items() if node_drain.open]
+        pods = self.live.snapshot().pods_on(nodes)
         self._enter(pods)
         # An autoscaler makes an eviction of what would be a surge.
         self.live.fetch(["autoscalers"] if any(pod.owner for pod in pods) else [])
         self._first = frozenset(pod.uid for pod in pods)
         snapshot = self._with_owners(pods)
-        self._adopt(snapshot, open_sites)
+        self._adopt(snapshot, nodes)
         self._read_requests()
         return snapshot
 
     def follow(self, snapshot: snapshots.Snapshot) -> None:
         """Update every move from the watch, and plan pods that came late."""
         now = self.ctx.clock.now()
-        stale = [
-            name
-            for name, node_drain in self.node_drains.items()
-            if node_drain.open and self._follow_node(node_drain, snapshot)
-        ]
+        stale = []
+        for name, node_drain in self.node_drains.items():
+            if node_drain.open and self._follow_node(node_drain, snapshot):
+                stale.append(name)
         if stale:
-            self._take_up(snapshot, stale)
-        if self._scales and now - self._scaled_at >= OWNERS_EVERY:
+            self._plan_again(snapshot, stale)
+        if self._scales and now - self._scaled_at >= OWNERS_EVERY_SECONDS:
             # These cannot be watched.
             self._scaled_at = now
             self._scales = run_owners.again(self.ctx, self._scales)
             self.live.seed({"scales": list(self._scales)})
-        if self.live.scope and now - self._beside_at >= BESIDE_EVERY:
+        if self.live.scope and now - self._beside_at >= RELATED_EVERY_SECONDS:
             # A budget may be new, or an owner another one.
             self._beside_at = now
             self._look_beside(snapshot, [move.pod for move in self._waiting()])
@@ -123,6 +124,13 @@ class Routing:
         node_drain.present = frozenset(present)
         return stale or bool(present.keys() - node_drain.moves.keys())
 
+    def moves(self) -> list[run_pod_drain.PodDrain]:
+        """The moves of all nodes, also of closed ones."""
+        found: list[run_pod_drain.PodDrain] = []
+        for node_drain in self.node_drains.values():
+            found += node_drain.moves.values()
+        return found
+
     def _waiting(self) -> t.Iterator[run_pod_drain.PodDrain]:
         """The moves of the pods that are still to leave."""
         for node_drain in self.node_drains.values():
@@ -134,7 +142,7 @@ class Routing:
         most clusters have none.
         """
         now = self.ctx.clock.now()
-        if now - self._requests_at < OWNERS_EVERY:
+        if now - self._requests_at < OWNERS_EVERY_SECONDS:
             return
         if any(move.plan.route == "evict" and move.pod.responders for move in self._waiting()):
             self._requests_at = now
@@ -149,27 +157,25 @@ class Routing:
             phases.What.GONE, outcome.value, node=pod.node, namespace=pod.namespace, name=pod.name
         )
 
-    def _take_up(self, snapshot: snapshots.Snapshot, nodes: t.Collection[str]) -> None:
+    def _plan_again(self, snapshot: snapshots.Snapshot, nodes: t.Collection[str]) -> None:
         """Plan pods that came late, once their owners are known,
         and those whose route may have changed.
 
         One that may not be moved fails its node.
         """
-        here = (pod for name in nodes for pod in snapshot.pods_on((name,)))
-        late = [pod for pod in here if pod.uid not in self.node_drains[pod.node].moves]
+        late: list[objects.Pod] = []
+        for name in nodes:
+            moves = self.node_drains[name].moves
+            late += [pod for pod in snapshot.pods_on((name,)) if pod.uid not in moves]
         if late:
             snapshot = self._with_owners(late)
         unknown = frozenset(pod.uid for pod in late if self._behind(pod, snapshot))
         self._adopt(snapshot, nodes, but=unknown)
+        now, refused = self.ctx.clock.now(), outcomes.PodOutcome.REFUSED
         for name in nodes:
             for move in self.node_drains[name].moves.values():
                 if move.state == "waiting" and move.plan.route == "refuse":
-                    move.end(
-                        "failed",
-                        outcomes.PodOutcome.REFUSED,
-                        self.ctx.clock.now(),
-                        move.plan.reason,
-                    )
+                    move.end("failed", refused, now, move.plan.reason)
 
     def _with_owners(self, pods: t.Sequence[objects.Pod]) -> snapshots.Snapshot:
         """The cluster, with the owners and volumes of these pods."""
@@ -207,9 +213,8 @@ class Routing:
         if self.live.scope:
             pods = list(pods)
             let_go = (mark.deployment for pod in pods if (mark := released.mark_of(pod)))
-            known = filter(
-                None, map(snapshot.workload, (*self.surges, *self.replacements.owed, *let_go))
-            )
+            uids = (*self.surges, *self.replacements.awaited, *let_go)
+            known = [workload for uid in uids if (workload := snapshot.workload(uid))]
             self.live.widen(related.pods(snapshot, pods, known))
 
     def _behind(self, pod: objects.Pod, snapshot: snapshots.Snapshot) -> bool:
@@ -220,7 +225,7 @@ class Routing:
         if snapshot.daemon_set(owner.uid) or snapshot.workload(owner.uid):
             return False
         now = self.ctx.clock.now()
-        if now - self._asked_at.get(owner.uid, float("-inf")) < OWNERS_EVERY:
+        if now - self._asked_at.get(owner.uid, float("-inf")) < OWNERS_EVERY_SECONDS:
             return True
         self._asked_at[owner.uid] = now
         return run_owners.there(self.ctx, owner)
@@ -252,12 +257,7 @@ class Routing:
         """The surges that this drain ends: all but those whose pods were not selected,
         which a later one ends.
         """
-        staying = {
-            uid
-            for node_drain in self.node_drains.values()
-            for uid, move in node_drain.moves.items()
-            if move.plan.code == "not_selected"
-        }
+        staying = {move.pod.uid for move in self.moves() if move.plan.code == "not_selected"}
         return [surge for surge in self.surges.values() if surge.pod_uid not in staying]
 
     def _routes(

@@ -67,27 +67,26 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_lower
 
-TICK = 0.5
-"""Longest pause of the loop; every change in the cluster ends it early."""
-RESTS, REST = 3, 0.25
-"""How much longer than a look the pause after it is at least, and its most seconds.
-
-The threads that send requests and read watches need the interpreter,
-and perhaps the API server this machine.
+LOOP_PAUSE_SECONDS = 0.5
+"""Longest pause between two turns of the loop; every change in the cluster ends it early."""
+REST_FACTOR, MAX_REST_SECONDS = 3, 0.25
+"""After a turn the loop rests for so many times as long as the turn took, but not longer than so
+many seconds. Without that, a loop over thousands of pods would take the interpreter from the
+threads that send the requests and read the watches.
 """
-AT_LEAST = 2.0
-"""Seconds between two different things that are told of one node."""
+SECONDS_BETWEEN_LINES = 2.0
+"""Seconds between two progress lines for one node."""
 NOTHING: t.Mapping[str, t.Sequence[str]] = {}
-NAMED = 3
-"""So many evicted pods are named in a line."""
+PODS_NAMED = 3
+"""How many evicted pods a line names."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrainOptions:
     """Options of the module; times in seconds, ``None`` without a limit.
-    ``send`` sends the HTTP calls of hooks.
 
-    For ``alarm_after`` and ``announce`` see ``alarms``.
+    ``send`` sends the HTTP calls of hooks. For ``alarm_after`` and ``announce`` see
+    ``run_alarms.Alarms``.
     """
 
     nodes: tuple[str, ...]
@@ -142,7 +141,7 @@ def drain(ctx: run_context.Context, options: DrainOptions) -> run_context.Result
             if node_drain.record:
                 replacements.resume(node_drain.name, node_drain.record)
         routes = run_dispositions.Routing(ctx, choices, live, node_drains, surges, replacements)
-        routes.take_in(run_replacement_wait.known(ctx, live, replacements))
+        routes.take_in(run_replacement_wait.watch_awaited(ctx, live, replacements))
         run_outcome.check_start(ctx, routes, routes.plan())
         work = _Drain(ctx, options, routes, deadline)
         work.run()
@@ -154,7 +153,9 @@ def drain(ctx: run_context.Context, options: DrainOptions) -> run_context.Result
 
 
 class _Drain:
-    """The loop: who does what, and in which order all have their turn."""
+    """The loop. Each turn (``_turn``) looks at the watch cache once, and calls all that takes part
+    in the drain in a fixed order: what one of them decides binds those after it.
+    """
 
     def __init__(
         self,
@@ -168,7 +169,7 @@ class _Drain:
         prior = {uid: surge.prior_replicas for uid, surge in routes.surges.items()}
         self.locks = run_locks.Locks(ctx)
         self.services = run_services.Services(ctx, prior)
-        self.writer = run_change_writer.ChangeWriter(ctx, self._fence_all)
+        self.writer = run_change_writer.ChangeWriter(ctx, self._prove_all)
         self.budgets: indexes.Index[tuple[str, str], objects.Budget] | None = None
         self.progress = Progress(ctx, "deleted" if options.choices.disable_eviction else "evicted")
         wake, grace = self.live.nudge, options.grace_period
@@ -179,14 +180,14 @@ class _Drain:
         )
         leases = self.live.snapshot().leases
         self.surges = run_lower.Surges(
-            ctx, routes.ended(), self.locks.prove, hooks_of=self.hooks.held, leases=leases
+            ctx, routes.ended(), self.locks.prove, hooks_of=self.hooks.waits_for, leases=leases
         )
         drains = self.node_drains.items()
         records = {name: one.record for name, one in drains if one.record}
         runs = {name: record.run for name, record in records.items()}
         lock_names = {name: record.lock for name, record in records.items()}
         self.jobs = run_dispatcher.JobDispatcher(
-            ctx, routes.choices, self._fence_all, wake, runs, grace, deadline, prior
+            ctx, routes.choices, self._prove_all, wake, runs, grace, deadline, prior
         )
         selectors = operators.selectors_of(options.choices.reactive_budgets)
         waits = run_evictor.OperatorWaits(options.choices.operator_budget_wait, selectors)
@@ -205,7 +206,7 @@ class _Drain:
         self.replacing = run_replace.Replacing(
             ctx, routes, self.locks.prove, wake, self.locks.regain
         )
-        self.debts = run_replacement_wait.Debts(
+        self.awaited = run_replacement_wait.AwaitedRecords(
             ctx, self.live, self.node_drains, routes.replacements, self.locks.prove
         )
         events = run_object_events.Events(ctx, self.live)
@@ -219,7 +220,7 @@ class _Drain:
             wake,
         )
         most = options.pod_timeout if options.pod_timeout is not None else float("inf")
-        self.closing = run_outcome.Outcome(
+        self.node_outcomes = run_outcome.NodeOutcomes(
             ctx,
             routes,
             self.surges,
@@ -227,7 +228,7 @@ class _Drain:
             self.evictor,
             self.locks,
             self.hooks,
-            self.debts,
+            self.awaited,
             deadline,
             most,
         )
@@ -238,28 +239,27 @@ class _Drain:
         if not todo:
             return
         if self.ctx.check:
-            self._fenced(todo)
+            self._evacuate(todo)
             for node_drain in todo:
                 if node_drain.open:
                     self._predict(node_drain)
             self.surges.predict(self.live.snapshot())
             return
         try:
-            for name, why in self.locks.take_recorded(
-                {node_drain.name: node_drain.taken for node_drain in todo}
-            ).items():
-                self.node_drains[name].outcome, self.node_drains[name].message = (
-                    outcomes.DrainOutcome.HELD,
-                    why,
-                )
+            records = {node_drain.name: node_drain.taken for node_drain in todo}
+            for name, why in self.locks.take_recorded(records).items():
+                node_drain = self.node_drains[name]
+                node_drain.outcome, node_drain.message = outcomes.DrainOutcome.HELD, why
                 self.surges.lose(name, why)
             # What the watches know is from before the locks, and they may be far behind.
             found, _whole = run_targeted_reads.nodes_of(self.ctx.cluster, self.node_drains)
-            self.closing.stand({name: objects.Node.of(raw) for name, raw in found.items()})
-            self.closing.begin()
-            self._owe()
+            self.node_outcomes.check_ours(
+                {name: objects.Node.of(raw) for name, raw in found.items()}
+            )
+            self.node_outcomes.begin()
+            self._record_awaited()
             self.surges.hold()
-            self._fenced(todo)
+            self._evacuate(todo)
             try:
                 self.jobs.start()
                 self._loop()
@@ -267,13 +267,13 @@ class _Drain:
                 self.jobs.stop()
                 self.evictor.close()
                 self.replacing.close()
-                self.closing.close()
+                self.node_outcomes.close()
                 self.routing.replacements.close()
                 self.hooks.close()
                 self.alarms.close()
         finally:
             self.surges.close()
-            self.locks.leave(drop=self.closing.left_to_others())
+            self.locks.leave(drop=self.node_outcomes.left_to_others())
 
     def _predict(self, node_drain: run_node_drain.NodeDrain) -> None:
         self.hooks.predict(node_drain)
@@ -303,15 +303,17 @@ class _Drain:
             else None
         )
         shown = run_node_drain.predicted(self.ctx, node_drain, self.live.raw_node(node_drain.name))
-        for change in (*shown[:-1], self.debts.predicted(node_drain), proven, *shown[-1:]):
+        for change in (*shown[:-1], self.awaited.predicted(node_drain), proven, *shown[-1:]):
             if change:
                 run_requests.submit(self.ctx, change)
         node_drain.outcome = outcomes.DrainOutcome.DRAINED
         node_drain.message = f"Node {node_drain.name} would be drained.{presumed}"
 
-    def _fenced(self, todo: list[run_node_drain.NodeDrain]) -> None:
-        """First those whose machines are off: their pods and volumes only have to be released."""
-        node_drains = [
+    def _evacuate(self, todo: list[run_node_drain.NodeDrain]) -> None:
+        """Before the loop, the nodes whose machines are off: no eviction could end there, as no
+        kubelet stops the pods; they and their volumes only have to be released.
+        """
+        off = [
             node_drain
             for node_drain in todo
             if node_drain.open and node_drain.name in self.options.choices.fenced
@@ -320,39 +322,38 @@ class _Drain:
             self.ctx, self.live, self.locks.prove, self.deadline
         )
         if self.ctx.check:
-            evacuation.predict(node_drains)
-        elif node_drains:
-            for node_drain in evacuation.work(node_drains):
-                self.closing.prove(node_drain)
+            evacuation.predict(off)
+        elif off:
+            for node_drain in evacuation.work(off):
+                self.node_outcomes.prove(node_drain)
 
     def _loop(self) -> None:
-        while any(node_drain.open for node_drain in self.node_drains.values()) or not (
-            self.evictor.idle and self.hooks.idle
-        ):
+        while self._open() or not (self.evictor.idle and self.hooks.idle):
             began = self.ctx.clock.now()
             snapshot = self.live.snapshot()
             self.services.sample(snapshot)
             try:
                 self._turn(snapshot)
             except run_node_lock.LostLockError as lost:
-                self.closing.taken_over(lost.node, lost.why)
-            self.live.wait(TICK, pause=min(RESTS * (self.ctx.clock.now() - began), REST))
-        self.closing.wind_up()
+                self.node_outcomes.taken_over(lost.node, lost.why)
+            rest = min(REST_FACTOR * (self.ctx.clock.now() - began), MAX_REST_SECONDS)
+            self.live.wait(LOOP_PAUSE_SECONDS, pause=rest)
+        self.node_outcomes.finish()
 
     def _turn(self, snapshot: snapshots.Snapshot) -> None:
-        """One look at everything, and all that follows; after a LostLockError the others go
-        on in the next turn.
+        """One turn of the loop, by one look at the cluster. A LostLockError, raised where another
+        run took over a node, ends the turn; the other nodes go on in the next one.
         """
-        self.closing.stand(snapshot.nodes)
+        self.node_outcomes.check_ours(snapshot.nodes)
         self.evictor.settle()
-        self.closing.wind_up()
+        self.node_outcomes.finish()
         self.routing.follow(snapshot)
-        self._owe()
-        self._yield_guards(snapshot)
+        self._record_awaited()
+        self._remove_conflicting_guards(snapshot)
         self.progress.tell_moved(self.node_drains.values())
-        held = run_node_drain.hold_back(self.node_drains.values(), self.ctx.clock.now())
-        for node_drain, fallen in self.hooks.step(snapshot):
-            self.closing.unrecorded(node_drain, fallen)
+        held = run_node_drain.set_turns(self.node_drains.values(), self.ctx.clock.now())
+        for node_drain, lost in self.hooks.step(snapshot):
+            self.node_outcomes.unrecorded(node_drain, lost)
         if not self.surges.done:
             self.surges.step(snapshot, held)
             self._fail_surges()
@@ -360,37 +361,32 @@ class _Drain:
         self.jobs.step(snapshot, queue)
         self.replacing.step(queue, snapshot)
         self.evictor.step(queue, snapshot)
-        for node_drain in self.node_drains.values():
-            if node_drain.open:
-                self.closing.judge(node_drain, snapshot)
-        owed = [
-            text
-            for node_drain in self.node_drains.values()
-            if node_drain.open
-            for text in self.hooks.missing(node_drain.name)
-        ]
-        missing = [*self.routing.replacements.waited_for, *self.jobs.waited_for, *owed]
+        for node_drain in self._open():
+            self.node_outcomes.decide(node_drain, snapshot)
+        missing = [*self.routing.replacements.waited_for, *self.jobs.waited_for]
+        for node_drain in self._open():
+            missing += self.hooks.missing(node_drain.name)
         self.alarms.step(self.node_drains.values(), snapshot, self.surges.waiting, missing)
         self.progress.tell(
             self.node_drains.values(), self.surges.waiting.values(), missing, self.alarms.why
         )
 
-    def _owe(self) -> None:
-        for node_drain, fallen in self.debts.write():
-            self.closing.unrecorded(node_drain, fallen)
+    def _record_awaited(self) -> None:
+        for node_drain, lost in self.awaited.write():
+            self.node_outcomes.unrecorded(node_drain, lost)
 
-    def _yield_guards(self, snapshot: snapshots.Snapshot) -> None:
-        """Delete a guard of ours that keeps its pods: beside somebody else's budget,
-        or if they cannot be counted.
+    def _remove_conflicting_guards(self, snapshot: snapshots.Snapshot) -> None:
+        """Delete a guard of ours that keeps its pods: the API server evicts no pod that two budgets
+        select, and none under a budget whose pods it cannot count.
         """
         present, known = snapshot.places_of_budgets, self.budgets
-        differing = list(present.differing(known))
-        new = any(known is None or not known.get(place) for place in differing)
-        uncounted = any(
-            one.ours and one.sync_failed for place in differing for one in present.get(place)
-        )
+        changed = False
+        for place in present.differing(known):
+            new = known is None or not known.get(place)
+            changed = changed or new
+            changed = changed or any(one.ours and one.sync_failed for one in present.get(place))
         try:
-            if (new or uncounted) and not self.writer.write(guard_budgets.yielding(snapshot)):
+            if changed and not self.writer.write(guard_budgets.yielding(snapshot)):
                 return
         except errors.ClusterError as error:
             # Its pods are blocked by two budgets then, as their own messages say; the others go on.
@@ -405,7 +401,11 @@ class _Drain:
             if not node_drain.open or any(move.state == "failed" for move in moves):
                 continue
             for move in moves:
-                if move.state == "waiting" and not move.held and not self.hooks.held([move.pod]):
+                if (
+                    move.state == "waiting"
+                    and not move.waits_for_turn
+                    and not self.hooks.waits_for([move.pod])
+                ):
                     queue.append(move)
         if self.options.order == "priority":
             queue.sort(key=lambda move: move.pod.priority)
@@ -425,28 +425,29 @@ class _Drain:
     def _prove_lock(self, node: str) -> None:
         self.locks.prove((node,))
 
-    def _fence_all(self) -> None:
-        """For what serves several nodes; those that are lost were closed
-        already and are left out.
+    def _prove_all(self) -> None:
+        """Called before a write that concerns several nodes. Not the locks of closed nodes: one
+        that was lost would stop the others.
         """
-        self.locks.prove(
-            [node_drain.name for node_drain in self.node_drains.values() if node_drain.open]
-        )
+        self.locks.prove([node_drain.name for node_drain in self._open()])
+
+    def _open(self) -> list[run_node_drain.NodeDrain]:
+        return [node_drain for node_drain in self.node_drains.values() if node_drain.open]
 
 
 class Progress:
-    """One line for each node, when it has changed, and one for pods that leave,
-    which the report lists.
+    """The progress lines of a drain: one for each node when what it waits for has changed, and one
+    for the pods that were evicted.
     """
 
     def __init__(self, ctx: run_context.Context, verb: str = "evicted") -> None:
         self._ctx, self._verb = ctx, verb
-        self._told: dict[str, tuple[str, float]] = {}
+        self._lines: dict[str, tuple[str, float]] = {}
         self._named: dict[tuple[phases.What, str], float] = {}
         self._pods: set[tuple[phases.What, str]] = set()
 
     def tell_moved(self, node_drains: t.Iterable[run_node_drain.NodeDrain]) -> None:
-        """Tell which pods were let go, and which were evicted, since this was told last."""
+        """Name the pods that were let go or evicted since the last line that named some."""
         for node_drain in node_drains:
             more = any(move.state in ("waiting", "asked") for move in node_drain.moves.values())
             let_go = {uid: move for uid, move in node_drain.moves.items() if move.let_go}
@@ -465,7 +466,9 @@ class Progress:
     ) -> None:
         now = self._ctx.clock.now()
         found = {(what, uid): move for uid, move in moves.items() if (what, uid) not in self._pods}
-        if found and (not more or now - self._named.get((what, node), float("-inf")) >= AT_LEAST):
+        # The last ones are named at once, as no later line would.
+        passed = now - self._named.get((what, node), float("-inf"))
+        if found and (not more or passed >= SECONDS_BETWEEN_LINES):
             self._named[what, node] = now
             self._pods.update(found)
             self._ctx.show(what, f"{verb} {_places([*found.values()])}", node=node)
@@ -477,27 +480,29 @@ class Progress:
         missing: t.Collection[str],
         still: t.Mapping[str, t.Sequence[str]] = NOTHING,
     ) -> None:
-        """Tell of the open sites; ``beside`` and ``missing`` are waited for while pods are
-        left, and after that.
+        """Show a line for each open node of which there is something new.
 
-        ``still`` is all that sites without progress wait for.
+        ``beside`` is waited for while pods are left on it, ``missing`` after that; ``still`` is all
+        that nodes without progress wait for, by their names.
         """
         now = self._ctx.clock.now()
-        for node_drain in (node_drain for node_drain in node_drains if node_drain.open):
-            last, at = self._told.get(node_drain.name, ("", float("-inf")))
-            if (
-                now - at >= AT_LEAST
-                and (text := _words(node_drain, beside, missing, still)) != last
-            ):
-                self._told[node_drain.name] = (text, now)
+        for node_drain in node_drains:
+            last, at = self._lines.get(node_drain.name, ("", float("-inf")))
+            if not node_drain.open or now - at < SECONDS_BETWEEN_LINES:
+                continue
+            text = _words(node_drain, beside, missing, still)
+            if text != last:
+                self._lines[node_drain.name] = (text, now)
                 self._ctx.tell(phases.What.PROGRESS, text, node=node_drain.name)
 
 
 def _places(moves: t.Sequence[run_pod_drain.PodDrain]) -> str:
     """The pods, the first ones by name."""
-    named = ", ".join(f"{move.pod.namespace}/{move.pod.name}" for move in moves[:NAMED])
-    more = len(moves) - NAMED
-    return named + (f" and {more} more {'pod' if more == 1 else 'pods'}" if more > 0 else "")
+    named = ", ".join(f"{move.pod.namespace}/{move.pod.name}" for move in moves[:PODS_NAMED])
+    more = len(moves) - PODS_NAMED
+    if more <= 0:
+        return named
+    return f"{named} and {more} more {'pod' if more == 1 else 'pods'}"
 
 
 def _words(
@@ -510,8 +515,8 @@ def _words(
     total = sum(1 for move in node_drain.moves.values() if move.state != "skipped")
     leaving = sum(1 for move in left if move.state == "leaving")
     text = f"{len(left)} of {total} pods left, {leaving} ending"
-    if held := sum(1 for move in left if move.held):
-        text += f", {held} held until others are gone"
+    if waiting := sum(1 for move in left if move.waits_for_turn):
+        text += f", {waiting} held until others are gone"
     blocked = {move.blocked_by["message"] for move in left if move.blocked_by} | set(beside)
     if left:
         blocked |= set(still.get(node_drain.name, ()))

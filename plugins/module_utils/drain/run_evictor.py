@@ -47,9 +47,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
     run_lock_policy,
 )
 
-# How long the pods of a drain have waited for their operators, and when that is too long.
-#
-# Nothing of it is stored: a drain that is run again waits anew, and the operator goes on meanwhile.
+# Pods whose budget an operator keeps at zero until it has acted (operator_budget_wait). How long
+# they have waited is not stored: a drain that is run again waits anew.
 
 
 @dataclass
@@ -60,74 +59,70 @@ class OperatorWaits:
 
     seconds: float
     wanted: t.Sequence[objects.Raw] = ()
-    _held: dict[str, tuple[float, budgets.Verdict]] = field(default_factory=dict)
+    _waiting: dict[str, tuple[float, budgets.Verdict]] = field(default_factory=dict)
     _acted: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def diagnose(self, snapshot: snapshots.Snapshot, pod: objects.Pod) -> budgets.Verdict:
         return budgets.diagnose(snapshot, pod, self.wanted)
 
-    def hold(self, move: run_pod_drain.PodDrain, verdict: budgets.Verdict, now: float) -> None:
+    def block(self, move: run_pod_drain.PodDrain, verdict: budgets.Verdict, now: float) -> None:
         """The operator keeps the pod, since now or since the last call for it;
         the move says for how long still.
         """
-        since, _old = self._held.get(move.pod.uid, (now, verdict))
-        self._held[move.pod.uid] = since, verdict
-        held = verdict.budget or move.pod.ref
-        left = f"Waited for {_minutes(self._until(move) - now)} more at most."
-        move.block(
-            held.kind, held.namespace, held.name, f"{verdict.message} {left}", verdict.remedy
-        )
+        since, _old = self._waiting.get(move.pod.uid, (now, verdict))
+        self._waiting[move.pod.uid] = since, verdict
+        by = verdict.budget or move.pod.ref
+        message = f"{verdict.message} Waited for {_minutes(self._until(move) - now)} more at most."
+        move.block(by.kind, by.namespace, by.name, message, verdict.remedy)
 
-    def hold_too(
+    def block_too(
         self, move: run_pod_drain.PodDrain, snapshot: snapshots.Snapshot, now: float
     ) -> None:
         """The same for a pod under a budget of which another pod is asked for first."""
-        verdict = self.holds(move) or self.diagnose(
+        verdict = self.verdict_of(move) or self.diagnose(
             snapshot, snapshot.pod(move.pod.uid) or move.pod
         )
         if verdict.code == "operator_budget":
-            self.hold(move, verdict, now)
+            self.block(move, verdict, now)
 
-    def holds(self, move: run_pod_drain.PodDrain) -> budgets.Verdict | None:
+    def verdict_of(self, move: run_pod_drain.PodDrain) -> budgets.Verdict | None:
         """Why the operator keeps the pod, ``None`` if it does not."""
-        return self._held[move.pod.uid][1] if move.pod.uid in self._held else None
+        return self._waiting[move.pod.uid][1] if move.pod.uid in self._waiting else None
 
-    def let_go(self, move: run_pod_drain.PodDrain, now: float, *, evicted: bool) -> None:
+    def forget(self, move: run_pod_drain.PodDrain, now: float, *, evicted: bool) -> None:
         """The operator keeps the pod no longer; ``evicted``: it works,
         so the time of its other pods begins anew.
         """
-        self._held.pop(move.pod.uid, None)
+        self._waiting.pop(move.pod.uid, None)
         if evicted and move.budget:
             self._acted[move.budget] = now
 
     def end_if_late(self, move: run_pod_drain.PodDrain, now: float) -> bool:
         """End the move if its operator has not acted in time."""
-        verdict = self.holds(move)
+        verdict = self.verdict_of(move)
         if verdict is None or now < self._until(move):
             return False
-        told = f"Waited {_minutes(self.seconds)} in vain: {verdict.sentence}"
-        move.end("failed", outcomes.PodOutcome.OPERATOR_BUDGET, now, told)
+        reason = f"Waited {_minutes(self.seconds)} in vain: {verdict.sentence}"
+        move.end("failed", outcomes.PodOutcome.OPERATOR_BUDGET, now, reason)
         return True
 
     def _until(self, move: run_pod_drain.PodDrain) -> float:
-        since = self._held[move.pod.uid][0]
-        return (
-            max(since, self._acted.get(move.budget, since) if move.budget else since) + self.seconds
-        )
+        since, _verdict = self._waiting[move.pod.uid]
+        if move.budget:
+            since = max(since, self._acted.get(move.budget, since))
+        return since + self.seconds
 
 
 def _minutes(seconds: float) -> str:
     """Whole minutes, rounded up so that a progress line changes once a minute."""
-    return (
-        f"{math.ceil(seconds / 60)} min"
-        if seconds > 60
-        else f"{max(math.ceil(seconds / 10), 1) * 10} s"
-    )
+    if seconds > 60:
+        return f"{math.ceil(seconds / 60)} min"
+    return f"{max(math.ceil(seconds / 10), 1) * 10} s"
 
 
-ASK_AGAIN = 10.0
+ASK_AGAIN_SECONDS = 10.0
 """Seconds after which a refused budget is asked again even without news from its watch."""
-STALE = 2.0
+STALE_SECONDS = 2.0
 """Seconds after which a decision is too old to be acted on."""
 AGAIN = (
     errors.NamespaceTerminating,
@@ -139,21 +134,23 @@ AGAIN = (
 )
 """Refusals after which the same request may succeed; it is sent again after growing pauses."""
 Answer = tuple[run_pod_drain.PodDrain, "Exception | None", float]
-"""What came of an eviction, after how many seconds."""
-LONGEST = 30.0
-"""Seconds that these pauses grow to, unless the server asks for more."""
+"""A pod, the error of its eviction if it had one, and the seconds until the answer."""
+LONGEST_PAUSE_SECONDS = 30.0
+"""The longest pause between two tries, unless the server asks for a longer one."""
 
 
 @dataclass
 class BudgetState:
-    """Our requests under one budget that its status does not show yet; ``held``:
-    its operator has to act.
+    """Our requests under one budget that its status does not show yet.
 
-    ``spent`` is why it allows nothing, whichever of its pods is asked for.
+    ``busy``: an eviction under it has not been answered. ``taken`` were granted since its status
+    was read as ``seen`` (a resourceVersion), and ``refused_at`` is that of the last refusal; until
+    ``ask_again``, by the context's clock, it is not asked without news. ``spent`` is why it allows
+    nothing, whichever of its pods is asked for.
     """
 
     busy: bool = False
-    held: bool = False
+    operator_has_to_act: bool = False
     taken: int = 0
     seen: str = ""
     refused_at: str = ""
@@ -170,8 +167,8 @@ class BudgetStates(dict[tuple[str, str], BudgetState]):
 
     def busy(self, move: run_pod_drain.PodDrain) -> bool:
         """Whether another pod under its budget is asked for, and it has to wait for that alone."""
-        line = self.get(move.budget) if move.budget else None
-        return line is not None and line.busy and not line.held
+        state = self.get(move.budget) if move.budget else None
+        return state is not None and state.busy and not state.operator_has_to_act
 
     def may_ask(
         self,
@@ -184,34 +181,34 @@ class BudgetStates(dict[tuple[str, str], BudgetState]):
         """Whether an eviction under this budget may be sent now;
         else the move says what it waits for.
         """
-        line, pod = self.of(move), snapshot.pod(move.pod.uid) or move.pod
-        if not line.busy and budget.resource_version != line.seen:
-            line.seen, line.taken = budget.resource_version, 0
-        spent = pod.ready and budget.observed and budget.allowed - line.taken <= 0
-        early = now < line.ask_again and (spent or line.refused_at == budget.resource_version)
-        if line.busy or early:
-            if line.held:
-                waits.hold_too(move, snapshot, now)
-            elif line.spent and not line.busy:
-                _block(move, line.spent)
+        state, pod = self.of(move), snapshot.pod(move.pod.uid) or move.pod
+        if not state.busy and budget.resource_version != state.seen:
+            state.seen, state.taken = budget.resource_version, 0
+        spent = pod.ready and budget.observed and budget.allowed - state.taken <= 0
+        early = now < state.ask_again and (spent or state.refused_at == budget.resource_version)
+        if state.busy or early:
+            if state.operator_has_to_act:
+                waits.block_too(move, snapshot, now)
+            elif state.spent and not state.busy:
+                _block(move, state.spent)
             return False
         verdict = waits.diagnose(snapshot, pod)
-        if verdict.allowed and (not pod.ready or budget.allowed - line.taken > 0):
+        if verdict.allowed and (not pod.ready or budget.allowed - state.taken > 0):
             return True
-        line.spent = verdict if verdict.code == "spent" else None
+        state.spent = verdict if verdict.code == "spent" else None
         _block(move, verdict)
         if verdict.code == "two_budgets" and not any(
             guard_budgets.is_one(snapshot, b) for b in snapshot.budgets_of(pod)
         ):
             move.end("failed", outcomes.PodOutcome.TWO_BUDGETS, now, verdict.sentence)
             return False
-        line.held = verdict.code == "operator_budget"
-        if line.held:
-            waits.hold(move, verdict, now)
-            if now >= line.ask_again:
+        state.operator_has_to_act = verdict.code == "operator_budget"
+        if state.operator_has_to_act:
+            waits.block(move, verdict, now)
+            if now >= state.ask_again:
                 # Some act on an attempt only.
                 return True
-        line.ask_again = max(line.ask_again, now + ASK_AGAIN)
+        state.ask_again = max(state.ask_again, now + ASK_AGAIN_SECONDS)
         return False
 
 
@@ -224,7 +221,7 @@ def _block(move: run_pod_drain.PodDrain, verdict: budgets.Verdict) -> None:
 class EvictionRequestWaits(dict[str, float]):
     """When pods were first left to EvictionRequests of others, by UID."""
 
-    def hold(self, move: run_pod_drain.PodDrain, snapshot: snapshots.Snapshot, now: float) -> bool:
+    def block(self, move: run_pod_drain.PodDrain, snapshot: snapshots.Snapshot, now: float) -> bool:
         """Whether the pod's responders act on somebody's request for its
         eviction; for a limited time.
         """
@@ -232,11 +229,11 @@ class EvictionRequestWaits(dict[str, float]):
         if request is None:
             return False
         named, message = eviction_requests.named(request), eviction_requests.waited_for(request)
-        if now - self.setdefault(move.pod.uid, now) < eviction_requests.PATIENCE:
+        if now - self.setdefault(move.pod.uid, now) < eviction_requests.WAIT_SECONDS:
             move.block(named.kind, named.namespace, named.name, message)
             return True
         move.reason = (
-            f"{named} was not over after {eviction_requests.PATIENCE / 60:g} minutes. "
+            f"{named} was not over after {eviction_requests.WAIT_SECONDS / 60:g} minutes. "
             f"{move.plan.reason}"
         )
         return False
@@ -267,12 +264,12 @@ class Evictor:
     lock_names: t.Mapping[str, str] = field(default_factory=dict)
     regain: t.Callable[[str], None] = lambda node: None
     prior: t.Mapping[str, int] = field(default_factory=dict)
-    _flying: int = 0
+    _in_flight: int = 0
     _closed: set[str] = field(default_factory=set)
-    _requested: EvictionRequestWaits = field(default_factory=EvictionRequestWaits)
+    _eviction_requests: EvictionRequestWaits = field(default_factory=EvictionRequestWaits)
     _leaving: dict[str, run_pod_drain.PodDrain] = field(default_factory=dict)
     _view: tuple[snapshots.Snapshot, float] = (snapshots.Snapshot(), float("-inf"))
-    _lines: BudgetStates = field(default_factory=BudgetStates)
+    _states: BudgetStates = field(default_factory=BudgetStates)
     _answers: queue.SimpleQueue[Answer] = field(default_factory=queue.SimpleQueue)
 
     def __post_init__(self) -> None:
@@ -287,36 +284,34 @@ class Evictor:
         self._closed.add(node)
 
     def step(self, moves: t.Iterable[run_pod_drain.PodDrain], snapshot: snapshots.Snapshot) -> None:
-        """Send what may go now, in the order of the moves."""
+        """Called by the loop in each turn: send what may go now, in the order of ``moves``, until
+        enough requests are under way.
+        """
         now = self.ctx.clock.now()
         self._view = snapshot, now
         self._leaving = {
-            uid: m for uid, m in self._leaving.items() if m.state in ("asked", "leaving")
+            uid: move for uid, move in self._leaving.items() if move.state in ("asked", "leaving")
         }
         for move in moves:
-            if self._flying >= self._workers.room:
+            if self._in_flight >= self._workers.room:
                 return
-            if move.state != "waiting" or move.plan.route != "evict" or self._lines.busy(move):
+            if move.state != "waiting" or move.plan.route != "evict" or self._states.busy(move):
                 continue
             if self.waits.end_if_late(move, now) or now < move.not_before:
                 continue
             if not self.delete and run_pod_drain.stays_as_last(move, snapshot, now):
                 continue
-            if self._requested.hold(move, snapshot, now):
+            if self._eviction_requests.block(move, snapshot, now):
                 continue
             budget = self._budget_of(move, snapshot)
             move.budget = (budget.namespace, budget.name) if budget else None
-            if budget and not self._lines.may_ask(budget, move, snapshot, now, self.waits):
+            if budget and not self._states.may_ask(budget, move, snapshot, now, self.waits):
                 continue
-            if found := self._short(move, snapshot):
-                self.waits.let_go(move, now, evicted=False)
+            if too_few := self._too_few(move, snapshot):
+                self.waits.forget(move, now, evicted=False)
                 why = unready.told(unready.beside(snapshot, move.pod))
-                move.block(
-                    found.object.kind,
-                    found.object.namespace,
-                    found.object.name,
-                    f"{found.message}{why}",
-                )
+                of = too_few.object
+                move.block(of.kind, of.namespace, of.name, f"{too_few.message}{why}")
                 continue
             self._send(move)
 
@@ -329,16 +324,16 @@ class Evictor:
                 move, error, seconds = self._answers.get_nowait()
             except queue.Empty:
                 return
-            self._flying -= 1
-            line = self._lines.of(move)
-            line.busy = False
+            self._in_flight -= 1
+            state = self._states.of(move)
+            state.busy = False
             self._workers.answered(error, seconds)
             if error is None:
-                self._accept(move, line)
+                self._accept(move, state)
                 continue
             move.state = "waiting"
             if isinstance(error, errors.ClusterError):
-                self._refuse(move, line, error)
+                self._refuse(move, state, error)
             elif isinstance(error, StaleDecision):
                 move.tries -= 1
             else:
@@ -346,7 +341,7 @@ class Evictor:
 
     @property
     def idle(self) -> bool:
-        return self._flying == 0
+        return self._in_flight == 0
 
     def _budget_of(
         self, move: run_pod_drain.PodDrain, snapshot: snapshots.Snapshot
@@ -359,22 +354,20 @@ class Evictor:
             return None
         return next(iter(snapshot.budgets_of(pod)), None)
 
-    def _short(
+    def _too_few(
         self, move: run_pod_drain.PodDrain, snapshot: snapshots.Snapshot
     ) -> readiness.Short | None:
         budget = self._budget_of(move, snapshot)
-        tried = budget is not None and budget.allowed <= 0 and self.waits.holds(move)
-        return (
-            None
-            if self.delete or tried
-            else run_pod_drain.too_few(move, snapshot, self._leaving, self.prior)
-        )
+        tried = budget is not None and budget.allowed <= 0 and self.waits.verdict_of(move)
+        if self.delete or tried:
+            return None
+        return run_pod_drain.too_few(move, snapshot, self._leaving, self.prior)
 
     def _send(self, move: run_pod_drain.PodDrain) -> None:
-        self._lines.of(move).busy = True
+        self._states.of(move).busy = True
         move.state, move.tries = "asked", move.tries + 1
         self._leaving[move.pod.uid] = move
-        self._flying += 1
+        self._in_flight += 1
         self._workers.give(move)
 
     def _ask(self, move: run_pod_drain.PodDrain) -> None:
@@ -391,10 +384,8 @@ class Evictor:
 
     def change(self, move: run_pod_drain.PodDrain) -> api_changes.Change:
         """The eviction, or the plain deletion, of the move's pod."""
-        lock, grace = (
-            self.lock_names.get(move.pod.node, ""),
-            move.plan.manner.grace(move.pod, self.grace_seconds),
-        )
+        lock = self.lock_names.get(move.pod.node, "")
+        grace = move.plan.policy.grace(move.pod, self.grace_seconds)
         return api_changes.eviction(move.pod, delete=self.delete, grace_seconds=grace, lock=lock)
 
     def _send_now(self, move: run_pod_drain.PodDrain, change: api_changes.Change) -> None:
@@ -407,20 +398,22 @@ class Evictor:
         )
 
     def _last_look(self, move: run_pod_drain.PodDrain) -> None:
-        """Right before the first byte is sent, the decision has to hold still."""
+        """Called by the client between connecting and the first byte. Raises StaleDecision where
+        the pod may not go any more: the connection may have taken seconds.
+        """
         self.prove_lock(move.pod.node)
         snapshot, at = self._view
-        stale = self.ctx.clock.now() - at > STALE
+        stale = self.ctx.clock.now() - at > STALE_SECONDS
         needed = not self.delete and (
-            self._short(move, snapshot) or run_pod_drain.last_one(move, snapshot)
+            self._too_few(move, snapshot) or run_pod_drain.last_one(move, snapshot)
         )
         if stale or move.pod.node in self._closed or needed:
             raise StaleDecision
 
-    def _accept(self, move: run_pod_drain.PodDrain, line: BudgetState) -> None:
-        line.taken += 1
-        line.held = False
-        self.waits.let_go(move, self.ctx.clock.now(), evicted=True)
+    def _accept(self, move: run_pod_drain.PodDrain, state: BudgetState) -> None:
+        state.taken += 1
+        state.operator_has_to_act = False
+        self.waits.forget(move, self.ctx.clock.now(), evicted=True)
         move.state, move.left_at, move.ours = "leaving", self.ctx.clock.now(), True
         move.blocked_by = move.unsure = None
         self._note(phases.What.EVICTED, move, move.plan.reason)
@@ -430,7 +423,7 @@ class Evictor:
         self.ctx.note(what, message, node=pod.node, namespace=pod.namespace, name=pod.name)
 
     def _refuse(
-        self, move: run_pod_drain.PodDrain, line: BudgetState, error: errors.ClusterError
+        self, move: run_pod_drain.PodDrain, state: BudgetState, error: errors.ClusterError
     ) -> None:
         now, pod = self.ctx.clock.now(), move.pod
         if isinstance(error, errors.UnknownOutcome):
@@ -441,13 +434,14 @@ class Evictor:
             return
         if isinstance(error, errors.BudgetSpent | errors.BudgetNotObserved):
             move.refusals += 1
-            line.refused_at, line.ask_again = line.seen, now + (error.retry_after or ASK_AGAIN)
+            state.refused_at = state.seen
+            state.ask_again = now + (error.retry_after or ASK_AGAIN_SECONDS)
             namespace, name = move.budget or (pod.namespace, "")
             message = (
                 "; ".join(cause.message for cause in error.causes if cause.message) or error.message
             )
-            if held := self.waits.holds(move):
-                self.waits.hold(move, held, now)
+            if verdict := self.waits.verdict_of(move):
+                self.waits.block(move, verdict, now)
             else:
                 move.block("PodDisruptionBudget", namespace, name, message)
             self._note(phases.What.REFUSED, move, message)
@@ -455,11 +449,12 @@ class Evictor:
         if not isinstance(error, errors.Conflict):
             move.block("Pod", pod.namespace, pod.name, str(error))
             self._note(phases.What.REFUSED, move, str(error))
-        denied = isinstance(error, errors.DeniedByWebhook) and not run_lock_policy.by_the_fence(
-            error
-        )
-        # An operator lets the pod go without a sign that a watch would show.
-        longest = ASK_AGAIN if denied and self._wait_for_operator(move, error.message) else LONGEST
+        by_us = run_lock_policy.by_the_fence(error)
+        denied = isinstance(error, errors.DeniedByWebhook) and not by_us
+        longest = LONGEST_PAUSE_SECONDS
+        if denied and self._wait_for_operator(move, error.message):
+            # An operator lets the pod go without a sign that a watch would show.
+            longest = ASK_AGAIN_SECONDS
         pause = again_after(error, move.tries, longest)
         if pause is None:
             move.end("failed", outcomes.PodOutcome.FAILED, now, str(error))
@@ -476,11 +471,13 @@ class Evictor:
         if operator is None or self.delete:
             return False
         blocking = budget if budget and budget.allowed <= 0 else None
-        self.waits.hold(move, budgets.of_operator(pod, blocking, operator, answer), now)
+        self.waits.block(move, budgets.of_operator(pod, blocking, operator, answer), now)
         return True
 
 
-def again_after(error: errors.ClusterError, tries: int, longest: float = LONGEST) -> float | None:
+def again_after(
+    error: errors.ClusterError, tries: int, longest: float = LONGEST_PAUSE_SECONDS
+) -> float | None:
     """Seconds after which a refused eviction may be sent again;
     ``None`` where it would be refused for ever.
 

@@ -51,13 +51,14 @@ Wanted = t.Callable[[objects.Node, node_records.Record], "api_changes.Change | N
 
 @dataclass
 class NodeDrain:
-    """A node, its record, and a move for every pod; ``outcome`` is ``None`` while it is in work.
+    """The drain of one node: the node, its record, and a move for each of its pods.
 
+    ``outcome`` is ``None`` while it is in work.
     ``raw`` is the node as it was last read to be written, or written. ``lacking`` are the
     DaemonSets that had no Ready pod there when the drain began, ``moved`` is how many pods had left
-    it before, by its record. ``stood`` is the node as it was last judged to be still ours, with the
-    record by which that was judged. ``needed_by`` are the workloads for which it has to come back,
-    with what they lack.
+    it before, by its record. ``checked`` is the node as it was last judged to be still ours, with
+    the record by which that was judged. ``needed_by`` are the workloads for which it has to come
+    back, with what they lack.
     """
 
     name: str
@@ -71,7 +72,7 @@ class NodeDrain:
     moved: int = 0
     raw: objects.Raw | None = None
     lacking: t.Collection[str] = ()
-    stood: tuple[objects.Node | None, node_records.Record] | None = None
+    checked: tuple[objects.Node | None, node_records.Record] | None = None
     needed_by: t.Mapping[node_records.Awaited, pending.Lack] = field(default_factory=dict)
 
     @property
@@ -123,14 +124,12 @@ class NodeDrain:
         self.moved += max(0, self.taken.leaving - self.leaving) if self.record else 0
 
     def read_record(self, ctx: run_context.Context) -> None:
-        """Read who has the node in maintenance; closes the site where that is not
+        """Read who has the node in maintenance; closes the node where that is not
         this run, or unknown.
         """
         if self.node is None:
-            self.outcome, self.message = (
-                outcomes.DrainOutcome.UNKNOWN_NODE,
-                f"There is no node {self.name}.",
-            )
+            self.outcome = outcomes.DrainOutcome.UNKNOWN_NODE
+            self.message = f"There is no node {self.name}."
             return
         self.record, why = run_guard_call.claim(ctx, self.node)
         self.moved = self.record.moved if self.record else 0
@@ -206,32 +205,27 @@ class NodeDrain:
         """
 
         def wanted(_node: objects.Node, record: node_records.Record) -> api_changes.Change | None:
-            return (
-                node_conditions.change(self.raw, record, phase, ctx.clock.server())
-                if self.raw
-                else None
-            )
+            if self.raw:
+                return node_conditions.change(self.raw, record, phase, ctx.clock.server())
+            return None
 
-        return (
-            self.write(ctx, wanted, prove_locks, known=self.raw)[0]
-            if self.taken.conditions
-            else None
-        )
+        if self.taken.conditions:
+            return self.write(ctx, wanted, prove_locks, known=self.raw)[0]
+        return None
 
     def to_dict(self, now: float) -> dict[str, t.Any]:
-        return {
+        """The node in the result of ``node_drain``; ``now`` is by the context's clock."""
+        shown = {
             "name": self.name,
             "outcome": outcomes.word_of(self.outcome),
             "failed": self.failed,
             "message": self.message,
             "moved_before": self.moved,
             "pods": [_shown(move, now) for move in self.moves.values()],
-            **(
-                {"pending": [found.to_dict() for found in self.needed_by.values()]}
-                if self.needed_by
-                else {}
-            ),
         }
+        if self.needed_by:
+            shown["pending"] = [found.to_dict() for found in self.needed_by.values()]
+        return shown
 
 
 def evicted(move: run_pod_drain.PodDrain, *, delete: bool) -> outcomes.PodOutcome:
@@ -240,14 +234,12 @@ def evicted(move: run_pod_drain.PodDrain, *, delete: bool) -> outcomes.PodOutcom
         return outcomes.PodOutcome.CLEARED
     if delete:
         return outcomes.PodOutcome.DELETED
-    return (
-        outcomes.PodOutcome.REPLACED
-        if move.plan.code == released.CODE
-        else outcomes.PodOutcome.EVICTED
-    )
+    if move.plan.code == released.CODE:
+        return outcomes.PodOutcome.REPLACED
+    return outcomes.PodOutcome.EVICTED
 
 
-def owing(
+def with_awaited(
     node: objects.Node,
     record: node_records.Record,
     *,
@@ -298,27 +290,28 @@ def result_of(
     """The documented return; ``spent``: the call's ``requests`` and ``seconds``,
     ``hooks_of``: those of a node.
     """
-    moves = [move for node_drain in node_drains for move in node_drain.moves.values()]
+    moves: list[run_pod_drain.PodDrain] = []
+    nodes, pending_pods = [], []
+    for node_drain in node_drains:
+        moves += node_drain.moves.values()
+        pending_pods += [
+            found.finding(node_drain.name).to_dict() for found in node_drain.needed_by.values()
+        ]
+        shown = node_drain.to_dict(now)
+        if hooks := hooks_of(node_drain):
+            shown["hooks"] = hooks
+        nodes.append(shown)
     failed = [node_drain for node_drain in node_drains if node_drain.failed]
-    short = [
-        found.finding(node_drain.name).to_dict()
-        for node_drain in node_drains
-        for found in node_drain.needed_by.values()
-    ]
     return run_context.Result(
         {
-            **({"findings": short} if short else {}),
-            "nodes": [
-                node_drain.to_dict(now)
-                | ({"hooks": found} if (found := hooks_of(node_drain)) else {})
-                for node_drain in node_drains
-            ],
+            **({"findings": pending_pods} if pending_pods else {}),
+            "nodes": nodes,
             "summary": {
-                "evicted": sum(1 for m in moves if m.ours and m.state == "gone"),
-                "migrated": sum(1 for m in moves if m.outcome in MOVED_BY.values()),
-                "skipped": sum(1 for m in moves if m.state == "skipped"),
-                "failed": sum(1 for m in moves if m.state == "failed"),
-                "refusals": sum(m.refusals for m in moves),
+                "evicted": sum(1 for move in moves if move.ours and move.state == "gone"),
+                "migrated": sum(1 for move in moves if move.outcome in MOVED_BY.values()),
+                "skipped": sum(1 for move in moves if move.state == "skipped"),
+                "failed": sum(1 for move in moves if move.state == "failed"),
+                "refusals": sum(move.refusals for move in moves),
                 "services": seen.watched,
                 **spent,
             },
@@ -333,9 +326,7 @@ def too_late(moves: t.Sequence[run_pod_drain.PodDrain], missing: t.Sequence[str]
     """What was left when time was up, what blocked it, and what helps."""
     if not moves:
         return "timed out; " + "; ".join(missing[:5])
-    parts = []
-    for move in moves[:10]:
-        parts.append(f"{move.pod.ref} ({move.waits.sentence})")
+    parts = [f"{move.pod.ref} ({move.waits.sentence})" for move in moves[:10]]
     more = f" and {len(moves) - 10} more" if len(moves) > 10 else ""
     return f"timed out with {len(moves)} pods left: " + "; ".join(parts) + more
 
@@ -359,58 +350,65 @@ def _shown(move: run_pod_drain.PodDrain, now: float) -> dict[str, t.Any]:
     return shown
 
 
-# Whose turn it is on each node, where rules say who leaves before whom.
-#
-# Computed anew in each turn of the loop from the pods that are left, so that a run that is resumed
-# goes on where it was. Nodes do not wait for each other: one that cannot be emptied holds
-# nothing on the others.
+# Whose turn it is on each node, where rules say who leaves before whom. Computed anew in each turn
+# of the loop from the pods that are left, so that a run that is resumed goes on where it was. Nodes
+# do not wait for each other, as one of them may never become empty.
 
 
-def hold_back(node_drains: t.Iterable[NodeDrain], now: float) -> frozenset[str]:
-    """Hold the moves whose turn has not come; returns the UIDs of workloads of which
+def set_turns(node_drains: t.Iterable[NodeDrain], now: float) -> frozenset[str]:
+    """Mark the moves whose turn has not come; returns the UIDs of workloads of which
     no pod may leave yet.
 
     Kubelets delete a pod once its volumes are unmounted, so what leaves last is not needed for
     those of the others.
     """
-    held: set[str] = set()
+    waiting: set[str] = set()
     free: set[str] = set()
-    for node_drain in (node_drain for node_drain in node_drains if node_drain.open):
+    for node_drain in node_drains:
+        if not node_drain.open:
+            continue
         left = node_drain.left()
         first: dict[t.Any, run_pod_drain.PodDrain] = {}
         for move in left:
-            first.setdefault(move.plan.manner, move)
-        ordered = any(manner.ordered for manner in first)
+            first.setdefault(move.plan.policy, move)
+        ordered = any(policy.ordered for policy in first)
         for move in left:
-            before = ordered and next(
-                (first[other] for other in first if move.plan.manner.waits_for(other)), None
-            )
-            _hold(move, before or None, now)
+            before = None
+            if ordered:
+                waits_for = move.plan.policy.waits_for
+                before = next((first[other] for other in first if waits_for(other)), None)
+            _set_turn(move, before, now)
             if move.plan.workload:
-                (held if move.held else free).add(move.plan.workload.uid)
-    return frozenset(held - free)
+                (waiting if move.waits_for_turn else free).add(move.plan.workload.uid)
+    return frozenset(waiting - free)
 
 
-def _hold(move: run_pod_drain.PodDrain, before: run_pod_drain.PodDrain | None, now: float) -> None:
-    """Hold a waiting move because of another one, or let it go; who is leaving already goes on."""
+def _set_turn(
+    move: run_pod_drain.PodDrain, before: run_pod_drain.PodDrain | None, now: float
+) -> None:
+    """Let a move wait for another one, or say that it is its turn. One that is leaving already
+    goes on, whatever comes before it.
+    """
     if before and move.state == "waiting":
-        move.held = True
-        pod, rule = before.pod, move.plan.manner.rule or before.plan.manner.rule
+        move.waits_for_turn = True
+        pod, rule = before.pod, move.plan.policy.rule or before.plan.policy.rule
         move.block(
             "Pod",
             pod.namespace,
             pod.name,
             f"by {rule} it leaves after {pod.ref}, which is still there",
         )
-    elif move.held or move.turn_at is None:
-        if move.held:
+    elif move.waits_for_turn or move.turn_at is None:
+        if move.waits_for_turn:
             move.blocked_by = None
-        move.held, move.turn_at = False, now
+        move.waits_for_turn, move.turn_at = False, now
 
 
 def overdue(moves: t.Iterable[run_pod_drain.PodDrain], now: float) -> list[run_pod_drain.PodDrain]:
     """The moves that took longer, from when it was their turn, than the deadline of their rule."""
-    limited = ((move, move.turn_at, move.plan.manner.deadline) for move in moves if not move.held)
+    limited = (
+        (move, move.turn_at, move.plan.policy.deadline) for move in moves if not move.waits_for_turn
+    )
     return [
         move
         for move, at, deadline in limited
@@ -421,8 +419,8 @@ def overdue(moves: t.Iterable[run_pod_drain.PodDrain], now: float) -> list[run_p
 def fail(moves: t.Iterable[run_pod_drain.PodDrain], now: float) -> None:
     """End the moves that are overdue."""
     for move in moves:
-        manner = move.plan.manner
+        policy = move.plan.policy
         why = (
-            f"the deadline of {manner.rule}, {manner.deadline:g} s, has passed. {move.plan.reason}"
+            f"the deadline of {policy.rule}, {policy.deadline:g} s, has passed. {move.plan.reason}"
         )
         move.end("failed", outcomes.PodOutcome.DEADLINE, now, why)

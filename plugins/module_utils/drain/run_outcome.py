@@ -45,14 +45,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_lower
 
 Proof: t.TypeAlias = "ownership.NodeLost | t.Literal['drained'] | frozenset[str]"
-"""What came of the proof of a node; of one that is not empty,
-the UIDs of pods that still have to go.
+"""The answer of a proof: the node is drained, or why it is lost, or the UIDs of pods that still
+have to go.
 """
-QUIET = 1.0
-"""Seconds since a pod came to a node, or one went that may come back to it,
-before the node may be called drained.
-
-As long as a controller and a scheduler that are busy take to bring a pod back that
+QUIET_SECONDS = 1.0
+"""Seconds for which no pod may have come to a node, or gone that may come back to it, before the
+node is called drained. A busy controller and scheduler take so long to bring back a pod that
 belongs on this very node.
 """
 NOT_OURS = (
@@ -128,15 +126,14 @@ def _lack(
         # None is made where another budget covers some pods of the workload, as an operator's
         # covers the primary alone.
         known = plan.workload is not None and snapshot.workload(plan.workload.uid) is not None
-        possible = not known or any(
-            guard.instead is None for guard in guard_budgets.guards(snapshot, [plan])
-        )
-        return outcomes.PodOutcome.NEEDS_GUARD if possible else None
+        guards = guard_budgets.guards(snapshot, [plan])
+        if not known or any(guard.instead is None for guard in guards):
+            return outcomes.PodOutcome.NEEDS_GUARD
     return None
 
 
 @dataclass
-class Outcome:
+class NodeOutcomes:
     """Decides the outcome of each node; ``deadline`` is on the context's clock,
     ``pod_timeout`` in seconds.
     """
@@ -148,63 +145,62 @@ class Outcome:
     evictor: run_evictor.Evictor
     locks: run_locks.Locks
     hooks: run_pod_hooks.PodHooks
-    debts: run_replacement_wait.Debts
+    awaited: run_replacement_wait.AwaitedRecords
     deadline: float
     pod_timeout: float
 
     def __post_init__(self) -> None:
-        self._silence = run_unreachable.KubeletWatch(
+        self._kubelets = run_unreachable.KubeletWatch(
             self.ctx, self.routing.node_drains, self.routing.live.nudge
         )
         self._proofs = run_background.BackgroundCalls(self.ctx, "proof", self.routing.live.nudge)
-        self._live, self._sites, self._replacements = (
-            self.routing.live,
-            self.routing.node_drains,
-            self.routing.replacements,
-        )
+        self._live, self._node_drains = self.routing.live, self.routing.node_drains
+        self._replacements = self.routing.replacements
 
-    def stand(self, nodes: t.Mapping[str, objects.Node]) -> None:
-        """Stop at once for a node that is no longer ours to empty: taken over, gone,
-        or given back by somebody.
+    def check_ours(self, nodes: t.Mapping[str, objects.Node]) -> None:
+        """Called first in each turn: close every node that is no longer ours to empty, because
+        another run took it over, or somebody deleted or uncordoned it. Nothing more is sent for it.
         """
         for name, why in self.locks.lost().items():
             self.taken_over(name, why)
-        for node_drain in self._sites.values():
+        for node_drain in self._node_drains.values():
             if not node_drain.open:
                 continue
             node_drain.node = nodes.get(node_drain.name)
-            # Nodes and records are never changed: what stood once stands until there are others.
-            if (
-                node_drain.stood
-                and node_drain.stood[0] is node_drain.node
-                and node_drain.stood[1] is node_drain.taken
-            ):
+            # Nodes and records are frozen: the same ones give the same answer.
+            node, record = node_drain.node, node_drain.taken
+            checked = node_drain.checked
+            if checked and checked[0] is node and checked[1] is record:
                 continue
-            if fallen := ownership.node_lost(node_drain.node, node_drain.taken):
-                self._close(node_drain, fallen.outcome, fallen.message)
-            node_drain.stood = node_drain.node, node_drain.taken
+            if lost := ownership.node_lost(node, record):
+                self._close(node_drain, lost.outcome, lost.message)
+            node_drain.checked = node, record
 
     def begin(self) -> None:
-        """Let others know that the drain of the open nodes begins."""
-        for node_drain in self._sites.values():
+        """Called once, under the locks: show in the nodes' conditions that their drain begins."""
+        for node_drain in self._node_drains.values():
             node_drain.raw = self._live.raw_node(node_drain.name)
             if node_drain.open and (why := node_drain.show(self.ctx, "draining", self.locks.prove)):
                 self._close(node_drain, why.outcome, why.message)
 
     def taken_over(self, node: str, why: str) -> None:
-        """Somebody has the node's lock now."""
-        if self._sites[node].open:
-            fallen = run_node_drain.taken_over(why)
-            self._close(self._sites[node], fallen.outcome, fallen.message)
+        """Close a node whose lock somebody else has now; ``why`` says who."""
+        if self._node_drains[node].open:
+            lost = run_node_drain.taken_over(why)
+            self._close(self._node_drains[node], lost.outcome, lost.message)
 
-    def wind_up(self) -> None:
-        """Of a closed node only requests under way are left; end the moves whose answers are in."""
-        for node_drain in self._sites.values():
+    def finish(self) -> None:
+        """Called in each turn: end the moves of closed nodes. Those with a request under way stay
+        open until its answer is in, as it may have evicted the pod.
+        """
+        for node_drain in self._node_drains.values():
             if not node_drain.open:
                 node_drain.end_moves(self.ctx.clock.now())
 
-    def judge(self, node_drain: run_node_drain.NodeDrain, snapshot: snapshots.Snapshot) -> None:
-        """Decide whether the node is drained, has failed, or goes on."""
+    def decide(self, node_drain: run_node_drain.NodeDrain, snapshot: snapshots.Snapshot) -> None:
+        """Called last in each turn, for each open node: close it where it has failed, or start its
+        proof where no pod is left; else it goes on.
+        """
         now = self.ctx.clock.now()
         if self._proofs.going(node_drain.name):
             if self._proofs.done(node_drain.name):
@@ -216,14 +212,14 @@ class Outcome:
                 why = "; ".join(f"{move.pod.ref}: {move.reason}" for move in failed[:10])
                 self._close(node_drain, outcomes.DrainOutcome.FAILED, why)
             return
-        if why := self._silence.given_up(node_drain):
+        if why := self._kubelets.given_up(node_drain):
             self.routing.look_again(node_drain, snapshot)
             self._close(node_drain, outcomes.DrainOutcome.UNREACHABLE, why)
             return
         left = node_drain.left()
         overdue = run_node_drain.overdue(left, now)
         late = overdue or [
-            move for move in left if not move.held and move.taken(now) > self.pod_timeout
+            move for move in left if not move.waits_for_turn and move.taken(now) > self.pod_timeout
         ]
         if now >= self.deadline or late:
             self.routing.look_again(node_drain, snapshot)
@@ -235,17 +231,23 @@ class Outcome:
         if why := self.hooks.failed_for(node_drain.name):
             self._close(node_drain, outcomes.DrainOutcome.FAILED, why)
             return
-        if why := self.debts.hopeless(left, snapshot):
+        if why := self.awaited.hopeless(left, snapshot):
             self._close(node_drain, outcomes.DrainOutcome.NO_ROOM, why)
             return
-        if left or now - node_drain.quiet_since < QUIET or self._live.quiet_for("pods") == 0:
+        if (
+            left
+            or now - node_drain.quiet_since < QUIET_SECONDS
+            or self._live.quiet_for("pods") == 0
+        ):
             return
-        self._judge_empty(node_drain, snapshot)
+        self._decide_empty(node_drain, snapshot)
 
-    def _judge_empty(
+    def _decide_empty(
         self, node_drain: run_node_drain.NodeDrain, snapshot: snapshots.Snapshot
     ) -> None:
-        """No pod is left: once nothing else of the drain is under way, prove it."""
+        """No pod is left on the node: start its proof once surges, replacements, hooks and jobs
+        have ended, too.
+        """
         if why := self.surges.failed_for(node_drain.name):
             self._close(node_drain, outcomes.DrainOutcome.FAILED, why)
             return
@@ -268,13 +270,15 @@ class Outcome:
             self._proofs.start(node_drain.name, functools.partial(self._proof, node_drain))
 
     def prove(self, node_drain: run_node_drain.NodeDrain) -> None:
-        """Record the node as drained."""
+        """Record the node as drained without a fresh list of its pods, as after an evacuation,
+        which has followed each of them to its end.
+        """
         self._settle(node_drain, self._recorded(node_drain))
 
     def close(self) -> None:
         """Wait for proofs and lists that are under way."""
         self._proofs.close()
-        self._silence.close()
+        self._kubelets.close()
 
     def _settle(self, node_drain: run_node_drain.NodeDrain, proof: Proof) -> None:
         if isinstance(proof, ownership.NodeLost):
@@ -283,23 +287,18 @@ class Outcome:
             left = "".join(
                 f"; {found.lasting(node_drain.name)}" for found in node_drain.needed_by.values()
             )
-            node_drain.outcome, node_drain.message = (
-                outcomes.DrainOutcome.DRAINED,
-                f"Node {node_drain.name} is drained{left}.",
-            )
+            node_drain.outcome = outcomes.DrainOutcome.DRAINED
+            node_drain.message = f"Node {node_drain.name} is drained{left}."
             self.ctx.tell(outcomes.DrainOutcome.DRAINED, f"drained{left}", node=node_drain.name)
         else:
             node_drain.quiet_since = self.ctx.clock.now()
             shown = proof & {pod.uid for pod in self._live.snapshot().pods_on((node_drain.name,))}
-            for move in (
-                move
-                for uid, move in node_drain.moves.items()
-                if uid in shown and move.state == "gone"
-            ):
-                move.reopen()
+            for uid, move in node_drain.moves.items():
+                if uid in shown and move.state == "gone":
+                    move.reopen()
 
     def _proof(self, node_drain: run_node_drain.NodeDrain) -> Proof:
-        """Beside the loop, which feeds the evictions of the other nodes meanwhile."""
+        """Runs in a thread of its own, so that the loop goes on with the other nodes."""
         return self._listed(node_drain) or self._recorded(node_drain)
 
     def _recorded(self, node_drain: run_node_drain.NodeDrain) -> Proof:
@@ -315,7 +314,7 @@ class Outcome:
         If that fails, the lock stays: whoever deletes it takes the announcements back.
         """
         found = []
-        for name, node_drain in self._sites.items():
+        for name, node_drain in self._node_drains.items():
             if node_drain.outcome not in NOT_TO_LOCK:
                 continue
             try:
@@ -333,9 +332,11 @@ class Outcome:
                 found.append(name)
         return found
 
-    def unrecorded(self, node_drain: run_node_drain.NodeDrain, fallen: ownership.NodeLost) -> None:
-        """What its hooks are about to do could not be written to the node's record."""
-        self._close(node_drain, fallen.outcome, fallen.message)
+    def unrecorded(self, node_drain: run_node_drain.NodeDrain, lost: ownership.NodeLost) -> None:
+        """Close a node whose record could not be written: what its hooks are about to do has to be
+        in it first.
+        """
+        self._close(node_drain, lost.outcome, lost.message)
 
     def _close(
         self, node_drain: run_node_drain.NodeDrain, outcome: outcomes.DrainOutcome, message: str

@@ -71,7 +71,10 @@ class PodHook:
 
 @dataclass
 class Actions:
-    """Carries calls out. ``prove_locks`` proves the lock of nodes before a write."""
+    """Carries the calls of hooks out: HTTP by ``calls``, annotations by a thread of its own.
+
+    ``prove_locks`` proves the locks of nodes before a write.
+    """
 
     ctx: run_context.Context
     calls: run_hook_calls.HttpCalls
@@ -86,16 +89,18 @@ class Actions:
         if self._pool:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def begin(self, one: PodHook, record: node_records.Record, pod: objects.Pod | None) -> None:
-        """Carry it out; it is recorded as begun."""
-        one.until, one.state = self.ctx.clock.now() + one.call.rule.deadline, "begun"
-        self.tell(one, "called again, as it was begun before" if one.again else "called")
-        if one.call.rule.action == "http":
-            one.answer = self.calls.start(one.call, again=one.again, moved=one.moved)
+    def begin(self, hook: PodHook, record: node_records.Record, pod: objects.Pod | None) -> None:
+        """Carry the hook out; the node's record has to say already that it was begun, as a killed
+        call would else be repeated without a sign that it may have been carried out.
+        """
+        hook.until, hook.state = self.ctx.clock.now() + hook.call.rule.deadline, "begun"
+        self.tell(hook, "called again, as it was begun before" if hook.again else "called")
+        if hook.call.rule.action == "http":
+            hook.answer = self.calls.start(hook.call, again=hook.again, moved=hook.moved)
         elif pod is not None:
             if self._pool is None:
                 self._pool = self.ctx.clock.pool(run_hook_calls.AT_ONCE, "announce")
-            one.answer = self._pool.submit(self._announce, pod, record)
+            hook.answer = self._pool.submit(self._announce, pod, record)
 
     def _announce(self, pod: objects.Pod, record: node_records.Record) -> str:
         decide = functools.partial(hook_definitions.announcing, uid=pod.uid, record=record)
@@ -106,42 +111,43 @@ class Actions:
         return ""
 
     def follow(
-        self, one: PodHook, record: node_records.Record, snapshot: snapshots.Snapshot
+        self, hook: PodHook, record: node_records.Record, snapshot: snapshots.Snapshot
     ) -> None:
-        """Take in the answer of one that is under way, and its deadline."""
-        if one.answer is not None and one.answer.done():
-            error = one.answer.exception()
-            if error is not None and not isinstance(
-                error, (errors.ClusterError, run_context.CallAborted)
-            ):
+        """Look whether a hook that was begun has ended: by its answer, by the pod's annotation, or
+        at its deadline.
+        """
+        if hook.answer is not None and hook.answer.done():
+            error = hook.answer.exception()
+            expected = (errors.ClusterError, run_context.CallAborted)
+            if error is not None and not isinstance(error, expected):
                 raise error
-            why = str(error) if error else one.answer.result()
-            one.answer = None
+            why = str(error) if error else hook.answer.result()
+            hook.answer = None
             if why:
-                one.failure = run_hook_calls.failure(one.call, why)
-            elif one.call.rule.action == "http":
-                one.state = "done"
-        if one.call.rule.action != "annotation" or one.over:
+                hook.failure = run_hook_calls.failure(hook.call, why)
+            elif hook.call.rule.action == "http":
+                hook.state = "done"
+        if hook.call.rule.action != "annotation" or hook.over:
             return
-        pod = snapshot.pod(one.call.uid)
+        pod = snapshot.pod(hook.call.uid)
         if pod is not None and hook_definitions.agreed(pod, record):
-            one.state = "done"
-        elif self.ctx.clock.now() >= one.until:
-            seconds = f"{one.call.rule.deadline:g} s"
+            hook.state = "done"
+        elif self.ctx.clock.now() >= hook.until:
+            seconds = f"{hook.call.rule.deadline:g} s"
             wanted = (
                 f"its application did not set the annotation to {record.since!r} within {seconds}"
             )
-            one.failure = run_hook_calls.failure(one.call, wanted)
+            hook.failure = run_hook_calls.failure(hook.call, wanted)
 
-    def tell(self, one: PodHook, what: str) -> None:
+    def tell(self, hook: PodHook, what: str) -> None:
         """A line of progress, and an event for the report."""
-        call, message = one.call, f"{one.call.what}: {what}"
+        call, message = hook.call, f"{hook.call.what}: {what}"
         self.ctx.tell(
             phases.What.HOOK, message, node=call.node, namespace=call.namespace, name=call.name
         )
 
 
-UNRUN = "its task file has not run to its end, or the pod came after it was time for that"
+NOT_RUN = "its task file has not run to its end, or the pod came after it was time for that"
 
 
 @dataclass
@@ -163,12 +169,12 @@ class PodHooks:
         self._actions = Actions(self.ctx, self.calls, self.prove_locks)
         self.close = self._actions.close
 
-    def held(self, pods: t.Sequence[objects.Pod]) -> str:
+    def waits_for(self, pods: t.Sequence[objects.Pod]) -> str:
         """What pods that are to leave still wait for; empty if nothing."""
         for pod in pods:
-            for one in self._before.get(pod.uid, ()):
-                if one.state != "done":
-                    return f"{one.call.subject}: {one.call.what}"
+            for hook in self._before.get(pod.uid, ()):
+                if hook.state != "done":
+                    return f"{hook.call.subject}: {hook.call.what}"
         for pod in pods:
             new = self.rules and not pod.deleting and pod.uid not in self._before
             if new and pod.node in self.node_drains and self.node_drains[pod.node].open:
@@ -177,24 +183,26 @@ class PodHooks:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is owed for the pods of closed nodes;
-        each of these was looked at once more.
+        """Whether the hooks of closed nodes have ended, too. Each of these nodes has to have been
+        looked at once after it was closed: only then its pods that stay are known.
         """
-        closed = [node_drain for node_drain in self.node_drains.values() if not node_drain.open]
-        return not self.rules or not any(
-            node_drain.name not in self._closed or self._owed(node_drain) for node_drain in closed
-        )
+        if not self.rules:
+            return True
+        for node_drain in self.node_drains.values():
+            looked_at = node_drain.name in self._closed
+            if not node_drain.open and (not looked_at or self._unfinished(node_drain)):
+                return False
+        return True
 
     def missing(self, node: str) -> list[str]:
         """What a node without pods still waits for."""
-        return [
-            f"{one.call.subject}: {one.call.what}" for one in self._owed(self.node_drains[node])
-        ]
+        unfinished = self._unfinished(self.node_drains[node])
+        return [f"{hook.call.subject}: {hook.call.what}" for hook in unfinished]
 
     def failed_for(self, node: str) -> str:
         """Why hooks of the node's pods failed; empty if none did."""
         found = [*_on(self._before, node), *_on(self._after, node)]
-        return "; ".join(f"{one.call.subject}: {one.failure}" for one in found if one.failure)
+        return "; ".join(f"{hook.call.subject}: {hook.failure}" for hook in found if hook.failure)
 
     def step(
         self, snapshot: snapshots.Snapshot
@@ -207,7 +215,7 @@ class PodHooks:
         self._closed = {
             name for name, node_drain in self.node_drains.items() if not node_drain.open
         }
-        fallen = []
+        lost = []
         for name, node_drain in self.node_drains.items():
             if node_drain.record is None or name in self._lost:
                 continue
@@ -216,23 +224,20 @@ class PodHooks:
                 continue
             self._lost.add(name)
             if node_drain.open:
-                fallen.append((node_drain, why))
-        return fallen
+                lost.append((node_drain, why))
+        return lost
 
     def to_dicts(self, node_drain: run_node_drain.NodeDrain) -> list[dict[str, t.Any]]:
         """The hooks of the node's pods with their states, and the task files
         that are left to run.
         """
-        shown = [
-            one for found in (self._before, self._after) for one in _on(found, node_drain.name)
-        ]
-        told = [
-            one.call.to_dict("failed" if one.failure else one.state, moved=one.moved)
-            for one in shown
-        ]
-        return told + [
-            call.to_dict(state, moved=moved) for call, state, moved in self._tasks_after(node_drain)
-        ]
+        shown = []
+        for hook in (*_on(self._before, node_drain.name), *_on(self._after, node_drain.name)):
+            state = "failed" if hook.failure else hook.state
+            shown.append(hook.call.to_dict(state, moved=hook.moved))
+        for call, state, moved in self._tasks_after(node_drain):
+            shown.append(call.to_dict(state, moved=moved))
+        return shown
 
     def predict(self, node_drain: run_node_drain.NodeDrain) -> None:
         """Say which hooks the pods of the node have, for check mode."""
@@ -248,9 +253,10 @@ class PodHooks:
                 for call in hook_definitions.before(self.rules.after, move.plan)
             ]
             self._after.setdefault(node_drain.name, []).extend(after)
-            for one in (one for one in (*found, *after) if one.state != "done"):
-                entries[one.call.key] = one.call.entry("done")
-                self._actions.tell(one, "would be called")
+            for hook in (*found, *after):
+                if hook.state != "done":
+                    entries[hook.call.key] = hook.call.entry("done")
+                    self._actions.tell(hook, "would be called")
         node = t.cast("objects.Node", node_drain.node)
         if node_drain.record and (
             change := cordon.with_hooks(node, node_drain.record, entries, "Call the hooks")
@@ -266,7 +272,7 @@ class PodHooks:
         for move in new:
             if (
                 move.state == "waiting"
-                and not move.held
+                and not move.waits_for_turn
                 and move.plan.route in hook_definitions.MOVING
             ):
                 plan = _as_it_is(move, snapshot)
@@ -274,13 +280,14 @@ class PodHooks:
                     _recorded(node_drain, call)
                     for call in hook_definitions.before(self.rules.before, plan)
                 ]
-                # It has nobody to ask yet, and may leave so; if it starts before
-                # its turn, it is asked.
-                (self._starting.discard if plan.pod.phase == "Running" else self._starting.add)(
-                    move.pod.uid
-                )
+                # A pod that does not run has no application to ask, and may leave so; if it starts
+                # before it leaves, it is asked.
+                if plan.pod.phase == "Running":
+                    self._starting.discard(move.pod.uid)
+                else:
+                    self._starting.add(move.pod.uid)
         record = node_drain.taken
-        known = {one.call.key for one in self._after.get(node_drain.name, ())}
+        known = {hook.call.key for hook in self._after.get(node_drain.name, ())}
         http = [rule for rule in self.rules.after if rule.action == "http"]
         for call in hook_definitions.left(http, node_drain.name, record):
             if call.key in known:
@@ -289,9 +296,9 @@ class PodHooks:
                 self._after.setdefault(node_drain.name, []).append(
                     _recorded(node_drain, call, moved=moved)
                 )
-        for one in [*_on(self._before, node_drain.name), *_on(self._after, node_drain.name)]:
-            if one.until and not one.over:
-                self._actions.follow(one, record, snapshot)
+        for hook in [*_on(self._before, node_drain.name), *_on(self._after, node_drain.name)]:
+            if hook.until and not hook.over:
+                self._actions.follow(hook, record, snapshot)
 
     def _over(
         self,
@@ -304,13 +311,14 @@ class PodHooks:
         """
         if snapshot.pod(call.uid) is None:
             return True
-        return False if not node_drain.open and self._asked(call.uid) else None
+        if not node_drain.open and self._asked(call.uid):
+            return False
+        return None
 
     def _asked(self, uid: str) -> bool:
         """Whether the pod was asked to go, now or by an earlier call."""
-        return any(
-            one.until or one.again or one.state == "done" for one in self._before.get(uid, ())
-        )
+        hooks = self._before.get(uid, ())
+        return any(hook.until or hook.again or hook.state == "done" for hook in hooks)
 
     # -- what is written
 
@@ -328,18 +336,22 @@ class PodHooks:
                         entries[call.key] = call.entry("due")
         begin = self._next(node_drain)
         ended = []
-        for one in [*_on(self._before, node_drain.name), *_on(self._after, node_drain.name)]:
-            state: hook_definitions.State = "failed" if one.failure else "done"
-            if one.over and one.until and hook_definitions.state_of(record, one.call.key) != state:
-                entries[one.call.key] = one.call.entry(state)
-                ended.append(one)
-        entries |= {one.call.key: one.call.entry("begun") for one in begin}
+        for hook in [*_on(self._before, node_drain.name), *_on(self._after, node_drain.name)]:
+            state: hook_definitions.State = "failed" if hook.failure else "done"
+            if (
+                hook.over
+                and hook.until
+                and hook_definitions.state_of(record, hook.call.key) != state
+            ):
+                entries[hook.call.key] = hook.call.entry(state)
+                ended.append(hook)
+        entries |= {hook.call.key: hook.call.entry("begun") for hook in begin}
         if entries and (why := self._write(node_drain, entries, begin, ended)) is not None:
             return why
-        for one in begin:
-            self._actions.begin(one, node_drain.taken, snapshot.pod(one.call.uid))
-        for one in ended:
-            self._actions.tell(one, one.failure or "done")
+        for hook in begin:
+            self._actions.begin(hook, node_drain.taken, snapshot.pod(hook.call.uid))
+        for hook in ended:
+            self._actions.tell(hook, hook.failure or "done")
         self._fail(node_drain)
         return None
 
@@ -350,11 +362,10 @@ class PodHooks:
         begin: t.Sequence[PodHook],
         ended: t.Sequence[PodHook],
     ) -> ownership.NodeLost | None:
-        steps = [f"call {one.call.what} for {one.call.subject}" for one in begin]
-        steps += [
-            f"record it as {'failed' if one.failure else 'done'} for {one.call.subject}"
-            for one in ended
-        ]
+        steps = [f"call {hook.call.what} for {hook.call.subject}" for hook in begin]
+        for hook in ended:
+            state = "failed" if hook.failure else "done"
+            steps.append(f"record it as {state} for {hook.call.subject}")
         sentence = "; ".join(steps) or f"record the hooks that are due on node {node_drain.name}"
 
         def wanted(node: objects.Node, record: node_records.Record) -> api_changes.Change | None:
@@ -372,41 +383,44 @@ class PodHooks:
         going = node_drain.open and not self.failed_for(node_drain.name)
         lanes = [self._before.get(uid, []) for uid in node_drain.moves] if going else []
         after: dict[str, list[PodHook]] = {}
-        for one in self._after.get(node_drain.name, ()):
-            after.setdefault(one.call.uid, []).append(one)
+        for hook in self._after.get(node_drain.name, ()):
+            after.setdefault(hook.call.uid, []).append(hook)
         free, found = self.calls.free, []
         for lane in (*lanes, *after.values()):
-            left = [one for one in lane if one.state != "done"]
+            left = [hook for hook in lane if hook.state != "done"]
             if not left or left[0].until:
                 continue
-            one = left[0]
-            if one.call.rule.action == "http":
+            hook = left[0]
+            if hook.call.rule.action == "http":
                 free -= 1
-            if free >= 0 or one.call.rule.action != "http":
-                found.append(one)
+            if free >= 0 or hook.call.rule.action != "http":
+                found.append(hook)
         return found
 
     # -- what follows
 
     def _fail(self, node_drain: run_node_drain.NodeDrain) -> None:
         for move in node_drain.left():
-            for one in self._before.get(move.pod.uid, ()):
-                if one.failure and move.state == "waiting":
+            for hook in self._before.get(move.pod.uid, ()):
+                if hook.failure and move.state == "waiting":
                     move.end(
-                        "failed", outcomes.PodOutcome.HOOK_FAILED, self.ctx.clock.now(), one.failure
+                        "failed",
+                        outcomes.PodOutcome.HOOK_FAILED,
+                        self.ctx.clock.now(),
+                        hook.failure,
                     )
-                elif not one.over and move.state == "waiting":
-                    message = f"{one.call.subject}: {one.call.what}"
+                elif not hook.over and move.state == "waiting":
+                    message = f"{hook.call.subject}: {hook.call.what}"
                     place = move.pod.namespace, move.pod.name
-                    move.block("Pod", *place, message, hook=one.call.key)
-                elif one.over and move.hook == one.call.key:
+                    move.block("Pod", *place, message, hook=hook.call.key)
+                elif hook.over and move.hook == hook.call.key:
                     # Whatever it waits for now says so itself.
                     move.blocked_by = None
 
-    def _owed(self, node_drain: run_node_drain.NodeDrain) -> list[PodHook]:
+    def _unfinished(self, node_drain: run_node_drain.NodeDrain) -> list[PodHook]:
         if node_drain.name in self._lost:
             return []
-        return [one for one in self._after.get(node_drain.name, ()) if not one.over]
+        return [hook for hook in self._after.get(node_drain.name, ()) if not hook.over]
 
     def _tasks_after(
         self, node_drain: run_node_drain.NodeDrain
@@ -434,17 +448,20 @@ def _as_it_is(move: run_pod_drain.PodDrain, snapshot: snapshots.Snapshot) -> dra
 def _recorded(
     node_drain: run_node_drain.NodeDrain, call: hook_definitions.Call, *, moved: bool | None = None
 ) -> PodHook:
-    """The call, as far as it is according to the node's record."""
+    """The hook of the call, in the state that the node's record says."""
     state = hook_definitions.state_of(node_drain.record, call.key) if node_drain.record else ""
     return PodHook(call, state or "due", state in ("begun", "failed"), moved)
 
 
 def _on(found: t.Mapping[str, list[PodHook]], node: str) -> list[PodHook]:
-    return [one for lane in found.values() for one in lane if one.call.node == node]
+    on_node: list[PodHook] = []
+    for hooks in found.values():
+        on_node += [hook for hook in hooks if hook.call.node == node]
+    return on_node
 
 
 def _refuse(move: run_pod_drain.PodDrain, found: t.Iterable[PodHook]) -> None:
     """A pod whose task file has not run is not moved."""
-    for one in found:
-        if move.state == "waiting" and one.call.rule.action == "tasks" and not one.over:
-            one.failure = run_hook_calls.failure(one.call, UNRUN)
+    for hook in found:
+        if move.state == "waiting" and hook.call.rule.action == "tasks" and not hook.over:
+            hook.failure = run_hook_calls.failure(hook.call, NOT_RUN)

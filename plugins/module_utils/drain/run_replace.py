@@ -44,7 +44,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge imp
     run_surge_lease,
 )
 
-WITHIN = 600.0
+SERVES_WITHIN_SECONDS = 600.0
 """Seconds after which a replacement that does not serve is given up,
 where nothing says earlier that it cannot.
 """
@@ -115,11 +115,7 @@ class Replacing:
         ]
         if not mine:
             return
-        every = [
-            move
-            for node_drain in self.routing.node_drains.values()
-            for move in node_drain.moves.values()
-        ]
+        every = self.routing.moves()
         leaving = frozenset(move.pod.uid for move in every if move.state in ("asked", "leaving"))
         going = collections.Counter[str]()
         for move in every:
@@ -142,9 +138,7 @@ class Replacing:
                 self._follow(move, pod, mark, snapshot, leaving)
 
     def _let_go(self, move: run_pod_drain.PodDrain, snapshot: snapshots.Snapshot) -> bool:
-        """Whether its ReplicaSet may do without it, as far as is known:
-        also where the watch does not show that yet.
-        """
+        """Whether its ReplicaSet may do without it, also where the watch does not show that yet."""
         pod, state = snapshot.pod(move.pod.uid), self._known.get(move.pod.uid, _Replacement())
         written = self._writes.going(move.pod.uid) or (pod is not None and state.behind(pod))
         return written or (pod is not None and names.RELEASED in pod.labels)
@@ -198,9 +192,7 @@ class Replacing:
         self._write(move, functools.partial(released.releasing, uid=pod.uid, mark=mark))
 
     def _mark(self, move: run_pod_drain.PodDrain) -> released.Mark | None:
-        """What the pod will carry; ``None`` where it is not its ReplicaSet's,
-        or nobody has its node.
-        """
+        """What the pod will carry; ``None`` where it is not its ReplicaSet's any more."""
         pod, workload = move.pod, move.plan.workload
         record = self.routing.node_drains[pod.node].record
         if workload is None or pod.owner is None or names.HASH not in pod.labels:
@@ -288,7 +280,9 @@ class Replacing:
         move.block(owner.kind, owner.namespace, owner.name, waits)
         found = released.hindrance(snapshot, mark, self.routing.node_drains) if why else None
         if self._hopeless(state, found) and released.may_return(snapshot, mark):
-            self._give_up(move, found.message if found else f"{why} for {WITHIN:g} s.")
+            self._give_up(
+                move, found.message if found else f"{why} for {SERVES_WITHIN_SECONDS:g} s."
+            )
 
     def _leave(
         self, move: run_pod_drain.PodDrain, pod: objects.Pod, snapshot: snapshots.Snapshot
@@ -319,7 +313,11 @@ class Replacing:
         )
         if found and lasts and not grows:
             return True
-        return state.serving is None and state.since is not None and now - state.since >= WITHIN
+        return (
+            state.serving is None
+            and state.since is not None
+            and now - state.since >= SERVES_WITHIN_SECONDS
+        )
 
     def _give_up(self, move: run_pod_drain.PodDrain, why: str) -> None:
         """All pods of its workload keep their way in this drain."""

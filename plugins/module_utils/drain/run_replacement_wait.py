@@ -34,23 +34,23 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods impo
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import node_records
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_surge_lease
 
-SLICES_BEHIND = 5.0
-"""Seconds for which EndpointSlices may lack pods that are ready;
-a Service may also have another selector by now.
+SLICES_BEHIND_SECONDS = 5.0
+"""Seconds for which EndpointSlices that lack Ready pods are waited for: the Service may have
+another selector by now, and never list them.
 """
 
-JUDGE_EVERY = 0.25
-"""Seconds for which "something is missing" stands without another look."""
+MISSING_FOR_SECONDS = 0.25
+"""Seconds for which the answer that something is missing is not computed anew."""
 
 
-LOOK_EVERY = 1.0
+LOOK_EVERY_SECONDS = 1.0
 """Seconds between two looks at what workloads lack while their pods still leave."""
 
-PLACELESS = 15.0
-"""Seconds for which the scheduler has to find no node for a successor until that is what
-its node is needed for.
+UNPLACED_SECONDS = 15.0
+"""Seconds for which the scheduler finds no node for a successor until it is taken for one that
+needs the drained node itself, and is not waited for.
 """
-HOPELESS = 60.0
+GIVE_UP_UNPLACED_SECONDS = 60.0
 """The same until pods that could only leave after it are given up."""
 
 
@@ -58,7 +58,7 @@ class ReplacementWait:
     """What has to be there before a node counts as drained;
     ``waited_for`` is what was missing at the last look.
 
-    ``owed`` are the workloads of which pods leave, by their UIDs, and ``pending`` those of them
+    ``awaited`` are the workloads of which pods leave, by their UIDs, and ``pending`` those of them
     that are not waited for, because their successors fit nowhere until their own node is back, or
     are behind a pod that is not Ready.
     """
@@ -70,13 +70,10 @@ class ReplacementWait:
         wake: t.Callable[[], None] = lambda: None,
         choices: drain_policy.DrainPolicy | None = None,
     ) -> None:
-        self._ctx, self._wait_for, self._choices = (
-            ctx,
-            wait_for,
-            choices or drain_policy.DrainPolicy(),
-        )
+        self._ctx, self._wait_for = ctx, wait_for
+        self._choices = choices or drain_policy.DrainPolicy()
         self.volumes = run_detach_wait.Detachments(ctx, wake)
-        self.owed: dict[str, node_records.Awaited] = {}
+        self.awaited: dict[str, node_records.Awaited] = {}
         self.pending: dict[str, pending.Lack] = {}
         self._of_node: dict[str, dict[str, None]] = {}
         self._nowhere: dict[str, tuple[float, pending.Lack]] = {}
@@ -105,14 +102,15 @@ class ReplacementWait:
             self._first.setdefault(workload.uid, len(ready))
             return
         self._of_node.setdefault(plan.pod.node, {})[workload.uid] = None
-        if workload.uid in self.owed:
+        if workload.uid in self.awaited:
             return
         # With what the node alone has, none can be ready before it is back. A pod of its operator
         # may belong to its node, too, as Rook's OSDs do; the operator's budget keeps
         # the others meanwhile.
         here = plan.code in ("local_volume", "no_free_device")
-        here = here or (workload.replicas == 1 and plan.code == "operator_budget")
-        self.owed[workload.uid] = node_records.Awaited(
+        if plan.code == "operator_budget" and workload.replicas == 1:
+            here = True
+        self.awaited[workload.uid] = node_records.Awaited(
             workload.ref, max(len(ready), self._first.get(workload.uid, 0)), here
         )
         if not here:
@@ -131,7 +129,7 @@ class ReplacementWait:
     def resume(self, node: str, record: node_records.Record) -> None:
         """What an earlier start of the run had to wait for."""
         for one in record.awaits:
-            self.owed.setdefault(one.workload.uid, one)
+            self.awaited.setdefault(one.workload.uid, one)
             self._of_node.setdefault(node, {})[one.workload.uid] = None
         self.volumes.resume(node, record.volumes)
 
@@ -139,7 +137,9 @@ class ReplacementWait:
         """The workloads, by their UIDs, and the volumes that have to follow
         the pods of this node.
         """
-        return {uid: self.owed[uid] for uid in self._of_node.get(node, ())}, self.volumes.of(node)
+        return {uid: self.awaited[uid] for uid in self._of_node.get(node, ())}, self.volumes.of(
+            node
+        )
 
     def silent(
         self, node_drain: run_node_drain.NodeDrain, snapshot: snapshots.Snapshot
@@ -156,19 +156,28 @@ class ReplacementWait:
     def pending_of(self, node: str) -> dict[node_records.Awaited, pending.Lack]:
         """The workloads for whose pods this node has to come back, with what they lack."""
         return {
-            self.owed[uid]: self.pending[uid]
+            self.awaited[uid]: self.pending[uid]
             for uid in self._of_node.get(node, ())
             if uid in self.pending
         }
 
     def missing(self, snapshot: snapshots.Snapshot) -> list[str]:
+        """What is missing before a node without pods counts as drained, as texts; empty if nothing.
+
+        Asked for every such node in every turn, so an answer is kept: that something is missing for
+        a moment, that nothing is as long as the cluster is the same.
+        """
         now = self._ctx.clock.now()
-        known = now - self._judged_at < JUDGE_EVERY if self.waited_for else self._judged is snapshot
-        known = known and not self.volumes.answered
-        if not known:
-            self._judged, self._judged_at, wanted = snapshot, now, self._wait_for
-            short = self._lacking(snapshot) if "replacement" in wanted else []
-            self.waited_for = short or (self.volumes.left(snapshot) if "volumes" in wanted else [])
+        if self.waited_for:
+            known = now - self._judged_at < MISSING_FOR_SECONDS
+        else:
+            known = self._judged is snapshot
+        if known and not self.volumes.answered:
+            return self.waited_for
+        self._judged, self._judged_at = snapshot, now
+        self.waited_for = self._lacking(snapshot) if "replacement" in self._wait_for else []
+        if not self.waited_for and "volumes" in self._wait_for:
+            self.waited_for = self.volumes.left(snapshot)
         return self.waited_for
 
     def hopeless(self, snapshot: snapshots.Snapshot) -> dict[str, pending.Lack]:
@@ -178,10 +187,12 @@ class ReplacementWait:
         if self._choices.node_autoscaler:
             return {}
         now = self._ctx.clock.now()
-        if now - self._looked >= LOOK_EVERY:
+        if now - self._looked >= LOOK_EVERY_SECONDS:
             self._look(snapshot)
         return {
-            uid: found for uid, (since, found) in self._nowhere.items() if now - since >= HOPELESS
+            uid: found
+            for uid, (since, found) in self._nowhere.items()
+            if now - since >= GIVE_UP_UNPLACED_SECONDS
         }
 
     def _look(self, snapshot: snapshots.Snapshot) -> dict[str, pending.Lack]:
@@ -189,7 +200,7 @@ class ReplacementWait:
         now = self._looked = self._ctx.clock.now()
         short = {
             uid: found
-            for uid, one in self.owed.items()
+            for uid, one in self.awaited.items()
             if (found := pending.lack(snapshot, one, self._began))
         }
         nowhere = {uid: found for uid, found in short.items() if found.nowhere}
@@ -213,15 +224,19 @@ class ReplacementWait:
         self._complete_at = now if self._complete_at is None else self._complete_at
         # Where something is pending, its Services lack it, and the slices have
         # had the time for that.
-        return [] if short or now - self._complete_at >= SLICES_BEHIND else self._unlisted(snapshot)
+        if short or now - self._complete_at >= SLICES_BEHIND_SECONDS:
+            return []
+        return self._unlisted(snapshot)
 
     def _is_pending(self, uid: str, found: pending.Lack, snapshot: snapshots.Snapshot) -> bool:
-        if self.owed[uid].here or self._choices.node_autoscaler:
-            return self.owed[uid].here
+        if self.awaited[uid].here:
+            return True
+        if self._choices.node_autoscaler:
+            return False
         if found.overlooked:
             return False
         since = self._nowhere.get(uid, (float("inf"),))[0]
-        return self._ctx.clock.now() - since >= PLACELESS and pending.bearable(
+        return self._ctx.clock.now() - since >= UNPLACED_SECONDS and pending.bearable(
             snapshot, found, self._choices
         )
 
@@ -241,26 +256,24 @@ class ReplacementWait:
         self.volumes.close()
 
 
-# What has to follow the pods that leave, in the records of their nodes,
-# and pods that this lets never leave.
-
-
-def known(
+def watch_awaited(
     ctx: run_context.Context, live: run_watch_cache.WatchCache, replacements: ReplacementWait
 ) -> t.Sequence[objects.Workload]:
     """Know the workloads that an earlier start of the run has made short, whose pods may be gone.
 
     Gives those that cannot be watched.
     """
-    refs = [one.workload for one in replacements.owed.values()]
+    refs = [one.workload for one in replacements.awaited.values()]
     live.enter({ref.namespace for ref in refs})
     live.follow(related.kinds_of(refs))
     return run_owners.named(ctx, live.snapshot(), refs)
 
 
 @dataclass
-class Debts:
-    """Of the nodes of a drain: what a killed one leaves, the next one has to wait for as well."""
+class AwaitedRecords:
+    """Writes into the nodes' records what has to follow their pods, so that a drain that goes on
+    where another one was killed waits for the same.
+    """
 
     ctx: run_context.Context
     live: run_watch_cache.WatchCache
@@ -289,11 +302,9 @@ class Debts:
 
     def predicted(self, node_drain: run_node_drain.NodeDrain) -> api_changes.Change | None:
         """What would be written to the record of the node."""
-        return (
-            self._owing(node_drain)(node_drain.node, node_drain.record)
-            if node_drain.node and node_drain.record
-            else None
-        )
+        if node_drain.node is None or node_drain.record is None:
+            return None
+        return self._recording(node_drain)(node_drain.node, node_drain.record)
 
     def _new(self, node_drain: run_node_drain.NodeDrain) -> bool:
         """Whether more has to follow its pods than was written last; it never becomes less."""
@@ -306,13 +317,13 @@ class Debts:
     def _write(self, node_drain: run_node_drain.NodeDrain) -> ownership.NodeLost | None:
         self._written[node_drain.name] = self._size(node_drain)
         return node_drain.write(
-            self.ctx, self._owing(node_drain), self.prove_locks, known=node_drain.raw
+            self.ctx, self._recording(node_drain), self.prove_locks, known=node_drain.raw
         )[0]
 
-    def _owing(self, node_drain: run_node_drain.NodeDrain) -> run_node_drain.Wanted:
+    def _recording(self, node_drain: run_node_drain.NodeDrain) -> run_node_drain.Wanted:
         awaits, volumes = self.replacements.of(node_drain.name)
         return functools.partial(
-            run_node_drain.owing,
+            run_node_drain.with_awaited,
             awaits=tuple(awaits.values()),
             volumes=volumes,
             leaving=node_drain.leaving,

@@ -50,26 +50,28 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods impo
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import node_records
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_surge_lease
 
-LISTEN = 12.0
+LISTEN_SECONDS = 12.0
 """Seconds for which a lease has to stay as it is, by our own clock:
 a kubelet renews it every 10 s.
 """
-LIST, LIST_EVERY = "nodes", 15.0
+LIST, LIST_EVERY_SECONDS = "nodes", 15.0
 """Seconds between two lists of nodes with overdue pods."""
-LOOK_EVERY = 2.0
+LOOK_EVERY_SECONDS = 2.0
 """Seconds between two looks at a fenced node or at attachments,
 and between two lists that are to confirm a loss.
 """
-TICK = 0.5
-OVERDUE = 5.0
+LOOP_PAUSE_SECONDS = 0.5
+OVERDUE_SECONDS = 5.0
 """Seconds after its grace period from which a pod that has not ended makes us look at its node."""
-SETTLED = 2.0
-STALLED = 15.0
-"""Seconds without progress after which a lost node is given up: where all of its pods are
-terminating, and else.
+ALL_ENDING_SECONDS = 2.0
+STALLED_SECONDS = 15.0
+"""Seconds without progress after which a lost node is given up: the first where all of its pods
+are terminating, which only its kubelet could end, the second where evictions are still possible.
 """
-HOPELESS = 300.0
-"""Seconds without any progress on a fenced node; the pod garbage collector comes by every 20 s."""
+NO_PROGRESS_SECONDS = 300.0
+"""Seconds without progress after which a fenced node is given up. The pod garbage collector, which
+deletes its pods, works every 20 s.
+"""
 
 
 class _UnchangedTimer:
@@ -98,16 +100,16 @@ class _List:
     found: t.Mapping[str, objects.Node] = dataclasses.field(default_factory=dict)
 
     def newest(self, name: str, watched: objects.Node | None) -> objects.Node | None:
-        """The node as listed, unless the watch has told of it since."""
+        """The node as listed, or as watched if the watch has brought a newer one since."""
         return self.found.get(name, watched) if self.before.get(name) is watched else watched
 
 
 class KubeletWatch:
     """Notices nodes whose kubelet is gone, before the drain or in the middle of it.
 
-    The watch knows that. As it may hang, a list says how nodes with overdue pods are, too: every
-    ``LIST_EVERY``, and before one of them is given up. It is sent beside the loop; ``wake`` is
-    called when it is there.
+    The watch shows that. But a watch may hang, so nodes with overdue pods are listed as well: every
+    ``LIST_EVERY_SECONDS``, and before one of them is given up. The list is sent beside the loop;
+    ``wake`` is called when it is there.
     """
 
     def __init__(
@@ -116,10 +118,10 @@ class KubeletWatch:
         node_drains: t.Mapping[str, run_node_drain.NodeDrain],
         wake: t.Callable[[], None],
     ) -> None:
-        self.ctx, self._sites = ctx, node_drains
-        self._aside = run_background.BackgroundCalls(ctx, "nodes", wake)
+        self.ctx, self._node_drains = ctx, node_drains
+        self._background = run_background.BackgroundCalls(ctx, "nodes", wake)
         self._list, self._began = _List(), float("-inf")
-        self._standstill = _UnchangedTimer()
+        self._unchanged = _UnchangedTimer()
 
     def given_up(self, node_drain: run_node_drain.NodeDrain) -> str:
         """Why nothing more will happen on the node; empty while something may."""
@@ -128,40 +130,40 @@ class KubeletWatch:
             return ""
         suspect = _suspect(node_drain, now)
         if suspect:
-            self._look(now, LIST_EVERY)
+            self._look(now, LIST_EVERY_SECONDS)
         node = self._list.newest(node_drain.name, node_drain.node)
         if not suspect or not unreachable.lost(node):
-            self._standstill.forget(node_drain.name)
+            self._unchanged.forget(node_drain.name)
             return ""
         state = tuple((move.pod.uid, move.state) for move in node_drain.moves.values())
-        seconds = self._standstill.seconds(node_drain.name, state, now)
+        seconds = self._unchanged.seconds(node_drain.name, state, now)
         ending = [move for move in left if move.state == "leaving"]
-        if seconds < (SETTLED if len(ending) == len(left) else STALLED):
+        if seconds < (ALL_ENDING_SECONDS if len(ending) == len(left) else STALLED_SECONDS):
             return ""
         if self._list.began < now - seconds:
-            self._look(now, LOOK_EVERY)
+            self._look(now, LOOK_EVERY_SECONDS)
             return ""
         return _given_up(t.cast(objects.Node, node), left, ending)
 
     def close(self) -> None:
         """Wait for a list that is under way."""
-        self._aside.close()
+        self._background.close()
 
     def _look(self, now: float, every: float) -> None:
         """Take in the list that has come; begin another one if the last began so long ago."""
-        if self._aside.done(LIST):
+        if self._background.done(LIST):
             # What was known before holds until they can be listed again.
             with contextlib.suppress(errors.ClusterError):
-                self._list = self._aside.answer(LIST)
-        if self._aside.going(LIST) or now - self._began < every:
+                self._list = self._background.answer(LIST)
+        if self._background.going(LIST) or now - self._began < every:
             return
         self._began = now
         before = {
             name: node_drain.node
-            for name, node_drain in self._sites.items()
+            for name, node_drain in self._node_drains.items()
             if node_drain.open and _suspect(node_drain, now)
         }
-        self._aside.start(LIST, functools.partial(self._listed, now, before))
+        self._background.start(LIST, functools.partial(self._listed, now, before))
 
     def _listed(self, now: float, before: t.Mapping[str, objects.Node | None]) -> _List:
         found, _whole = run_targeted_reads.nodes_of(self.ctx.cluster, before)
@@ -175,8 +177,8 @@ def _suspect(node_drain: run_node_drain.NodeDrain, now: float) -> bool:
     if node_drain.node is None or not node_drain.node.ready:
         return True
     return any(
-        m.left_at is not None and now - m.left_at > m.pod.grace_seconds + OVERDUE
-        for m in node_drain.left()
+        move.left_at is not None and now - move.left_at > move.pod.grace_seconds + OVERDUE_SECONDS
+        for move in node_drain.left()
     )
 
 
@@ -192,14 +194,9 @@ def _given_up(
     ]
     if ending:
         words.append(f"{names} {'is' if len(ending) == 1 else 'are'} terminating")
-    words += [
-        (
-            f"{move.pod.ref} was not evicted "
-            f"({(move.blocked_by or {}).get('message') or move.plan.reason})"
-        )
-        for move in left
-        if move.state != "leaving"
-    ][:5]
+    for move in [move for move in left if move.state != "leaving"][:5]:
+        why = (move.blocked_by or {}).get("message") or move.plan.reason
+        words.append(f"{move.pod.ref} was not evicted ({why})")
     return (
         f"{'. '.join(words)}. They end when the kubelet is back. If the machine is certainly off, "
         f"set {reasons.options(fenced=(node.name,))}."
@@ -207,8 +204,8 @@ def _given_up(
 
 
 class Evacuation:
-    """Releases the pods and volumes of fenced nodes. The nodes are locked;
-    ``prove_locks`` is asked before each write.
+    """Releases the pods and volumes of fenced nodes by the taint out-of-service. The nodes are
+    locked; ``prove_locks`` is called before each write.
 
     ``deadline`` is when the call ends at the latest, on the context's monotonic clock.
     """
@@ -227,15 +224,13 @@ class Evacuation:
 
     def predict(self, node_drains: t.Collection[run_node_drain.NodeDrain]) -> None:
         """Note what the real run would write; a node that lives is closed as it would be."""
-        for node_drain in _unproven(self.ctx, node_drains):
-            if node_drain.record:
-                change = cordon.hold_with(
-                    t.cast(objects.Node, node_drain.node),
-                    node_drain.record,
-                    node_taints.OUT_OF_SERVICE,
-                )[1]
-                if change:
-                    run_requests.submit(self.ctx, change)
+        for node_drain in _not_alive(self.ctx, node_drains):
+            if node_drain.record is None:
+                continue
+            node = t.cast(objects.Node, node_drain.node)
+            _kept, change = cordon.hold_with(node, node_drain.record, node_taints.OUT_OF_SERVICE)
+            if change:
+                run_requests.submit(self.ctx, change)
 
     def work(
         self, node_drains: t.Collection[run_node_drain.NodeDrain]
@@ -246,11 +241,11 @@ class Evacuation:
         leases = _leases(self.ctx)
         going = [
             node_drain
-            for node_drain in _listen(self.ctx, _unproven(self.ctx, node_drains), leases)
+            for node_drain in _listen(self.ctx, _not_alive(self.ctx, node_drains), leases)
             if self._set(node_drain)
         ]
         self._volumes = self._attached_to(going) if going else {}
-        standstill = _UnchangedTimer()
+        unchanged = _UnchangedTimer()
         done: list[run_node_drain.NodeDrain] = []
         while going:
             now = self.ctx.clock.now()
@@ -258,26 +253,20 @@ class Evacuation:
             self._look(going, now)
             for node_drain in list(going):
                 state = (len(node_drain.left()), frozenset(self._attached[node_drain.name]))
-                late = (
-                    standstill.seconds(node_drain.name, state, now) > HOPELESS
-                    or now > self.deadline
-                )
+                seconds = unchanged.seconds(node_drain.name, state, now)
                 if node_drain.open and state == (0, frozenset()):
                     done.append(node_drain)
-                elif node_drain.open and late:
-                    node_drain.close(
-                        self.ctx,
-                        outcomes.DrainOutcome.TIMED_OUT,
-                        f"timed out; {self._words(node_drain)}",
-                    )
+                elif node_drain.open and (seconds > NO_PROGRESS_SECONDS or now > self.deadline):
+                    why = f"timed out; {self._words(node_drain)}"
+                    node_drain.close(self.ctx, outcomes.DrainOutcome.TIMED_OUT, why)
                 if not node_drain.open or node_drain in done:
                     going.remove(node_drain)
-            self.live.wait(TICK)
+            self.live.wait(LOOP_PAUSE_SECONDS)
         return done
 
     def _set(self, node_drain: run_node_drain.NodeDrain) -> bool:
-        """Set the taint on the condition that the node is still lost;
-        the record holds it from then on.
+        """Set the taint, on the condition that the kubelet is still gone; from then on the node's
+        record says that the taint is ours to remove.
         """
 
         def tainted(node: objects.Node, record: node_records.Record) -> api_changes.Change | None:
@@ -311,7 +300,7 @@ class Evacuation:
         self, node_drain: run_node_drain.NodeDrain, wanted: run_node_drain.Wanted, done: str
     ) -> bool:
         """Whether the change was made, or none was needed;
-        else the site is closed with the reason.
+        else the node is closed with the reason.
         """
         why, made = node_drain.write(self.ctx, wanted, self.prove_locks)
         if why:
@@ -334,10 +323,10 @@ class Evacuation:
         view = dataclasses.replace(self.live.snapshot(), attachments=tuple(attachments))
         found: dict[str, set[str]] = {}
         for node_drain in node_drains:
-            going = [move.pod for move in node_drain.moves.values() if move.state != "skipped"]
-            found[node_drain.name] = {
-                volume for pod in going for volume in unreachable.attached(view, pod)
-            }
+            volumes = found[node_drain.name] = set[str]()
+            for move in node_drain.moves.values():
+                if move.state != "skipped":
+                    volumes.update(unreachable.attached(view, move.pod))
         return found
 
     def _follow(self, node_drains: t.Iterable[run_node_drain.NodeDrain], now: float) -> None:
@@ -347,28 +336,28 @@ class Evacuation:
             for move in node_drain.left():
                 found = present.get(move.pod.uid)
                 if found is None:
-                    let_go, where = (
-                        outcomes.PodOutcome.LET_GO,
-                        {"namespace": move.pod.namespace, "name": move.pod.name},
+                    move.end("gone", outcomes.PodOutcome.LET_GO, now)
+                    self.ctx.note(
+                        phases.What.GONE,
+                        outcomes.PodOutcome.LET_GO.value,
+                        node=node_drain.name,
+                        namespace=move.pod.namespace,
+                        name=move.pod.name,
                     )
-                    move.end("gone", let_go, now)
-                    self.ctx.note(phases.What.GONE, let_go.value, node=node_drain.name, **where)
                 elif found.deleting and move.state == "waiting":
                     move.state, move.left_at = "leaving", now
 
     def _look(self, node_drains: t.Iterable[run_node_drain.NodeDrain], now: float) -> None:
-        """Who came back, and what is still attached."""
-        if now - self._looked < LOOK_EVERY:
+        """Now and then: read what is still attached, and whether a kubelet came back."""
+        if now - self._looked < LOOK_EVERY_SECONDS:
             return
         self._looked = now
-        waits = any(self._volumes.values())
-        attachments = (
-            run_listing.lists(self.ctx.cluster, ("attachments",))["attachments"] if waits else []
-        )
+        attachments: t.Sequence[objects.Raw] = []
+        if any(self._volumes.values()):
+            attachments = run_listing.lists(self.ctx.cluster, ("attachments",))["attachments"]
         for node_drain in node_drains:
-            self._attached[node_drain.name] = self._volumes[
-                node_drain.name
-            ] & unreachable.attached_to(attachments, node_drain.name)
+            attached = unreachable.attached_to(attachments, node_drain.name)
+            self._attached[node_drain.name] = self._volumes[node_drain.name] & attached
             node_drain.node = _node(self.ctx, node_drain.name)
             if why := ownership.node_lost(node_drain.node, node_drain.taken):
                 node_drain.close(self.ctx, why.outcome, why.message)
@@ -388,10 +377,10 @@ class Evacuation:
         )
 
 
-def _unproven(
+def _not_alive(
     ctx: run_context.Context, node_drains: t.Collection[run_node_drain.NodeDrain]
 ) -> list[run_node_drain.NodeDrain]:
-    """The sites without a sign of life yet; the others are closed."""
+    """Those whose kubelet is gone as far as its node's conditions say; the others are closed."""
     for node_drain in node_drains:
         if why := unreachable.alive(t.cast(objects.Node, node_drain.node)):
             _refuse(ctx, node_drain, why)
@@ -403,18 +392,20 @@ def _listen(
     node_drains: list[run_node_drain.NodeDrain],
     leases: t.Mapping[str, objects.Raw],
 ) -> list[run_node_drain.NodeDrain]:
-    """The sites whose kubelet does not renew its lease while we listen;
-    its clock and ours are not compared.
+    """Those whose kubelet does not renew its lease for ``LISTEN_SECONDS``; the others are closed.
+
+    The lease is watched, and its time not compared with ours: the clocks may differ.
     """
     if not node_drains:
         return []
-    until = ctx.clock.now() + LISTEN
+    until = ctx.clock.now() + LISTEN_SECONDS
     names = ", ".join(node_drain.name for node_drain in node_drains)
     ctx.tell(
-        phases.What.WAITING, f"waiting {LISTEN:.0f} s for a kubelet of {names} to renew its lease"
+        phases.What.WAITING,
+        f"waiting {LISTEN_SECONDS:.0f} s for a kubelet of {names} to renew its lease",
     )
     while node_drains and ctx.clock.now() < until:
-        ctx.clock.sleep(LOOK_EVERY)
+        ctx.clock.sleep(LOOK_EVERY_SECONDS)
         now = _leases(ctx)
         for node_drain in node_drains:
             node = _node(ctx, node_drain.name)

@@ -21,7 +21,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain imp
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import run_pod_drain
 
-WITHIN = 600.0
+SERVICE_WAIT_SECONDS = 600.0
 """Seconds after which Services that do not drop the pod are waited for no longer."""
 
 
@@ -43,7 +43,7 @@ class Unserving:
         """
         deployment = snapshot.workload(move.plan.workload.uid) if move.plan.workload else None
         if (
-            not move.plan.manner.balanced(self.wait)
+            not move.plan.policy.balanced(self.wait)
             or deployment is None
             or names.UNSERVED in pod.annotations
         ):
@@ -61,9 +61,9 @@ class Unserving:
         if out is None:
             return ""
         passed, now = out.passed(self.ctx.clock.server()), self.ctx.clock.now()
-        if (found := unserved.listed(snapshot, pod)) and passed < WITHIN:
+        if (found := unserved.listed(snapshot, pod)) and passed < SERVICE_WAIT_SECONDS:
             self._listed[pod.uid] = now
             return f"{found} to drop {pod.ref}"
-        wait = move.plan.manner.balanced(self.wait)
+        wait = move.plan.policy.balanced(self.wait)
         passed = min(passed, now - self._listed.get(pod.uid, float("-inf")))
         return f"{wait:g} s for load balancers to drop {pod.ref}" if passed < wait else ""

@@ -20,17 +20,17 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods impo
 # overloaded. What is slow is told by the quickest answer so far, since servers differ.
 
 
-FIRST = 8
+FIRST_LIMIT = 8
 """How many are in flight at first, if so many may be."""
-LEAST, LEAST_FOR_SLOW = 1, 4
+LEAST_LIMIT, LEAST_LIMIT_IF_SLOW = 1, 4
 """How many are in flight at least when the server is overloaded, and when it is slow,
 maybe for others' sake.
 """
-SLOW, NOTICED = 4.0, 0.25
+SLOW_FACTOR, SLOW_SECONDS = 4.0, 0.25
 """An answer is slow that takes so many times as long as the quickest one,
 and at least so many seconds.
 """
-PAUSE = 1.0
+BETWEEN_CUTS_SECONDS = 1.0
 """Seconds after a cut in which answers to what was sent before cut no more."""
 
 
@@ -41,7 +41,7 @@ class Pace:
     most: int
 
     def __post_init__(self) -> None:
-        self._limit = float(min(self.most, FIRST))
+        self._limit = float(min(self.most, FIRST_LIMIT))
         self._quickest = float("inf")
         self._cut_at = float("-inf")
 
@@ -53,21 +53,21 @@ class Pace:
     def answered(self, now: float, seconds: float) -> None:
         """An answer came after so many seconds."""
         self._quickest = min(self._quickest, seconds)
-        if seconds > max(SLOW * self._quickest, NOTICED):
-            self._cut(now, 0.75, LEAST_FOR_SLOW)
+        if seconds > max(SLOW_FACTOR * self._quickest, SLOW_SECONDS):
+            self._cut(now, 0.75, LEAST_LIMIT_IF_SLOW)
         else:
             self._limit = min(float(self.most), self._limit + 1 / self._limit)
 
     def overloaded(self, now: float) -> None:
         """The server refused one, or did not answer, because it has too much to do."""
-        self._cut(now, 0.5, LEAST)
+        self._cut(now, 0.5, LEAST_LIMIT)
 
     def _cut(self, now: float, factor: float, least: int) -> None:
-        if now - self._cut_at >= PAUSE and self._limit > least:
+        if now - self._cut_at >= BETWEEN_CUTS_SECONDS and self._limit > least:
             self._cut_at, self._limit = now, max(float(least), self._limit * factor)
 
 
-AHEAD = 0.5
+AHEAD_OF_EACH_WORKER = 0.5
 """Requests decided for each worker beside the one under way, so that none is idle until the
 loop has looked again.
 """
@@ -90,7 +90,7 @@ class Workers:
     @property
     def room(self) -> int:
         """How many moves may have been given and not been answered."""
-        return self._pace.limit + math.ceil(self._pace.limit * AHEAD)
+        return self._pace.limit + math.ceil(self._pace.limit * AHEAD_OF_EACH_WORKER)
 
     def give(self, move: run_pod_drain.PodDrain) -> None:
         with self._lock:

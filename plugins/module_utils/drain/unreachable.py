@@ -190,10 +190,7 @@ def stays_out(node: objects.Node, record: node_records.Record) -> str:
 
     Removing the taint by hand allows it to return.
     """
-    if node.ready or not all(
-        any(node_taints.same_taint(node_taints.OUT_OF_SERVICE, one) for one in some)
-        for some in (record.added, node.taints)
-    ):
+    if node.ready or not _out_of_service(record.added) or not _out_of_service(node.taints):
         return ""
     return (
         f"Node {node.name} was evacuated as dead, and its kubelet does not respond yet (Ready is "
@@ -202,15 +199,17 @@ def stays_out(node: objects.Node, record: node_records.Record) -> str:
     )
 
 
+def _out_of_service(taints: t.Iterable[objects.Raw]) -> bool:
+    return any(node_taints.same_taint(node_taints.OUT_OF_SERVICE, taint) for taint in taints)
+
+
 def fenced(plan: drain_policy.PodPlan) -> drain_policy.PodPlan:
     """The pod's plan if its node is lost and fenced: no eviction, no budget, no kubelet."""
     if plan.code in ("not_selected", "left_by_rule"):
         what, remedy = "pod_selector and namespaces", "Drop these options."
         if plan.code == "left_by_rule":
-            what, remedy = (
-                plan.manner.rule or "a rule",
-                "Leave this node to another run, without it.",
-            )
+            what = plan.policy.rule or "a rule"
+            remedy = "Leave this node to another run, without it."
         why = f"The taint out-of-service deletes every pod of the node, whatever {what} may say."
         return replace(plan, route="refuse", reason=why, remedy=remedy)
     if plan.route == "refuse" and plan.code in DATA:
@@ -277,9 +276,11 @@ def since(node: objects.Node, lease: objects.Raw | None = None) -> str:
 
 
 def _sum(snapshot: snapshots.Snapshot, pods: t.Sequence[objects.Pod], now: str) -> str:
-    fates = [
-        found for found in (fate(snapshot, pod, now) for pod in pods if not pod.finished) if found
-    ]
+    fates = []
+    for pod in pods:
+        found = None if pod.finished else fate(snapshot, pod, now)
+        if found:
+            fates.append(found)
     if not fates:
         return "It has no pods."
     terminating = sum(1 for found in fates if found.in_seconds == 0)

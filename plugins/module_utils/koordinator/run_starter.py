@@ -355,7 +355,7 @@ class JobStarter:
         """
         controller = t.cast(migration_controller.Controller, self.choices.controller)
         pod = move.pod
-        grace = move.plan.manner.grace(pod, self.grace_seconds)
+        grace = move.plan.policy.grace(pod, self.grace_seconds)
         options = {} if grace is None else {"gracePeriodSeconds": grace}
         direct = controller.default_job_mode == "EvictDirectly"
         settings = migration_jobs.JobSettings(

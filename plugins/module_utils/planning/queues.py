@@ -190,7 +190,7 @@ class Times:
         if plan.pod.finished:
             return 0.0
         workload = self._workload(plan)
-        ruled = plan.manner.grace(plan.pod, None)
+        ruled = plan.policy.grace(plan.pod, None)
         key = (workload.uid if workload else "", plan.pod.grace_seconds if ruled is None else ruled)
         if key not in self._stops:
             self._stops[key] = of(self._snapshot, workload, float(key[1]))
@@ -204,7 +204,7 @@ class Times:
         return (
             start.ready
             + max(SERVING, start.available - start.ready)
-            + plan.manner.balanced(self._balanced)
+            + plan.policy.balanced(self._balanced)
             + TURN
         )
 

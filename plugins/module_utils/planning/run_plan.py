@@ -556,7 +556,7 @@ def _pod(
         **{key: getattr(plan.pod, key) for key in ("namespace", "name", "uid", "node")},
         "owner": str(plan.workload) if plan.workload else "",
         **{key: getattr(plan, key) for key in ("route", "code", "reason", "remedy")},
-        "rule": plan.manner.rule,
+        "rule": plan.policy.rule,
         "budgets": [str(budget) for budget in plan.budgets],
         "fits": placed.fits if placed else None,
         "target": placed.target if placed else None,

@@ -220,7 +220,7 @@ def _bands(snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan]
     bands: dict[tuple[bool, int], list[drain_policy.PodPlan]] = {}
     for plan in plans:
         if plan.route in ("evict", "surge", "replace"):
-            bands.setdefault((plan.manner.last, plan.manner.order), []).append(plan)
+            bands.setdefault((plan.policy.last, plan.policy.order), []).append(plan)
     return [
         (
             [plan for plan in band if plan.route == "surge"],

@@ -79,7 +79,7 @@ class PodPlan:
     ``workload`` is the top controller, or the pod's own if that is unknown. ``budgets`` are those
     that the API server checks for an eviction; ``guarded``: there is none, and a guard of ours has
     to exist first. ``tolerant``: neither cordon nor taint keeps the pod from coming back.
-    ``manner`` is what rules say of how it leaves. ``interruption``: whether the only pod of a
+    ``policy`` is what rules say of how it leaves. ``interruption``: whether the only pod of a
     workload, which is surged, may be evicted where no second one comes to serve.
     """
 
@@ -92,7 +92,7 @@ class PodPlan:
     remedy: str = ""
     guarded: bool = False
     tolerant: bool = False
-    manner: pod_rules.PodPolicy = pod_rules.NONE
+    policy: pod_rules.PodPolicy = pod_rules.NONE
     interruption: t.Literal["", "possible", "allowed"] = ""
 
     @property

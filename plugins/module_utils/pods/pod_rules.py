@@ -104,12 +104,12 @@ class PodPolicy:
         return given if self.load_balancer_wait is None else self.load_balancer_wait
 
     def waits_for(self, other: PodPolicy) -> bool:
-        """Whether pods with the other manner leave the same node before."""
+        """Whether pods with the other policy leave the same node before."""
         return (self.last, self.order) > (other.last, other.order) or other.name in self.after
 
 
 NONE = PodPolicy()
-"""The manner of pods that no rule selects."""
+"""The policy of pods that no rule selects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,22 +119,22 @@ class Rule:
     """
 
     selector: pod_selectors.PodSelector
-    manner: PodPolicy
+    policy: PodPolicy
     bands: tuple[tuple[int, int], ...] = ()
 
     def of(self, pod: objects.Pod) -> PodPolicy:
-        """The manner of a pod that the rule selects.
+        """The policy of a pod that the rule selects.
 
         A pod below all bands is in the first (``groupByPriority`` of the kubelet's
         graceful node shutdown).
         """
         if not self.bands:
-            return self.manner
+            return self.policy
         index = max(
             0,
             bisect.bisect_right([priority for priority, _seconds in self.bands], pod.priority) - 1,
         )
-        return dataclasses.replace(self.manner, order=index, most_grace=self.bands[index][1])
+        return dataclasses.replace(self.policy, order=index, most_grace=self.bands[index][1])
 
 
 def policy_of(
@@ -153,13 +153,13 @@ def policy_of(
     if not wishes:
         return NONE
     where = f"the annotations of {workload or pod.ref}"
-    manner, _bands, faults = _manner(names.PREFIX, wishes)
+    policy, _bands, faults = _policy(names.PREFIX, wishes)
     if faults:
         message = "; ".join(
             f"{value!r} of {place.replace('_', '-')} is not {text}" for place, value, text in faults
         )
         return PodPolicy(where, fault=message.replace(f"{names.PREFIX}.", f"{names.PREFIX}/"))
-    return dataclasses.replace(manner, rule=where)
+    return dataclasses.replace(policy, rule=where)
 
 
 def read(
@@ -179,28 +179,28 @@ def read(
             for key in raw
             if key not in KEYS
         ]
-        manner, bands, more = _manner(where, raw)
+        policy, bands, more = _policy(where, raw)
         faults += [*wrong, *more]
         name = str(raw.get("name") or "")
         called = f"rule {name}" if name else f"rule {index + 1}"
-        rules.append(Rule(selector, dataclasses.replace(manner, rule=called, name=name), bands))
+        rules.append(Rule(selector, dataclasses.replace(policy, rule=called, name=name), bands))
     faults = faults or list(_sequence(raws, rules, option))
     if faults:
         return (), faults
     followers = {raw.get("name"): _texts(raw.get("before")) for raw in raws if raw.get("before")}
     return tuple(
-        _after(rule, [name for name, before in followers.items() if rule.manner.name in before])
+        _after(rule, [name for name, before in followers.items() if rule.policy.name in before])
         for rule in rules
     ), []
 
 
 def _after(rule: Rule, more: t.Iterable[str]) -> Rule:
     return dataclasses.replace(
-        rule, manner=dataclasses.replace(rule.manner, after=rule.manner.after | set(more))
+        rule, policy=dataclasses.replace(rule.policy, after=rule.policy.after | set(more))
     )
 
 
-def _manner(
+def _policy(
     where: str, raw: Raw
 ) -> tuple[PodPolicy, tuple[tuple[int, int], ...], list[pod_selectors.Fault]]:
     faults: list[pod_selectors.Fault] = []
@@ -212,7 +212,7 @@ def _manner(
             faults.append((f"{where}.{key}", raw[key], expected))
             return None
 
-    manner = PodPolicy(
+    policy = PodPolicy(
         skip=bool(take("skip", _truth, "true or false")),
         wait=bool(take("wait", _finished, "finished")),
         last=bool(take("last", _truth, "true or false")),
@@ -242,7 +242,7 @@ def _manner(
         faults.append((where, dict(raw), f"what to do with the pods: {', '.join(ACTIONS)}"))
     for key, others in _contradictions(given):
         faults.append((where, ", ".join(given), f"{key} without {', '.join(others)}"))
-    return manner, bands, faults
+    return policy, bands, faults
 
 
 def _contradictions(given: t.Sequence[str]) -> t.Iterator[tuple[str, list[str]]]:
@@ -266,22 +266,22 @@ def _sequence(
     """What is wrong with the names, with ``after`` and ``before``,
     and with a ``skip`` that would leave every pod.
     """
-    known = {rule.manner.name: rule for rule in rules if rule.manner.name}
+    known = {rule.policy.name: rule for rule in rules if rule.policy.name}
     graph: dict[str, set[str]] = {}
     yield from _repeated(rules, option)
     for index, (raw, rule) in enumerate(zip(raws, rules, strict=True)):
-        if rule.manner.skip and rule.selector == pod_selectors.PodSelector({}):
+        if rule.policy.skip and rule.selector == pod_selectors.PodSelector({}):
             expected = (
                 f"{', '.join(pod_selectors.KEYS[:-1])} or {pod_selectors.KEYS[-1]} beside "
                 "skip: which pods stay"
             )
             yield f"{option}[{index}]", dict(raw), expected
-        me = rule.manner.name or f"{option}[{index}]"
-        if raw.get("before") and not rule.manner.name:
+        me = rule.policy.name or f"{option}[{index}]"
+        if raw.get("before") and not rule.policy.name:
             yield f"{option}[{index}].name", raw.get("name"), "a name, because the rule has before"
         for key in ("after", "before"):
             for other in _texts(raw.get(key) or ()):
-                if other not in known or known[other].bands or known[other].manner.skip:
+                if other not in known or known[other].bands or known[other].policy.skip:
                     yield (
                         f"{option}[{index}].{key}",
                         other,
@@ -289,10 +289,10 @@ def _sequence(
                     )
                     continue
                 first, then = (known[other], rule) if key == "after" else (rule, known[other])
-                if (first.manner.last, first.manner.order) > (then.manner.last, then.manner.order):
+                if (first.policy.last, first.policy.order) > (then.policy.last, then.policy.order):
                     expected = (
-                        f"no higher order of what leaves first ({first.manner.rule} before "
-                        f"{then.manner.rule})"
+                        f"no higher order of what leaves first ({first.policy.rule} before "
+                        f"{then.policy.rule})"
                     )
                     yield f"{option}[{index}].{key}", other, expected
                 pair = (me, other) if key == "after" else (other, me)
@@ -306,7 +306,7 @@ def _sequence(
 def _repeated(rules: t.Sequence[Rule], option: str) -> t.Iterator[pod_selectors.Fault]:
     seen: set[str] = set()
     for index, rule in enumerate(rules):
-        name = rule.manner.name
+        name = rule.policy.name
         if name in seen:
             yield f"{option}[{index}].name", name, "another name: an earlier rule has it"
         if name:

@@ -180,11 +180,9 @@ def _of_unknown(
         return None
     if any(p.uid in leaving for p in peers):
         return Short(owner, f"Another pod of {owner} is being evicted.")
-    return (
-        None
-        if _serving(peers, pod, leaving)
-        else Short(owner, f"No other pod of {owner} is ready.")
-    )
+    if _serving(peers, pod, leaving):
+        return None
+    return Short(owner, f"No other pod of {owner} is ready.")
 
 
 def _serving(pods: t.Iterable[objects.Pod], but: objects.Pod, leaving: t.Collection[str]) -> int:

@@ -31,9 +31,9 @@ State = t.Literal["waiting", "asked", "leaving", "gone", "failed", "skipped"]
 class PodDrain:
     """One pod that is being moved off its node. Times are of the context's monotonic clock.
 
-    ``unsure`` is a request without an answer: it succeeded if the pod is gone. ``held``: rules let
-    other pods of the node leave before; ``turn_at`` is when it was no longer so. ``let_go``: its
-    ReplicaSet has let it go, to replace it.
+    ``unsure`` is a request without an answer: it succeeded if the pod is gone. ``waits_for_turn``:
+    rules let other pods of the node leave before; ``turn_at`` is when it was no longer so.
+    ``let_go``: its ReplicaSet has let it go, to replace it.
     """
 
     plan: drain_policy.PodPlan
@@ -46,7 +46,7 @@ class PodDrain:
     tries: int = 0
     refusals: int = 0
     left_at: float | None = None
-    held: bool = False
+    waits_for_turn: bool = False
     turn_at: float | None = None
     blocked_by: dict[str, str] | None = None
     remedy: str = ""
@@ -104,11 +104,9 @@ class PodDrain:
             return replace(
                 why, message=self.blocked_by["message"], remedy=self.remedy or why.remedy
             )
-        return (
-            replace(why, message="Its eviction has not been answered.")
-            if self.state == "asked"
-            else why
-        )
+        if self.state == "asked":
+            return replace(why, message="Its eviction has not been answered.")
+        return why
 
 
 def too_few(

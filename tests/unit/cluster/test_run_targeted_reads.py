@@ -72,7 +72,7 @@ def test_a_turn_looks_at_none_of_the_objects_that_have_not_changed() -> None:
         bench.world.close()
 
 
-@pytest.mark.parametrize(("took", "pause"), [(0.0, 0.0), (0.05, 0.15), (20.0, run_drain.REST)])
+@pytest.mark.parametrize(("took", "pause"), [(0.0, 0.0), (0.05, 0.15), (20.0, run_drain.MAX_REST_SECONDS)])
 def test_looks_leave_most_of_the_time_to_those_who_send_requests(
     took: float, pause: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,11 +101,11 @@ def test_whether_a_node_is_still_ours_is_judged_again_only_after_a_change(monkey
     bench = Bench()
     nodes = {name: node for name, node_drain in bench.node_drains.items() if (node := node_drain.node)}
     for _look in range(3):
-        bench.do(lambda: bench.closing.stand(nodes))
+        bench.do(lambda: bench.node_outcomes.check_ours(nodes))
     assert sorted(judged) == sorted(NODES)
     bench.world.patch(kinds.NODES, "n1", {"spec": {"unschedulable": None}})
     nodes |= objects.snapshot(nodes=[bench.world.get(kinds.NODES, "n1")]).nodes
-    bench.do(lambda: bench.closing.stand(nodes))
+    bench.do(lambda: bench.node_outcomes.check_ours(nodes))
     assert judged[len(NODES) :] == ["n1"]
     assert bench.node_drain.outcome is DrainOutcome.UNCORDONED
 

@@ -54,7 +54,16 @@ SAYING = (
     "koordinator/installations.py",
 )
 # calls that name a code -> the argument that is the code
-NAMING = {"to": 1, "_surge": 1, "_evictable": 1, "Finding": 0, "Reason": 0, "_finding": 0, "_blocker": 0, "of_node": 1}
+NAMING = {
+    "plan": 1,
+    "_surge": 1,
+    "_evictable": 1,
+    "Finding": 0,
+    "Reason": 0,
+    "_finding": 0,
+    "_blocker": 0,
+    "of_node": 1,
+}
 
 
 def said(files: t.Iterable[str] = SAYING, naming: t.Mapping[str, int] = NAMING) -> set[str]:

@@ -100,9 +100,9 @@ def test_a_surge_that_failed_fails_the_pods_that_it_would_have_ended(
 def test_the_locks_of_closed_nodes_are_not_proven(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     one, fenced = bench(), list[tuple[str, ...]]()
     monkeypatch.setattr(one.work.locks, "prove", lambda nodes: fenced.append(tuple(nodes)))
-    one.work._fence_all()
+    one.work._prove_all()
     one.node_drain.outcome = DrainOutcome.GONE
-    one.work._fence_all()
+    one.work._prove_all()
     one.work._prove_lock("n1")
     assert fenced == [("n1", "n2"), ("n2",), ("n1",)]
 
@@ -141,7 +141,7 @@ def test_guards_yield_when_a_budget_appears(
     monkeypatch.setattr(one.work.writer, "write", writer)
     for there in budgets:
         seen = objects.snapshot(budgets=[objects.budget(name, 1) for name in there])
-        one.do(lambda seen=seen: one.work._yield_guards(seen))  # type: ignore[misc]
+        one.do(lambda seen=seen: one.work._remove_conflicting_guards(seen))  # type: ignore[misc]
     assert writer.count == looks
     assert len(one.me.told) == told
 

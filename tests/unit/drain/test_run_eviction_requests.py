@@ -93,7 +93,7 @@ def test_after_ten_minutes_the_pod_is_evicted_all_the_same_and_the_result_says_s
     with occupied() as world:
         name = wanted_gone(world)
         task = draining(world)
-        world.machine.run_for(eviction_requests.PATIENCE - 10.0)
+        world.machine.run_for(eviction_requests.WAIT_SECONDS - 10.0)
         assert name not in evicted(world)
         world.machine.run_for(60.0)
         assert not task.alive

@@ -132,8 +132,8 @@ def test_the_time_of_an_operator_begins_anew_once_it_has_let_a_pod_go(evicted: b
         for name in ("p0", "p1")
     )
     for move in (one, other):
-        waits.hold(move, Verdict("operator_budget", "Its operator keeps it."), 0.0)
-    waits.let_go(one, 30.0, evicted=evicted)
+        waits.block(move, Verdict("operator_budget", "Its operator keeps it."), 0.0)
+    waits.forget(one, 30.0, evicted=evicted)
     assert not waits.end_if_late(other, 59.0)
     assert waits.end_if_late(other, 60.0) is over
     assert over or waits.end_if_late(other, 90.0)
@@ -182,7 +182,9 @@ def test_every_budget_has_a_line_and_pods_without_one_none() -> None:
 
 @pytest.mark.parametrize("held", [False, True])
 def test_who_waits_behind_another_pod_waits_for_the_operator_only_if_that_one_does(held: bool) -> None:
-    _may, move = asks(objects.budget("web", 0, healthy=2), BudgetState(busy=True, held=held), operator=True)
+    _may, move = asks(
+        objects.budget("web", 0, healthy=2), BudgetState(busy=True, operator_has_to_act=held), operator=True
+    )
     assert (move.blocked_by is not None) == held
     _may, move = asks(objects.budget("web", 0, healthy=2), BudgetState(busy=True), operator=True)
     assert move.blocked_by is None

@@ -46,5 +46,5 @@ def test_a_pod_behind_another_waits_for_the_operator_that_it_has_now(labels: dic
     move = PodDrain(PodPlan(Pod.of(objects.pod("p0")), "evict", "replicas", "", None), "waiting", 0.0)
     listed = [objects.pod("p0", labels=labels)] if labels else []
     spent = objects.budget("web", 0, selector={"matchExpressions": [{"key": "app", "operator": "Exists"}]})
-    waits.hold_too(move, objects.snapshot(pods=listed, budgets=[spent]), 0.0)
-    assert (waits.holds(move) is not None) == held
+    waits.block_too(move, objects.snapshot(pods=listed, budgets=[spent]), 0.0)
+    assert (waits.verdict_of(move) is not None) == held

@@ -283,7 +283,7 @@ def test_only_a_webhook_that_denies_an_eviction_is_how_an_operator_takes_notice(
     one = scene(*pods(1), waits=OperatorWaits(600.0, selectors_of(["app=web"])))
     one.fails(what, times=2)
     one.turn()
-    assert (one.evictor.waits.holds(one.moves[0]) is not None) == held
+    assert (one.evictor.waits.verdict_of(one.moves[0]) is not None) == held
 
 
 @pytest.mark.parametrize(("operator", "pause"), [(True, 10.0), (False, 30.0)])
@@ -317,7 +317,7 @@ def test_whether_a_pod_has_an_operator_is_known_by_what_it_is_now(
     one.seen = objects.snapshot(pods=[{**raw, "metadata": {**raw["metadata"], "labels": labels}}] if labels else [])
     one.step([])
     one.settle()
-    assert (one.evictor.waits.holds(one.moves[0]) is not None) == held
+    assert (one.evictor.waits.verdict_of(one.moves[0]) is not None) == held
 
 
 @pytest.mark.parametrize(("allowed", "kind"), [(0, "PodDisruptionBudget"), (1, "Pod")])
@@ -335,14 +335,14 @@ def test_an_eviction_that_was_accepted_shows_that_the_operator_works(scene: Make
     """The time of its other pods begins anew, and they are not said to wait for it before they are asked for."""
     two = scene(*pods(2), manifests.budget("web", minAvailable=1), waits=OperatorWaits(60.0))
     first, second = two.moves
-    lines, now = two.evictor._lines, two.me.clock.now()
-    lines[WEB] = BudgetState(held=True)
+    lines, now = two.evictor._states, two.me.clock.now()
+    lines[WEB] = BudgetState(operator_has_to_act=True)
     second.budget = WEB
-    two.evictor.waits.hold(second, Verdict("operator_budget", "Its operator keeps it."), now)
+    two.evictor.waits.block(second, Verdict("operator_budget", "Its operator keeps it."), now)
     two.world.machine.run_for(30.0)
     two.step([first])
     two.settle()
-    assert (first.state, lines[WEB].held) == ("leaving", False)
+    assert (first.state, lines[WEB].operator_has_to_act) == ("leaving", False)
     assert not two.evictor.waits.end_if_late(second, now + 60.0)
     assert two.evictor.waits.end_if_late(second, now + 95.0)
 
@@ -362,11 +362,11 @@ def test_an_operator_is_asked_though_too_few_serve_but_not_for_what_its_budget_a
     one.moves, left = [PodDrain(plan, "waiting", 0.0)], PodDrain(other, "waiting", 0.0, budget=WEB)
     waits, now = one.evictor.waits, one.me.clock.now()
     for move in (one.moves[0], left):
-        waits.hold(move, Verdict("operator_budget", "Its operator keeps it."), now)
+        waits.block(move, Verdict("operator_budget", "Its operator keeps it."), now)
     one.world.machine.run_for(30.0)
     one.step()
     assert one.states() == [state]
     if state == "waiting":
-        assert waits.holds(one.moves[0]) is None
+        assert waits.verdict_of(one.moves[0]) is None
         assert waits.end_if_late(left, now + 60.0), "the operator has not let anything go"
     one.settle()

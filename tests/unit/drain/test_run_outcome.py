@@ -49,7 +49,7 @@ def stays(bench: Bench, name: str) -> Raw:
 
 def test_a_node_without_pods_is_drained_and_its_record_says_so(bench: Make) -> None:
     one = bench().watch()
-    assert one.judge() == "drained"
+    assert one.decide() == "drained"
     assert (one.step_of("n1"), one.step_of("n2")) == ("drained", "cordoned")
     assert one.node_drain.message == "Node n1 is drained."
     assert [(event.what, event.node) for event in one.me.told] == [("drained", "n1")]
@@ -60,22 +60,22 @@ def test_its_pods_have_to_be_quiet_for_a_second(bench: Make, seconds: float, out
     one = bench().watch()
     one.node_drain.quiet_since = one.ctx.clock.now()
     one.world.machine.run_for(seconds)
-    assert one.judge() == outcome
+    assert one.decide() == outcome
 
 
 def test_an_interrupted_watch_proves_nothing(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     one = bench().watch()
     monkeypatch.setattr(one.live, "quiet_for", lambda name: 0.0)
-    assert one.judge() == ""
+    assert one.decide() == ""
     monkeypatch.setattr(one.live, "quiet_for", lambda name: 0.5)
-    assert one.judge() == "drained"
+    assert one.decide() == "drained"
 
 
 @pytest.mark.parametrize("state", ["waiting", "asked", "leaving"])
 def test_a_node_with_pods_that_are_left_goes_on(bench: Make, state: t.Any) -> None:
     one = bench().watch()
     one.move("p0", state)
-    assert one.judge() == ""
+    assert one.decide() == ""
 
 
 def test_what_the_other_parts_wait_for_is_waited_for(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,23 +83,23 @@ def test_what_the_other_parts_wait_for_is_waited_for(bench: Make, monkeypatch: p
     for part in (one.work.surges, one.work.jobs):
         with monkeypatch.context() as patch:
             patch.setattr(part, "done_with", lambda node: node != "n1")
-            assert one.judge() == ""
+            assert one.decide() == ""
     with monkeypatch.context() as patch:
         patch.setattr(one.replacements, "missing", lambda seen: ["a pod"])
-        assert one.judge() == ""
-    assert one.judge() == "drained"
+        assert one.decide() == ""
+    assert one.decide() == "drained"
 
 
 def test_a_surge_that_failed_fails_its_node(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     one = bench().watch()
     monkeypatch.setattr(one.work.surges, "failed_for", lambda node: f"surge of {node}")
-    assert (one.judge(), one.node_drain.message) == ("failed", "Node n1: surge of n1")
+    assert (one.decide(), one.node_drain.message) == ("failed", "Node n1: surge of n1")
 
 
 def test_pods_that_were_not_selected_are_no_drained_node(bench: Make) -> None:
     one = bench().watch()
     one.move("p0", "skipped", "skip", code="not_selected")
-    assert one.judge() == "selected_gone"
+    assert one.decide() == "selected_gone"
     assert one.step_of("n1") == "cordoned"
 
 
@@ -118,7 +118,7 @@ def test_a_fresh_list_of_the_node_proves_that_it_is_empty(bench: Make, state: t.
     if state:
         one.move("p0", state).plan = PodPlan(Pod.of(raw), "evict", "replicas", "", None)
         one.node_drain.moves = {raw["metadata"]["uid"]: one.node_drain.moves["uid-p0"]}
-    assert one.judge() == outcome
+    assert one.decide() == outcome
     assert (one.node_drain.quiet_since == one.ctx.clock.now()) == (not outcome), "it has to be quiet again"
     listed = [sent.request for sent in one.world.log if (sent.request.verb, sent.request.resource) == ("list", "pods")]
     assert "spec.nodeName" in str(listed[-1]), "not of the whole cluster"
@@ -131,7 +131,7 @@ def test_a_pod_that_failed_fails_its_node_and_is_named_up_to_ten(bench: Make) ->
     one = bench().watch()
     for number in range(11):
         one.move(f"p{number:02}", "failed", reason=f"why {number}.")
-    assert one.judge() == "failed"
+    assert one.decide() == "failed"
     wanted = "; ".join(f"Pod shop/p{number:02}: why {number}." for number in range(10))
     assert one.node_drain.message == f"Node n1: {wanted}"
 
@@ -140,9 +140,9 @@ def test_a_request_that_is_under_way_is_waited_for_before_a_node_fails(bench: Ma
     one = bench(timeout=0.1).watch()
     one.move("p0", "failed")
     asked = one.move("p1", "asked")
-    assert one.judge() == ""
+    assert one.decide() == ""
     asked.state = "leaving"
-    assert one.judge() == "failed"
+    assert one.decide() == "failed"
     assert asked.outcome == "still_ending"
 
 
@@ -151,7 +151,7 @@ def test_a_drain_ends_at_its_deadline(bench: Make, seconds: float, outcome: str)
     one = bench(timeout=60.0)
     one.move("p0", "waiting")
     one.world.machine.run_for(seconds)
-    assert one.judge() == outcome
+    assert one.decide() == outcome
     assert not outcome or one.node_drain.message.startswith("Node n1: timed out with 1 pods left: Pod shop/p0 (")
 
 
@@ -159,7 +159,7 @@ def test_without_pods_a_drain_times_out_with_what_is_missing(bench: Make, monkey
     one = bench(timeout=60.0)
     monkeypatch.setattr(one.replacements, "missing", lambda seen: ["a replacement"])
     one.world.machine.run_for(60.0)
-    assert (one.judge(), one.node_drain.message) == ("timed_out", "Node n1: timed out; a replacement")
+    assert (one.decide(), one.node_drain.message) == ("timed_out", "Node n1: timed out; a replacement")
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_a_pod_has_its_own_time_from_when_it_left(
     late.left_at = None if left_at is None else late.since + left_at
     other.since += 1000.0
     one.world.machine.run_for(seconds)
-    assert one.judge() == outcome
+    assert one.decide() == outcome
     assert not outcome or "p0" in one.node_drain.message
     assert "p1" not in one.node_drain.message, "it is not late"
 
@@ -182,8 +182,8 @@ def test_a_pod_has_its_own_time_from_when_it_left(
 def test_a_node_whose_kubelet_is_gone_is_given_up(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     one = bench()
     one.move("p0", "leaving")
-    monkeypatch.setattr(one.closing._silence, "given_up", lambda node_drain: f"{node_drain.name} is silent")
-    assert (one.judge(), one.node_drain.message) == ("unreachable", "Node n1: n1 is silent")
+    monkeypatch.setattr(one.node_outcomes._kubelets, "given_up", lambda node_drain: f"{node_drain.name} is silent")
+    assert (one.decide(), one.node_drain.message) == ("unreachable", "Node n1: n1 is silent")
 
 
 # -- whose node it is ----------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ def test_what_ends_with_a_node_depends_on_whose_it_is_now(
     one, done = bench(), list[str]()
     monkeypatch.setattr(one.work.surges, "lose", lambda node, why: done.append(f"lost {node}: {why}"))
     monkeypatch.setattr(one.work.jobs, "abandon", lambda node, why: done.append(why))
-    one.do(lambda: one.closing._close(one.node_drain, outcome, "so it is"))
+    one.do(lambda: one.node_outcomes._close(one.node_drain, outcome, "so it is"))
     told = ["lost n1: so it is"] if lost else []
     assert done == [*told, *(["Node n1 is not emptied after all: so it is"] if abandoned else [])]
 
@@ -213,7 +213,7 @@ def test_what_ends_with_a_node_depends_on_whose_it_is_now(
 def test_a_node_is_taken_over_once_and_alone(bench: Make) -> None:
     one = bench()
     for why in ("by r2", "by r3"):
-        one.do(lambda why=why: one.closing.taken_over("n1", why))  # type: ignore[misc]
+        one.do(lambda why=why: one.node_outcomes.taken_over("n1", why))  # type: ignore[misc]
     assert one.node_drain.outcome == "adopted_by"
     assert one.node_drain.message == "Node n1: it was taken over (by r2); nothing more is sent for it"
     assert one.node_drains["n2"].open
@@ -223,7 +223,7 @@ def test_a_lock_that_was_lost_closes_its_node(bench: Make, monkeypatch: pytest.M
     one = bench()
     nodes = {name: node_drain.node for name, node_drain in one.node_drains.items() if node_drain.node}
     monkeypatch.setattr(one.work.locks, "lost", lambda: {"n2": "by r2"})
-    one.do(lambda: one.closing.stand(nodes))
+    one.do(lambda: one.node_outcomes.check_ours(nodes))
     assert (one.node_drain.outcome, one.node_drains["n2"].outcome) == (None, "adopted_by")
 
 
@@ -231,7 +231,7 @@ def test_the_nodes_are_looked_at_as_they_are_now_and_closed_ones_no_more(bench: 
     one = bench()
     one.node_drains["n2"].outcome = DrainOutcome.FAILED
     one.move("p0", "waiting")
-    one.do(lambda: one.closing.stand({}))
+    one.do(lambda: one.node_outcomes.check_ours({}))
     assert (one.node_drain.outcome, one.node_drains["n2"].outcome) == ("gone", "failed")
     assert one.node_drain.node is None
 
@@ -240,7 +240,7 @@ def test_only_closed_nodes_are_wound_up(bench: Make) -> None:
     one = bench()
     open_, closed = one.move("p0", "leaving"), one.move("p1", "leaving", on="n2")
     one.node_drains["n2"].outcome = DrainOutcome.FAILED
-    one.do(one.closing.wind_up)
+    one.do(one.node_outcomes.finish)
     assert (open_.state, closed.outcome) == ("leaving", "still_ending")
 
 
@@ -252,7 +252,7 @@ def test_a_proof_is_written_only_while_the_node_is_out(bench: Make, what: str) -
         one.world.machine.run_for(1.0)
     else:
         one.world.server.denied.add(("patch", "nodes"))
-    one.do(lambda: one.closing.prove(one.node_drain))
+    one.do(lambda: one.node_outcomes.prove(one.node_drain))
     assert one.node_drain.outcome == what
     assert one.step_of("n1") == "cordoned"
     assert one.node_drain.failed
@@ -336,11 +336,11 @@ def test_a_node_with_nothing_to_do_is_done(bench: Make, step: t.Any, code: str, 
 def test_the_locks_of_nodes_that_the_run_will_not_come_back_for_are_left(bench: Make) -> None:
     one = bench()
     one.node_drains["n2"].outcome = DrainOutcome.GONE
-    assert one.do(one.closing.left_to_others) == ["n2"]
+    assert one.do(one.node_outcomes.left_to_others) == ["n2"]
     one.node_drain.outcome = DrainOutcome.ADOPTED_BY
-    assert one.do(one.closing.left_to_others) == ["n1", "n2"]
+    assert one.do(one.node_outcomes.left_to_others) == ["n1", "n2"]
     one.node_drain.outcome = DrainOutcome.FAILED
-    assert one.do(one.closing.left_to_others) == ["n2"]
+    assert one.do(one.node_outcomes.left_to_others) == ["n2"]
 
 
 @pytest.mark.parametrize(("first", "second"), [("surge", "evict"), ("evict", "surge")])

@@ -137,8 +137,8 @@ def hooked() -> t.Iterator[Make]:
 def test_a_pod_is_held_until_its_hooks_are_known(hooked: Make, changes: Raw, closed: bool, held: str) -> None:
     one = hooked(BEFORE)
     one.node_drain.outcome = DrainOutcome.FAILED if closed else None
-    assert one.hooks.held([Pod.of(objects.pod("p0", **changes))]) == held
-    assert hooked().hooks.held([Pod.of(objects.pod("p0", **changes))]) == "", "there are none"
+    assert one.hooks.waits_for([Pod.of(objects.pod("p0", **changes))]) == held
+    assert hooked().hooks.waits_for([Pod.of(objects.pod("p0", **changes))]) == "", "there are none"
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_pod_is_held_until_its_hooks_are_known(hooked: Make, changes: Raw, clo
 )
 def test_a_pod_is_asked_when_it_waits_and_it_is_its_turn(hooked: Make, state: t.Any, held: bool, asked: bool) -> None:
     one = hooked(BEFORE)
-    one.pod("p0", state, held=held)
+    one.pod("p0", state, waits_for_turn=held)
     one.turn()
     assert one.calls == ([("http", "p0")] if asked else [])
 

@@ -60,7 +60,9 @@ def test_pods_that_rules_hold_are_counted() -> None:
     with World() as world:
         me = world.process("me")
         moves = {
-            name: PodDrain(PodPlan(Pod.of(objects.pod(name)), "evict", "replicas", "", None), "waiting", 0.0, held=held)
+            name: PodDrain(
+                PodPlan(Pod.of(objects.pod(name)), "evict", "replicas", "", None), "waiting", 0.0, waits_for_turn=held
+            )
             for name, held in (("a", True), ("b", False), ("c", True))
         }
         Progress(me.ctx()).tell([NodeDrain("n1", moves=moves)], [], [])

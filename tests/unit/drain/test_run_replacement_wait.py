@@ -59,7 +59,7 @@ class Waits:
     def missing(self, seen: Snapshot) -> list[str]:
         """What is, once a look at the attachments that it begins has been answered."""
         found = self.me.run(lambda _ctx: self.waits.missing(seen))
-        while found == [run_detach_wait.UNKNOWN] or self.waits.volumes._aside.going(run_detach_wait.LOOK):
+        while found == [run_detach_wait.UNKNOWN] or self.waits.volumes._background.going(run_detach_wait.LOOK):
             self.world.machine.run_for(0.001)
             found = self.me.run(lambda _ctx: self.waits.missing(seen))
         return found
@@ -160,7 +160,7 @@ def test_attachments_are_looked_for_once_a_second(waits: Make) -> None:
 def test_of_many_attachments_those_waited_for_are_read_by_name_until_a_list_proves_that_none_is_left(
     waits: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_detach_wait, "MANY", 1)
+    monkeypatch.setattr(run_detach_wait, "MANY_ATTACHMENTS", 1)
     raw = objects.pod("web-0", volumes=objects.mounts("data"))
     one = waits()
     one.waits.expect(plan(raw), shop(raw))

@@ -24,10 +24,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.r
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import unreachable
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_node_drain import NodeDrain
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_unreachable import (
-    HOPELESS,
-    LISTEN,
-    SETTLED,
-    STALLED,
+    ALL_ENDING_SECONDS,
+    LISTEN_SECONDS,
+    NO_PROGRESS_SECONDS,
+    STALLED_SECONDS,
     Evacuation,
     KubeletWatch,
 )
@@ -143,9 +143,9 @@ def given_up_after(
 @pytest.mark.parametrize(
     ("states", "seconds"),
     [
-        (("leaving", "leaving"), SETTLED),
-        (("leaving", "waiting"), STALLED),
-        (("waiting",), STALLED),
+        (("leaving", "leaving"), ALL_ENDING_SECONDS),
+        (("leaving", "waiting"), STALLED_SECONDS),
+        (("waiting",), STALLED_SECONDS),
         (("gone",), None),
         (("asked",), None),
     ],
@@ -176,7 +176,7 @@ def test_a_node_that_answers_is_waited_for(world: World, ready: str) -> None:
 
 def test_a_node_that_comes_back_in_time_is_waited_for(world: World) -> None:
     here = node_drain(world, "waiting")
-    after(world, STALLED - 3, lambda: world.set_node_ready("n1"))
+    after(world, STALLED_SECONDS - 3, lambda: world.set_node_ready("n1"))
     assert given_up_after(world, here)[0] is None
 
 
@@ -193,10 +193,10 @@ def test_pods_and_volumes_are_waited_for(world: World) -> None:
     attach(world, VOLUME)
     attach(world, OTHER)
     here, began = node_drain(world, "waiting"), world.machine.now
-    after(world, LISTEN + 20, lambda: clear(world))
-    after(world, LISTEN + 40, lambda: detach(world, VOLUME))
+    after(world, LISTEN_SECONDS + 20, lambda: clear(world))
+    after(world, LISTEN_SECONDS + 40, lambda: detach(world, VOLUME))
     assert evacuated(world, here) == [here]
-    assert world.machine.now - began >= LISTEN + 40
+    assert world.machine.now - began >= LISTEN_SECONDS + 40
     assert [move.outcome for move in here.moves.values()] == ["let_go"]
     assert node_taints.OUT_OF_SERVICE["key"] in taints(world)
     assert record(world)["added"] == [node_taints.OUT_OF_SERVICE]
@@ -243,7 +243,7 @@ def test_the_taint_is_set_on_what_the_node_is_now(world: World) -> None:
     for label in ("a", "b"):
         world.process("me").faults.overtaken(writes_node, partial(write, label))
     here = node_drain(world, "waiting")
-    after(world, LISTEN + 5, lambda: clear(world))
+    after(world, LISTEN_SECONDS + 5, lambda: clear(world))
     assert evacuated(world, here) == [here]
     assert theirs == ["a", "b"]
     assert node_taints.OUT_OF_SERVICE["key"] in taints(world)
@@ -267,10 +267,10 @@ def test_an_evacuation_ends_when_the_node_is_no_longer_out(
     world: World, what: Callable[[World], None], outcome: str
 ) -> None:
     here, began = node_drain(world, "waiting"), world.machine.now
-    after(world, LISTEN + 10, lambda: what(world))
+    after(world, LISTEN_SECONDS + 10, lambda: what(world))
     assert evacuated(world, here) == []
     assert here.outcome == outcome
-    assert world.machine.now - began < LISTEN + 15
+    assert world.machine.now - began < LISTEN_SECONDS + 15
 
 
 def test_a_node_that_another_run_took_over_is_left_to_it(world: World) -> None:
@@ -284,18 +284,18 @@ def test_a_node_that_another_run_took_over_is_left_to_it(world: World) -> None:
 
 def test_the_return_of_the_kubelet_lifts_the_taint(world: World) -> None:
     here = node_drain(world, "waiting")
-    after(world, LISTEN + 10, lambda: world.set_node_ready("n1"))
+    after(world, LISTEN_SECONDS + 10, lambda: world.set_node_ready("n1"))
     assert evacuated(world, here) == []
     assert (here.outcome, taints(world)) == ("came_back", [])
     assert record(world)["added"] == []
 
 
-@pytest.mark.parametrize(("timeout", "seconds"), [(FOREVER, HOPELESS), (50.0, 50.0)])
+@pytest.mark.parametrize(("timeout", "seconds"), [(FOREVER, NO_PROGRESS_SECONDS), (50.0, 50.0)])
 def test_what_never_goes_is_not_waited_for_for_ever(world: World, timeout: float, seconds: float) -> None:
     here, began = node_drain(world, "waiting"), world.machine.now
     assert evacuated(world, here, timeout) == []
     assert here.outcome == "timed_out"
-    assert world.machine.now - began < LISTEN + seconds + 5
+    assert world.machine.now - began < LISTEN_SECONDS + seconds + 5
     assert node_taints.OUT_OF_SERVICE["key"] in taints(world)
 
 

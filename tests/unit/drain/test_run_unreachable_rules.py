@@ -57,7 +57,7 @@ def watched(one: Bench) -> None:
 
 
 def given_up(one: Bench) -> str:
-    found = one.do(lambda: one.closing._silence.given_up(one.node_drain))
+    found = one.do(lambda: one.node_outcomes._kubelets.given_up(one.node_drain))
     one.world.machine.run_for(0.01)
     return found
 
@@ -104,7 +104,7 @@ def test_all_nodes_are_listed_at_once_and_every_fifteen_seconds(bench: Make) -> 
         assert node_drain.node is not None
     before = len(one.world.log)
     for _turn in range(64):
-        one.do(lambda: [one.closing._silence.given_up(node_drain) for node_drain in one.node_drains.values()])
+        one.do(lambda: [one.node_outcomes._kubelets.given_up(node_drain) for node_drain in one.node_drains.values()])
         one.world.machine.run_for(0.5)
     sent = [(each.request.verb, each.request.resource) for each in one.world.log[before:]]
     assert sent == [("list", "nodes")] * 3
@@ -114,7 +114,7 @@ def test_a_list_that_fails_is_not_heeded_and_sent_again(bench: Make) -> None:
     one = bench("n1")
     one.move("p0", "leaving")
     one.me.faults.when(lambda request: request.resource == "nodes", Fault("error"))
-    assert given_up_after(one) == run_unreachable.SETTLED + 0.5
+    assert given_up_after(one) == run_unreachable.ALL_ENDING_SECONDS + 0.5
 
 
 @pytest.mark.parametrize("hangs", [True, False])
@@ -343,12 +343,12 @@ def test_only_the_fenced_nodes_of_a_call_are_evacuated(bench: Make, monkeypatch:
         return node_drains
 
     monkeypatch.setattr(run_unreachable.Evacuation, "work", work)
-    monkeypatch.setattr(one.closing, "prove", lambda node_drain: proven.append(node_drain.name))
+    monkeypatch.setattr(one.node_outcomes, "prove", lambda node_drain: proven.append(node_drain.name))
     todo = list(one.node_drains.values())
-    one.do(lambda: one.work._fenced(todo))
+    one.do(lambda: one.work._evacuate(todo))
     assert (worked, proven) == ([["n1"]], ["n1"])
     one.node_drain.outcome = DrainOutcome.DRAINED
-    one.do(lambda: one.work._fenced(todo))
+    one.do(lambda: one.work._evacuate(todo))
     assert worked == [["n1"]], "nobody is left to listen to"
 
 

@@ -126,7 +126,7 @@ def calls(file: str, name: str) -> t.Iterator[list[ast.expr]]:
 
 
 def test_every_pod_that_is_skipped_has_an_outcome_of_that_name() -> None:
-    told = [[ast.unparse(arg) for arg in args[:2]] for args in calls("drain/disposition_rules.py", "to")]
+    told = [[ast.unparse(arg) for arg in args[:2]] for args in calls("drain/disposition_rules.py", "plan")]
     codes = {ast.literal_eval(code) for route, code in told if route == "'skip'"}
     assert codes >= {"mirror", "not_selected"}
     for code in codes | {dispositions.TOLERATES, unreachable.FENCED}:

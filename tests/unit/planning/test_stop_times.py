@@ -119,7 +119,7 @@ def test_what_a_hook_sleeps_is_the_least(hook: Raw, seconds: float) -> None:
 def test_a_rule_that_shortens_the_grace_period_shortens_the_end() -> None:
     found = web(2, pod_changes={"grace": 600})
     [plan] = planned(found)
-    shorter = dataclasses.replace(plan, manner=dataclasses.replace(plan.manner, grace_period=4))
+    shorter = dataclasses.replace(plan, policy=dataclasses.replace(plan.policy, grace_period=4))
     assert queues.Times(found).at("most").stop(shorter) == 4.0
 
 

@@ -92,7 +92,7 @@ def test_the_grace_period_of_a_pod(rule: dict[str, t.Any], given: int | None, se
 
 def test_who_leaves_before_whom() -> None:
     web, db, job, last = (
-        rule.manner
+        rule.policy
         for rule in read(
             {"name": "web", "before": "db", "pods": "app=web"},
             {"name": "db", "pods": "app=db", "deadline": "10m"},

@@ -77,5 +77,5 @@ def test_pods_that_end_late_cost_no_requests_for_each_node() -> None:
         assert not test_draining.ended(here, task).failed
         asked = (sent.request for sent in here.log[before:] if sent.request.resource == "nodes")
         read = [one for one in asked if not one.writes]
-        assert len(read) <= 5 + (here.machine.now - at) / run_unreachable.LIST_EVERY
+        assert len(read) <= 5 + (here.machine.now - at) / run_unreachable.LIST_EVERY_SECONDS
         assert [one for one in read if one.verb == "get"] == []

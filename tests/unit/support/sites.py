@@ -75,7 +75,7 @@ class Bench:
             node_drain.read_record(self.ctx)
         until = self.ctx.clock.now() + (self.options.timeout or float("inf"))
         self.work = self.do(lambda: run_drain._Drain(self.ctx, self.options, self.routing, until))
-        self.closing, self.node_drain = self.work.closing, self.node_drains["n1"]
+        self.node_outcomes, self.node_drain = self.work.node_outcomes, self.node_drains["n1"]
 
     def do(self, call: t.Callable[[], T]) -> T:
         """By a thread of the process."""
@@ -107,14 +107,14 @@ class Bench:
         self.do(lambda: self.routing.follow(seen))
         self.live.seen = None
 
-    def judge(self, seen: Snapshot | None = None, node_drain: NodeDrain | None = None) -> str:
+    def decide(self, seen: Snapshot | None = None, node_drain: NodeDrain | None = None) -> str:
         """The outcome of n1 after a look; empty while it goes on."""
         here = node_drain or self.node_drain
-        self.do(lambda: self.closing.judge(here, seen or objects.snapshot()))
-        if here.open and self.closing._proofs.going(here.name):
-            while not self.closing._proofs.done(here.name):
+        self.do(lambda: self.node_outcomes.decide(here, seen or objects.snapshot()))
+        if here.open and self.node_outcomes._proofs.going(here.name):
+            while not self.node_outcomes._proofs.done(here.name):
                 self.world.machine.run_for(0.01)
-            self.do(lambda: self.closing.judge(here, seen or objects.snapshot()))
+            self.do(lambda: self.node_outcomes.decide(here, seen or objects.snapshot()))
         return here.outcome.value if here.outcome else ""
 
     def writes(self, resource: str = "") -> list[str]:
