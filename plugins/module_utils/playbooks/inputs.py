@@ -29,8 +29,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes imp
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import (
     arguments_window,
-    neighbours,
-    waves,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import pod_rules
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import (
@@ -301,10 +299,10 @@ VARIABLES: t.Mapping[str, Variable] = {
     "reboot_checks": Variable(_some_of(*reboots.CHECKS), list(reboots.CHECKS)),
     "reboot_files": Variable(_names, ["/var/run/reboot-required", "/run/reboot-needed"]),
     "serial": Variable(_at_least(1)),
-    "order": Variable(_one_of(*waves.ORDERS), "given"),
+    "order": Variable(_one_of("given", "name", "pods", "priority", "zone"), "given"),
     "zone_key": Variable(_text, "topology.kubernetes.io/zone"),
     "max_per_zone": Variable(_at_least(1)),
-    "kured": Variable(_text, neighbours.KURED),
+    "kured": Variable(_text, "kube-system/kured"),
     "max_failures": Variable(_at_least(0), 0),
     "backend": Variable(_one_of("auto", "eviction", "koordinator"), "auto"),
     "fallback": Variable(_one_of("eviction", "fail"), "eviction"),

@@ -15,10 +15,14 @@ import pytest
 import yaml
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import arguments as access
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import option_values, specs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import arguments as descheduler
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import arguments as drain
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import arguments_cordon, arguments_taint
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import (
+    arguments_cordon,
+    arguments_ready,
+    arguments_taint,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import arguments as plan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks import inputs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import arguments_event
@@ -36,7 +40,7 @@ BEHIND: dict[str, specs.ModuleSpec] = {
     "protect": guard.SPEC,
     "taint": arguments_taint.SPEC,
     "uncordon": arguments_cordon.SPEC,
-    "verify": plan.SPEC,
+    "verify": arguments_ready.SPEC,
 }
 """Each role's module."""
 ROW = re.compile(r"   \* - ``maintain_(\w+)``\n     - (.*(?:\n       .*)*)\n     - ")
@@ -84,3 +88,17 @@ def test_the_guide_has_every_variable_once_with_its_default() -> None:
             assert variable.convert(name, default[1]) == variable.unset, name
         else:
             assert not variable.unset, name
+
+
+@pytest.mark.parametrize("spec", [plan.SPEC, guard.SPEC, arguments_cordon.SPEC, arguments_ready.SPEC])
+def test_a_variable_has_the_choices_and_the_default_of_its_option(spec: specs.ModuleSpec) -> None:
+    for name, option in spec.options.items():
+        variable = inputs.VARIABLES.get(name)
+        if variable is None or option["type"] != "str":
+            continue
+        if choices := option.get("choices"):
+            assert [variable.convert(name, choice) for choice in choices] == choices
+            with pytest.raises(option_values.BadOption, match=re.escape(", ".join(choices))):
+                variable.convert(name, "other")
+        if option.get("default") and name not in spec.durations:
+            assert variable.unset == option["default"], name
