@@ -92,7 +92,7 @@ def check_ready(ctx: run_context.Context, options: ReadyOptions) -> run_context.
     else:
         raws, among = run_lookup.selected(ctx, options.nodes, options.node_selector)
     nodes = {name: objects.Node.of(raw) for name, raw in raws.items()}
-    asked = replace(options, nodes=tuple(dict.fromkeys(options.nodes)) or tuple(nodes))
+    asked = replace(options, nodes=tuple(nodes if options.node_selector else options.nodes))
     if asked.soak is not None:
         return _result(nodes, _soak(ctx, nodes, among, asked, asked.soak))
     seen = _gathered(ctx, nodes, among, asked)
@@ -135,7 +135,7 @@ def _gathered(
 def _soak(
     ctx: run_context.Context, nodes: Nodes, among: int, asked: ReadyOptions, seconds: float
 ) -> Missing:
-    """Evaluate the gates for the rest of the soak, once at least and in check mode;
+    """Evaluate the gates for the rest of the soak, once at least, and only once in check mode;
     ends at once when one of them fails.
 
     Nodes that are gone before it begins are left out: an autoscaler may have removed them

@@ -124,6 +124,13 @@ def test_nodes_are_found_by_their_labels(world: World) -> None:
     assert stopped.value.reason.code == "selector_matches_nothing"
 
 
+@pytest.mark.parametrize("options", [{"wait": False}, {"wait": True}, {"soak": 1.0}])
+def test_of_no_node_nothing_is_said(world: World, options: dict[str, t.Any]) -> None:
+    world.set_node_ready("a", "False")
+    asked_for = run_gates.ReadyOptions(nodes=(), gates=("ready",), **options)
+    assert world.process("me").run(lambda ctx: run_gates.check_ready(ctx, asked_for)).data["nodes"] == []
+
+
 @pytest.mark.parametrize("options", [{"wait": False}, {"soak": 1.0}], ids=["once", "a soak"])
 def test_of_a_large_cluster_only_its_own_nodes_are_read(
     world: World, options: dict[str, t.Any], monkeypatch: pytest.MonkeyPatch
