@@ -109,8 +109,9 @@ options:
       - C(metadata) and C(spec) of the Reservation that the job creates, or that is created first with O(reservation).
         Omitted fields come from the pod. C(spec.template.spec.nodeName) works only with O(reservation).
       - It is checked field by field. Koordinator's API accepts anything here, and a value of a wrong type stops its
-        controller for all jobs. Fields of Kubernetes 1.35 are valid; Koordinator before 1.8.0 silently drops those that
-        Kubernetes 1.28 does not have.
+        controller for all jobs. Of the pod counts what says where it has a place (its labels, resources, ports, claims,
+        affinity, tolerations, priority); what it runs, as in a spec that was copied from a pod, is left out. Fields of
+        Kubernetes 1.35 are valid; Koordinator before 1.8.0 silently drops those that Kubernetes 1.28 does not have.
     type: dict
   delete_options:
     description:

@@ -124,4 +124,5 @@ def test_the_schema_is_what_the_descheduler_decodes(flavor: Flavor, version: str
 
 @pytest.mark.whole
 def test_what_a_job_may_hold_is_what_either_koordinator_decodes() -> None:
-    assert types.job_fields() == types.real_job_fields()
+    ours = {path: kind for path, kind in types.job_fields().items() if not path.endswith(".*") or kind != "-"}
+    assert ours == types.real_job_fields()

@@ -69,7 +69,7 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
             reason=params["reason"] or "",
             trigger=params["trigger"] or "",
         ),
-        "template": template,
+        "template": template and typed.used(template),
         "koordinator": installation.Place(
             *(params[name] or "" for name in drain_policy.KOORDINATOR)
         ),

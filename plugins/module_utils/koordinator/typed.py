@@ -7,9 +7,10 @@ koord-descheduler lists all PodMigrationJobs into Go types at once: one value of
 job, and the whole list cannot be decoded, so that no job is processed any more. An unknown field
 would be dropped silently. Both are reported here, with their path.
 
-The types are those of the JSON tags of ``k8s.io/api`` v0.28.7 and v0.35.2 (inside Koordinator
-v1.7.0 and v1.8.0), their ``apimachinery``, and ``apis/scheduling/v1alpha1`` of both Koordinators;
-embedded types are merged. A field that one of them knows is valid: the other drops it.
+Of a Reservation's pod counts what says where it has a place, and not what it runs: the rest, as
+in a spec that was copied from a pod, is left out instead of checked. The types are those of
+``k8s.io/api`` inside Koordinator v1.7.0 and v1.8.0, and of ``apis/scheduling/v1alpha1`` of both;
+a field that one of them knows is valid.
 """
 
 from __future__ import annotations
@@ -22,174 +23,69 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.deschedul
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import durations
 
 _TABLE = """
-AWSElasticBlockStoreVolumeSource: volumeID fsType partition:int32 readOnly:bool
-Affinity: nodeAffinity:NodeAffinity podAffinity:PodAffinity podAntiAffinity:PodAntiAffinity
-AppArmorProfile: type localhostProfile
-AzureDiskVolumeSource: diskName diskURI cachingMode fsType readOnly:bool kind
-AzureFileVolumeSource: secretName shareName readOnly:bool
-CSIVolumeSource: driver readOnly:bool fsType volumeAttributes:{str} nodePublishSecretRef:LocalObjectReference
-Capabilities: add:[str] drop:[str]
-CephFSVolumeSource: monitors:[str] path user secretFile secretRef:LocalObjectReference readOnly:bool
-CinderVolumeSource: volumeID fsType readOnly:bool secretRef:LocalObjectReference
-ClaimSource: resourceClaimName resourceClaimTemplateName
-ClusterTrustBundleProjection: name signerName labelSelector:LabelSelector optional:bool path
-ConfigMapEnvSource: name optional:bool
-ConfigMapKeySelector: name key optional:bool
-ConfigMapProjection: name items:[KeyToPath] optional:bool
-ConfigMapVolumeSource: name items:[KeyToPath] defaultMode:int32 optional:bool
-Container: name image command:[str] args:[str] workingDir ports:[ContainerPort] envFrom:[EnvFromSource] env:[EnvVar]
-  resources:ResourceRequirements resizePolicy:[ContainerResizePolicy] restartPolicy volumeMounts:[VolumeMount]
-  volumeDevices:[VolumeDevice] livenessProbe:Probe readinessProbe:Probe startupProbe:Probe lifecycle:Lifecycle
-  terminationMessagePath terminationMessagePolicy imagePullPolicy securityContext:SecurityContext stdin:bool
-  stdinOnce:bool tty:bool restartPolicyRules:[ContainerRestartRule]
+DeleteOptions: kind apiVersion gracePeriodSeconds:int64 preconditions:Preconditions
+  orphanDependents:bool propagationPolicy dryRun:[str]
+  ignoreStoreReadErrorWithClusterBreakingPotential:bool
+Preconditions: uid resourceVersion
+
+ReservationTemplateSpec: metadata:ObjectMeta spec:ReservationSpec
+ReservationSpec: template:PodTemplateSpec owners:[ReservationOwner] ttl:duration expires:time
+  preAllocation:bool preAllocationPolicy:PreAllocationPolicy allocateOnce:bool allocatePolicy
+  unschedulable:bool taints:[Taint]
+PreAllocationPolicy: mode enableMultiple:bool
+ReservationOwner: object:ObjectReference controller:ReservationControllerReference
+  labelSelector:LabelSelector
+ReservationControllerReference: apiVersion kind name uid controller:bool blockOwnerDeletion:bool
+  namespace
+OwnerReference: apiVersion kind name uid controller:bool blockOwnerDeletion:bool
+ObjectReference: kind namespace name uid apiVersion resourceVersion fieldPath
+ObjectMeta: name generateName namespace labels:{str} annotations:{str}
+  ownerReferences:[OwnerReference] finalizers:[str] selfLink:- uid:- resourceVersion:- generation:-
+  creationTimestamp:- deletionTimestamp:- deletionGracePeriodSeconds:- managedFields:-
+Taint: key value effect timeAdded:time
+
+PodTemplateSpec: metadata:ObjectMeta spec:PodSpec
+PodSpec: containers:[Container] initContainers:[Container] volumes:[Volume] nodeName
+  nodeSelector:{str} affinity:Affinity tolerations:[Toleration]
+  topologySpreadConstraints:[TopologySpreadConstraint] schedulerName priorityClassName
+  priority:int32 preemptionPolicy runtimeClassName overhead:{quantity}
+  resources:ResourceRequirements resourceClaims:[PodResourceClaim] hostNetwork:bool
+  activeDeadlineSeconds:- automountServiceAccountToken:- dnsConfig:- dnsPolicy:-
+  enableServiceLinks:- ephemeralContainers:- hostAliases:- hostIPC:- hostPID:- hostUsers:-
+  hostname:- hostnameOverride:- imagePullSecrets:- os:- readinessGates:- restartPolicy:-
+  schedulingGates:- securityContext:- serviceAccount:- serviceAccountName:- setHostnameAsFQDN:-
+  shareProcessNamespace:- subdomain:- terminationGracePeriodSeconds:- workloadRef:-
+Container: name image resources:ResourceRequirements ports:[ContainerPort] restartPolicy
+  args:- command:- env:- envFrom:- imagePullPolicy:- lifecycle:- livenessProbe:- readinessProbe:-
+  resizePolicy:- restartPolicyRules:- securityContext:- startupProbe:- stdin:- stdinOnce:-
+  terminationMessagePath:- terminationMessagePolicy:- tty:- volumeDevices:- volumeMounts:-
+  workingDir:-
 ContainerPort: name hostPort:int32 containerPort:int32 protocol hostIP
-ContainerResizePolicy: resourceName restartPolicy
-ContainerRestartRule: action exitCodes:ContainerRestartRuleOnExitCodes
-ContainerRestartRuleOnExitCodes: operator values:[int32]
-DeleteOptions: kind apiVersion gracePeriodSeconds:int64 preconditions:Preconditions orphanDependents:bool
-  propagationPolicy dryRun:[str] ignoreStoreReadErrorWithClusterBreakingPotential:bool
-DownwardAPIProjection: items:[DownwardAPIVolumeFile]
-DownwardAPIVolumeFile: path fieldRef:ObjectFieldSelector resourceFieldRef:ResourceFieldSelector mode:int32
-DownwardAPIVolumeSource: items:[DownwardAPIVolumeFile] defaultMode:int32
-EmptyDirVolumeSource: medium sizeLimit:quantity
-EnvFromSource: prefix configMapRef:ConfigMapEnvSource secretRef:SecretEnvSource
-EnvVar: name value valueFrom:EnvVarSource
-EnvVarSource: fieldRef:ObjectFieldSelector resourceFieldRef:ResourceFieldSelector configMapKeyRef:ConfigMapKeySelector
-  secretKeyRef:SecretKeySelector fileKeyRef:FileKeySelector
-EphemeralContainer: &Container targetContainerName
-EphemeralVolumeSource: volumeClaimTemplate:PersistentVolumeClaimTemplate
-ExecAction: command:[str]
-FCVolumeSource: targetWWNs:[str] lun:int32 fsType readOnly:bool wwids:[str]
-FileKeySelector: volumeName path key optional:bool
-FlexVolumeSource: driver fsType secretRef:LocalObjectReference readOnly:bool options:{str}
-FlockerVolumeSource: datasetName datasetUUID
-GCEPersistentDiskVolumeSource: pdName fsType partition:int32 readOnly:bool
-GRPCAction: port:int32 service
-GitRepoVolumeSource: repository revision directory
-GlusterfsVolumeSource: endpoints path readOnly:bool
-HTTPGetAction: path port:int_or_str host scheme httpHeaders:[HTTPHeader]
-HTTPHeader: name value
-HostAlias: ip hostnames:[str]
-HostPathVolumeSource: path type
-ISCSIVolumeSource: targetPortal iqn lun:int32 iscsiInterface fsType readOnly:bool portals:[str] chapAuthDiscovery:bool
-  chapAuthSession:bool secretRef:LocalObjectReference initiatorName
-ImageVolumeSource: reference pullPolicy
-KeyToPath: key path mode:int32
-LabelSelector: matchLabels:{str} matchExpressions:[LabelSelectorRequirement]
-LabelSelectorRequirement: key operator values:[str]
-Lifecycle: postStart:LifecycleHandler preStop:LifecycleHandler stopSignal
-LifecycleHandler: exec:ExecAction httpGet:HTTPGetAction tcpSocket:TCPSocketAction sleep:SleepAction
-LocalObjectReference: name
-NFSVolumeSource: server path readOnly:bool
+ResourceRequirements: limits:{quantity} requests:{quantity} claims:[ResourceClaim]
+ResourceClaim: name request
+PodResourceClaim: name resourceClaimName resourceClaimTemplateName source:-
+Volume: name persistentVolumeClaim:PersistentVolumeClaimVolumeSource *:-
+PersistentVolumeClaimVolumeSource: claimName readOnly:bool
+Toleration: key operator value effect tolerationSeconds:int64
+TopologySpreadConstraint: maxSkew:int32 topologyKey whenUnsatisfiable labelSelector:LabelSelector
+  minDomains:int32 nodeAffinityPolicy nodeTaintsPolicy matchLabelKeys:[str]
+
+Affinity: nodeAffinity:NodeAffinity podAffinity:PodAffinity podAntiAffinity:PodAffinity
 NodeAffinity: requiredDuringSchedulingIgnoredDuringExecution:NodeSelector
   preferredDuringSchedulingIgnoredDuringExecution:[PreferredSchedulingTerm]
 NodeSelector: nodeSelectorTerms:[NodeSelectorTerm]
-NodeSelectorRequirement: key operator values:[str]
-NodeSelectorTerm: matchExpressions:[NodeSelectorRequirement] matchFields:[NodeSelectorRequirement]
-ObjectFieldSelector: apiVersion fieldPath
-ObjectMeta: name generateName namespace selfLink uid resourceVersion generation:int64 creationTimestamp:time
-  deletionTimestamp:time deletionGracePeriodSeconds:int64 labels:{str} annotations:{str}
-  ownerReferences:[OwnerReference] finalizers:[str] managedFields:[any]
-ObjectReference: kind namespace name uid apiVersion resourceVersion fieldPath
-OwnerReference: apiVersion kind name uid controller:bool blockOwnerDeletion:bool
-PersistentVolumeClaimSpec: accessModes:[str] selector:LabelSelector resources:VolumeResourceRequirements volumeName
-  storageClassName volumeMode dataSource:TypedLocalObjectReference dataSourceRef:TypedObjectReference
-  volumeAttributesClassName
-PersistentVolumeClaimTemplate: metadata:ObjectMeta spec:PersistentVolumeClaimSpec
-PersistentVolumeClaimVolumeSource: claimName readOnly:bool
-PhotonPersistentDiskVolumeSource: pdID fsType
+NodeSelectorTerm: matchExpressions:[Requirement] matchFields:[Requirement]
+PreferredSchedulingTerm: weight:int32 preference:NodeSelectorTerm
 PodAffinity: requiredDuringSchedulingIgnoredDuringExecution:[PodAffinityTerm]
   preferredDuringSchedulingIgnoredDuringExecution:[WeightedPodAffinityTerm]
-PodAffinityTerm: labelSelector:LabelSelector namespaces:[str] topologyKey namespaceSelector:LabelSelector
-  matchLabelKeys:[str] mismatchLabelKeys:[str]
-PodAntiAffinity: requiredDuringSchedulingIgnoredDuringExecution:[PodAffinityTerm]
-  preferredDuringSchedulingIgnoredDuringExecution:[WeightedPodAffinityTerm]
-PodCertificateProjection: signerName keyType maxExpirationSeconds:int32 credentialBundlePath keyPath
-  certificateChainPath userAnnotations:{str}
-PodDNSConfig: nameservers:[str] searches:[str] options:[PodDNSConfigOption]
-PodDNSConfigOption: name value
-PodOS: name
-PodReadinessGate: conditionType
-PodResourceClaim: name source:ClaimSource resourceClaimName resourceClaimTemplateName
-PodSchedulingGate: name
-PodSecurityContext: seLinuxOptions:SELinuxOptions windowsOptions:WindowsSecurityContextOptions runAsUser:int64
-  runAsGroup:int64 runAsNonRoot:bool supplementalGroups:[int64] fsGroup:int64 sysctls:[Sysctl] fsGroupChangePolicy
-  seccompProfile:SeccompProfile appArmorProfile:AppArmorProfile supplementalGroupsPolicy seLinuxChangePolicy
-PodSpec: volumes:[Volume] initContainers:[Container] containers:[Container] ephemeralContainers:[EphemeralContainer]
-  restartPolicy terminationGracePeriodSeconds:int64 activeDeadlineSeconds:int64 dnsPolicy nodeSelector:{str}
-  serviceAccountName serviceAccount automountServiceAccountToken:bool nodeName hostNetwork:bool hostPID:bool
-  hostIPC:bool shareProcessNamespace:bool securityContext:PodSecurityContext imagePullSecrets:[LocalObjectReference]
-  hostname subdomain affinity:Affinity schedulerName tolerations:[Toleration] hostAliases:[HostAlias] priorityClassName
-  priority:int32 dnsConfig:PodDNSConfig readinessGates:[PodReadinessGate] runtimeClassName enableServiceLinks:bool
-  preemptionPolicy overhead:{quantity} topologySpreadConstraints:[TopologySpreadConstraint] setHostnameAsFQDN:bool
-  os:PodOS hostUsers:bool schedulingGates:[PodSchedulingGate] resourceClaims:[PodResourceClaim]
-  hostnameOverride resources:ResourceRequirements workloadRef:WorkloadReference
-PodTemplateSpec: metadata:ObjectMeta spec:PodSpec
-PortworxVolumeSource: volumeID fsType readOnly:bool
-PreAllocationPolicy: mode enableMultiple:bool
-Preconditions: uid resourceVersion
-PreferredSchedulingTerm: weight:int32 preference:NodeSelectorTerm
-Probe: exec:ExecAction httpGet:HTTPGetAction tcpSocket:TCPSocketAction grpc:GRPCAction initialDelaySeconds:int32
-  timeoutSeconds:int32 periodSeconds:int32 successThreshold:int32 failureThreshold:int32
-  terminationGracePeriodSeconds:int64
-ProjectedVolumeSource: sources:[VolumeProjection] defaultMode:int32
-QuobyteVolumeSource: registry volume readOnly:bool user group tenant
-RBDVolumeSource: monitors:[str] image fsType pool user keyring secretRef:LocalObjectReference readOnly:bool
-ReservationControllerReference: &OwnerReference namespace
-ReservationOwner: object:ObjectReference controller:ReservationControllerReference labelSelector:LabelSelector
-ReservationSpec: template:PodTemplateSpec owners:[ReservationOwner] ttl:duration expires:time preAllocation:bool
-  allocateOnce:bool allocatePolicy unschedulable:bool taints:[Taint] preAllocationPolicy:PreAllocationPolicy
-ReservationTemplateSpec: metadata:ObjectMeta spec:ReservationSpec
-ResourceClaim: name request
-ResourceFieldSelector: containerName resource divisor:quantity
-ResourceRequirements: limits:{quantity} requests:{quantity} claims:[ResourceClaim]
-SELinuxOptions: user role type level
-ScaleIOVolumeSource: gateway system secretRef:LocalObjectReference sslEnabled:bool protectionDomain storagePool
-  storageMode volumeName fsType readOnly:bool
-SeccompProfile: type localhostProfile
-SecretEnvSource: name optional:bool
-SecretKeySelector: name key optional:bool
-SecretProjection: name items:[KeyToPath] optional:bool
-SecretVolumeSource: secretName items:[KeyToPath] defaultMode:int32 optional:bool
-SecurityContext: capabilities:Capabilities privileged:bool seLinuxOptions:SELinuxOptions
-  windowsOptions:WindowsSecurityContextOptions runAsUser:int64 runAsGroup:int64 runAsNonRoot:bool
-  readOnlyRootFilesystem:bool allowPrivilegeEscalation:bool procMount seccompProfile:SeccompProfile
-  appArmorProfile:AppArmorProfile
-ServiceAccountTokenProjection: audience expirationSeconds:int64 path
-SleepAction: seconds:int64
-StorageOSVolumeSource: volumeName volumeNamespace fsType readOnly:bool secretRef:LocalObjectReference
-Sysctl: name value
-TCPSocketAction: port:int_or_str host
-Taint: key value effect timeAdded:time
-Toleration: key operator value effect tolerationSeconds:int64
-TopologySpreadConstraint: maxSkew:int32 topologyKey whenUnsatisfiable labelSelector:LabelSelector minDomains:int32
-  nodeAffinityPolicy nodeTaintsPolicy matchLabelKeys:[str]
-TypedLocalObjectReference: apiGroup kind name
-TypedObjectReference: apiGroup kind name namespace
-Volume: name hostPath:HostPathVolumeSource emptyDir:EmptyDirVolumeSource
-  gcePersistentDisk:GCEPersistentDiskVolumeSource awsElasticBlockStore:AWSElasticBlockStoreVolumeSource
-  gitRepo:GitRepoVolumeSource secret:SecretVolumeSource nfs:NFSVolumeSource iscsi:ISCSIVolumeSource
-  glusterfs:GlusterfsVolumeSource persistentVolumeClaim:PersistentVolumeClaimVolumeSource rbd:RBDVolumeSource
-  flexVolume:FlexVolumeSource cinder:CinderVolumeSource cephfs:CephFSVolumeSource flocker:FlockerVolumeSource
-  downwardAPI:DownwardAPIVolumeSource fc:FCVolumeSource azureFile:AzureFileVolumeSource configMap:ConfigMapVolumeSource
-  vsphereVolume:VsphereVirtualDiskVolumeSource quobyte:QuobyteVolumeSource azureDisk:AzureDiskVolumeSource
-  photonPersistentDisk:PhotonPersistentDiskVolumeSource projected:ProjectedVolumeSource
-  portworxVolume:PortworxVolumeSource scaleIO:ScaleIOVolumeSource storageos:StorageOSVolumeSource csi:CSIVolumeSource
-  ephemeral:EphemeralVolumeSource image:ImageVolumeSource
-VolumeDevice: name devicePath
-VolumeMount: name readOnly:bool mountPath subPath mountPropagation subPathExpr recursiveReadOnly
-VolumeProjection: secret:SecretProjection downwardAPI:DownwardAPIProjection configMap:ConfigMapProjection
-  serviceAccountToken:ServiceAccountTokenProjection clusterTrustBundle:ClusterTrustBundleProjection
-  podCertificate:PodCertificateProjection
-VolumeResourceClaim: name
-VolumeResourceRequirements: limits:{quantity} requests:{quantity} claims:[VolumeResourceClaim]
-VsphereVirtualDiskVolumeSource: volumePath fsType storagePolicyName storagePolicyID
+PodAffinityTerm: labelSelector:LabelSelector namespaces:[str] topologyKey
+  namespaceSelector:LabelSelector matchLabelKeys:[str] mismatchLabelKeys:[str]
 WeightedPodAffinityTerm: weight:int32 podAffinityTerm:PodAffinityTerm
-WindowsSecurityContextOptions: gmsaCredentialSpecName gmsaCredentialSpec runAsUserName hostProcess:bool
-WorkloadReference: name podGroup podGroupReplicaKey
-"""  # noqa: E501
+LabelSelector: matchLabels:{str} matchExpressions:[Requirement]
+Requirement: key operator values:[str]
+"""
 """Types and their fields: one without a kind is a text, ``[x]`` a list,
-``{x}`` a map of texts, ``&X`` what X has.
+``{x}`` a map of texts. ``-``: it is left out; ``*`` stands for all others.
 """
 
 
@@ -200,8 +96,6 @@ def _read(table: str) -> dict[str, dict[str, str]]:
         name, colon, kind = word.partition(":")
         if colon and not kind:
             fields = found.setdefault(name, {})
-        elif name.startswith("&"):
-            fields.update(found[name[1:]])
         else:
             fields[name] = kind or "str"
     return found
@@ -220,7 +114,6 @@ _SAID = {
     "bool": "true or false, without quotes",
     "int32": "a whole number",
     "int64": "a whole number",
-    "int_or_str": "a whole number or a text",
     "quantity": "a quantity such as 500m, 2 or 4Gi",
     "time": "a moment such as 2026-11-21T05:30:00Z",
     "duration": "a duration as Go writes it, such as 90s, 5m or 1h30m",
@@ -231,7 +124,7 @@ def faults(kind: str, value: t.Any, path: str) -> t.Iterator[Fault]:
     """Everything in the value that Go would not decode as this type,
     and every field it does not know.
     """
-    if value is None or kind == "any":
+    if value is None or kind == "-":
         return
     if kind.startswith("["):
         if not isinstance(value, list):
@@ -256,6 +149,8 @@ def _mapping(kind: str, value: t.Any, path: str) -> t.Iterator[Fault]:
             yield path, key, "texts as names, in quotes where they look like something else"
         elif fields is None or key in fields:
             yield from faults(fields[key] if fields else kind[1:-1], item, f"{path}.{key}")
+        elif "*" in fields:
+            continue
         else:
             right = values.similar(str(key), fields)
             yield (
@@ -263,6 +158,17 @@ def _mapping(kind: str, value: t.Any, path: str) -> t.Iterator[Fault]:
                 item,
                 f"no such field; it is called {right}" if right else "no such field",
             )
+
+
+def used(value: t.Any, kind: str = "ReservationTemplateSpec") -> t.Any:
+    """A value of this type without what is left out of it."""
+    if isinstance(value, list):
+        return [used(item, kind.strip("[]")) for item in value]
+    fields = TYPES.get(kind)
+    if fields is None or not isinstance(value, t.Mapping):
+        return value
+    kept = {key: item for key, item in value.items() if fields.get(key, fields.get("*")) != "-"}
+    return {key: used(item, fields.get(key, "")) for key, item in kept.items()}
 
 
 def _fits(kind: str, value: t.Any) -> bool:
@@ -275,8 +181,6 @@ def _fits(kind: str, value: t.Any) -> bool:
             return isinstance(value, bool)
         case "int32" | "int64":
             return whole and -_RANGES[kind] <= value < _RANGES[kind]
-        case "int_or_str":
-            return isinstance(value, str) or _fits("int32", value)
         case "quantity":
             return number or (isinstance(value, str) and _QUANTITY.fullmatch(value) is not None)
         case "time":

@@ -143,7 +143,6 @@ def differences(schema: schemas.Schema, types: Types) -> list[str]:
 
 _JOB_KINDS = {
     "str": "string",
-    "int_or_str": "intstr.IntOrString",
     "quantity": "resource.Quantity",
     "time": "v1.Time",
     "duration": "v1.Duration",
@@ -151,7 +150,7 @@ _JOB_KINDS = {
 
 
 def job_fields() -> dict[str, str]:
-    """What our table of a PodMigrationJob's types holds: paths, and what they are decoded from."""
+    """What our table of a PodMigrationJob's types holds: paths, and what they are decoded from (``-``: left out)."""
     roots = (("DeleteOptions", "deleteOptions"), ("ReservationTemplateSpec", "reservationOptions.template"))
     return dict(pair for kind, path in roots for pair in _job_fields(kind, path))
 
@@ -167,15 +166,16 @@ def _job_fields(kind: str, path: str) -> Iterator[tuple[str, str]]:
         yield path, "object"
         for name, inner in typed.TYPES[kind].items():
             yield from _job_fields(inner, f"{path}.{name}")
-    elif kind != "any":
+    else:
         yield path, _JOB_KINDS.get(kind, kind)
 
 
 def real_job_fields() -> dict[str, str]:
-    """The same of what either Koordinator decodes. Nobody writes the elements of managedFields."""
-    found: dict[str, str] = {}
+    """The same of what either Koordinator decodes, as far as our table has what it is part of."""
+    ours, found = job_fields(), dict[str, str]()
     for flavor, version in MODULES:
         for path, field in everything(flavor, version).get(JOB, {}).items():
-            if path.startswith(("deleteOptions", "reservationOptions.template")) and ".managedFields[]" not in path:
-                found[path] = field["type"]
+            parent = path[:-2] if path.endswith("[]") else path.rpartition(".")[0]
+            if path in ours or (ours.get(parent) == "object" and f"{parent}.*" not in ours):
+                found[path] = "-" if ours.get(path) == "-" else field["type"]
     return found
