@@ -146,9 +146,8 @@ def is_one(snapshot: snapshots.Snapshot, budget: objects.Budget) -> bool:
     workload = snapshot.workload(workload_uid(budget)) if budget.ours else None
     if workload is None or workload.namespace != budget.namespace:
         return False
-    # Earlier releases took the selector of the workload as it is.
-    known = budget.selector in (_selector(workload), workload.selector)
-    return known and (budget.max_unavailable, budget.min_available) == (1, None)
+    made = (_selector(workload), 1, None)
+    return (budget.selector, budget.max_unavailable, budget.min_available) == made
 
 
 def nodes_of(budget: objects.Budget) -> dict[str, str]:

@@ -161,7 +161,7 @@ def test_what_was_taken_of_a_budget_is_not_said_to_block() -> None:
 
 @pytest.mark.parametrize(
     ("other", "outcome"),
-    [(objects.budget("other", 1), "two_budgets"), (objects.guard("Deployment", "web", 1), None)],
+    [(objects.budget("other", 1), "two_budgets"), (objects.guard("ReplicaSet", "web", 1), None)],
     ids=["other", "ours"],
 )
 def test_of_two_budgets_one_of_ours_is_waited_for(other: Raw, outcome: str | None) -> None:

@@ -55,7 +55,7 @@ def test_a_server_that_cannot_make_a_job_is_asked_again_after_a_pause(world: Wor
     assert pause <= looks[-1][0] - refused <= pause + 0.6
 
 
-@pytest.mark.parametrize(("other", "route"), [("other", "evict"), (names.guard_name("uid-Deployment-web"), "job")])
+@pytest.mark.parametrize(("other", "route"), [("other", "evict"), (names.guard_name("uid-ReplicaSet-web"), "job")])
 def test_a_pod_with_two_budgets_gets_no_job_and_waits_only_for_the_end_of_ours(
     world: World, other: str, route: str
 ) -> None:

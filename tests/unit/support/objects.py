@@ -10,6 +10,7 @@ import typing as t
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.index_keys import PARSERS
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import guard_budgets
 
 Raw = dict[str, t.Any]
 
@@ -119,7 +120,11 @@ def deployment(name: str, replicas: int, **spec: t.Any) -> dict[str, list[Raw]]:
 
 def guard(kind: str, name: str, allowed: int, **changes: t.Any) -> Raw:
     """Our guard over `app: web` for the workload of this kind and name."""
-    return budget(names.guard_name(f"uid-{kind}-{name}"), allowed, rule={"maxUnavailable": 1}, **changes)
+    own = guard_budgets.OWN_LABEL.get(("apps/v1", kind))
+    expressions = {"matchExpressions": [{"key": own, "operator": "Exists"}]} if own else {}
+    selector = {"matchLabels": {"app": "web"}, **expressions}
+    made = {"rule": {"maxUnavailable": 1}, "selector": selector, **changes}
+    return budget(names.guard_name(f"uid-{kind}-{name}"), allowed, **made)
 
 
 def budget(name: str, allowed: int, *, healthy: int = 3, desired: int = 2, **changes: t.Any) -> Raw:
