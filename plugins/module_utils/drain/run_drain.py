@@ -386,7 +386,7 @@ class _Drain:
             changed = changed or new
             changed = changed or any(one.ours and one.sync_failed for one in present.get(place))
         try:
-            if changed and not self.writer.write(guard_budgets.yielding(snapshot)):
+            if changed and not self.writer.write(guard_budgets.conflicting(snapshot)):
                 return
         except errors.ClusterError as error:
             # Its pods are blocked by two budgets then, as their own messages say; the others go on.

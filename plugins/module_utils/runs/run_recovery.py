@@ -112,7 +112,7 @@ def look(ctx: run_context.Context) -> tuple[tuple[stored_objects.Trace, ...], se
     leases = {lock_leases.place_of(lease): lease for lease in found.snapshot.leases}
     alive = run_lease.live_runs(ctx, found.snapshot.leases)
     if any(lock_leases.duration_of(lease) <= lock_leases.WORKING for lease in leases.values()):
-        ctx.clock.sleep(run_lease_renewer.RENEW_EVERY + 1.0)
+        ctx.clock.sleep(run_lease_renewer.RENEW_EVERY_SECONDS + 1.0)
         for lease in run_leases.leases_in(ctx, {namespace for namespace, _name in leases}):
             before = leases.get(lock_leases.place_of(lease))
             if (
@@ -420,7 +420,9 @@ def _loose_locks(
         elif run_leases.of_tasks(lease):
             done.add(
                 outcomes.entry(
-                    node, outcomes.StateOutcome.LEFT, f"{run_leases.held(f'Node {node}', lease)}."
+                    node,
+                    outcomes.StateOutcome.LEFT,
+                    f"{run_leases.held_by(f'Node {node}', lease)}.",
                 )
             )
         else:

@@ -99,7 +99,7 @@ def _guard(
         others = (b.ref for b in snapshot.budgets_of(pod) if b.name != name)
         if other := next(others, None) or made.get(pod.uid):
             return replace(guard, instead=other)
-    return replace(guard, change=laying(guard, snapshot.budget(ref.namespace, name)))
+    return replace(guard, change=ensuring(guard, snapshot.budget(ref.namespace, name)))
 
 
 def _covered(snapshot: snapshots.Snapshot, workload: objects.Workload) -> t.Iterator[objects.Pod]:
@@ -121,14 +121,14 @@ def _selector(workload: objects.Workload) -> objects.Raw | None:
     }
 
 
-def laying(guard: Guard, existing: objects.Budget | None) -> api_changes.Change | None:
+def ensuring(guard: Guard, existing: objects.Budget | None) -> api_changes.Change | None:
     """The change that makes the guard's budget serve its nodes; ``None`` if it does already."""
     if existing is None:
         return guard.creation
     now = nodes_of(existing)
-    return (
-        None if guard.serves.items() <= now.items() else _serve(existing, {**now, **guard.serves})
-    )
+    if guard.serves.items() <= now.items():
+        return None
+    return _serve(existing, {**now, **guard.serves})
 
 
 def workload_uid(budget: objects.Budget) -> str:
@@ -187,24 +187,23 @@ def serving(snapshot: snapshots.Snapshot, nodes: t.Collection[str]) -> tuple[obj
     return tuple(b for b in snapshot.budgets if b.ours and unguard(snapshot, b, nodes))
 
 
-def yielding(snapshot: snapshots.Snapshot) -> tuple[api_changes.Change, ...]:
-    """Remove each guard of which the pods are covered by another budget by now,
-    or cannot be counted.
+def conflicting(snapshot: snapshots.Snapshot) -> tuple[api_changes.Change, ...]:
+    """Remove each guard that keeps its pods instead of guarding them: of which the pods are covered
+    by another budget by now, or cannot be counted.
     """
-    reasons = [
-        (guard, guard.sync_failed or _rivalled(snapshot, guard))
-        for guard in snapshot.budgets
-        if is_one(snapshot, guard)
-    ]
-    return tuple(_remove(guard, f"Remove {guard.ref}: {why}") for guard, why in reasons if why)
+    changes = []
+    for guard in snapshot.budgets:
+        if not is_one(snapshot, guard):
+            continue
+        other, why = _other_budget(snapshot, guard), guard.sync_failed
+        if not why and other:
+            why = f"{other.ref} covers its pods now"
+        if why:
+            changes.append(_remove(guard, f"Remove {guard.ref}: {why}"))
+    return tuple(changes)
 
 
-def _rivalled(snapshot: snapshots.Snapshot, guard: objects.Budget) -> str:
-    rival = _rival(snapshot, guard)
-    return f"{rival.ref} covers its pods now" if rival else ""
-
-
-def _rival(snapshot: snapshots.Snapshot, guard: objects.Budget) -> objects.Budget | None:
+def _other_budget(snapshot: snapshots.Snapshot, guard: objects.Budget) -> objects.Budget | None:
     """A foreign budget, or of two guards the one to keep, over a pod of the guard."""
     pods = (pod for pod in snapshot.selected(guard.namespace, guard.selector) if not pod.finished)
     others = (b for pod in pods for b in snapshot.budgets_of(pod) if b.name != guard.name)

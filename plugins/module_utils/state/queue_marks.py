@@ -12,6 +12,7 @@ removed before that is deleted.
 
 from __future__ import annotations
 
+import itertools
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
@@ -33,8 +34,9 @@ def nodes_of(
     """The nodes that wait while the first of these waves is maintained,
     without those that are finished already.
     """
-    left = [rest for wave in waves if (rest := [name for name in wave if name not in finished])]
-    return tuple(name for wave in left[1:] for name in wave)
+    left = [[name for name in wave if name not in finished] for wave in waves]
+    later = [wave for wave in left if wave][1:]
+    return tuple(itertools.chain.from_iterable(later))
 
 
 def runs_of(node: objects.Node) -> set[str]:

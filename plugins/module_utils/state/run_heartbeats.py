@@ -36,15 +36,15 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
     run_leases,
 )
 
-MARGIN = 1.0
-"""Seconds before its end from which a lease proves nothing any more:
-a request takes time to arrive.
+MARGIN_SECONDS = 1.0
+"""So many seconds before its end a lease proves nothing any more: the request that it is proven for
+takes time to arrive.
 """
-RENEW_WITHIN = 5.0
+RENEW_WITHIN_SECONDS = 5.0
 """Seconds one attempt to renew or to give up may take."""
 NO_PATIENCE = 0.0
 """Seconds for which a renewal is repeated: the next one follows soon."""
-TRIES = 3
+MAX_TRIES = 3
 """How often a renewal is decided; other calls of the same start renew the heartbeat, too."""
 
 
@@ -72,7 +72,8 @@ class HeldLease:
     def fresh(self) -> bool:
         """Whether no run that follows the protocol can have found it expired yet."""
         return (
-            self._confirmed is not None and self._confirmed.read() <= lock_leases.WORKING - MARGIN
+            self._confirmed is not None
+            and self._confirmed.read() <= lock_leases.WORKING - MARGIN_SECONDS
         )
 
     def _stamp(self) -> str:
@@ -122,7 +123,7 @@ class Heartbeat(HeldLease):
             return self._try_to_renew()
 
     def refresh(self) -> bool:
-        """Whether it is fresh, for which it may have to be renewed."""
+        """Whether it is fresh; one that is not is renewed first. Called before a write."""
         with self._one_at_a_time:
             return self.fresh or self._try_to_renew()
 
@@ -135,13 +136,20 @@ class Heartbeat(HeldLease):
         with self._one_at_a_time:
             if self._raw is not None:
                 self._renew(
-                    seconds, make=False, patience=NO_PATIENCE, timeout=RENEW_WITHIN, tries=TRIES
+                    seconds,
+                    make=False,
+                    patience=NO_PATIENCE,
+                    timeout=RENEW_WITHIN_SECONDS,
+                    tries=MAX_TRIES,
                 )
 
     def _try_to_renew(self) -> bool:
         try:
             self._renew(
-                lock_leases.WORKING, patience=NO_PATIENCE, timeout=RENEW_WITHIN, tries=TRIES
+                lock_leases.WORKING,
+                patience=NO_PATIENCE,
+                timeout=RENEW_WITHIN_SECONDS,
+                tries=MAX_TRIES,
             )
         except errors.ClusterError:
             return False
@@ -232,10 +240,8 @@ def sweep(
         leases = ctx.cluster.items(kinds.LEASES, namespace=names.NAMESPACE, patience=patience).items
         named = {lock_leases.heartbeat_of(lease)[1] for lease in leases}
         for lease in filter(lock_leases.is_heartbeat, leases):
-            if lease["metadata"]["uid"] not in named and run_id in (
-                "",
-                run_leases.holder_of(lease),
-            ):
+            wanted = run_id in ("", run_leases.holder_of(lease))
+            if wanted and lease["metadata"]["uid"] not in named:
                 end(ctx, lease, patience)
     except errors.NotFound:
         return

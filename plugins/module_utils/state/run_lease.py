@@ -35,12 +35,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
     surge_records,
 )
 
-PAUSES = (0.0, 1.0, 3.0)
+PAUSES_SECONDS = (0.0, 1.0, 3.0)
 """Seconds before each try to delete a run's lease, which no later call would delete."""
-SHORTLY = 5.0
+TRY_SECONDS = 5.0
 """Seconds of patience of each try but the first."""
 
-SHORTEST = 1
+SURGE_WATCH_SECONDS = 1
 """Seconds for which a surge's lease has to be watched that nobody holds any more."""
 
 
@@ -105,7 +105,7 @@ def delete(ctx: run_context.Context, run_id: str, nonce: str = "") -> None:
         return run_leases.deletion(lease, f"Delete the lease of run {run_id}")
 
     trouble: errors.ClusterError | None = None
-    for pause in PAUSES:
+    for pause in PAUSES_SECONDS:
         ctx.clock.sleep(pause)
         try:
             run_reconcile.reconcile(
@@ -113,7 +113,7 @@ def delete(ctx: run_context.Context, run_id: str, nonce: str = "") -> None:
                 lease_ref(run_id),
                 decide,
                 remember=False,
-                patience=SHORTLY if pause else run_requests.PATIENCE,
+                patience=TRY_SECONDS if pause else run_requests.PATIENCE,
             )
             return
         except errors.ClusterError as error:
@@ -129,11 +129,11 @@ def delete(ctx: run_context.Context, run_id: str, nonce: str = "") -> None:
 
 
 def let_go(ctx: run_context.Context) -> None:
-    """Whatever this start of the run still holds, so that nobody waits for it:
-    it has ended without its playbook's end.
+    """Delete the locks, heartbeats and leases that this start of the run still holds. Called when
+    the start is interrupted, so that nobody waits until they expire.
 
-    A lease that was left for the duration of tasks stays,
-    because they may still be at work on their host.
+    A lock that was left for the duration of the user's tasks stays, because these may still be at
+    work on their host.
 
     Raises:
         ClusterError: a lease may not be read or written, or the server could not be reached.
@@ -142,15 +142,15 @@ def let_go(ctx: run_context.Context) -> None:
     if me is None or not me.nonce or ctx.check:
         return
     leases = run_leases.leases_in(ctx, {names.NAMESPACE, run_locks.lease_namespace(ctx, None)})
-    held = [
-        lease
-        for lease in leases
-        if _by(lease, me) and not (is_run_lease(lease) or lock_leases.is_heartbeat(lease))
-    ]
-    surges = [
-        lease for lease in held if names.SURGE in (lease["metadata"].get("annotations") or {})
-    ]
-    locks = [lease for lease in held if lease not in surges and not lock_leases.is_left(lease)]
+    own, surges, locks = [], [], []
+    for lease in leases:
+        if not _by(lease, me) or is_run_lease(lease) or lock_leases.is_heartbeat(lease):
+            continue
+        own.append(lease)
+        if names.SURGE in (lease["metadata"].get("annotations") or {}):
+            surges.append(lease)
+        elif not lock_leases.is_left(lease):
+            locks.append(lease)
     holders_of = {lease["metadata"]["name"]: lease["spec"]["holderIdentity"] for lease in locks}
     run_lock_policy.LockPolicy(ctx, there=True).leave(holders_of)
     jobs = [
@@ -159,12 +159,14 @@ def let_go(ctx: run_context.Context) -> None:
     ]
     for lease in surges:
         shortly = run_leases.patch(
-            lease, "Leave a surge to whoever comes", {"spec": {"leaseDurationSeconds": SHORTEST}}
+            lease,
+            "Leave a surge to whoever comes",
+            {"spec": {"leaseDurationSeconds": SURGE_WATCH_SECONDS}},
         )
         jobs.append(functools.partial(_let_go, ctx, lease, shortly))
     with ctx.clock.pool(run_requests.AT_ONCE, "let go") as pool:
         list(pool.map(lambda job: job(), jobs))
-    for run_id in {me.id, *map(run_leases.holder_of, held)} - {""}:
+    for run_id in {me.id, *map(run_leases.holder_of, own)} - {""}:
         run_heartbeats.sweep(ctx, run_id)
     if me.id:
         delete(ctx, me.id, me.nonce)
@@ -174,11 +176,8 @@ def _let_go(ctx: run_context.Context, lease: objects.Raw, change: api_changes.Ch
     version = lease["metadata"]["resourceVersion"]
 
     def decide(found: objects.Raw | None) -> api_changes.Change | None:
-        return (
-            change
-            if found is not None and found["metadata"]["resourceVersion"] == version
-            else None
-        )
+        unchanged = found is not None and found["metadata"]["resourceVersion"] == version
+        return change if unchanged else None
 
     run_reconcile.reconcile(ctx, change.target, decide, known=lease, remember=False)
 
@@ -216,14 +215,12 @@ def left_locks(
         own = [lease for lease in its if _by(lease, run)]
         others = expired(ctx, [lease for lease in its if lease not in own], over=run.id)
         return [*(lock_leases.Seen.among(lease, leases) for lease in own), *others.values()]
-    dead = expired(ctx, ours := list(filter(is_ours, found)))
+    ours = [lease for lease in found if is_ours(lease)]
+    dead = expired(ctx, ours)
     for lease in ours:
         if run_leases.of_tasks(lease) and lock_leases.place_of(lease) not in dead:
-            ctx.tell(
-                phases.What.KEPT,
-                run_leases.held(f"Node {node_of(lease)}", lease),
-                node=node_of(lease),
-            )
+            node = node_of(lease)
+            ctx.tell(phases.What.KEPT, run_leases.held_by(f"Node {node}", lease), node=node)
     return list(dead.values())
 
 
@@ -245,9 +242,8 @@ def release(
         ClusterError: it may not be deleted, or the server could not be reached.
     """
     lock = seen.lease
-    is_own = (
-        ctx.run is not None and run_context.Run.parse(lock["spec"].get("holderIdentity")) == ctx.run
-    )
+    holder = run_context.Run.parse(lock["spec"].get("holderIdentity"))
+    is_own = ctx.run is not None and holder == ctx.run
     if not is_own and not run_heartbeats.end_once(ctx, seen.heartbeat, ended):
         return
     name, version = lock["metadata"]["name"], lock["metadata"]["resourceVersion"]
@@ -255,11 +251,8 @@ def release(
     change = run_leases.deletion(lock, sentence)
 
     def decide(lease: objects.Raw | None) -> api_changes.Change | None:
-        return (
-            change
-            if lease is not None and lease["metadata"]["resourceVersion"] == version
-            else None
-        )
+        unchanged = lease is not None and lease["metadata"]["resourceVersion"] == version
+        return change if unchanged else None
 
     # Of its own locks a start tells nothing.
     done = run_reconcile.reconcile(
@@ -291,31 +284,24 @@ def expired(
     needed = {place: _silence(ctx, seen, over) for place, seen in watched.items()}
     while watched:
         for place, seen in list(watched.items()):
-            if (
-                not run_leases.holder_of(seen.lease)
-                or ctx.clock.now() - since[place] >= needed[place]
-            ):
+            unchanged_for = ctx.clock.now() - since[place]
+            if not run_leases.holder_of(seen.lease) or unchanged_for >= needed[place]:
                 dead[place] = watched.pop(place)
             elif needed[place] > run_locks.IDLE:
                 del watched[place]
         if not watched:
             break
-        ctx.clock.sleep(run_node_lock.LOOK_EVERY)
-        now = {
-            lock_leases.place_of(lease): lease
-            for lease in run_leases.leases_in(ctx, {namespace for namespace, _name in watched})
-        }
+        ctx.clock.sleep(run_node_lock.LOOK_EVERY_SECONDS)
+        listed = run_leases.leases_in(ctx, {namespace for namespace, _name in watched})
+        now = {lock_leases.place_of(lease): lease for lease in listed}
         for place, before in list(watched.items()):
             lease = now.get(place)
             fresh = lock_leases.Seen.among(lease, now.values()) if lease else None
             if fresh is None or fresh.shows_life(before):
                 del watched[place]
             elif fresh.differs(before):
-                watched[place], since[place], needed[place] = (
-                    fresh,
-                    ctx.clock.now(),
-                    _silence(ctx, fresh, over),
-                )
+                watched[place], since[place] = fresh, ctx.clock.now()
+                needed[place] = _silence(ctx, fresh, over)
     return dead
 
 

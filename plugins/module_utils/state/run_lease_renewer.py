@@ -26,12 +26,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
     run_node_lock,
 )
 
-RENEW_EVERY = 5.0
-LOOK_AT_LEASES = 3
-"""At every such renewal of a heartbeat the leases that name it are looked at:
-a person may delete one.
+RENEW_EVERY_SECONDS = 5.0
+RENEWALS_PER_LOOK = 3
+"""With every so many renewals of a heartbeat, the leases that name it are listed, as a person may
+have deleted one.
 """
-LEAVE_WITHIN = 10.0
+LEAVE_WITHIN_SECONDS = 10.0
 """Seconds that leaving all locks may take; what is left after that expires."""
 
 
@@ -40,8 +40,9 @@ Place = tuple[str, str]
 
 
 class LeaseRenewer:
-    """Keeps the ``locks`` of a call alive, by node, those of one start of a run by one
-    of its ``heartbeats``.
+    """Keeps the ``locks`` of a call, which are by node, alive in a thread of its own.
+
+    The locks of one start of a run share one of its ``heartbeats``; others are renewed themselves.
     """
 
     def __init__(self, ctx: run_context.Context) -> None:
@@ -82,39 +83,40 @@ class LeaseRenewer:
 
     def start(self) -> None:
         """Renew whatever is held from now on."""
-        self._thread = self._ctx.clock.thread(self._keep, "lease-keeper")
+        self._thread = self._ctx.clock.thread(self._renew_all, "lease-keeper")
         self._thread.start()
 
     def stop(self) -> None:
         """Renew nothing more."""
         self._stop.set()
         if self._thread:
-            self._thread.join(LEAVE_WITHIN / 2)
+            self._thread.join(LEAVE_WITHIN_SECONDS / 2)
             self._thread = None
 
-    def _keep(self) -> None:
+    def _renew_all(self) -> None:
         rounds = 0
-        while not self._stop.wait(RENEW_EVERY):
-            until, rounds = self._ctx.clock.now() + LEAVE_WITHIN, rounds + 1
+        while not self._stop.wait(RENEW_EVERY_SECONDS):
+            until, rounds = self._ctx.clock.now() + LEAVE_WITHIN_SECONDS, rounds + 1
             held = [lock for lock in self.locks.values() if lock.held]
             named = {lock.heartbeat for lock in held if lock.heartbeat}
             jobs: list[t.Callable[[], object]] = [lock.renew for lock in held if not lock.heartbeat]
             at_once(self._ctx, [*jobs, *(heartbeat.renew for heartbeat in named)], until)
             behind = [lock for lock in held if lock.behind]
-            if named and rounds % LOOK_AT_LEASES == 0:
+            if named and rounds % RENEWALS_PER_LOOK == 0:
                 behind += self._vanished([lock for lock in held if lock.named])
             at_once(self._ctx, [lock.look for lock in behind], until)
 
     def _vanished(self, locks: t.Sequence[run_node_lock.NodeLock]) -> list[run_node_lock.NodeLock]:
-        """Those of the locks whose lease is not ours any more, as one list says."""
-        with contextlib.suppress(errors.ClusterError):
+        """Those of the locks whose lease is not ours any more, by one list of all leases."""
+        try:
             current = self.look()
-            return [
-                lock
-                for lock in locks
-                if lock.node not in current or not lock.names(current[lock.node].lease)
-            ]
-        return []
+        except errors.ClusterError:
+            return []
+        vanished = []
+        for lock in locks:
+            if lock.node not in current or not lock.names(current[lock.node].lease):
+                vanished.append(lock)
+        return vanished
 
     def look(self) -> dict[str, lock_leases.Seen]:
         """The leases as they are now, by node."""
@@ -122,12 +124,9 @@ class LeaseRenewer:
 
     def listed(self) -> dict[Place, objects.Raw]:
         """All leases where those of the nodes are."""
-        leases = run_leases.leases_in(
-            self._ctx, {lock.target.namespace for lock in self.locks.values()}
-        )
-        return {
-            (lease["metadata"]["namespace"], lease["metadata"]["name"]): lease for lease in leases
-        }
+        namespaces = {lock.target.namespace for lock in self.locks.values()}
+        leases = run_leases.leases_in(self._ctx, namespaces)
+        return {lock_leases.place_of(lease): lease for lease in leases}
 
     def seen_in(self, listed: t.Mapping[Place, objects.Raw]) -> dict[str, lock_leases.Seen]:
         """Those of the nodes among the leases, by node."""
@@ -143,13 +142,16 @@ class LeaseRenewer:
 def at_once(
     ctx: run_context.Context, jobs: t.Sequence[t.Callable[[], object]], until: float
 ) -> None:
-    """Do all at once, and wait until ``until`` at most."""
+    """Call all jobs in parallel, and wait until ``until`` (of the context's clock) at most. What
+    has not begun by then is not begun; failures of the API server are not reported.
+    """
     if not jobs:
         return
     pool = ctx.clock.pool(run_requests.AT_ONCE, "lock")
     try:
         for future in [pool.submit(job) for job in jobs]:
-            # Whoever needs the lease next notices that it is too old.
+            # A renewal that failed needs no answer here: the next write on behalf of the lock has
+            # to prove it first, and finds the lease too old.
             with contextlib.suppress(errors.ClusterError, TimeoutError):
                 future.result(left(ctx, until))
     finally:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
@@ -72,22 +71,22 @@ def deletion(lease: objects.Raw, sentence: str) -> api_changes.Change:
     return api_changes.Change("delete", target, sentence, resource_version=meta["resourceVersion"])
 
 
-def held(what: str, lease: objects.Raw) -> str:
+def held_by(what: str, lease: objects.Raw) -> str:
     """Why a node (``Node n1``) or a descheduler could not be locked:
     who holds it, and since when.
     """
     spec, meta = lease.get("spec") or {}, lease.get("metadata") or {}
     by, since = (meta.get("annotations") or {}).get(names.LOCK_DETAILS), spec.get("acquireTime")
-    words = [f"{what} is held by run {holder_of(lease) or 'nobody'}", f"of {by}" if by else ""]
-    words += [
-        f"since {since}" if since else "",
-        f"(Lease {meta.get('namespace')}/{meta.get('name')})",
-    ]
-    text = " ".join(word for word in words if word)
-    tasks = "its tasks may still be running on the host. " + node_records.once_over(
-        holder_of(lease)
-    ).rstrip(".")
-    return f"{text}; {tasks}" if of_tasks(lease) else text
+    text = f"{what} is held by run {holder_of(lease) or 'nobody'}"
+    if by:
+        text += f" of {by}"
+    if since:
+        text += f" since {since}"
+    text += f" (Lease {meta.get('namespace')}/{meta.get('name')})"
+    if of_tasks(lease):
+        then = node_records.once_over(holder_of(lease)).rstrip(".")
+        text += f"; its tasks may still be running on the host. {then}"
+    return text
 
 
 def of_tasks(lock: objects.Raw) -> bool:
@@ -108,11 +107,15 @@ def leases_in(ctx: run_context.Context, namespaces: t.Iterable[str]) -> list[obj
     """
     found: list[objects.Raw] = []
     for namespace in sorted(set(namespaces)):
-        known = namespace in (names.NAMESPACE, names.MEDIK8S_NAMESPACE)
-        with contextlib.suppress(
-            errors.NotFound, *(() if known else (errors.Forbidden, errors.Invalid))
-        ):
-            found += ctx.cluster.items(
+        try:
+            listed = ctx.cluster.items(
                 kinds.LEASES, namespace=namespace, patience=run_requests.PATIENCE
-            ).items
+            )
+        except errors.NotFound:
+            continue
+        except (errors.Forbidden, errors.Invalid):
+            if namespace in (names.NAMESPACE, names.MEDIK8S_NAMESPACE):
+                raise
+            continue
+        found += listed.items
     return found

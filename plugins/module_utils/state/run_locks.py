@@ -141,13 +141,13 @@ class Locks:
                 return run_node_lock.as_now(left, seen) if left else None
 
             with self._ctx.clock.pool(run_requests.AT_ONCE, "lock") as pool:
-                taken = dict(
-                    zip((lock.node for lock in wanted), pool.map(take, wanted), strict=True)
-                )
-            refused |= {node: why for node, why in taken.items() if isinstance(why, str)}
-            waiting = {
-                node: seen for node, seen in taken.items() if isinstance(seen, lock_leases.Seen)
-            }
+                answers = list(pool.map(take, wanted))
+            waiting: dict[str, lock_leases.Seen] = {}
+            for lock, answer in zip(wanted, answers, strict=True):
+                if isinstance(answer, str):
+                    refused[lock.node] = answer
+                elif answer is not None:
+                    waiting[lock.node] = answer
             refused |= run_node_lock.wait_for_expiry(
                 self._ctx, self._locks, waiting, patient, self._keeper.look
             )
@@ -201,7 +201,7 @@ class Locks:
         any more. All of it ends within ``LEAVE_WITHIN``: what is not deleted or
         renewed by then expires.
         """
-        until = self._ctx.clock.now() + run_lease_renewer.LEAVE_WITHIN
+        until = self._ctx.clock.now() + run_lease_renewer.LEAVE_WITHIN_SECONDS
         self._keeper.stop()
         going = [lock for node, lock in self._locks.items() if node in drop and lock.held]
         staying = [lock for node, lock in self._locks.items() if node not in drop and lock.held]
@@ -212,7 +212,7 @@ class Locks:
             renewals = [
                 partial(lock.renew, int(seconds))
                 for lock in staying
-                if not (beating and lock.heartbeat)
+                if not beating or not lock.heartbeat
             ]
             left = [partial(self._keeper.heartbeats[me].leave, int(seconds)) for me in beating]
             run_lease_renewer.at_once(self._ctx, [*renewals, *left], until)

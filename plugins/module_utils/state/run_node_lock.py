@@ -28,11 +28,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
     run_leases,
 )
 
-TRY_AGAIN = 1.0
+TRY_AGAIN_SECONDS = 1.0
 """Seconds between two renewals that are needed for a write."""
-NAMING = 86_400
-"""Seconds that a lease with a heartbeat says it lasts, for readers that know no heartbeats:
-they take it for held.
+HEARTBEAT_LEASE_SECONDS = 86_400
+"""The leaseDurationSeconds of a lease that a heartbeat keeps alive. Earlier releases know no
+heartbeats; by this they take it for held.
 """
 
 
@@ -40,11 +40,9 @@ class LostLockError(run_context.CallAborted):
     """Another run took the node (or what else is locked) over; nothing more may be sent for it."""
 
     def __init__(self, node: str, why: str, kind: str = "Node") -> None:
-        kept = (
-            "the node's record holds it all"
-            if kind == "Node"
-            else f"the {kind}'s stored state holds it all"
-        )
+        kept = f"the {kind}'s stored state holds it all"
+        if kind == "Node":
+            kept = "the node's record holds it all"
         super().__init__(
             "adopted_by",
             f"{kind} {node} was taken over: {why}. This run stops before its next change.",
@@ -134,8 +132,8 @@ class NodeLock(run_heartbeats.HeldLease):
             return found
 
     def refresh(self) -> bool:
-        """Renew the lease, or make sure that it names a fresh heartbeat;
-        whether that certainly succeeded.
+        """Renew the lease, or make sure that it names a fresh heartbeat; whether that certainly
+        succeeded. ``prove`` calls it until it did.
         """
         if (heartbeat := self.heartbeat) is None:
             return self.renew()
@@ -151,12 +149,10 @@ class NodeLock(run_heartbeats.HeldLease):
             stamp = self._stamp()
 
             def decide(lease: objects.Raw | None) -> api_changes.Change | None:
-                self._judge(lease)
-                return (
-                    None
-                    if self.lost or self._is_claimed(lease, stamp)
-                    else self._claim(lease, stamp)
-                )
+                self._notice_loss(lease)
+                if self.lost or self._is_claimed(lease, stamp):
+                    return None
+                return self._claim(lease, stamp)
 
             return self._hold_on(decide, run_reconcile.UNREAD)
 
@@ -171,13 +167,10 @@ class NodeLock(run_heartbeats.HeldLease):
             stamp = self._stamp()
 
             def decide(lease: objects.Raw | None) -> api_changes.Change | None:
-                self._judge(lease)
+                self._notice_loss(lease)
                 if lease is None or self.lost:
                     return None
-                if (lease["spec"].get("renewTime"), lease["spec"].get("leaseDurationSeconds")) == (
-                    stamp,
-                    seconds,
-                ):
+                if _term(lease) == (stamp, seconds):
                     return None
                 body = {
                     "spec": {"leaseDurationSeconds": seconds, "renewTime": stamp},
@@ -209,7 +202,7 @@ class NodeLock(run_heartbeats.HeldLease):
                     self.what,
                 )
             if not self.refresh() and not self.lost:
-                self._ctx.clock.sleep(TRY_AGAIN)
+                self._ctx.clock.sleep(TRY_AGAIN_SECONDS)
 
     def drop(self, patience: float) -> None:
         """Delete the lease, unless another run holds it by now.
@@ -226,13 +219,15 @@ class NodeLock(run_heartbeats.HeldLease):
         with self._one_at_a_time:
             known, self._raw = self._raw, None
             if known is not None and not self.lost:
-                self._write(decide, known, patience=patience, timeout=run_heartbeats.RENEW_WITHIN)
+                self._write(
+                    decide, known, patience=patience, timeout=run_heartbeats.RENEW_WITHIN_SECONDS
+                )
 
-    def _judge(self, lease: objects.Raw | None) -> None:
+    def _notice_loss(self, lease: objects.Raw | None) -> None:
         if lease is None:
             self.lost = "its lease was deleted"
         elif not self._is_ours(lease):
-            self.lost = run_leases.held(self.what, lease)
+            self.lost = run_leases.held_by(self.what, lease)
 
     def _hold_on(self, decide: run_reconcile.Decide, known: t.Any) -> bool:
         """Write the lease once more, and keep it as it is then;
@@ -240,8 +235,8 @@ class NodeLock(run_heartbeats.HeldLease):
         """
         limits = {
             "patience": run_heartbeats.NO_PATIENCE,
-            "timeout": run_heartbeats.RENEW_WITHIN,
-            "tries": run_heartbeats.TRIES,
+            "timeout": run_heartbeats.RENEW_WITHIN_SECONDS,
+            "tries": run_heartbeats.MAX_TRIES,
         }
         try:
             found = self._write(decide, known, **limits)
@@ -265,21 +260,14 @@ class NodeLock(run_heartbeats.HeldLease):
         """
         if self.heartbeat:
             return self.names(lease)
-        spec = (lease or {}).get("spec") or {}
-        claimed = (spec.get("renewTime"), spec.get("leaseDurationSeconds")) == (
-            stamp,
-            lock_leases.WORKING,
-        )
-        return claimed and self._is_ours(lease)
+        return _term(lease) == (stamp, lock_leases.WORKING) and self._is_ours(lease)
 
     def _claim(self, lease: objects.Raw | None, stamp: str) -> api_changes.Change:
-        seconds = NAMING if self.heartbeat else lock_leases.WORKING
+        seconds = HEARTBEAT_LEASE_SECONDS if self.heartbeat else lock_leases.WORKING
         spec = {"holderIdentity": str(self.me), "leaseDurationSeconds": seconds, "renewTime": stamp}
-        more = (
-            {names.HEARTBEAT: f"{self.heartbeat.target.name}/{self.heartbeat.uid}"}
-            if self.heartbeat
-            else {}
-        )
+        more = {}
+        if self.heartbeat:
+            more[names.HEARTBEAT] = f"{self.heartbeat.target.name}/{self.heartbeat.uid}"
         if lease is None:
             spec["acquireTime"] = stamp
             return run_leases.creation(self.target, f"Lock {self.what}", self._ctx.by, spec, more)
@@ -288,6 +276,12 @@ class NodeLock(run_heartbeats.HeldLease):
             spec["leaseTransitions"] = (lease.get("spec") or {}).get("leaseTransitions", 0) + 1
         body = {"spec": spec, **_marked(lease, {names.LOCK_DETAILS: self._ctx.by, **more})}
         return run_leases.patch(lease, f"Lock {self.what}", body)
+
+
+def _term(lease: objects.Raw | None) -> tuple[t.Any, t.Any]:
+    """When the lease was renewed, and for how many seconds."""
+    spec = (lease or {}).get("spec") or {}
+    return spec.get("renewTime"), spec.get("leaseDurationSeconds")
 
 
 def _marked(lease: objects.Raw, annotations: t.Mapping[str, str]) -> objects.Raw:
@@ -301,9 +295,10 @@ def _marked(lease: objects.Raw, annotations: t.Mapping[str, str]) -> objects.Raw
 # Watching the locks that others hold until it is clear whether their holders are alive.
 
 
-DYING = 60.0
+EARLIER_START_DIES_SECONDS = 60.0
 """Seconds for which a restarted run waits for its earlier start to die."""
-LOOK_EVERY = 1.0
+LOOK_EVERY_SECONDS = 1.0
+"""Seconds between two lists of leases that are watched."""
 
 
 # One state machine for each lock: a turn of the loop is a look at all of them.
@@ -314,8 +309,12 @@ def wait_for_expiry(  # noqa: C901
     patient: bool,
     read_all: t.Callable[[], t.Mapping[str, lock_leases.Seen]],
 ) -> dict[str, str]:
-    """Watch held leases until each was unchanged for its duration (taken) or
-    was renewed (refused).
+    """Watch leases that others hold until each is taken, because it was not renewed for its whole
+    duration, or refused, because it was.
+
+    ``waiting`` are the locks by node, with their leases as they were read; it is empty afterwards.
+    ``patient``: an earlier start of the run may hold them, and is waited for until it has died.
+    Returns the nodes that others hold, each with the reason.
     """
     start = ctx.clock.now()
     refused: dict[str, str] = {}
@@ -324,12 +323,11 @@ def wait_for_expiry(  # noqa: C901
     ended: set[str] = set()
     for node, seen in waiting.items():
         text = f"lock held by {run_leases.holder_of(seen.lease)}; watching whether it is alive"
-        namespace, _slash, name = (
-            ("", "", "") if locks[node].kind == "Node" else node.partition("/")
-        )
-        ctx.tell(
-            phases.What.WAITING, text, node="" if name else node, namespace=namespace, name=name
-        )
+        if locks[node].kind == "Node":
+            ctx.tell(phases.What.WAITING, text, node=node)
+        else:
+            namespace, _slash, name = node.partition("/")
+            ctx.tell(phases.What.WAITING, text, namespace=namespace, name=name)
 
     def take(node: str, lease: objects.Raw | None, now: float) -> None:
         left = locks[node].take(_unchanged(lease), lease)
@@ -346,13 +344,13 @@ def wait_for_expiry(  # noqa: C901
                 if run_heartbeats.end_once(ctx, seen.heartbeat, ended):
                     take(node, seen.lease, now)
             elif seen.duration > lock_leases.IDLE or (
-                node in alive and (not patient or now >= start + DYING)
+                node in alive and (not patient or now >= start + EARLIER_START_DIES_SECONDS)
             ):
-                refused[node] = run_leases.held(locks[node].what, seen.lease)
+                refused[node] = run_leases.held_by(locks[node].what, seen.lease)
                 del waiting[node]
         if not waiting:
             return refused
-        ctx.clock.sleep(LOOK_EVERY)
+        ctx.clock.sleep(LOOK_EVERY_SECONDS)
         current = read_all()
         for node, seen in list(waiting.items()):
             fresh = current.get(node)

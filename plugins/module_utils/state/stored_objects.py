@@ -41,7 +41,7 @@ def fingerprint(given: t.Mapping[str, t.Any]) -> str:
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]
 
 
-MOST_DARK = 20
+MAX_DARK_SERVICES = 20
 """Dark spans that are kept, the longest ones."""
 
 
@@ -66,7 +66,7 @@ class Sums:
             self.pods_moved + other.pods_moved,
             round(self.out_seconds + other.out_seconds, 3),
             round(self.watched_seconds + other.watched_seconds, 3),
-            (*self.dark, *other.dark)[:MOST_DARK],
+            (*self.dark, *other.dark)[:MAX_DARK_SERVICES],
             other.mark,
         )
 
@@ -222,9 +222,8 @@ def traces(
         state = f"ended {run.ended} with failures" if run.ended else "not ended"
         what = f"a stored run, {done}, {state}"
         place = objects.Ref("ConfigMap", names.run_name(run.id), names.NAMESPACE)
-        found.append(
-            Trace(run.id, run.by, run.since, place, what, tuple(n for w in run.plan for n in w))
-        )
+        nodes = tuple(itertools.chain.from_iterable(run.plan))
+        found.append(Trace(run.id, run.by, run.since, place, what, nodes))
     return tuple(found)
 
 
@@ -234,9 +233,9 @@ def _of_node(node: t.Any) -> list[Trace]:
     except node_records.BadRecordError as error:
         return [Trace("", "", "", node.ref, str(error), (node.name,))]
     if record:
-        what = f"out of service at step {record.step}" + (
-            f": {record.reason}" if record.reason else ""
-        )
+        what = f"out of service at step {record.step}"
+        if record.reason:
+            what += f": {record.reason}"
         if record.step == "back":
             what = "in service again, with workloads that waited for it"
         about = record.run, record.by, record.since
@@ -280,10 +279,8 @@ def _of_lease(lease: objects.Raw) -> list[Trace]:
         return []
     run = (spec.get("holderIdentity") or "").partition("/")[0]
     annotations = meta.get("annotations") or {}
-    by, since = (
-        annotations.get(names.LOCK_DETAILS, ""),
-        spec.get("acquireTime") or meta.get("creationTimestamp", ""),
-    )
+    by = annotations.get(names.LOCK_DETAILS, "")
+    since = spec.get("acquireTime") or meta.get("creationTimestamp", "")
     place = objects.Ref("Lease", meta["name"], meta["namespace"])
     if meta["name"].startswith(names.SURGE_PREFIX):
         try:

@@ -4,9 +4,9 @@
 """The write-ahead record of a surge, kept in a lease named after the workload's UID.
 
 Creating the lease locks the workload and comes before every other change: whoever finds it later
-knows the original state, what was changed and for whom. The lock lasts ``HOLD`` seconds after the
-last renewal; a call that works on the surge renews it every ``RENEW`` seconds, often enough for a
-reader with another clock.
+knows the original state, what was changed and for whom. The lock lasts ``LEASE_SECONDS`` seconds
+after the last renewal; a call that works on the surge renews it every ``RENEW_EVERY_SECONDS``
+seconds, often enough for a reader with another clock.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 )
 
 VERSION = 1
-HOLD = 60
-RENEW = 20.0
+LEASE_SECONDS = 60
+RENEW_EVERY_SECONDS = 20.0
 
 Stage = t.Literal["raising", "ready", "reverted"]
 
@@ -70,7 +70,7 @@ class Surge:
     since: str
     stage: Stage = "raising"
     holder: str = field(default="", compare=False)
-    duration: int = field(default=HOLD, compare=False)
+    duration: int = field(default=LEASE_SECONDS, compare=False)
     created: str = field(default="", compare=False)
     resource_version: str = field(default="", compare=False)
     lease_uid: str = field(default="", compare=False)
@@ -116,7 +116,7 @@ class Surge:
                 cls,
                 data,
                 holder=spec.get("holderIdentity") or "",
-                duration=spec.get("leaseDurationSeconds") or HOLD,
+                duration=spec.get("leaseDurationSeconds") or LEASE_SECONDS,
                 created=meta.get("creationTimestamp", ""),
                 resource_version=meta.get("resourceVersion", ""),
                 lease_uid=meta.get("uid", ""),
@@ -150,7 +150,7 @@ class Surge:
         return api_changes.Change("create", self.lease, sentence, body, {}, self._shown())
 
     def _times(self, now: str) -> dict[str, t.Any]:
-        return {"leaseDurationSeconds": HOLD, "renewTime": micro_time(now)}
+        return {"leaseDurationSeconds": LEASE_SECONDS, "renewTime": micro_time(now)}
 
     def _shown(self) -> dict[str, t.Any]:
         return {"workload": str(self.workload), "replicas": self.target}

@@ -121,7 +121,7 @@ class GuardBudgets:
     def _step(self, floor: GuardBudget, snapshot: snapshots.Snapshot) -> None:
         place = (floor.guard.budget.namespace, floor.guard.budget.name)
         budget, now = snapshot.budget(*place), self._ctx.clock.now()
-        laid = budget is not None and guard_budgets.laying(floor.guard, budget) is None
+        laid = budget is not None and guard_budgets.ensuring(floor.guard, budget) is None
         # Where its controller cannot count its pods, nothing more will come:
         # the drain goes on without it.
         floor.there = laid and budget is not None and bool(budget.observed or budget.sync_failed)
@@ -133,7 +133,7 @@ class GuardBudgets:
             floor.guard = guard
             return
         floor.not_before = now + AGAIN
-        floor.written = self._write(guard, guard_budgets.laying(guard, budget)) or floor.written
+        floor.written = self._write(guard, guard_budgets.ensuring(guard, budget)) or floor.written
 
     def _without(
         self, floor: GuardBudget, lost: run_node_lock.LostLockError, snapshot: snapshots.Snapshot
@@ -150,7 +150,7 @@ class GuardBudgets:
 
     def _write(self, guard: guard_budgets.Guard, change: api_changes.Change | None) -> bool:
         def decide(found: objects.Raw | None) -> api_changes.Change | None:
-            return guard_budgets.laying(guard, objects.Budget.of(found) if found else None)
+            return guard_budgets.ensuring(guard, objects.Budget.of(found) if found else None)
 
         if change is None:
             return False

@@ -99,7 +99,7 @@ class SurgeLeases:
         """
         self._prove_locks((surge.node,))
         held = self._held.get(surge.uid)
-        if held is None or held.sent.read() > surge_records.HOLD - MARGIN:
+        if held is None or held.sent.read() > surge_records.LEASE_SECONDS - MARGIN:
             self.hold(held.surge if held else surge)
 
     def forget(self, surge: surge_records.Surge) -> None:
@@ -206,7 +206,7 @@ class SurgeLeases:
                 self._keeper.start()
 
     def _keep(self) -> None:
-        while not self._stop.wait(surge_records.RENEW):
+        while not self._stop.wait(surge_records.RENEW_EVERY_SECONDS):
             with self._ctx.clock.pool(AT_ONCE, "surge") as pool:
                 list(pool.map(self._renew, list(self._held)))
 

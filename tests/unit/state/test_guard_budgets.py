@@ -179,7 +179,7 @@ def test_budgets_of_others_are_never_touched() -> None:
     theirs["metadata"]["labels"] = {names.MANAGED_BY_LABEL: names.MANAGED_BY}
     seen = cluster(budgets=[theirs, budget("plain", 1)])
     assert guard_budgets.unguards(seen, ["n1"]) == ()
-    assert guard_budgets.yielding(seen) == ()
+    assert guard_budgets.conflicting(seen) == ()
 
 
 @pytest.mark.parametrize("text", ["", "no json", "[]", "7"])
@@ -191,14 +191,14 @@ def test_a_guard_whose_nodes_cannot_be_read_serves_none(text: str) -> None:
 
 
 def test_our_guard_goes_when_a_foreign_budget_comes() -> None:
-    (change,) = guard_budgets.yielding(cluster(budgets=[laid({"n1": "uid-n1"}), budget("theirs", 1)]))
+    (change,) = guard_budgets.conflicting(cluster(budgets=[laid({"n1": "uid-n1"}), budget("theirs", 1)]))
     assert (change.verb, change.target.name) == ("delete", NAME)
     assert "theirs covers its pods now" in change.sentence
 
 
 def test_our_guard_stays_beside_a_budget_of_other_pods() -> None:
     other = budget("theirs", 1, selector={"matchLabels": {"app": "db"}})
-    assert guard_budgets.yielding(cluster(budgets=[laid({"n1": "uid-n1"}), other])) == ()
+    assert guard_budgets.conflicting(cluster(budgets=[laid({"n1": "uid-n1"}), other])) == ()
 
 
 def test_a_node_with_the_same_name_is_another_one() -> None:
@@ -213,7 +213,7 @@ def test_of_two_guards_over_the_same_pods_the_first_by_name_stays() -> None:
     overlapping = deployment("api", 2, selector={"matchLabels": {"app": "web"}})
     first, second = guard("Deployment", "api", 1), guard("Deployment", "web", 1)
     for laid_first in ([first, second], [second, first]):
-        (change,) = guard_budgets.yielding(snapshot({"budgets": laid_first}, overlapping, cluster_of_web()))
+        (change,) = guard_budgets.conflicting(snapshot({"budgets": laid_first}, overlapping, cluster_of_web()))
         assert change.target.name == NAME
 
 
@@ -242,7 +242,7 @@ def test_a_budget_that_only_calls_itself_a_guard_is_one_like_any_other(what: str
         (plan,) = routes(seen, ("n1",), DrainPolicy())
         assert [budget.name for budget in plan.budgets] == [forged.name]
         assert not plan.guarded
-    assert guard_budgets.yielding(seen) == ()
+    assert guard_budgets.conflicting(seen) == ()
     assert len(guard_budgets.unguards(seen, {"n1"})) == 1
 
 
@@ -263,7 +263,7 @@ def test_finished_pods_are_under_no_guard() -> None:
     seen = cluster(budgets=[theirs], more=[done])
     (guard,) = wanted(seen, "n1")
     assert guard.instead is None
-    assert guard_budgets.yielding(cluster(budgets=[laid({"n1": "uid-n1"}), theirs], more=[done])) == ()
+    assert guard_budgets.conflicting(cluster(budgets=[laid({"n1": "uid-n1"}), theirs], more=[done])) == ()
 
 
 @pytest.mark.parametrize(
@@ -293,5 +293,5 @@ def test_a_guard_that_cannot_be_counted_is_removed() -> None:
     raw = laid({"n1": "uid-n1"})
     told = {"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": "no scale"}
     raw["status"] = {"conditions": [told], "disruptionsAllowed": 0}
-    (change,) = guard_budgets.yielding(cluster(budgets=[raw]))
+    (change,) = guard_budgets.conflicting(cluster(budgets=[raw]))
     assert (change.verb, change.target.name, change.resource_version) == ("delete", NAME, "1")

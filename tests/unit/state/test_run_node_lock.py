@@ -20,13 +20,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.lock_leases import WORKING
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.node_records import Record
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_lease_renewer import (
-    LEAVE_WITHIN,
-    RENEW_EVERY,
+    LEAVE_WITHIN_SECONDS,
+    RENEW_EVERY_SECONDS,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_locks import IDLE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_node_lock import (
-    DYING,
-    LOOK_EVERY,
+    EARLIER_START_DIES_SECONDS,
+    LOOK_EVERY_SECONDS,
     LostLockError,
 )
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
@@ -53,7 +53,7 @@ def world() -> t.Iterator[World]:
 @pytest.fixture
 def unkept(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread that renews gets no turn for an hour: what is renewed is renewed by who needs it."""
-    monkeypatch.setattr(run_lease_renewer, "RENEW_EVERY", 3600.0)
+    monkeypatch.setattr(run_lease_renewer, "RENEW_EVERY_SECONDS", 3600.0)
 
 
 def renewals(world: World, actor: Actor) -> int:
@@ -100,17 +100,17 @@ def test_a_lock_that_is_renewed_refuses_another_run_and_names_its_holder(world: 
     began = world.machine.now
     refused = done(otto, locks(otto, "r2/n2").take)
     assert refused["a"].startswith("Node a is held by run r1 of tina@sim since ")
-    assert world.machine.now - began <= RENEW_EVERY + LOOK_EVERY
+    assert world.machine.now - began <= RENEW_EVERY_SECONDS + LOOK_EVERY_SECONDS
     assert lease(world)["holderIdentity"] == "r1/n1"
 
 
 def test_the_same_run_waits_for_its_dying_predecessor(world: World) -> None:
     old, new = world.process("old"), world.process("new")
     done(old, locks(old, "r1/n1").take)
-    world.machine.after(3 * RENEW_EVERY + 1.0, old.process.kill, "kill")
-    last = world.machine.now + 3 * RENEW_EVERY
+    world.machine.after(3 * RENEW_EVERY_SECONDS + 1.0, old.process.kill, "kill")
+    last = world.machine.now + 3 * RENEW_EVERY_SECONDS
     assert done(new, lambda: locks(new, "r1/n2").take(patient=True)) == {}
-    assert WORKING <= world.machine.now - last <= WORKING + LOOK_EVERY
+    assert WORKING <= world.machine.now - last <= WORKING + LOOK_EVERY_SECONDS
 
 
 def test_the_same_run_refuses_after_a_minute_of_renewals(world: World) -> None:
@@ -118,7 +118,9 @@ def test_the_same_run_refuses_after_a_minute_of_renewals(world: World) -> None:
     done(old, locks(old, "r1/n1").take)
     began = world.machine.now
     assert "a" in done(new, lambda: locks(new, "r1/n2").take(patient=True))
-    assert DYING <= world.machine.now - began <= DYING + 2 * LOOK_EVERY
+    assert (
+        EARLIER_START_DIES_SECONDS <= world.machine.now - began <= EARLIER_START_DIES_SECONDS + 2 * LOOK_EVERY_SECONDS
+    )
 
 
 def test_an_identity_read_from_the_record_does_not_enter_a_working_call(world: World) -> None:
@@ -162,7 +164,7 @@ def test_a_lock_that_vanishes_while_we_watch_is_ours(world: World) -> None:
     me = world.process("me")
     assert done(me, locks(me, "r2/n2").take) == {}
     assert lease(world)["holderIdentity"] == "r2/n2"
-    assert world.machine.now - began <= 3.0 + LOOK_EVERY
+    assert world.machine.now - began <= 3.0 + LOOK_EVERY_SECONDS
 
 
 def test_a_lock_that_was_renewed_while_it_was_taken_stays_with_its_holder(world: World) -> None:
@@ -323,7 +325,7 @@ def test_locks_that_were_taken_are_renewed_while_another_one_is_waited_for(world
     assert taking.value() == {}
     assert world.machine.now - began > 40.0
     ages = [after - before for before, after in zip(moments, [*moments[1:], world.machine.now], strict=True)]
-    assert max(ages) <= RENEW_EVERY + LOOK_EVERY
+    assert max(ages) <= RENEW_EVERY_SECONDS + LOOK_EVERY_SECONDS
     assert lease(world)["holderIdentity"] == "r1/n2"
 
 
@@ -334,16 +336,16 @@ def test_a_read_that_fails_after_a_conflict_does_not_end_the_renewing(world: Wor
     me.faults.when(of_leases("PATCH"), Fault("conflict"))
     me.faults.when(of_leases("GET"), Fault("error"))
     moments = written(world)
-    world.machine.run_for(RENEW_EVERY + LOOK_EVERY)
+    world.machine.run_for(RENEW_EVERY_SECONDS + LOOK_EVERY_SECONDS)
     assert [fault.what for _ordinal, _request, fault in me.faults.met] == ["conflict", "error"]
     assert moments == []
     assert "a" in done(rival, locks(rival, "r2/n2").take)
     world.machine.run_for(60.0)
-    assert len(moments) >= 60.0 / RENEW_EVERY
+    assert len(moments) >= 60.0 / RENEW_EVERY_SECONDS
     done(me, mine.prove)
 
 
-@pytest.mark.parametrize("after", [0.0, RENEW_EVERY + 0.5], ids=["at rest", "while they are renewed"])
+@pytest.mark.parametrize("after", [0.0, RENEW_EVERY_SECONDS + 0.5], ids=["at rest", "while they are renewed"])
 def test_the_end_of_a_call_is_bounded_for_all_its_locks_together(world: World, after: float) -> None:
     me = world.process("me")
     mine = locks(me, "r1/n1", "a", "b", "c", "d")
@@ -352,7 +354,7 @@ def test_the_end_of_a_call_is_bounded_for_all_its_locks_together(world: World, a
     world.machine.run_for(after)
     began = world.machine.now
     done(me, mine.leave)
-    assert world.machine.now - began <= LEAVE_WITHIN + 1.0
+    assert world.machine.now - began <= LEAVE_WITHIN_SECONDS + 1.0
     assert me.faults.met
 
 
@@ -366,14 +368,14 @@ def test_the_end_of_a_call_is_bounded_where_the_servers_fence_hangs_too(world: W
     me.faults.when(lambda request: request.resource == kinds.NODE_FENCES.resource, Fault("hang"), times=1000)
     began = world.machine.now
     done(me, lambda: mine.leave(drop=["a", "b"]))
-    assert world.machine.now - began <= LEAVE_WITHIN
+    assert world.machine.now - began <= LEAVE_WITHIN_SECONDS
     assert leases(world) == {"node-c", "node-d"}, "what hangs takes the others no time"
     assert lease(world, "c")["leaseDurationSeconds"] == IDLE
     assert any("the fence in the server keeps entries of a, b: no answer" in event.message for event in me.told)
     me.faults.when(of_leases("PATCH"), Fault("hang"), times=1000)
     began = world.machine.now
     done(me, lambda: mine.leave(drop=["c"]))
-    assert world.machine.now - began <= LEAVE_WITHIN
+    assert world.machine.now - began <= LEAVE_WITHIN_SECONDS
 
 
 def test_the_locks_of_several_runs_are_taken_together_and_left_within_one_deadline(world: World) -> None:
@@ -391,4 +393,4 @@ def test_the_locks_of_several_runs_are_taken_together_and_left_within_one_deadli
     me.faults.when(lambda request: request.resource == kinds.LEASES.resource, Fault("hang"), times=1000)
     began = world.machine.now
     done(me, lambda: mine.leave(drop=["a"]))
-    assert world.machine.now - began <= LEAVE_WITHIN + 1.0
+    assert world.machine.now - began <= LEAVE_WITHIN_SECONDS + 1.0

@@ -44,7 +44,7 @@ def world() -> t.Iterator[World]:
 @pytest.fixture
 def unkept(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread that renews gets no turn for an hour."""
-    monkeypatch.setattr(run_lease_renewer, "RENEW_EVERY", 3600.0)
+    monkeypatch.setattr(run_lease_renewer, "RENEW_EVERY_SECONDS", 3600.0)
 
 
 def requests(world: World, since: int = 0) -> list[str]:
