@@ -303,7 +303,7 @@ def _refusals(ctx: run_context.Context, pieces: t.Iterable[Piece]) -> list[reaso
     """What these credentials may not do of all that is to be done, by dry runs."""
     changes = [change for piece in pieces if (change := piece.change)]
     created = {change.target.kind for change in changes if change.verb == "create"}
-    with ctx.clock.pool(run_requests.AT_ONCE, "dry runs") as pool:
+    with ctx.clock.pool(run_requests.MAX_PARALLEL, "dry runs") as pool:
         tried = pool.map(lambda change: _refused(ctx, change, created), changes)
         return [finding for finding in tried if finding]
 

@@ -31,7 +31,7 @@ def ask(ctx: run_context.Context, needs: t.Sequence[permissions.Need]) -> list[r
     Takes one review for each need, for the whole cluster, and one for each
     namespace if that is refused.
     """
-    with ctx.clock.pool(run_requests.AT_ONCE, "permissions") as pool:
+    with ctx.clock.pool(run_requests.MAX_PARALLEL, "permissions") as pool:
         lacks = [lack for lack in pool.map(lambda need: _ask(ctx, need), needs) if lack]
     return missing(ctx, lacks)
 

@@ -214,7 +214,7 @@ def _refused(
         return Verdict("unhealthy_blocked", message, remedy, ref)
     if budget.disrupted:
         needs += f"; {_admitted(budget)}"
-    message = f"{needs}{unready.told(unready.beside(snapshot, pod))}."
+    message = f"{needs}{unready.in_brackets(unready.beside(snapshot, pod))}."
     return Verdict("spent", message, "Wait until its other pods are healthy again.", ref)
 
 

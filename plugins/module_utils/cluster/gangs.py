@@ -88,5 +88,8 @@ def found(pods: t.Iterable[objects.Pod], pod_groups: t.Iterable[objects.Raw]) ->
         ref = None if pod.finished else ref_of(pod)
         if ref and not (pod.group and (ref.namespace, ref.name) in one_by_one):
             members.setdefault(ref, []).append(pod)
-    gangs = (Gang(ref, tuple(group)) for ref, group in members.items() if len(group) > 1)
-    return {pod.uid: gang for gang in gangs for pod in gang.pods}
+    gangs: dict[str, Gang] = {}
+    for ref, group in members.items():
+        if len(group) > 1:
+            gangs |= dict.fromkeys([pod.uid for pod in group], Gang(ref, tuple(group)))
+    return gangs

@@ -151,11 +151,9 @@ def parser(name: str, share: sharing.Interner) -> t.Callable[[objects.Raw], t.An
     """How one of many objects of the kind is parsed: as in ``PARSERS``,
     but equal parts of them are kept once.
     """
-    return (
-        PARSERS[name]
-        if name in UNPARSED
-        else functools.partial(t.cast("t.Any", PARSERS[name]), share=share)
-    )
+    if name in UNPARSED:
+        return PARSERS[name]
+    return functools.partial(t.cast("t.Any", PARSERS[name]), share=share)
 
 
 Place = tuple[str, str]
@@ -244,11 +242,9 @@ def ready(endpoint: objects.Raw) -> bool:
 def _targets(piece: objects.Raw) -> t.Iterable[str]:
     """The UIDs of the pods behind an EndpointSlice of a Service."""
     found = (endpoint.get("targetRef") or {} for endpoint in piece.get("endpoints") or ())
-    return (
-        dict.fromkeys(target["uid"] for target in found if target.get("uid"))
-        if service_of(piece)
-        else ()
-    )
+    if service_of(piece):
+        return dict.fromkeys(target["uid"] for target in found if target.get("uid"))
+    return ()
 
 
 def _uid(raw: objects.Raw) -> tuple[str, ...]:

@@ -40,21 +40,17 @@ class Kill:
     def reason(self) -> str:
         """Why, and what follows where that is not obvious."""
         taint, owner = node_taints.in_words(self.taint), self.pod.owner
-        why = (
-            f"It tolerates {taint} for {self.seconds} s."
-            if self.seconds
-            else f"It does not tolerate {taint}."
-        )
+        why = f"It does not tolerate {taint}."
+        if self.seconds:
+            why = f"It tolerates {taint} for {self.seconds} s."
         if self.pod.mirror:
             return f"{why} Only the mirror of this static pod is deleted; its kubelet recreates it."
         if self.pod.finished:
             return f"{why} It has finished already; its object and its log are deleted."
         if owner and owner.kind == "DaemonSet":
-            again = (
-                "is recreated each time"
-                if self.seconds
-                else "is not recreated while the taint stays"
-            )
+            again = "is not recreated while the taint stays"
+            if self.seconds:
+                again = "is recreated each time"
             return f"{why} A pod of this DaemonSet {again}."
         return why
 

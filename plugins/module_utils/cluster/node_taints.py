@@ -365,12 +365,10 @@ def desired_taints(
                 kept.append(taint)
         elif not wanted.absent:
             kept.append(taint if wanted.value == (taint.get("value") or "") else wanted.raw)
-    new = (
-        one.raw
-        for one in desired
-        if not one.absent and not any(one.means(taint) for taint in current)
-    )
-    return (*kept, *new)
+    for one in desired:
+        if not one.absent and not any(one.means(taint) for taint in current):
+            kept.append(one.raw)
+    return tuple(kept)
 
 
 def _left_alone(taint: objects.Raw, keep: t.Collection[str]) -> bool:

@@ -132,12 +132,9 @@ def scratch(spec: Raw) -> dict[str, str]:
     empty = [volume for volume in volumes(spec) if "emptyDir" in volume]
     if not empty:
         return {}
-    inits = [
-        one for one in spec.get("initContainers") or () if one.get("restartPolicy") != "Always"
-    ]
-    sidecars = [
-        one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"
-    ]
+    inits, sidecars = [], []
+    for container in spec.get("initContainers") or ():
+        (sidecars if container.get("restartPolicy") == "Always" else inits).append(container)
     found = {}
     for volume in empty:
         main = _mounts(spec.get("containers") or (), volume["name"])
@@ -153,8 +150,12 @@ def scratch(spec: Raw) -> dict[str, str]:
 
 def _mounts(containers: t.Iterable[Raw], volume: str) -> list[str]:
     """The paths at which the containers mount the volume."""
-    mounts = (mount for one in containers for mount in one.get("volumeMounts") or ())
-    return [mount.get("mountPath", "") for mount in mounts if mount.get("name") == volume]
+    paths = []
+    for container in containers:
+        for mount in container.get("volumeMounts") or ():
+            if mount.get("name") == volume:
+                paths.append(mount.get("mountPath", ""))
+    return paths
 
 
 def _temporary(path: str) -> bool:

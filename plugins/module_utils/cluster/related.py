@@ -42,13 +42,20 @@ def owners_of(pods: t.Iterable[t.Any]) -> list[str]:
     if any(names.RELEASED in pod.labels for pod in pods):
         # Its ReplicaSet has let it go.
         present.add("ReplicaSet")
-    return [name for kind, lists_ in OWNER_KINDS.items() if kind in present for name in lists_]
+    found: list[str] = []
+    for kind, kinds in OWNER_KINDS.items():
+        if kind in present:
+            found += kinds
+    return found
 
 
 def kinds_of(workloads: t.Iterable[objects.Ref]) -> list[str]:
     """The kinds to list so that these workloads are known, those of Kubernetes."""
     present = {"ReplicaSet" if ref.kind == "Deployment" else ref.kind: None for ref in workloads}
-    return [name for kind in present for name in OWNER_KINDS.get(kind, ())]
+    found: list[str] = []
+    for kind in present:
+        found += OWNER_KINDS.get(kind, ())
+    return found
 
 
 def groups_of(pods: t.Iterable[objects.Pod]) -> list[str]:
@@ -67,7 +74,10 @@ def machines_of(pods: t.Iterable[objects.Pod]) -> list[str]:
 
 def surged(kinds: t.Iterable[str]) -> list[str]:
     """The kinds to watch while workloads of these kinds change their count."""
-    return list(dict.fromkeys(name for kind in kinds for name in SURGED_KINDS.get(kind, ())))
+    found: dict[str, None] = {}
+    for kind in kinds:
+        found |= dict.fromkeys(SURGED_KINDS.get(kind, ()))
+    return list(found)
 
 
 def namespaces_of(snapshot: snapshots.Snapshot, pods: t.Iterable[objects.Pod]) -> set[str]:
@@ -79,7 +89,7 @@ def pods(
     snapshot: snapshots.Snapshot,
     pods: t.Iterable[objects.Pod],
     more: t.Iterable[objects.Workload] = (),
-) -> scopes.Beside:
+) -> scopes.RelatedPods:
     """The pods that decide whether these may leave, and those of ``more`` workloads;
     needs owners and budgets.
     """

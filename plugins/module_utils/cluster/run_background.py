@@ -10,19 +10,19 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import run_context
 
-AT_ONCE = 4
+MAX_PARALLEL = 4
 """Works of one loop that are under way at the same time."""
 
 
 Answer = tuple[t.Any, "BaseException | None"]
-"""What a work returned, or raised."""
+"""What a call returned, or raised."""
 
 
 class BackgroundCalls:
-    """Works by whatever they are about, one at a time for each;
-    ``wake`` is called when one is done.
+    """Calls that a loop makes in threads of their own, one at a time for each thing that they are
+    about (``about``, such as the name of a node); ``wake`` is called when one has ended.
 
-    Its threads begin with the first work. Everything but the works is of the loop's thread.
+    All methods are for the loop's thread. No thread starts before the first call.
     """
 
     def __init__(self, ctx: run_context.Context, name: str, wake: t.Callable[[], None]) -> None:
@@ -32,22 +32,22 @@ class BackgroundCalls:
         self._answers: dict[str, Answer] = {}
 
     def start(self, about: str, work: t.Callable[[], t.Any]) -> None:
-        """Begin a work; the answer of the last one about the same has to be taken."""
+        """Begin a call; the answer of the last one about the same has to have been taken."""
         if self._pool is None:
-            self._pool = self._ctx.clock.pool(AT_ONCE, self._name)
+            self._pool = self._ctx.clock.pool(MAX_PARALLEL, self._name)
         self._going.add(about)
         self._pool.submit(self._do, about, work)
 
     def going(self, about: str) -> bool:
-        """Whether a work about this was begun, and its answer not taken."""
+        """Whether a call about this was begun, and its answer has not been taken."""
         return about in self._going
 
     def done(self, about: str) -> bool:
-        """Whether there is an answer about this."""
+        """Whether the call about this has ended, so that ``answer`` does not wait."""
         return about in self._answers
 
     def answer(self, about: str) -> t.Any:
-        """Take the answer; raises what the work raised."""
+        """Take what the call returned; raises what it raised."""
         self._going.remove(about)
         found, error = self._answers.pop(about)
         if error:

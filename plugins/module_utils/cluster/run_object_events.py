@@ -28,7 +28,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages 
 # Events as controllers and kubelets write them.
 
 
-def told(raw: objects.Raw) -> tuple[str, str]:
+def seen_and_text(raw: objects.Raw) -> tuple[str, str]:
     """When the Event was seen last, and what it says; empty where it cannot be read."""
     try:
         series = (raw.get("series") or {}).get("lastObservedTime")
@@ -45,7 +45,7 @@ def told(raw: objects.Raw) -> tuple[str, str]:
         return "", ""
 
 
-STILL = 60.0
+QUIET_SECONDS = 60.0
 """Seconds without progress after which it is said what is waited for, whatever that is."""
 ASKED = "events"
 
@@ -55,14 +55,14 @@ class Events:
 
     def __init__(self, ctx: run_context.Context, live: run_watch_cache.WatchCache) -> None:
         self._ctx, self.live = ctx, live
-        self._aside = run_background.BackgroundCalls(ctx, ASKED, live.nudge)
-        self._told: dict[str, str] = {}
+        self._background = run_background.BackgroundCalls(ctx, ASKED, live.nudge)
+        self._warnings: dict[str, str] = {}
         self._began = ctx.clock.now()
 
     @property
     def asking(self) -> bool:
         """Whether an answer is awaited."""
-        return self._aside.going(ASKED)
+        return self._background.going(ASKED)
 
     def ask(self, found: t.Iterable[objects.Ref | None]) -> bool:
         """Read of the first object among these, if there is one; ``False``:
@@ -71,25 +71,27 @@ class Events:
         if self.asking:
             return False
         if ref := next(filter(None, found), None):
-            self._aside.start(ASKED, functools.partial(self._newest, ref))
+            self._background.start(ASKED, functools.partial(self._newest, ref))
         return True
 
     def ask_once(self, found: t.Iterable[objects.Ref | None]) -> None:
-        """Read of one of these objects, of each once, when the first ``STILL`` seconds are over."""
+        """Read of one of these objects, of each once, when the first ``QUIET_SECONDS`` seconds are
+        over.
+        """
         self.take()
-        if self._ctx.clock.now() - self._began >= STILL and not self.asking:
-            self.ask(ref for ref in found if ref and ref.uid not in self._told)
+        if self._ctx.clock.now() - self._began >= QUIET_SECONDS and not self.asking:
+            self.ask(ref for ref in found if ref and ref.uid not in self._warnings)
 
     def take(self) -> None:
         """Let the next snapshot have what was read."""
-        if self._aside.done(ASKED):
-            uid, text = self._aside.answer(ASKED)
-            self._told[uid] = text
-            self.live.seed({"warnings": list(self._told.items())})
+        if self._background.done(ASKED):
+            uid, text = self._background.answer(ASKED)
+            self._warnings[uid] = text
+            self.live.seed({"warnings": list(self._warnings.items())})
 
     def close(self) -> None:
         """Wait for what is under way."""
-        self._aside.close()
+        self._background.close()
 
     def _newest(self, ref: objects.Ref) -> tuple[str, str]:
         """The UID, and the newest warning about it; empty where there is none,
@@ -102,7 +104,7 @@ class Events:
                 namespace=ref.namespace,
                 fields=fields,
                 patience=run_requests.PATIENCE,
-                keep=told,
+                keep=seen_and_text,
             )
         except errors.ClusterError:
             return ref.uid, ""

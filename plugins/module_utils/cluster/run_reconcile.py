@@ -27,11 +27,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube impo
     verbs,
 )
 
-TRIES = 20
+MAX_TRIES = 20
 """How often a change is decided; status updates of kubelets and controllers conflict, too."""
-PAUSE = 0.02
+PAUSE_SECONDS = 0.02
 """Seconds before the second read; each further one waits that much longer."""
-HICCUPS = 3
+MAX_SERVER_ERRORS = 3
 """How often a 500 is retried; it says that nothing was done."""
 
 Decide = t.Callable[["objects.Raw | None"], "api_changes.Change | None"]
@@ -79,7 +79,7 @@ def reconcile(  # noqa: C901
     remember: bool = True,
     patience: float = run_requests.PATIENCE,
     timeout: float = run_requests.TIMEOUT,
-    tries: int = TRIES,
+    tries: int = MAX_TRIES,
 ) -> Written:
     """Bring ``target`` to where ``decide`` wants it; in check mode the change is only remembered.
 
@@ -100,7 +100,7 @@ def reconcile(  # noqa: C901
     hiccups = 0
     for attempt in range(tries):
         if attempt:
-            ctx.clock.sleep((PAUSE * attempt + hiccups / 2) * ctx.clock.jitter())
+            ctx.clock.sleep((PAUSE_SECONDS * attempt + hiccups / 2) * ctx.clock.jitter())
         if attempt or isinstance(known, Unread):
             known = read(ctx, target, patience=patience, timeout=timeout)
         change = decide(known)
@@ -125,7 +125,7 @@ def reconcile(  # noqa: C901
             trouble = error
         except errors.ServerError as error:
             trouble, hiccups = error, hiccups + 1
-            if hiccups > HICCUPS:
+            if hiccups > MAX_SERVER_ERRORS:
                 raise
         except errors.NotFound as error:
             trouble = error
@@ -210,9 +210,9 @@ def ensure_namespace(ctx: run_context.Context) -> None:
         "kind": "Namespace",
         "metadata": {"name": names.NAMESPACE, "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY}},
     }
-    for attempt in range(TRIES):
+    for attempt in range(MAX_TRIES):
         if attempt:
-            ctx.clock.sleep(PAUSE * attempt * ctx.clock.jitter())
+            ctx.clock.sleep(PAUSE_SECONDS * attempt * ctx.clock.jitter())
         try:
             # It is not read first: that may be forbidden where creating it is allowed.
             ctx.cluster.send(verbs.create(kinds.NAMESPACES, body), patience=run_requests.PATIENCE)

@@ -53,12 +53,12 @@ def request_for(change: api_changes.Change) -> verbs.Request:
             )
 
 
-AT_ONCE = 8
-"""How many requests, or objects to work on, are under way at the same time."""
+MAX_PARALLEL = 8
+"""How many requests of one call, or objects to work on, are under way at most."""
 PATIENCE = 60.0
 """Seconds a single request may be tried again while the API server is away or overloaded."""
 NO_PATIENCE = 0.0
-"""The same for what is better decided anew."""
+"""The same for a request that is better decided anew than sent late."""
 TIMEOUT = 30.0
 """Seconds one attempt of a request may take."""
 ProveLock = t.Callable[[], None]

@@ -13,7 +13,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     snapshots,
 )
 
-STEPS = 200
+MAX_STEPS = 200
 """Steps kept of one Service at most: what a report can show of it."""
 
 
@@ -44,7 +44,7 @@ class Services:
             if not series or series[-1][1] != count:
                 series.append((at, count))
                 self._note_wanted(service, snapshot)
-                if len(series) > STEPS:
+                if len(series) > MAX_STEPS:
                     self._series[service] = merged(series)
 
     def _note_wanted(self, service: tuple[str, str], snapshot: snapshots.Snapshot) -> None:
@@ -56,15 +56,11 @@ class Services:
         behind = {workload.uid: workload for pod in pods if (workload := snapshot.workload_of(pod))}
         if not behind:
             return
-        self._replicas[service] = sum(
-            self._prior.get(uid, workload.replicas) for uid, workload in behind.items()
-        )
-        serving = {
-            pod.uid
-            for workload in behind.values()
-            for pod in snapshot.pods_of(workload)
-            if pod.ready
-        }
+        wanted, serving = 0, set[str]()
+        for uid, workload in behind.items():
+            wanted += self._prior.get(uid, workload.replicas)
+            serving |= {pod.uid for pod in snapshot.pods_of(workload) if pod.ready}
+        self._replicas[service] = wanted
         self._most[service] = max(self._most.get(service, 0), len(ready))
         if not serving <= snapshot.listed(service).keys():
             # It selects only some of a workload's pods, such as the primary.
@@ -96,16 +92,17 @@ class Services:
         their pods the most that served; 0 if that is unknown.
         """
         at = self._ctx.clock.wall()
-        return [
-            {
-                "namespace": namespace,
-                "name": name,
-                "replicas": self._desired((namespace, name)),
-                "samples": [*map(list, series), [at, series[-1][1]]],
-            }
-            for (namespace, name), series in sorted(self._series.items())
-            if len(series) > 1 or series[-1][1] == 0
-        ]
+        shown = []
+        for (namespace, name), series in sorted(self._series.items()):
+            _last_at, last = series[-1]
+            if len(series) == 1 and last > 0:
+                continue
+            samples = [*map(list, series), [at, last]]
+            replicas = self._desired((namespace, name))
+            shown.append(
+                {"namespace": namespace, "name": name, "replicas": replicas, "samples": samples}
+            )
+        return shown
 
 
 def merged(series: list[tuple[str, int]]) -> list[tuple[str, int]]:

@@ -19,7 +19,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube impo
     verbs,
 )
 
-WORTH = 25
+NODES_PER_REQUEST = 25
 """How many nodes more are rather read than one is asked for by its name:
 a request costs about as much.
 """
@@ -30,18 +30,15 @@ def claims_of(cluster: client.Cluster, pods: t.Iterable[objects.Pod]) -> dict[st
     each asked for by its name.
     """
     asked = dict.fromkeys((pod.namespace, claim) for pod in pods for claim in pod.claims)
-    found = [
-        raw for namespace, name in asked for raw in named(cluster, kinds.PVCS, name, namespace)
-    ]
+    found: list[objects.Raw] = []
+    for namespace, name in asked:
+        found += named(cluster, kinds.PVCS, name, namespace)
     claims = list(map(index_keys.PARSERS["claims"], found))
-    bound = dict.fromkeys(
-        filter(None, ((claim.get("spec") or {}).get("volumeName") for claim in claims))
-    )
-    volumes = map(
-        index_keys.PARSERS["volumes"],
-        (raw for name in bound for raw in named(cluster, kinds.PVS, name)),
-    )
-    return {"claims": claims, "volumes": list(volumes)}
+    bound: list[objects.Raw] = []
+    for name in dict.fromkeys((claim.get("spec") or {}).get("volumeName") for claim in claims):
+        if name:
+            bound += named(cluster, kinds.PVS, name)
+    return {"claims": claims, "volumes": list(map(index_keys.PARSERS["volumes"], bound))}
 
 
 def named(
@@ -68,7 +65,7 @@ def _page(cluster: client.Cluster) -> tuple[client.Listing, int | None]:
     ``None`` if there are some, and nobody tells.
     """
     page = cluster.send(
-        verbs.list_page(kinds.NODES, limit=scopes.LARGE), patience=run_requests.PATIENCE
+        verbs.list_page(kinds.NODES, limit=scopes.PAGE_OF_NODES), patience=run_requests.PATIENCE
     )
     meta = page.get("metadata") or {}
     left = (int(meta.get("remainingItemCount") or 0) or None) if meta.get("continue") else 0
@@ -89,8 +86,11 @@ def nodes_of(
         page, left = _page(cluster)
         if left == 0:
             return _keyed(page.items), True
-        if left is None or left > WORTH * len(asked):
-            return _keyed(raw for name in asked for raw in named(cluster, kinds.NODES, name)), False
+        if left is None or left > NODES_PER_REQUEST * len(asked):
+            found: list[objects.Raw] = []
+            for name in asked:
+                found += named(cluster, kinds.NODES, name)
+            return _keyed(found), False
     return _keyed(cluster.items(kinds.NODES, patience=run_requests.PATIENCE).items), True
 
 

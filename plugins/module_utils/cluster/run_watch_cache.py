@@ -94,11 +94,11 @@ class View:
         return (*listed, *shelf.table()) if listed else shelf.table()
 
 
-SOON = 0.01
+LEAST_WAIT_SECONDS = 0.01
 """Seconds that a wait for changes lasts at least, if there is none."""
-BURST = 0.02
+BURST_SECONDS = 0.02
 """Seconds at least between two snapshots: changes come in bursts."""
-LOOK_EVERY = 1.0
+LOOK_EVERY_SECONDS = 1.0
 """Seconds at most between two looks at watches that begin."""
 
 
@@ -162,7 +162,7 @@ def begin(
             if trouble and ctx.clock.now() > until:
                 raise trouble
             ctx.clock.look()
-            wake.wait(LOOK_EVERY)
+            wake.wait(LOOK_EVERY_SECONDS)
 
 
 def raise_errors(reflectors: t.Mapping[str, watch.Reflector]) -> None:
@@ -256,11 +256,11 @@ class WatchCache:
         more = run_listing.lists(self._ctx.cluster, known, scopes.ReadScope((), new))
         self._view.list({name: those + more[name] for name, those in known.items()})
 
-    def widen(self, beside: scopes.Beside) -> bool:
+    def widen(self, related_pods: scopes.RelatedPods) -> bool:
         """Know these pods, too, if there is a scope: whether some are new;
         raises as ``begin`` does.
         """
-        new = self.scope.widen(beside) if self.scope else []
+        new = self.scope.widen(related_pods) if self.scope else []
         self._begin(self._parts({"pods": new}))
         return bool(new)
 
@@ -333,12 +333,12 @@ class WatchCache:
         """Sleep ``pause``, and until something changed since the last snapshot; ``False`` if
         nothing did in time.
 
-        It takes ``SOON`` at least: what is left of a time may be too little for
+        It takes ``LEAST_WAIT_SECONDS`` at least: what is left of a time may be too little for
         the clock to move on.
         """
         self._ctx.clock.look()
         began = self._ctx.clock.now()
-        deadline = began + max(seconds, SOON)
+        deadline = began + max(seconds, LEAST_WAIT_SECONDS)
         with self._wake:
             while self._version() == self._seen:
                 left = deadline - self._ctx.clock.now()
@@ -346,7 +346,7 @@ class WatchCache:
                     return False
                 raise_errors(self._reflectors)
                 self._wake.wait(left)
-        early = max(self._looked + BURST, began + pause) - self._ctx.clock.now()
+        early = max(self._looked + BURST_SECONDS, began + pause) - self._ctx.clock.now()
         if early > 0:
             self._ctx.clock.sleep(early)
         return True
@@ -424,8 +424,10 @@ def _nodes_for(
     """Of the nodes that each of these volumes can be used on two, if there are so many;
     ``None``: only all tell it.
     """
-    required = (((raw["spec"].get("nodeAffinity") or {}).get("required") or {}) for raw in volumes)
-    terms = (term for selector in required for term in selector.get("nodeSelectorTerms") or ())
+    terms: list[objects.Raw] = []
+    for raw in volumes:
+        required = (raw["spec"].get("nodeAffinity") or {}).get("required") or {}
+        terms += required.get("nodeSelectorTerms") or ()
     asked = dict.fromkeys(map(node_affinity.labels_of, terms))
     if None in asked:
         return None

@@ -23,7 +23,7 @@ FEW, SPARSE = 16, 10
 Of more nodes all pods of the cluster are read at once: that takes fewer requests,
 which is what counts then.
 """
-LARGE = 100
+PAGE_OF_NODES = 100
 """Nodes of a cluster of which a drain reads only what its own nodes need;
 a smaller one fits in a few pages.
 """
@@ -79,20 +79,17 @@ class Slice:
         """The label selector; it also matches pods of other namespaces,
         which ``takes`` leaves out.
         """
-        return (
-            f"{self.key} in ({','.join(sorted({value for _space, value in self.pairs}))})"
-            if self.key
-            else ""
-        )
+        if not self.key:
+            return ""
+        values = sorted({value for _space, value in self.pairs})
+        return f"{self.key} in ({','.join(values)})"
 
     @property
     def words(self) -> str:
         """Which objects these are, in words after the kind."""
-        spaces = (
-            f"{len(self.namespaces)} namespaces"
-            if len(self.namespaces) > 1
-            else "".join(self.namespaces)
-        )
+        spaces = "".join(self.namespaces)
+        if len(self.namespaces) > 1:
+            spaces = f"{len(self.namespaces)} namespaces"
         return self.name or self.node or spaces or (self.key and f"label {self.key}")
 
     def covers(self, pod: objects.Pod) -> bool:
@@ -105,7 +102,7 @@ class Slice:
 
 
 ALL = Slice()
-Beside = t.Mapping[str, frozenset[tuple[str, str]]]
+RelatedPods = t.Mapping[str, frozenset[tuple[str, str]]]
 """Pods to know of: by label, namespaces and values; under the empty text whole namespaces,
 whose values are empty.
 """
@@ -141,11 +138,11 @@ class ReadScope:
         self.namespaces += new
         return new
 
-    def widen(self, beside: Beside) -> list[Slice]:
+    def widen(self, related_pods: RelatedPods) -> list[Slice]:
         """Take in pods beside those of the nodes; returns the parts that are new."""
         new: list[Slice] = []
         whole = self._beside.setdefault("", set())
-        for key, pairs in sorted(beside.items()):
+        for key, pairs in sorted(related_pods.items()):
             known = self._beside.setdefault(key, set())
             fresh = sorted(pair for pair in pairs - known if (pair[0], "") not in whole)
             known.update(fresh)
@@ -184,4 +181,4 @@ def apart(nodes: t.Iterable[str], among: int) -> ReadScope | None:
 
 def narrow(nodes: t.Iterable[str], among: int) -> ReadScope | None:
     """The scope of a call that also asks what decides whether the pods of these nodes may leave."""
-    return apart(nodes, among) if among >= LARGE else None
+    return apart(nodes, among) if among >= PAGE_OF_NODES else None

@@ -29,9 +29,10 @@ def dark_without(
     found: dict[str, list[str]] = {}
     gone = {pod.uid: None for pod in pods}
     for uid in gone:
-        for place in dict.fromkeys(
-            place for piece in snapshot.slices_with(uid) for place in index_keys.service_of(piece)
-        ):
+        services: dict[tuple[str, str], None] = {}
+        for piece in snapshot.slices_with(uid):
+            services |= dict.fromkeys(index_keys.service_of(piece))
+        for place in services:
             ready = snapshot.endpoints(place)
             if uid in ready and ready <= gone.keys():
                 found.setdefault(uid, []).append(f"Service {'/'.join(place)}")

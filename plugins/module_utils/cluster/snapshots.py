@@ -315,25 +315,21 @@ class Snapshot:
         """
         specs: list[objects.Raw] = [found["spec"] for found in self.device_slices]
         newest: dict[tuple[str, str], int] = {}
+        slices = collections.Counter[tuple[str, str, int]]()
         for spec in specs:
-            pool = (spec["driver"], spec["pool"]["name"])
-            newest[pool] = max(newest.get(pool, 0), spec["pool"].get("generation") or 0)
-        there = collections.Counter(
-            (spec["driver"], spec["pool"]["name"], spec["pool"].get("generation") or 0)
-            for spec in specs
-        )
-        return {
-            (spec["driver"], spec["pool"]["name"], device["name"]): (
-                device,
-                device if spec.get("perDeviceNodeSelection") else spec,
-            )
-            for spec in specs
-            if (now := newest[spec["driver"], spec["pool"]["name"]])
-            == (spec["pool"].get("generation") or 0)
-            if there[spec["driver"], spec["pool"]["name"], now]
-            >= (spec["pool"].get("resourceSliceCount") or 1)
-            for device in spec.get("devices") or ()
-        }
+            driver, name, generation = _pool_of(spec)
+            newest[driver, name] = max(newest.get((driver, name), 0), generation)
+            slices[driver, name, generation] += 1
+        found = {}
+        for spec in specs:
+            driver, name, generation = _pool_of(spec)
+            wanted = spec["pool"].get("resourceSliceCount") or 1
+            if generation < newest[driver, name] or slices[driver, name, generation] < wanted:
+                continue
+            for device in spec.get("devices") or ():
+                where = device if spec.get("perDeviceNodeSelection") else spec
+                found[driver, name, device["name"]] = device, where
+        return found
 
     @functools.cached_property
     def devices_by_node(self) -> dict[str, list[tuple[str, str, str]]]:
@@ -350,17 +346,13 @@ class Snapshot:
         """The devices that claims have, by driver, pool and name;
         administrators' access takes none.
         """
-        allocations = (
-            (claim.get("status") or {}).get("allocation") or {} for claim in self.device_claims
-        )
-        results = (
-            result
-            for one in allocations
-            for result in (one.get("devices") or {}).get("results") or ()
-        )
-        return frozenset(
-            (r["driver"], r["pool"], r["device"]) for r in results if not r.get("adminAccess")
-        )
+        taken = set()
+        for claim in self.device_claims:
+            allocation = (claim.get("status") or {}).get("allocation") or {}
+            for result in (allocation.get("devices") or {}).get("results") or ():
+                if not result.get("adminAccess"):
+                    taken.add((result["driver"], result["pool"], result["device"]))
+        return frozenset(taken)
 
     def owned_by(self, workload: objects.Workload) -> tuple[objects.Workload, ...]:
         """The workloads that this one controls, such as a Deployment's ReplicaSets."""
@@ -447,6 +439,11 @@ def fields_of(found: t.Mapping[str, t.Sequence[t.Any]]) -> dict[str, t.Any]:
     if SCALED[0] in found:
         fields["workloads"] = tuple(itertools.chain.from_iterable(found[name] for name in SCALED))
     return fields
+
+
+def _pool_of(spec: objects.Raw) -> tuple[str, str, int]:
+    """Driver, name and generation of the pool that a ResourceSlice is a part of."""
+    return spec["driver"], spec["pool"]["name"], spec["pool"].get("generation") or 0
 
 
 def _field_of(kind: str) -> str:

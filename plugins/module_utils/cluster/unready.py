@@ -34,8 +34,10 @@ def why(
     living, owners = _involved(snapshot, pods, workload)
     if found := _known(snapshot, living, owners):
         return found
-    told = ((ref, snapshot.warning_of(ref.uid)) for ref in _silent(snapshot, living, owners))
-    return next((f"{ref}: {text}" for ref, text in told if text), "")
+    for ref in _silent(snapshot, living, owners):
+        if text := snapshot.warning_of(ref.uid):
+            return f"{ref}: {text}"
+    return ""
 
 
 def silent(
@@ -47,9 +49,9 @@ def silent(
     a controller that lacks pods, or a pod.
     """
     living, owners = _involved(snapshot, pods, workload)
-    return (
-        None if _known(snapshot, living, owners) else next(_silent(snapshot, living, owners), None)
-    )
+    if _known(snapshot, living, owners):
+        return None
+    return next(_silent(snapshot, living, owners), None)
 
 
 def others(
@@ -83,13 +85,17 @@ def _known(
     living: t.Sequence[objects.Pod],
     owners: t.Sequence[objects.Workload],
 ) -> str:
-    if found := next(filter(None, (rejected(snapshot, owner) for owner in owners)), ""):
-        return found
+    for owner in owners:
+        if found := rejected(snapshot, owner):
+            return found
     unready = sorted(
         (pod for pod in living if not pod.ready),
         key=lambda pod: (not pod.unschedulable, not pod.stuck),
     )
-    return next((f"{pod.ref}: {text}" for pod in unready if (text := of(snapshot, pod))), "")
+    for pod in unready:
+        if found := of(snapshot, pod):
+            return f"{pod.ref}: {found}"
+    return ""
 
 
 def of(snapshot: snapshots.Snapshot, pod: objects.Pod) -> str:
@@ -106,11 +112,15 @@ def _silent(
     living: t.Sequence[objects.Pod],
     owners: t.Sequence[objects.Workload],
 ) -> t.Iterator[objects.Ref]:
-    makers = (maker for owner in owners for maker in (owner, *snapshot.owned_by(owner)))
-    yield from (maker.ref for maker in makers if maker.current < maker.replicas)
-    yield from (pod.ref for pod in living if not pod.ready)
+    for owner in owners:
+        for controller in (owner, *snapshot.owned_by(owner)):
+            if controller.current < controller.replicas:
+                yield controller.ref
+    for pod in living:
+        if not pod.ready:
+            yield pod.ref
 
 
-def told(found: str) -> str:
-    """As the end of a sentence."""
-    return f" ({found})" if found else ""
+def in_brackets(why: str) -> str:
+    """The reason in brackets, for the end of a sentence; empty if there is none."""
+    return f" ({why})" if why else ""

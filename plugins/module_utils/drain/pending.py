@@ -53,7 +53,7 @@ class Lack:
         """As messages say it."""
         return (
             f"{self.workload.ref} has {self.ready} of {self.wanted} ready "
-            f"pods{unready.told(self.why.rstrip('.'))}"
+            f"pods{unready.in_brackets(self.why.rstrip('.'))}"
         )
 
     def lasting(self, node: str) -> str:
@@ -129,7 +129,7 @@ def _absent_after(
 
 
 def _not_ready(snapshot: snapshots.Snapshot, pod: objects.Pod) -> str:
-    return f"{pod.ref} is not Ready{unready.told(unready.of(snapshot, pod))}"
+    return f"{pod.ref} is not Ready{unready.in_brackets(unready.of(snapshot, pod))}"
 
 
 def silent(snapshot: snapshots.Snapshot, one: node_records.Awaited) -> objects.Ref | None:

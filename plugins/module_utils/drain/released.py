@@ -279,7 +279,7 @@ def lacks(
     why = missing or unready.why(snapshot, owned(snapshot, deployment), deployment)
     return (
         f"{deployment.ref} has {ready} of {deployment.replicas} ready pods beside "
-        f"{pod.ref}{unready.told(why)}"
+        f"{pod.ref}{unready.in_brackets(why)}"
     )
 
 

@@ -31,7 +31,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages 
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import run_pod_drain
 
-STILL = run_object_events.STILL
+STILL = run_object_events.QUIET_SECONDS
 PODS_NAMED = 3
 """Pods of one reason that are named."""
 GOES_ON = "The drain goes on by itself once that is so."

@@ -309,7 +309,7 @@ class Evictor:
                 continue
             if too_few := self._too_few(move, snapshot):
                 self.waits.forget(move, now, evicted=False)
-                why = unready.told(unready.beside(snapshot, move.pod))
+                why = unready.in_brackets(unready.beside(snapshot, move.pod))
                 of = too_few.object
                 move.block(of.kind, of.namespace, of.name, f"{too_few.message}{why}")
                 continue

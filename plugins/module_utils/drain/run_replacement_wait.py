@@ -293,7 +293,7 @@ class AwaitedRecords:
         ]
         if not todo:
             return []
-        with self.ctx.clock.pool(run_requests.AT_ONCE, "owe") as pool:
+        with self.ctx.clock.pool(run_requests.MAX_PARALLEL, "owe") as pool:
             return [
                 (node_drain, why)
                 for node_drain, why in zip(todo, pool.map(self._write, todo), strict=True)

@@ -115,7 +115,7 @@ LOOK_EVERY = 0.25
 """Seconds between two checks of which jobs may start: few of the many changes make room for one."""
 PAUSE = 1.0
 """Seconds without a new job after the server could not make one, unless it asks for more."""
-TRIES = run_reconcile.HICCUPS + 1
+TRIES = run_reconcile.MAX_SERVER_ERRORS + 1
 """How often the creation of a job is tried at once: the other moves wait in the meantime."""
 
 

@@ -109,7 +109,7 @@ class JobTracker:
         change: api_changes.Change,
         *,
         patience: float = run_requests.PATIENCE,
-        tries: int = run_reconcile.TRIES,
+        tries: int = run_reconcile.MAX_TRIES,
     ) -> None:
         """Create the job; one of this name for the same pod is what an earlier
         answer would have been.

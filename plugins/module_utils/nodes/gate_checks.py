@@ -292,7 +292,7 @@ def _daemon_sets(
             continue
         why = (
             f"DaemonSet {name} has no Ready pod on "
-            f"it{unready.told(unready.why(snapshot, there))}{down}"
+            f"it{unready.in_brackets(unready.why(snapshot, there))}{down}"
         )
         remedy = "Check that pod, or wait for it, or omit the gate daemonsets."
         found.append(_blocker("daemonset_missing", node, why, remedy))

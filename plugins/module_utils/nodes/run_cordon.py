@@ -246,7 +246,7 @@ def _write_all(
     locks: run_locks.Locks,
     tasks: list[run_node_steps.Task],
 ) -> None:
-    with ctx.clock.pool(run_requests.AT_ONCE, "node") as pool:
+    with ctx.clock.pool(run_requests.MAX_PARALLEL, "node") as pool:
         list(pool.map(functools.partial(_write, ctx, options, locks), tasks))
 
 

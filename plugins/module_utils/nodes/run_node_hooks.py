@@ -157,7 +157,7 @@ def _under_locks(
         going = [node_drain for node_drain in node_drains.values() if not node_drain.failed]
         work = _Work(ctx, options, locks, run_hook_calls.HttpCalls(ctx, locks.prove, options.send))
         try:
-            with ctx.clock.pool(run_requests.AT_ONCE, "hooks") as pool:
+            with ctx.clock.pool(run_requests.MAX_PARALLEL, "hooks") as pool:
                 told = [one for some in pool.map(work.on, going) for one in some]
         finally:
             work.calls.close()

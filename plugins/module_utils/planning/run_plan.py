@@ -455,7 +455,9 @@ def _serving(
     if not spaces or (ctx.run and ctx.run.nonce):
         return snapshot
     scope = (
-        scopes.ReadScope((), tuple(sorted(spaces))) if len(snapshot.nodes) > scopes.LARGE else None
+        scopes.ReadScope((), tuple(sorted(spaces)))
+        if len(snapshot.nodes) > scopes.PAGE_OF_NODES
+        else None
     )
     with contextlib.suppress(errors.Forbidden):
         return replace(

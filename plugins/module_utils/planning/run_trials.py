@@ -235,7 +235,7 @@ def refused(
     """
     wanted = trials(snapshot, plans, choices, judges, rules) if judges else []
     some = wanted[:MOST]
-    with ctx.clock.pool(run_requests.AT_ONCE, "dry runs") as pool:
+    with ctx.clock.pool(run_requests.MAX_PARALLEL, "dry runs") as pool:
         words = pool.map(functools.partial(_refusal, ctx), some)
         told = [(trial, text) for trial, text in zip(some, words, strict=True) if text]
     return [*findings(told), *untried(len(wanted))], unreplaced(told)

@@ -114,7 +114,7 @@ class _Builder:
 
     def _create(self, raws: t.Sequence[Made]) -> list[Made]:
         """Those that exist afterwards."""
-        with self._ctx.clock.pool(run_requests.AT_ONCE, "copies") as pool:
+        with self._ctx.clock.pool(run_requests.MAX_PARALLEL, "copies") as pool:
             created = pool.map(self._create_one, raws)
             return [raw for raw, is_there in zip(raws, created, strict=True) if is_there]
 

@@ -206,7 +206,7 @@ def _events(
         place = {"kind": ref.kind, "namespace": ref.namespace, "name": ref.name}
         return {**place, "outcome": outcome.value, "failed": outcome.failed, "message": message}
 
-    with ctx.clock.pool(run_requests.AT_ONCE, "events") as pool:
+    with ctx.clock.pool(run_requests.MAX_PARALLEL, "events") as pool:
         return list(pool.map(each, about))
 
 

@@ -282,7 +282,7 @@ def _side_by_side(
         if ctx.check
         else {}
     )
-    with ctx.clock.pool(run_requests.AT_ONCE, "recover") as pool:
+    with ctx.clock.pool(run_requests.MAX_PARALLEL, "recover") as pool:
         watching = None if ctx.check else pool.submit(run_lease.expired, ctx, loose, named)
         back = functools.partial(_give_back, ctx, explicit=bool(named), in_service=in_service)
         for entries in pool.map(lambda item: back(*item), by_run.items()):

@@ -136,7 +136,7 @@ def _all(
 
     if not nodes:
         return
-    with ctx.clock.pool(run_requests.AT_ONCE, "waiting") as pool:
+    with ctx.clock.pool(run_requests.MAX_PARALLEL, "waiting") as pool:
         wrong = [message for message in pool.map(one, nodes) if message]
     if wrong:
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""

@@ -164,7 +164,7 @@ def let_go(ctx: run_context.Context) -> None:
             {"spec": {"leaseDurationSeconds": SURGE_WATCH_SECONDS}},
         )
         jobs.append(functools.partial(_let_go, ctx, lease, shortly))
-    with ctx.clock.pool(run_requests.AT_ONCE, "let go") as pool:
+    with ctx.clock.pool(run_requests.MAX_PARALLEL, "let go") as pool:
         list(pool.map(lambda job: job(), jobs))
     for run_id in {me.id, *map(run_leases.holder_of, own)} - {""}:
         run_heartbeats.sweep(ctx, run_id)

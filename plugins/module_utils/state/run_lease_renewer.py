@@ -147,7 +147,7 @@ def at_once(
     """
     if not jobs:
         return
-    pool = ctx.clock.pool(run_requests.AT_ONCE, "lock")
+    pool = ctx.clock.pool(run_requests.MAX_PARALLEL, "lock")
     try:
         for future in [pool.submit(job) for job in jobs]:
             # A renewal that failed needs no answer here: the next write on behalf of the lock has

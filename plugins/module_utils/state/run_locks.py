@@ -140,7 +140,7 @@ class Locks:
                     return f"{lock.what} could not be locked: {error}"
                 return run_node_lock.as_now(left, seen) if left else None
 
-            with self._ctx.clock.pool(run_requests.AT_ONCE, "lock") as pool:
+            with self._ctx.clock.pool(run_requests.MAX_PARALLEL, "lock") as pool:
                 answers = list(pool.map(take, wanted))
             waiting: dict[str, lock_leases.Seen] = {}
             for lock, answer in zip(wanted, answers, strict=True):
@@ -207,7 +207,7 @@ class Locks:
         staying = [lock for node, lock in self._locks.items() if node not in drop and lock.held]
         beating = {lock.me for lock in staying if lock.heartbeat} if seconds == IDLE else set()
         # Both at once: neither may take the other's time.
-        with self._ctx.clock.pool(run_requests.AT_ONCE, "leave") as pool:
+        with self._ctx.clock.pool(run_requests.MAX_PARALLEL, "leave") as pool:
             dropped = pool.submit(self._drop, going, until)
             renewals = [
                 partial(lock.renew, int(seconds))
@@ -248,7 +248,7 @@ class Locks:
         but has to wait for a lock.
         """
         left = run_lease_renewer.left(self._ctx, until)
-        pool = self._ctx.clock.pool(run_requests.AT_ONCE, "fence")
+        pool = self._ctx.clock.pool(run_requests.MAX_PARALLEL, "fence")
         try:
             pool.submit(self._server.leave, _entries(locks), left).result(left / 2)
         except (errors.ClusterError, TimeoutError) as error:

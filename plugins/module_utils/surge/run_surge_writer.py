@@ -98,7 +98,7 @@ def at_once(ctx: run_context.Context, some: t.Sequence[T], do: t.Callable[[T], o
         for one in some:
             do(one)
         return
-    with ctx.clock.pool(run_requests.AT_ONCE, "surge") as pool:
+    with ctx.clock.pool(run_requests.MAX_PARALLEL, "surge") as pool:
         list(pool.map(do, some))
 
 

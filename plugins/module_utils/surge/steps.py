@@ -152,7 +152,7 @@ def _count_differs(snapshot: snapshots.Snapshot, workload: objects.Workload) -> 
         return ""
     return (
         f"{workload.ref} has {there} of {workload.replicas} "
-        f"pods{unready.told(unready.rejected(snapshot, workload))}"
+        f"pods{unready.in_brackets(unready.rejected(snapshot, workload))}"
     )
 
 
@@ -220,7 +220,7 @@ def waiting_for(
         if not pod.ready:
             phase = pod.phase if pod.phase != "Running" else ""
             why = unready.of(snapshot, pod) or snapshot.warning_of(pod.uid) or phase
-            return f"{pod.ref} is not ready{unready.told(why)}"
+            return f"{pod.ref} is not ready{unready.in_brackets(why)}"
     if workload.available < workload.replicas - (len(pods) - len(counted)):
         seconds = workload.spec.get("minReadySeconds") or 0
         return (

@@ -14,7 +14,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.a
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_change_writer import ChangeWriter
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_reconcile import TRIES
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_reconcile import MAX_TRIES
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault, What
@@ -155,7 +155,7 @@ def test_a_creation_is_found_made_where_the_object_holds_all_of_it(
 
 
 def test_answers_that_are_always_lost_leave_the_decision_to_the_next_look(world: World) -> None:
-    fails(world.process("me"), "hang", TRIES)
+    fails(world.process("me"), "hang", MAX_TRIES)
     assert not does(world, patch(world, "one"))
 
 

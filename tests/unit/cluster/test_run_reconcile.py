@@ -14,7 +14,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.a
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Raw, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import CallAborted, Context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_reconcile import (
-    TRIES,
+    MAX_TRIES,
     Contended,
     Decide,
     Written,
@@ -112,7 +112,7 @@ def test_somebody_who_always_writes_first_is_named_as_that(world: World) -> None
     def prove_lock() -> None:
         world.patch(kinds.NODES, "n1", {"metadata": {"labels": {"theirs": str(next(counter))}}})
 
-    with pytest.raises(Contended, match=f"Node n1 was changed {TRIES} times"):
+    with pytest.raises(Contended, match=f"Node n1 was changed {MAX_TRIES} times"):
         after(world, labelled, NODE, prove_lock=prove_lock)
 
 
@@ -121,7 +121,7 @@ def test_answers_that_are_always_lost_end_in_doubt(world: World) -> None:
         assert raw is not None
         return Change("patch", NODE, "Label it", {"metadata": {"labels": {"a": raw["metadata"]["resourceVersion"]}}})
 
-    always: list[What] = ["lost"] * TRIES
+    always: list[What] = ["lost"] * MAX_TRIES
     with pytest.raises(UnknownOutcome):
         after(world, never_known, NODE, *always)
 
@@ -200,7 +200,7 @@ def test_check_mode_sends_nothing_and_tells_all(world: World) -> None:
 
 
 def test_a_refusal_for_good_comes_through(world: World) -> None:
-    always: list[What] = ["error"] * TRIES
+    always: list[What] = ["error"] * MAX_TRIES
     with pytest.raises(ServerError):
         after(world, labelled, NODE, *always)
     assert "mine" not in world.get(kinds.NODES, "n1")["metadata"]["labels"]

@@ -13,7 +13,7 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Raw
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_services import (
-    STEPS,
+    MAX_STEPS,
     Services,
     merged,
 )
@@ -41,7 +41,7 @@ def sampled(counts: t.Iterable[int]) -> tuple[str, list[list[t.Any]]]:
 
 def test_a_service_that_flaps_for_days_stays_small_and_its_low_points_are_kept() -> None:
     began, samples = sampled([5, 4] * 3000 + [0] + [5, 4] * 3000)
-    assert len(samples) <= STEPS + 1
+    assert len(samples) <= MAX_STEPS + 1
     assert min(count for _at, count in samples) == 0
     assert samples[0] == [began, 5]
     times = [at for at, _count in samples]

@@ -66,7 +66,7 @@ def test_a_snapshot_shows_what_was_added_changed_and_deleted_since(world: World)
     assert watching(world, loop) == [[("n1", "")], [("n1", "yes"), ("n2", "")], after, after]
 
 
-@pytest.mark.parametrize(("pause", "waited"), [(0.0, run_watch_cache.BURST), (0.15, 0.15), (0.25, 0.25)])
+@pytest.mark.parametrize(("pause", "waited"), [(0.0, run_watch_cache.BURST_SECONDS), (0.15, 0.15), (0.25, 0.25)])
 def test_a_change_ends_the_wait_after_the_pause_that_the_reader_wants(
     world: World, pause: float, waited: float
 ) -> None:
@@ -117,7 +117,7 @@ def test_namesakes_in_two_namespaces_are_two(world: World) -> None:
         pytest.param(3.0, 10.0, True, 3.0, id="when something changes"),
         pytest.param(None, 10.0, False, 10.0, id="when time is up"),
         pytest.param(0.001, 10.0, True, 0.02, id="not before a burst is over"),
-        pytest.param(None, 0.0, False, run_watch_cache.SOON, id="soon"),
+        pytest.param(None, 0.0, False, run_watch_cache.LEAST_WAIT_SECONDS, id="soon"),
     ],
 )
 def test_a_reader_is_woken(world: World, at: float | None, seconds: float, woken: bool, after: float) -> None:

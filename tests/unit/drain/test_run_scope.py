@@ -40,7 +40,7 @@ SPACED = {"poddisruptionbudgets.policy", "endpointslices.discovery.k8s.io", "rep
 @pytest.fixture(autouse=True)
 def _large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four nodes are a large cluster here, and one of them few."""
-    monkeypatch.setattr(scopes, "LARGE", len(NODES))
+    monkeypatch.setattr(scopes, "PAGE_OF_NODES", len(NODES))
     monkeypatch.setattr(scopes, "SPARSE", 2)
 
 
@@ -126,7 +126,7 @@ def test_a_wave_of_a_large_cluster_comes_to_the_same_as_that_of_a_small_one(
 ) -> None:
     came = []
     for large in (len(NODES), 1000):
-        monkeypatch.setattr(scopes, "LARGE", large)
+        monkeypatch.setattr(scopes, "PAGE_OF_NODES", large)
         with usual(*elsewhere()) as world:
             results = everything(world, method)
             pods = results["drain"].data["nodes"][0]["pods"]
@@ -188,8 +188,8 @@ def test_a_budget_that_comes_later_counts_the_pods_that_nobody_asked_for_yet() -
 def test_few_nodes_of_many_are_read_by_their_names(
     monkeypatch: pytest.MonkeyPatch, wanted: list[str], large: int, worth: int, asked: list[str], whole: bool
 ) -> None:
-    monkeypatch.setattr(scopes, "LARGE", large)
-    monkeypatch.setattr(run_targeted_reads, "WORTH", worth)
+    monkeypatch.setattr(scopes, "PAGE_OF_NODES", large)
+    monkeypatch.setattr(run_targeted_reads, "NODES_PER_REQUEST", worth)
     with world_of() as world:
         world.log.clear()
         found, is_whole = world.process("me").run(lambda ctx: run_targeted_reads.nodes_of(ctx.cluster, wanted))
@@ -328,7 +328,7 @@ def test_of_other_nodes_a_drain_reads_two_that_each_volume_fits(labelled: tuple[
     assert by_name_ == {"metadata.name=n1"}
     whole = [query for verb, query in asked if verb == "list" and "fieldSelector" not in query]
     assert {query.get("labelSelector", "") for query in whole} == {"", "zone in (a)"}
-    assert all(int(query["limit"]) <= scopes.LARGE for query in whole)
+    assert all(int(query["limit"]) <= scopes.PAGE_OF_NODES for query in whole)
 
 
 @pytest.mark.parametrize(

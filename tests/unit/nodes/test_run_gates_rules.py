@@ -135,8 +135,8 @@ def test_of_no_node_nothing_is_said(world: World, options: dict[str, t.Any]) -> 
 def test_of_a_large_cluster_only_its_own_nodes_are_read(
     world: World, options: dict[str, t.Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scopes, "LARGE", 1)
-    world.apply(*(manifests.node(f"n{number:02}") for number in range(run_targeted_reads.WORTH)))
+    monkeypatch.setattr(scopes, "PAGE_OF_NODES", 1)
+    world.apply(*(manifests.node(f"n{number:02}") for number in range(run_targeted_reads.NODES_PER_REQUEST)))
     assert not checked(world, "b", **options).failed
     lists = [dict(sent.request.query) for sent in world.log if sent.request.verb == "list"]
     assert [query.get("limit") for query in lists[:1]] == ["1"]

@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import node_taints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import CallAborted, Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_reconcile import TRIES
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_reconcile import MAX_TRIES
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_taint import State, TaintOptions, taint
@@ -185,7 +185,7 @@ def test_one_nodes_failure_keeps_no_other_from_its_taint(cluster: Make) -> None:
     found = cluster(n1=[], n2=[], n3=[], n4=[])
     found.breaks("n1", "forbidden", 99)
     found.deletes("n2")
-    for i in range(TRIES):
+    for i in range(MAX_TRIES):
         found.adds("n3", f"x{i}:NoSchedule")
     result = found.run("a:NoSchedule")
     assert outcomes(result) == {"n1": "failed", "n2": "gone", "n3": "failed", "n4": "present"}

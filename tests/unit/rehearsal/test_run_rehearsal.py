@@ -241,7 +241,7 @@ def test_conditions_are_set_while_the_kubelet_writes_too(lab: World) -> None:
     def status(request: verbs.Request) -> bool:
         return request.path.endswith("/status")
 
-    lab.process("me").faults.when(status, Fault("conflict"), run_reconcile.TRIES - 1)
+    lab.process("me").faults.when(status, Fault("conflict"), run_reconcile.MAX_TRIES - 1)
     rebuilt(lab)
     again, _names = lab.process("other").run(lambda ctx: run_read.snapshot(ctx, ""))
     assert conditions(again) == conditions(saved())
