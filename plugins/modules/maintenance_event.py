@@ -157,10 +157,5 @@ findings: {description: Why the call failed as a whole., returned: after such a 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import specs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import arguments_event
 
-
-def main() -> None:
-    specs.run_module(arguments_event.SPEC)
-
-
 if __name__ == "__main__":
-    main()
+    specs.run_module(arguments_event.SPEC)

@@ -386,10 +386,5 @@ timeline: {description: All progress messages., returned: always, type: list, el
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import specs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import arguments
 
-
-def main() -> None:
-    specs.run_module(arguments.SPEC)
-
-
 if __name__ == "__main__":
-    main()
+    specs.run_module(arguments.SPEC)

@@ -93,10 +93,5 @@ failed_nodes: {description: The nodes that failed., returned: success, type: lis
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import specs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import arguments
 
-
-def main() -> None:
-    specs.run_module(arguments.SPEC)
-
-
 if __name__ == "__main__":
-    main()
+    specs.run_module(arguments.SPEC)

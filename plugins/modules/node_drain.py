@@ -293,10 +293,5 @@ findings:
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import specs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import arguments
 
-
-def main() -> None:
-    specs.run_module(arguments.SPEC)
-
-
 if __name__ == "__main__":
-    main()
+    specs.run_module(arguments.SPEC)

@@ -189,10 +189,5 @@ timeline: {description: All progress messages., returned: always, type: list, el
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import specs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import arguments_ready
 
-
-def main() -> None:
-    specs.run_module(arguments_ready.SPEC)
-
-
 if __name__ == "__main__":
-    main()
+    specs.run_module(arguments_ready.SPEC)

@@ -222,10 +222,5 @@ findings:
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import specs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import arguments_taint
 
-
-def main() -> None:
-    specs.run_module(arguments_taint.SPEC)
-
-
 if __name__ == "__main__":
-    main()
+    specs.run_module(arguments_taint.SPEC)

@@ -178,10 +178,5 @@ timeline: {description: All progress messages., returned: always, type: list, el
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import specs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import arguments
 
-
-def main() -> None:
-    specs.run_module(arguments.SPEC)
-
-
 if __name__ == "__main__":
-    main()
+    specs.run_module(arguments.SPEC)

@@ -304,7 +304,7 @@ class Module(AnsibleModule):
 
 
 def run_module(spec: ModuleSpec) -> None:
-    """Run a module; this is all that its ``main`` does."""
+    """Run a module; this is all that it does."""
     module = Module(spec.argument_spec, supports_check_mode=True, **spec.rules)
     call = Call(check=module.check_mode, diff=module._diff, environ=dict(os.environ))
     module.exit_json(**run_call(spec, module.params, call))

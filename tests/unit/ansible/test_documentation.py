@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import importlib
+import runpy
 import types
 from typing import Any
 
@@ -46,11 +47,11 @@ def documented(module: Any) -> dict[str, Any]:
 
 
 def spec_of(module: types.ModuleType) -> ModuleSpec:
-    """What the module's ``main`` runs."""
+    """What the module runs."""
     with pytest.MonkeyPatch.context() as patch:
         run: list[ModuleSpec] = []
         patch.setattr(entry, "run_module", run.append)
-        module.main()
+        runpy.run_path(str(module.__file__), run_name="__main__")
     (spec,) = run
     return spec
 
