@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import typing as t
 from contextlib import suppress
-from dataclasses import dataclass
 
 from ansible.module_utils.parsing import convert_bool
 
@@ -27,62 +26,22 @@ with suppress(ImportError):
 Arguments = t.Mapping[str, t.Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One of their options, and ours for the same purpose (empty if there is none).
-    ``accepted``: it can stay.
-    """
-
-    name: str
-    ours: str
-    note: str = ""
-    accepted: bool = False
-
-
 # The same in kubernetes.core 3.3 to 6.5 and its development version of August 2026.
-# The guide has these tables.
-K8S_DRAIN = (
-    Option("name", "nodes", "``nodes`` also takes several.", accepted=True),
-    Option("state", "", "Each state is a task of its own, see below."),
-    Option("pod_selectors", "pod_selector", "One string, with commas between the selectors."),
-    Option("label_selectors", "pod_selector", "The same."),
-    Option(
-        "delete_options.terminate_grace_period",
-        "grace_period",
-        "``0`` means none; ``k8s_drain`` then leaves the pods their own.",
-    ),
-    Option("delete_options.force", "force"),
-    Option("delete_options.ignore_daemonsets", "ignore_daemonsets", "``true`` by default."),
-    Option("delete_options.delete_emptydir_data", "delete_emptydir_data"),
-    Option("delete_options.disable_eviction", "disable_eviction"),
-    Option(
-        "delete_options.wait_timeout",
-        "timeout",
-        (
-            "``node_drain`` always waits, without a limit by default (``0`` there), "
-            "and fails when the time is over."
-        ),
-    ),
-    Option("delete_options.wait_sleep", "", "``node_drain`` watches the pods."),
-)
-K8S_TAINT = (
-    Option("name", "nodes", "``nodes`` also takes several.", accepted=True),
-    Option("state", "state", accepted=True),
-    Option("taints", "taints", "Also in the syntax of ``kubectl taint``.", accepted=True),
-    Option("taints.key", "taints.key", accepted=True),
-    Option("taints.value", "taints.value", accepted=True),
-    Option(
-        "taints.effect",
-        "taints.effect",
-        "``NoExecute`` also needs ``allow_no_execute: true``.",
-        accepted=True,
-    ),
-    Option(
-        "replace",
-        "state",
-        "``state: exact`` for ``true``. It leaves the taints that controllers set.",
-    ),
-)
+OURS: t.Mapping[str, str] = {
+    "state": "",
+    "pod_selectors": "pod_selector",
+    "label_selectors": "pod_selector",
+    "delete_options.terminate_grace_period": "grace_period",
+    "delete_options.force": "force",
+    "delete_options.ignore_daemonsets": "ignore_daemonsets",
+    "delete_options.delete_emptydir_data": "delete_emptydir_data",
+    "delete_options.disable_eviction": "disable_eviction",
+    "delete_options.wait_timeout": "timeout",
+    "delete_options.wait_sleep": "",
+}
+"""What ``k8s_drain`` has and ``node_drain`` calls otherwise; empty: it has nothing for it.
+The guide explains each.
+"""
 STATES: t.Mapping[str, tuple[tuple[str, Arguments], ...]] = {
     "cordon": (("node_cordon", {"state": "cordoned"}),),
     "drain": (
@@ -104,15 +63,10 @@ def of_drain(arguments: Arguments) -> str:
     given = _flat(arguments)
     # Another state is one of node_cordon.
     state = str(given.get("state")) if str(given.get("state")) in STATES else ""
-    theirs = {
-        option.name
-        for option in K8S_DRAIN
-        if not option.accepted and (option.name != "state" or state)
-    }
     found = [
         f"state: {state}" if name == "state" else name
         for name in given
-        if name in theirs or name == INNER
+        if (name in OURS and (name != "state" or state)) or name == INNER
     ]
     if not found:
         return ""
@@ -151,9 +105,7 @@ def _flat(arguments: Arguments) -> dict[str, t.Any]:
 
 def _moved(given: Arguments) -> dict[str, t.Any]:
     """Their arguments under our names, for ``node_drain``."""
-    moved = {
-        o.ours: given[o.name] for o in K8S_DRAIN if o.ours and not o.accepted and o.name in given
-    }
+    moved = {ours: given[name] for name, ours in OURS.items() if ours and name in given}
     if isinstance(moved.get("pod_selector"), (list, tuple)):
         moved["pod_selector"] = ",".join(map(str, moved["pod_selector"]))
     if str(moved.get("timeout")) == "0":
