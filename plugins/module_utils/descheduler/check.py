@@ -128,11 +128,7 @@ def _document(config: t.Mapping[str, t.Any], schema: schemas.Schema) -> schemas.
 
 def _of_flavor(fault: schemas.Fault, schema: schemas.Schema) -> schemas.Fault:
     """ACK's documentation calls the policy Soft; ACK's build was not available for a test."""
-    if (
-        schema.name == "ack"
-        and fault.path.endswith(".evictionPolicy")
-        and "'Soft'" in fault.message
-    ):
+    if schema.name == "ack" and fault.path.endswith(".evictionPolicy") and fault.word == "Soft":
         remedy = (
             "ACK's documentation says Soft, Koordinator's binary accepts only SoftEviction: "
             "try it on a canary."

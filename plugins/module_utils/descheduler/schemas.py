@@ -231,13 +231,14 @@ class Fault(reasons.Reason):
 
     ``path`` is the location, such as ``profiles[0].plugins.evict``, ``real`` what the descheduler
     itself does. Faults with ``decoding`` show up while the text is decoded,
-    before any value is validated.
+    before any value is validated. ``word`` is the one that is not known.
     """
 
     path: str = ""
     real: Real = "refuses"
     severity: t.Literal["error", "warning"] = "error"
     decoding: bool = False
+    word: str = ""
 
     def to_dict(self) -> dict[str, str]:
         """As the module returns it."""

@@ -183,8 +183,9 @@ def unknown(
     message = f"Unknown {kind} {shown(word)}."
     right = (alike or {}).get(word) or similar(word, words)
     if right:
-        return schemas.Fault("look_alike", message, f"Write {right}.", path, real)
-    return schemas.Fault(_UNKNOWN[kind], message, f"Use one of {', '.join(words)}.", path, real)
+        return schemas.Fault("look_alike", message, f"Write {right}.", path, real, word=word)
+    remedy = f"Use one of {', '.join(words)}."
+    return schemas.Fault(_UNKNOWN[kind], message, remedy, path, real, word=word)
 
 
 def _unknown_key(field: schemas.Field, key: str, path: str) -> schemas.Fault:
