@@ -38,12 +38,11 @@ def read(name: str, value: t.Any, state: str = "present") -> list[dict[str, t.An
                     name, list(items), "taints without an empty one; [] if no taint is meant"
                 )
             raws += [_mapping(word, state) for word in words]
-    faults = [
-        (f"{name}[{index}]", raw, "only key, value, effect and state")
-        for index, raw in enumerate(raws)
-        if not raw.keys() <= {"key", "value", "effect", "state"}
-        or raw.get("state") not in (None, "present", "absent")
-    ]
+    faults = []
+    for index, raw in enumerate(raws):
+        known = raw.keys() <= {"key", "value", "effect", "state"}
+        if not known or raw.get("state") not in (None, "present", "absent"):
+            faults.append((f"{name}[{index}]", raw, "only key, value, effect and state"))
     found = node_taints.read(raws, state)[1]
     faults += [(fault.where.replace("taints", name, 1), *fault[1:]) for fault in found]
     if faults:
@@ -57,17 +56,17 @@ def _words(text: str) -> tuple[str, ...]:
     """The taints of a text, between commas or white space; a key with a space in it stays
     whole, and is refused.
     """
-    parts = (part.strip() for part in re.split(r"[,\n]", text))
-    return tuple(dict.fromkeys(word for part in parts for word in _between_spaces(part)))
+    words: dict[str, None] = {}
+    for part in re.split(r"[,\n]", text):
+        words |= dict.fromkeys(_between_spaces(part.strip()))
+    return tuple(words)
 
 
 def _between_spaces(part: str) -> t.Sequence[str]:
     words = part.split()
-    return (
-        words
-        if ":" not in part or all(":" in word or word.endswith("-") for word in words)
-        else [part]
-    )
+    if ":" not in part or all(":" in word or word.endswith("-") for word in words):
+        return words
+    return [part]
 
 
 def _mapping(word: str, state: str) -> dict[str, t.Any]:

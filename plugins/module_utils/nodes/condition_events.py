@@ -57,14 +57,12 @@ class Account:
         better twice than never.
         """
         data = (raw or {}).get("data") or {}
+        told: Told = {}
         try:
-            told = {
-                str(uid): {
-                    str(name): (str(status), str(since))
-                    for name, (status, since) in conditions.items()
-                }
-                for uid, conditions in decoding.json_of(data.get("told") or "{}").items()
-            }
+            for uid, conditions in decoding.json_of(data.get("told") or "{}").items():
+                known = told[str(uid)] = {}
+                for name, (status, since) in conditions.items():
+                    known[str(name)] = (str(status), str(since))
         except (ValueError, AttributeError, TypeError):
             return cls()
         return cls(str(data.get("version") or ""), told)

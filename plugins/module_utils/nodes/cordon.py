@@ -32,7 +32,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
     queue_marks,
 )
 
-BALANCERS_SETTLE = 30.0
+BALANCERS_SETTLE_SECONDS = 30.0
 """Seconds after a node's cordon until the cloud's load balancers have removed it."""
 
 _SET = {key: ours for marks in names.MARKS.values() for key, ours in marks.items()}
@@ -46,7 +46,7 @@ def balanced_for(record: node_records.Record, now: str) -> float:
         return 0.0
     since, today = decoding.moment(record.since), decoding.moment(now)
     passed = (today - since).total_seconds() if since and today else 0.0
-    return min(max(BALANCERS_SETTLE - passed, 0.0), BALANCERS_SETTLE)
+    return min(max(BALANCERS_SETTLE_SECONDS - passed, 0.0), BALANCERS_SETTLE_SECONDS)
 
 
 def our_taint(run_id: str) -> objects.Raw:
@@ -68,7 +68,12 @@ def take_out(
     too. The record that is returned also has the node's prior state.
     """
     added = (our_taint(record.run),) if taint else ()
-    wanted = {key: ours for name in marks for key, ours in names.MARKS[name].items()}
+    set_by_us: dict[str, node_records.Mark] = {}
+    for name in marks:
+        for key, wanted in names.MARKS[name].items():
+            before = _read(node, key)
+            if before != wanted:
+                set_by_us[key] = node_records.Mark(before, wanted)
     record = replace(
         record,
         step="cordoned",
@@ -79,11 +84,7 @@ def take_out(
             **gate_checks.state_before(node),
         },
         added=added,
-        marks={
-            key: node_records.Mark(_read(node, key), ours)
-            for key, ours in wanted.items()
-            if _read(node, key) != ours
-        },
+        marks=set_by_us,
         conditions=node_conditions.priors(node) if conditions else {},
     )
     ours = {key: mark.ours for key, mark in record.marks.items()}

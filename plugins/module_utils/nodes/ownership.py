@@ -63,12 +63,11 @@ def node_lost(node: objects.Node | None, taken: node_records.Record) -> NodeLost
         return NodeLost(
             outcomes.DrainOutcome.UNCORDONED, f"somebody uncordoned it during the drain. {STOPPED}"
         )
-    ours = [taint for taint in record.added if taint.get("key") == names.TAINT_KEY]
-    if any(
-        not any(node_taints.same_taint(taint, found) for found in node.taints) for taint in ours
-    ):
-        return NodeLost(
-            outcomes.DrainOutcome.UNTAINTED,
-            f"somebody removed our taint {names.TAINT_KEY} during the drain. {STOPPED}",
-        )
+    for taint in record.added:
+        there = any(node_taints.same_taint(taint, found) for found in node.taints)
+        if taint.get("key") == names.TAINT_KEY and not there:
+            return NodeLost(
+                outcomes.DrainOutcome.UNTAINTED,
+                f"somebody removed our taint {names.TAINT_KEY} during the drain. {STOPPED}",
+            )
     return None

@@ -27,8 +27,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube impo
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import condition_events
 
 KEEP_SECONDS = 60.0
-"""How often the version is kept while nothing happens: the API server has
-five minutes of history.
+"""After so many seconds without an event, how far the watch has come is stored anyway: the API
+server has a history of five minutes, and a later start has to begin within it.
 """
 LOOK_SECONDS = 0.25
 """How soon a stop is noticed."""
@@ -39,7 +39,7 @@ Emit = t.Callable[[dict[str, t.Any]], None]
 @dataclass(frozen=True, slots=True)
 class FollowOptions:
     """``name`` tells the accounts of several listeners apart;
-    ``conditions`` as ``flips.Wanted.of`` reads them.
+    ``conditions`` as ``condition_events.Wanted.of`` reads them.
     """
 
     name: str

@@ -77,17 +77,15 @@ def show(
 
     def decide(raw: objects.Raw | None) -> api_changes.Change | None:
         record = own(raw) if raw else None
-        return (
-            node_conditions.change(raw, record, phase, ctx.clock.server())
-            if raw and record
-            else None
-        )
+        if raw and record:
+            return node_conditions.change(raw, record, phase, ctx.clock.server())
+        return None
 
     target = objects.Ref("Node", name, api_version="v1")
     return run_reconcile.reconcile(ctx, target, decide, known=known, prove_lock=prove_lock).object
 
 
-DONE: t.Mapping[run_node_steps.State, str] = {
+PROGRESS: t.Mapping[run_node_steps.State, str] = {
     "cordoned": "cordoned",
     "out": "handed over to the tasks on its host",
     "returning": "our taint removed, still cordoned",
@@ -126,17 +124,24 @@ def cordon(ctx: run_context.Context, options: run_node_steps.CordonOptions) -> r
     if todo and not ctx.check:
         _act(ctx, options, todo)
     elif todo:
-        for task in todo:
-            if options.state == "uncordoned":
-                run_handshakes.take_back(ctx, task.record)
-            first_shown = options.state == "uncordoned"
-            both = (task.shown, task.change) if first_shown else (task.change, task.shown)
-            for change in (change for change in both if change):
-                run_requests.submit(ctx, change)
-    _drop_left_locks(
-        ctx, options, [task for task in tasks if not task.raw or task.outcome in UNRECORDED]
-    )
+        _predict(ctx, options, todo)
+    without = [task for task in tasks if not task.raw or task.outcome in UNRECORDED]
+    _drop_left_locks(ctx, options, without)
     return run_lookup.result([task.to_dict(ctx.clock) for task in tasks])
+
+
+def _predict(
+    ctx: run_context.Context, options: run_node_steps.CordonOptions, todo: list[run_node_steps.Task]
+) -> None:
+    """For check mode: note the changes in the order in which they would be made."""
+    for task in todo:
+        changes = [task.change, task.shown]
+        if options.state == "uncordoned":
+            run_handshakes.take_back(ctx, task.record)
+            changes.reverse()
+        for change in changes:
+            if change:
+                run_requests.submit(ctx, change)
 
 
 def _needs_lock(
@@ -166,19 +171,16 @@ def _drop_left_locks(
     if not tasks or run is None or options.state == "cordoned" or not (run.id or back):
         return
     by_name = {task.name: task for task in tasks}
-    left = run_lease.left_locks(
-        ctx, run, by_name.keys(), run_locks.lease_namespace(ctx, options.lease_namespace)
-    )
-    left = [
-        lock
-        for lock in left
-        if back or run_context.Run.parse(lock.lease["spec"]["holderIdentity"]) == run
-    ]
+    namespace = run_locks.lease_namespace(ctx, options.lease_namespace)
+    left = []
+    for lock in run_lease.left_locks(ctx, run, by_name.keys(), namespace):
+        if back or run_context.Run.parse(lock.lease["spec"]["holderIdentity"]) == run:
+            left.append(lock)
     ended: set[str] = set()
     for lock in left:
         name = run_lease.node_of(lock.lease)
         if options.state == "returning":
-            run_node_steps.judge_new(by_name[name], lock.lease)
+            run_node_steps.mark_if_replaced(by_name[name], lock.lease)
         run_handshakes.take_back_on(ctx, name)
         run_lease.release(ctx, lock, ended)
     if left:
@@ -188,11 +190,9 @@ def _drop_left_locks(
 def _act(
     ctx: run_context.Context, options: run_node_steps.CordonOptions, todo: list[run_node_steps.Task]
 ) -> None:
-    namespace = (
-        ""
-        if all(task.lease for task in todo)
-        else run_locks.lease_namespace(ctx, options.lease_namespace)
-    )
+    namespace = ""
+    if not all(task.lease for task in todo):
+        namespace = run_locks.lease_namespace(ctx, options.lease_namespace)
     for task in todo:
         task.lease = task.lease or f"{namespace}/{names.node_lease_name(task.name)}"
     for me in dict.fromkeys(task.identity for task in todo if task.identity):
@@ -256,8 +256,8 @@ def _await_workloads(
     locks: run_locks.Locks,
     group: list[run_node_steps.Task],
 ) -> None:
-    """Forget nodes that workloads waited for once these run again, or after a while;
-    what does not is said.
+    """Wait for the workloads that waited for these nodes, then delete the nodes' records; what does
+    not run even then is in the task's ``kept``.
     """
     back = [task for task in group if task.awaited]
     if not back:
@@ -265,11 +265,11 @@ def _await_workloads(
     short = run_external_controllers.await_workloads(
         ctx, {task.name: task.awaited for task in back}
     )
-    told = [(task, task.message, (*task.kept, *short[task.name])) for task in back]
+    texts = [(task, task.message, (*task.kept, *short[task.name])) for task in back]
     for task in back:
         task.complete = True
     _write_all(ctx, options, locks, back)
-    for task, message, kept in told:
+    for task, message, kept in texts:
         if task.outcome == outcomes.CordonOutcome.UNCORDONED:
             task.message, task.kept = message, kept
 
@@ -303,10 +303,8 @@ def _write(
     as_read = planned is not None and not (
         options.state == "uncordoned" and task.record and hook_definitions.planned(task.record)
     )
-    target, prove_lock = (
-        objects.Ref("Node", task.name, api_version="v1"),
-        functools.partial(locks.prove, [task.name]),
-    )
+    target = objects.Ref("Node", task.name, api_version="v1")
+    prove_lock = functools.partial(locks.prove, [task.name])
     known: objects.Raw | run_reconcile.Unread | None = task.raw if as_read else run_reconcile.UNREAD
     try:
         if options.state == "uncordoned" and task.record and task.record.conditions:
@@ -316,7 +314,7 @@ def _write(
         change = written.change
         task.raw = written.object or task.raw
         if task.wanted and task.wanted.conditions and not task.failed:
-            own = functools.partial(_held_by, task.wanted.nonce)
+            own = functools.partial(_record_if_ours, task.wanted.nonce)
             task.raw = show(ctx, task.name, task.wanted.step, own, prove_lock, known=written.object)
     except run_node_lock.LostLockError as error:
         task.outcome, task.message = outcomes.CordonOutcome.ADOPTED_BY, error.reason.sentence
@@ -335,13 +333,13 @@ def _succeed(
     change: api_changes.Change,
 ) -> None:
     task.outcome, task.message = outcomes.CordonOutcome(state), change.sentence
-    task.line = _done(state, change)
+    task.line = _progress(state, change)
     if state != "uncordoned":
         ctx.tell(task.outcome, task.line, node=task.name)
 
 
 def _tell_back(ctx: run_context.Context, tasks: list[run_node_steps.Task]) -> None:
-    """Tell of nodes that were given back, once they take pods again."""
+    """Report the nodes that were given back, once they take pods again."""
     given_back = [task for task in tasks if task.line and task.outcome]
     notes = run_external_controllers.await_schedulable(
         ctx, {task.name: task.raw for task in given_back if task.raw}
@@ -364,7 +362,7 @@ def _still_to_give_back(
     return None if task.failed else task.record
 
 
-def _held_by(nonce: str, raw: objects.Raw) -> node_records.Record | None:
+def _record_if_ours(nonce: str, raw: objects.Raw) -> node_records.Record | None:
     """The record of the node, if it was not taken over since it was written."""
     with contextlib.suppress(node_records.BadRecordError):
         record = node_records.record_of(objects.Node.of(raw))
@@ -389,13 +387,13 @@ def _notice_left(
     )
 
 
-def _done(state: run_node_steps.State, change: api_changes.Change) -> str:
+def _progress(state: run_node_steps.State, change: api_changes.Change) -> str:
     """The line of progress for a node that ``change`` has brought to the state."""
     if state == "cordoned" and "step" in (change.before or {}):
         return "maintenance resumed"
     if state == "uncordoned" and (change.after or {}).get("unschedulable"):
         return "given back, cordoned as before"
-    return DONE[state]
+    return PROGRESS[state]
 
 
 def _refuse_done(ctx: run_context.Context, tasks: list[run_node_steps.Task]) -> list[str]:
@@ -415,10 +413,8 @@ def _refuse_done(ctx: run_context.Context, tasks: list[run_node_steps.Task]) -> 
             f"run {run_id} as stored cannot be read, so it is unknown whether the node is still "
             f"to be done: {error}"
         )
-        why, outcome = (
-            {task.name: f"Node {task.name}: {text}" for task in tasks},
-            outcomes.CordonOutcome.FAILED,
-        )
+        outcome = outcomes.CordonOutcome.FAILED
+        why = {task.name: f"Node {task.name}: {text}" for task in tasks}
     for task in tasks:
         if task.name in why:
             task.outcome, task.message, task.wanted = outcome, why[task.name], task.record

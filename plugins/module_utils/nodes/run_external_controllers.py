@@ -7,6 +7,7 @@ Kubernetes' controllers.
 
 from __future__ import annotations
 
+import itertools
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
@@ -19,6 +20,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     run_requests,
     run_watch_cache,
     scopes,
+    snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import pending
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
@@ -30,11 +32,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import cordon as plan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import node_records
 
-RUNS_AGAIN = 180.0
-"""For how long the successors of pods that waited for a node may take to be ready once
-it is back in service.
+RUNS_AGAIN_SECONDS = 180.0
+"""For how long the successors of pods that waited for a node may take to be Ready once it is back
+in service.
 """
-TICK = 1.0
+LOOK_EVERY_SECONDS = 1.0
 """Longest pause between two looks at them, in seconds."""
 
 TAINT_SECONDS = 10.0
@@ -84,11 +86,12 @@ def _has_balancers(ctx: run_context.Context) -> bool:
 def await_schedulable(
     ctx: run_context.Context, nodes: t.Mapping[str, objects.Raw]
 ) -> dict[str, str]:
-    """Wait for the end of the unschedulable taints, some milliseconds after the cordons;
-    notes on those that stay.
+    """Wait until the node lifecycle controller has removed the taint of a cordon, which it does
+    some milliseconds after the cordon; before that no pod comes to the node, although it is
+    uncordoned.
 
-    ``nodes`` are as the API server answered when their cordons were removed. One watch from there
-    tells of all of them.
+    ``nodes`` are as the API server answered when their cordons were removed, by name; one watch of
+    all of them begins there. Returns a note on each that has the taint after ``TAINT_SECONDS``.
     """
     held = {name for name, raw in nodes.items() if _held(raw)}
     if not held:
@@ -133,44 +136,47 @@ def await_schedulable(
 def await_workloads(
     ctx: run_context.Context, waiting: t.Mapping[str, t.Collection[node_records.Awaited]]
 ) -> dict[str, list[str]]:
-    """Wait until what waited for these nodes runs again; what of that still does not, by node."""
-    refs = list({one.workload: None for some in waiting.values() for one in some})
+    """Wait until the workloads that waited for these nodes run again, for a while at most.
+
+    Returns, by node, what still does not run, as texts.
+    """
+    workloads: dict[objects.Ref, None] = {}
+    for some in waiting.values():
+        workloads |= {awaited.workload: None for awaited in some}
+    refs = list(workloads)
     spaces = tuple(dict.fromkeys(ref.namespace for ref in refs))
-    until, told = ctx.clock.now() + RUNS_AGAIN, ""
+    until, last = ctx.clock.now() + RUNS_AGAIN_SECONDS, ""
     short: dict[str, list[str]] = {}
     try:
         with run_watch_cache.WatchCache(
             ctx, ("pods", *related.kinds_of(refs)), scopes.ReadScope((), spaces)
         ) as live:
             live.seed({"scales": run_owners.named(ctx, live.snapshot(), refs)})
-            live.widen(
-                related.pods(
-                    live.snapshot(),
-                    (),
-                    filter(None, (live.snapshot().workload(r.uid) for r in refs)),
-                )
-            )
+            seen = live.snapshot()
+            known = [workload for ref in refs if (workload := seen.workload(ref.uid))]
+            live.widen(related.pods(seen, (), known))
             while True:
                 seen = live.snapshot()
-                short = {
-                    name: [found.text for one in some if (found := pending.lack(seen, one))]
-                    for name, some in waiting.items()
-                }
-                text = "; ".join(dict.fromkeys(text for some in short.values() for text in some))
+                short = {name: _lacks(seen, some) for name, some in waiting.items()}
+                text = "; ".join(dict.fromkeys(itertools.chain.from_iterable(short.values())))
                 if not text or ctx.clock.now() >= until:
                     return short
-                if text != told:
-                    told = text
+                if text != last:
+                    last = text
                     ctx.tell(phases.What.WAITING, f"{', '.join(waiting)} in service; {text}")
-                live.wait(min(TICK, until - ctx.clock.now()))
+                live.wait(min(LOOK_EVERY_SECONDS, until - ctx.clock.now()))
     except (run_context.CallAborted, errors.ClusterError) as error:
         unseen = f"whether what waited for it runs again could not be watched: {error}"
         return {name: [*short.get(name, ()), unseen] for name in waiting}
 
 
+def _lacks(snapshot: snapshots.Snapshot, waiting: t.Iterable[node_records.Awaited]) -> list[str]:
+    found = (pending.lack(snapshot, awaited) for awaited in waiting)
+    return [lack.text for lack in found if lack]
+
+
 def _held(raw: objects.Raw) -> bool:
-    """Whether a node that is not cordoned still has the taint."""
+    """Whether a node that is not cordoned still has the taint of a cordon."""
     node = objects.Node.of(raw)
-    return not node.unschedulable and any(
-        x.get("key") == names.UNSCHEDULABLE_TAINT for x in node.taints
-    )
+    keys = [taint.get("key") for taint in node.taints]
+    return not node.unschedulable and names.UNSCHEDULABLE_TAINT in keys

@@ -8,6 +8,7 @@ runs for nodes and pods.
 from __future__ import annotations
 
 import functools
+import itertools
 import typing as t
 from dataclasses import dataclass
 
@@ -37,7 +38,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
     run_node_lock,
 )
 
-UNRUN = "its task file has not run to its end"
+NOT_RUN = "its task file has not run to its end"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +57,8 @@ class HookOptions:
 
 
 @dataclass
-class _Site:
-    """One node: its record, and what came of its hooks."""
+class _NodeHooks:
+    """One node with its record; ``outcome`` and ``message`` say how its hooks ended."""
 
     name: str
     node: objects.Node | None
@@ -80,90 +81,92 @@ def call_hooks(ctx: run_context.Context, options: HookOptions) -> run_context.Re
         ClusterError: the API server cannot be reached or refuses to be read.
     """
     found, _among = run_lookup.nodes(ctx, options.nodes)
-    node_drains = {name: _site(ctx, name, found.get(name)) for name in dict.fromkeys(options.nodes)}
+    by_name = {name: _read(ctx, name, found.get(name)) for name in dict.fromkeys(options.nodes)}
     due: list[dict[str, t.Any]] = []
-    going = [node_drain for node_drain in node_drains.values() if not node_drain.failed]
+    going = [node_hooks for node_hooks in by_name.values() if not node_hooks.failed]
     if options.state == "listed" or (ctx.check and options.state == "called"):
-        due = [told for node_drain in going for told in _due(node_drain, options.rules)]
+        for node_hooks in going:
+            due += _due(node_hooks, options.rules)
     if options.state != "listed" and not ctx.check:
-        due = _under_locks(ctx, options, {node_drain.name: node_drain for node_drain in going})
-    for node_drain in going:
-        if node_drain.outcome is None:
-            node_drain.end(outcomes.HookOutcome.OK, "nothing of its hooks has failed")
-            if node_drain.record is None:
-                node_drain.message = (
-                    f"{node_drain.message}. {node_records.presumed(node_drain.name)}"
+        due = _under_locks(ctx, options, {node_hooks.name: node_hooks for node_hooks in going})
+    for node_hooks in going:
+        if node_hooks.outcome is None:
+            node_hooks.end(outcomes.HookOutcome.OK, "nothing of its hooks has failed")
+            if node_hooks.record is None:
+                node_hooks.message = (
+                    f"{node_hooks.message}. {node_records.presumed(node_hooks.name)}"
                 )
     entries = [
-        outcomes.entry(node_drain.name, node_drain.outcome, node_drain.message)
-        for node_drain in node_drains.values()
+        outcomes.entry(node_hooks.name, node_hooks.outcome, node_hooks.message)
+        for node_hooks in by_name.values()
     ]
     return run_lookup.result(entries, hooks=due)
 
 
-def _site(ctx: run_context.Context, name: str, raw: objects.Raw | None) -> _Site:
-    node_drain = _Site(name, objects.Node.of(raw) if raw else None)
+def _read(ctx: run_context.Context, name: str, raw: objects.Raw | None) -> _NodeHooks:
+    node_hooks = _NodeHooks(name, objects.Node.of(raw) if raw else None)
     try:
-        node_drain.record = node_records.record_of(node_drain.node) if node_drain.node else None
+        node_hooks.record = node_records.record_of(node_hooks.node) if node_hooks.node else None
     except node_records.BadRecordError as error:
-        node_drain.end(outcomes.HookOutcome.FAILED, str(error))
-        return node_drain
-    if node_drain.record is None and not ctx.check:
-        node_drain.end(
+        node_hooks.end(outcomes.HookOutcome.FAILED, str(error))
+        return node_hooks
+    if node_hooks.record is None and not ctx.check:
+        node_hooks.end(
             outcomes.HookOutcome.NOT_IN_MAINTENANCE,
             "it has no record; cordon it with node_cordon first",
         )
-    elif node_drain.record and node_drain.record.foreign_to(*ctx.caller, check=ctx.check):
-        node_drain.end(outcomes.HookOutcome.ADOPTED_BY, node_drain.record.owner(name))
-    return node_drain
+    elif node_hooks.record and node_hooks.record.foreign_to(*ctx.caller, check=ctx.check):
+        node_hooks.end(outcomes.HookOutcome.ADOPTED_BY, node_hooks.record.owner(name))
+    return node_hooks
 
 
 def _calls(
-    node_drain: _Site, rules: t.Iterable[hook_definitions.Rule]
+    node_hooks: _NodeHooks, rules: t.Iterable[hook_definitions.Rule]
 ) -> list[tuple[hook_definitions.Call, str]]:
     """The node's calls that are not done, with their states."""
-    if node_drain.node is None:
+    if node_hooks.node is None:
         return []
-    calls = [
-        hook_definitions.Call(rule, node_drain.name)
-        for rule in rules
-        if rule.for_node(node_drain.node)
-    ]
-    states = [
-        hook_definitions.state_of(node_drain.record, call.key) if node_drain.record else ""
-        for call in calls
-    ]
-    return [
-        (call, state or "due") for call, state in zip(calls, states, strict=True) if state != "done"
-    ]
+    calls = []
+    for rule in rules:
+        if not rule.for_node(node_hooks.node):
+            continue
+        call, state = hook_definitions.Call(rule, node_hooks.name), ""
+        if node_hooks.record:
+            state = hook_definitions.state_of(node_hooks.record, call.key)
+        if state != "done":
+            calls.append((call, state or "due"))
+    return calls
 
 
-def _due(node_drain: _Site, rules: t.Iterable[hook_definitions.Rule]) -> list[dict[str, t.Any]]:
-    return [call.to_dict(state) for call, state in _calls(node_drain, rules)]
+def _due(
+    node_hooks: _NodeHooks, rules: t.Iterable[hook_definitions.Rule]
+) -> list[dict[str, t.Any]]:
+    return [call.to_dict(state) for call, state in _calls(node_hooks, rules)]
 
 
 def _under_locks(
-    ctx: run_context.Context, options: HookOptions, node_drains: t.Mapping[str, _Site]
+    ctx: run_context.Context, options: HookOptions, by_name: t.Mapping[str, _NodeHooks]
 ) -> list[dict[str, t.Any]]:
     locks = run_locks.Locks(ctx)
     stays = float(run_locks.IDLE)
     try:
         records = {
-            name: t.cast("node_records.Record", node_drain.record)
-            for name, node_drain in node_drains.items()
+            name: t.cast("node_records.Record", node_hooks.record)
+            for name, node_hooks in by_name.items()
         }
         for name, why in locks.take_recorded(records).items():
-            node_drains[name].end(outcomes.HookOutcome.HELD, why)
-        going = [node_drain for node_drain in node_drains.values() if not node_drain.failed]
+            by_name[name].end(outcomes.HookOutcome.HELD, why)
+        going = [node_hooks for node_hooks in by_name.values() if not node_hooks.failed]
         work = _Work(ctx, options, locks, run_hook_calls.HttpCalls(ctx, locks.prove, options.send))
         try:
             with ctx.clock.pool(run_requests.MAX_PARALLEL, "hooks") as pool:
-                told = [one for some in pool.map(work.on, going) for one in some]
+                hooks = list(itertools.chain.from_iterable(pool.map(work.on, going)))
         finally:
             work.calls.close()
         if options.state == "begun":
-            stays += max((float(one.get("deadline", 0)) for one in options.hooks), default=0.0)
-        return told
+            # The locks have to last while the playbook runs the task files, which no call renews.
+            stays += max((float(hook.get("deadline", 0)) for hook in options.hooks), default=0.0)
+        return hooks
     finally:
         locks.leave(stays)
 
@@ -175,30 +178,30 @@ class _Work:
     locks: run_locks.Locks
     calls: run_hook_calls.HttpCalls
 
-    def on(self, node_drain: _Site) -> list[dict[str, t.Any]]:
+    def on(self, node_hooks: _NodeHooks) -> list[dict[str, t.Any]]:
         """Do what the call is for on one node; whatever fails fails the node."""
         try:
-            return (
-                self._call(node_drain) if self.options.state == "called" else self._note(node_drain)
-            )
+            if self.options.state == "called":
+                return self._call(node_hooks)
+            return self._record(node_hooks)
         except run_node_lock.LostLockError as lost:
-            node_drain.end(outcomes.HookOutcome.ADOPTED_BY, lost.reason.sentence)
+            node_hooks.end(outcomes.HookOutcome.ADOPTED_BY, lost.reason.sentence)
         except (run_context.CallAborted, errors.ClusterError, node_records.BadRecordError) as error:
-            node_drain.end(outcomes.HookOutcome.FAILED, str(error))
+            node_hooks.end(outcomes.HookOutcome.FAILED, str(error))
         return []
 
-    def _call(self, node_drain: _Site) -> list[dict[str, t.Any]]:
+    def _call(self, node_hooks: _NodeHooks) -> list[dict[str, t.Any]]:
         """Make the HTTP calls, one after the other; task files have to have run."""
-        told = []
-        for call, state in _calls(node_drain, self.options.rules):
-            if node_drain.failed:
-                told.append(call.to_dict(state))
+        shown = []
+        for call, state in _calls(node_hooks, self.options.rules):
+            if node_hooks.failed:
+                shown.append(call.to_dict(state))
                 continue
-            why = UNRUN
+            why = NOT_RUN
             if call.rule.action == "http":
                 again = state in ("begun", "failed")
                 self._write(
-                    node_drain,
+                    node_hooks,
                     {call.key: call.entry("begun")},
                     f"Call {call.what} for {call.subject}",
                 )
@@ -206,40 +209,35 @@ class _Work:
                 why = self.calls.start(call, again=again).result()
                 over: hook_definitions.State = "failed" if why else "done"
                 self._write(
-                    node_drain,
+                    node_hooks,
                     {call.key: call.entry(over)},
                     f"Record {call.what} for {call.subject} as {over}",
                 )
                 state = over
             if why:
-                node_drain.end(outcomes.HookOutcome.FAILED, run_hook_calls.failure(call, why))
+                node_hooks.end(outcomes.HookOutcome.FAILED, run_hook_calls.failure(call, why))
             self._tell(call, why or "done")
-            told.append(call.to_dict(state))
-        return told
+            shown.append(call.to_dict(state))
+        return shown
 
-    def _note(self, node_drain: _Site) -> list[dict[str, t.Any]]:
-        """Record how far the task files are, and say again what they are told."""
-        state, told = self.options.state, []
-        for one in (one for one in self.options.hooks if one["node"] == node_drain.name):
-            record = t.cast("node_records.Record", node_drain.record)
+    def _record(self, node_hooks: _NodeHooks) -> list[dict[str, t.Any]]:
+        """Record how far the task files are; returns the hooks with their new states."""
+        state, shown = self.options.state, []
+        for one in self.options.hooks:
+            if one["node"] != node_hooks.name:
+                continue
+            record = t.cast("node_records.Record", node_hooks.record)
             again = hook_definitions.state_of(record, one["key"]) in ("begun", "failed")
             what = f"hook {one['hook']}, rule {one['rule']} (tasks {one['tasks']})"
-            subject = (
-                f"Pod {one['namespace']}/{one['name']}"
-                if one.get("uid")
-                else f"Node {node_drain.name}"
-            )
+            subject = f"Node {node_hooks.name}"
+            if one.get("uid"):
+                subject = f"Pod {one['namespace']}/{one['name']}"
             entry = hook_definitions.entry_of(one, t.cast("hook_definitions.State", state))
-            self._write(node_drain, {one["key"]: entry}, f"Record {what} for {subject} as {state}")
-            told.append(
-                {
-                    **one,
-                    "again": again if state == "begun" else one.get("again", False),
-                    "state": state,
-                }
-            )
+            self._write(node_hooks, {one["key"]: entry}, f"Record {what} for {subject} as {state}")
+            begun_before = again if state == "begun" else one.get("again", False)
+            shown.append({**one, "again": begun_before, "state": state})
             if state == "failed":
-                node_drain.end(
+                node_hooks.end(
                     outcomes.HookOutcome.FAILED,
                     f"{subject}: {what} failed. {run_hook_calls.REMEDY}",
                 )
@@ -247,21 +245,21 @@ class _Work:
             self.ctx.tell(
                 phases.What.HOOK,
                 f"{what}: {done}",
-                node=node_drain.name,
+                node=node_hooks.name,
                 namespace=one.get("namespace", ""),
                 name=one.get("name", ""),
             )
-        return told
+        return shown
 
     def _write(
-        self, node_drain: _Site, entries: t.Mapping[str, t.Mapping[str, str]], sentence: str
+        self, node_hooks: _NodeHooks, entries: t.Mapping[str, t.Mapping[str, str]], sentence: str
     ) -> None:
         decide = functools.partial(
-            _decided, node_drain=node_drain, entries=entries, sentence=sentence
+            _decided, node_hooks=node_hooks, entries=entries, sentence=sentence
         )
-        target = objects.Ref("Node", node_drain.name, api_version="v1")
+        target = objects.Ref("Node", node_hooks.name, api_version="v1")
         run_reconcile.reconcile(
-            self.ctx, target, decide, prove_lock=lambda: self.locks.prove([node_drain.name])
+            self.ctx, target, decide, prove_lock=lambda: self.locks.prove([node_hooks.name])
         )
 
     def _tell(self, call: hook_definitions.Call, done: str) -> None:
@@ -270,16 +268,16 @@ class _Work:
 
 def _decided(
     raw: objects.Raw | None,
-    node_drain: _Site,
+    node_hooks: _NodeHooks,
     entries: t.Mapping[str, t.Mapping[str, str]],
     sentence: str,
 ) -> api_changes.Change | None:
     node = objects.Node.of(raw) if raw else None
     record = node_records.record_of(node) if node else None
-    known = t.cast("node_records.Record", node_drain.record)
+    known = t.cast("node_records.Record", node_hooks.record)
     if node is None or record is None or (record.run, record.nonce) != (known.run, known.nonce):
         raise run_node_lock.LostLockError(
-            node_drain.name, "it was deleted, given back or taken over meanwhile"
+            node_hooks.name, "it was deleted, given back or taken over meanwhile"
         )
-    node_drain.node, node_drain.record = node, cordon.hooked(record, entries)
+    node_hooks.node, node_hooks.record = node, cordon.hooked(record, entries)
     return cordon.with_hooks(node, record, entries, sentence)

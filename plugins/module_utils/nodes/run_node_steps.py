@@ -126,7 +126,9 @@ class Task:
 
 
 def decide(ctx: run_context.Context, options: CordonOptions, task: Task) -> None:
-    """Decide the change; fills everything but the lock."""
+    """Decide the change of one node by ``task.raw``, and fill the task with it. Called before the
+    lock is taken, and again under it with the node as it is then.
+    """
     _decide_step(ctx, options, task)
     task.shown, record = None, task.record if options.state == "uncordoned" else task.wanted
     if task.raw and record and not task.failed:
@@ -139,10 +141,8 @@ def _decide_step(ctx: run_context.Context, options: CordonOptions, task: Task) -
     node = task.node
     task.change, task.kept = None, ()
     if node is None:
-        task.outcome, task.message = (
-            outcomes.CordonOutcome.GONE,
-            f"Node {task.name} no longer exists.",
-        )
+        task.outcome = outcomes.CordonOutcome.GONE
+        task.message = f"Node {task.name} no longer exists."
         return
     try:
         task.record = record = node_records.record_of(node)
@@ -156,10 +156,8 @@ def _decide_step(ctx: run_context.Context, options: CordonOptions, task: Task) -
     run_id, nonce = ctx.caller
     mine = not record.foreign_to(run_id, nonce)
     if not mine and not _may_adopt(options, record, run_id):
-        task.outcome, task.message = (
-            outcomes.CordonOutcome.ADOPTED_BY,
-            _refusal(node.name, record, options),
-        )
+        task.outcome = outcomes.CordonOutcome.ADOPTED_BY
+        task.message = _why_not_ours(node.name, record, options)
         return
     task.identity = run_context.Run(record.run, nonce)
     if options.state in ("returning", "uncordoned") and (
@@ -182,12 +180,15 @@ def _decide_step(ctx: run_context.Context, options: CordonOptions, task: Task) -
     else:
         reached: node_records.Step = "back" if record.step == "back" else options.state
         task.wanted, task.change = held.at(reached), cordon.at_step(node, held, reached)
-    task.outcome = outcomes.CordonOutcome(
-        options.state if task.change else f"already_{options.state}"
-    )
-    task.message = (
-        task.change.sentence if task.change else f"Node {task.name} is {options.state} already."
-    )
+    _set_outcome(options, task)
+
+
+def _set_outcome(options: CordonOptions, task: Task) -> None:
+    if task.change:
+        task.outcome, task.message = outcomes.CordonOutcome(options.state), task.change.sentence
+    else:
+        task.outcome = outcomes.CordonOutcome(f"already_{options.state}")
+        task.message = f"Node {task.name} is {options.state} already."
 
 
 def _cordoned(
@@ -243,8 +244,8 @@ def _decide_unrecorded(
         )
 
 
-def judge_new(task: Task, lock: objects.Raw) -> None:
-    """That the node was registered again after its lock was taken, for a node without a record."""
+def mark_if_replaced(task: Task, lock: objects.Raw) -> None:
+    """Say of a node without a record that it was registered again after its lock was taken."""
     created = decoding.moment((task.raw or {}).get("metadata", {}).get("creationTimestamp", ""))
     taken = decoding.moment((lock.get("spec") or {}).get("acquireTime", ""))
     if created and taken and created > taken:
@@ -272,7 +273,7 @@ def _may_adopt(options: CordonOptions, record: node_records.Record, run_id: str)
     return run_id in ("", record.run) or options.state in ("cordoned", "returning")
 
 
-def _refusal(name: str, record: node_records.Record, options: CordonOptions) -> str:
+def _why_not_ours(name: str, record: node_records.Record, options: CordonOptions) -> str:
     where = f"run {record.run} of {record.by} (since {record.since}, step {record.step})"
     if record.step == "out":
         text = (

@@ -116,14 +116,12 @@ def _plan(options: TaintOptions, task: _Task) -> None:
     task.change = node_taints.rewrite(task.node, task.after)
     if task.change or not task.outcome:
         task.before = task.node.taints
-    task.outcome = outcomes.TaintOutcome(
-        options.state if task.change else f"already_{options.state}"
-    )
-    task.message = (
-        f"{task.change.sentence}."
-        if task.change
-        else f"The taints of node {task.name} are as wanted."
-    )
+    if task.change:
+        task.outcome = outcomes.TaintOutcome(options.state)
+        task.message = f"{task.change.sentence}."
+    else:
+        task.outcome = outcomes.TaintOutcome(f"already_{options.state}")
+        task.message = f"The taints of node {task.name} are as wanted."
     task.message = f"{task.message} {node_taints.outdated(options.taints)}".rstrip()
 
 
@@ -139,17 +137,17 @@ def _kills(
     pods: dict[str, list[objects.Pod]] = {task.name: [] for task in harsh}
     for pod in run_listing.pods_of(ctx.cluster, pods, among):
         pods[pod.node].append(pod)
-    return tuple(
-        kill
-        for task in harsh
-        for kill in no_execute.forecast(pods[task.name], task.node.taints, task.after)
-    )
+    kills: list[no_execute.Kill] = []
+    for task in harsh:
+        kills += no_execute.forecast(pods[task.name], task.node.taints, task.after)
+    return tuple(kills)
 
 
 def _refusal(harsh: t.Sequence[_Task], kills: t.Sequence[no_execute.Kill]) -> reasons.Finding:
-    words = ", ".join(
-        dict.fromkeys(node_taints.in_words(taint) for task in harsh for taint in task.harsh)
-    )
+    taints: dict[str, None] = {}
+    for task in harsh:
+        taints |= dict.fromkeys(map(node_taints.in_words, task.harsh))
+    words = ", ".join(taints)
     names = ", ".join(task.name for task in harsh)
     return reasons.Finding(
         "no_execute_refused",
@@ -180,10 +178,8 @@ def _write(
 
     def decide(raw: objects.Raw | None) -> api_changes.Change | None:
         if raw is None:
-            task.outcome, task.message = (
-                outcomes.TaintOutcome.GONE,
-                f"Node {task.name} was deleted in the meantime.",
-            )
+            task.outcome = outcomes.TaintOutcome.GONE
+            task.message = f"Node {task.name} was deleted in the meantime."
             return None
         task.raw = raw
         _plan(options, task)
