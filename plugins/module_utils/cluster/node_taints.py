@@ -180,7 +180,7 @@ class DesiredTaint:
         return {"key": self.key, **value, "effect": self.effect}
 
 
-class Fault(t.NamedTuple):
+class BadValue(t.NamedTuple):
     """One wrong value of the input: where it is, what it is, and what is expected."""
 
     where: str
@@ -276,7 +276,7 @@ def parse(word: str) -> objects.Raw:
 
 def read(
     raws: t.Sequence[objects.Raw], state: str
-) -> tuple[tuple[DesiredTaint, ...], tuple[Fault, ...]]:
+) -> tuple[tuple[DesiredTaint, ...], tuple[BadValue, ...]]:
     """The taints of a list of ``{key, value, effect, state}``,
     and everything that is wrong with it.
 
@@ -284,7 +284,7 @@ def read(
     ``false``, numbers their digits, as in a manifest.
     """
     desired: list[DesiredTaint] = []
-    faults: list[Fault] = []
+    faults: list[BadValue] = []
     for index, raw in enumerate(raws):
         own = raw.get("state") or ("absent" if state == "absent" else "present")
         one = DesiredTaint(
@@ -296,7 +296,7 @@ def read(
         faults += _faults(f"taints[{index}]", one)
         if one.absent and state == "exact":
             faults.append(
-                Fault(
+                BadValue(
                     f"taints[{index}].state",
                     own,
                     "no taint to remove: exact removes what is not listed",
@@ -310,21 +310,21 @@ def read(
                 expected = "each key and effect once"
             if expected:
                 faults.append(
-                    Fault(f"taints[{index}]", words(one), f"{expected}; see taints[{earlier}]")
+                    BadValue(f"taints[{index}]", words(one), f"{expected}; see taints[{earlier}]")
                 )
         desired.append(one)
     return tuple(desired), tuple(faults)
 
 
-def _faults(where: str, one: DesiredTaint) -> t.Iterator[Fault]:
+def _faults(where: str, one: DesiredTaint) -> t.Iterator[BadValue]:
     if not selectors.is_key(one.key):
         expected = (
             "a key like dedicated or example.com/gpu (the name 63 characters at most, "
             "of letters, digits, -_.)"
         )
-        yield Fault(f"{where}.key", one.key, expected)
+        yield BadValue(f"{where}.key", one.key, expected)
     elif one.key in (names.TAINT_KEY, names.WAITING):
-        yield Fault(
+        yield BadValue(
             f"{where}.key", one.key, "another key: this one belongs to the maintenance itself"
         )
     if not selectors.is_value(one.value):
@@ -332,9 +332,9 @@ def _faults(where: str, one: DesiredTaint) -> t.Iterator[Fault]:
             "a label value: 63 characters at most, letters, digits, -_. "
             "and a letter or digit at both ends"
         )
-        yield Fault(f"{where}.value", one.value, expected)
+        yield BadValue(f"{where}.value", one.value, expected)
     if one.effect not in EFFECTS and (one.effect or not one.absent):
-        yield Fault(f"{where}.effect", one.effect, f"one of {', '.join(EFFECTS)}")
+        yield BadValue(f"{where}.effect", one.effect, f"one of {', '.join(EFFECTS)}")
 
 
 def words(one: DesiredTaint) -> str:

@@ -23,7 +23,7 @@ KINDS = ("virtual_machines", "kubevirts")
 """What has to be read to know it."""
 KIND, GROUP = "VirtualMachineInstance", "kubevirt.io"
 
-Fate = t.Literal["migrates", "external", "stops", "stays"]
+OnEviction = t.Literal["migrates", "external", "stops", "stays"]
 """``migrates``: to another node, without an interruption. ``external``: another controller is asked
 to act. ``stops``: it is shut down, as the eviction is admitted. ``stays``:
 the eviction is denied for good.
@@ -42,7 +42,7 @@ class Machine:
     why: str = ""
 
     @property
-    def fate(self) -> Fate:
+    def on_eviction(self) -> OnEviction:
         """What an eviction of its pod leads to."""
         match self.strategy:
             case "External":

@@ -180,7 +180,7 @@ class Verification:
         return Proof(kind, None, waiting, why)
 
     def _one(self, pod: objects.Raw) -> tuple[Kind, running.Comparison | None, str]:
-        found = run_configz.told(
+        found = run_configz.ask(
             self.target.ctx.cluster, pod, installation.port_of(self.desired), self.parse
         )
         return (

@@ -103,7 +103,9 @@ class RunningJobs:
 
     def unsure(self, jobs: list[migration_jobs.Job]) -> bool:
         """Whether a further look may find one of the jobs stranded."""
-        return any(job.uid in self.gone and self._gone_for(job) <= causes.GONE for job in jobs)
+        return any(
+            job.uid in self.gone and self._gone_for(job) <= causes.GONE_SECONDS for job in jobs
+        )
 
     def _gone_for(self, job: migration_jobs.Job) -> float:
         clock = self.target.ctx.clock

@@ -50,7 +50,7 @@ def machine_of(facts: pod_facts.PodFacts) -> virtual_machines.Machine | None:
 def eviction_denied(facts: pod_facts.PodFacts) -> reasons.Reason | None:
     """That KubeVirt denies the eviction for good; no consent changes that."""
     machine = machine_of(facts)
-    if machine is None or machine.fate != "stays":
+    if machine is None or machine.on_eviction != "stays":
         return None
     message = (
         f"KubeVirt denies its eviction: {machine.ref} has the eviction strategy LiveMigrate and "
@@ -66,10 +66,10 @@ def eviction_denied(facts: pod_facts.PodFacts) -> reasons.Reason | None:
 def waited_for(facts: pod_facts.PodFacts) -> budgets.Verdict | None:
     """That the pod stays until KubeVirt, or who acts on its behalf, has moved the machine."""
     machine = machine_of(facts)
-    if machine is None or machine.fate not in ("migrates", "external"):
+    if machine is None or machine.on_eviction not in ("migrates", "external"):
         return None
     preset = operators.PRESETS["kubevirt"]
-    acts = preset.acts if machine.fate == "migrates" else ASKS
+    acts = preset.acts if machine.on_eviction == "migrates" else ASKS
     return budgets.of_operator(
         facts.pod, None, operators.Operator(preset.project, acts, machine.ref)
     )
@@ -78,7 +78,7 @@ def waited_for(facts: pod_facts.PodFacts) -> budgets.Verdict | None:
 def shut_down(facts: pod_facts.PodFacts) -> str:
     """Why its eviction shuts the machine down; empty if it does not, or if that cannot be known."""
     machine = machine_of(facts)
-    if machine is None or machine.fate != "stops":
+    if machine is None or machine.on_eviction != "stops":
         return ""
     why = (
         f" and it cannot be migrated ({machine.why.rstrip('.')})"

@@ -356,7 +356,7 @@ class Evictor:
 
     def _too_few(
         self, move: run_pod_drain.PodDrain, snapshot: snapshots.Snapshot
-    ) -> readiness.Short | None:
+    ) -> readiness.TooFewReady | None:
         budget = self._budget_of(move, snapshot)
         tried = budget is not None and budget.allowed <= 0 and self.waits.verdict_of(move)
         if self.delete or tried:

@@ -45,7 +45,7 @@ Successor = t.Literal["at_once", "after_its_volume", "after_its_object", "none"]
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class AfterNodeLoss:
     """What becomes of one pod of a lost node if nobody intervenes.
 
     ``told_at`` (RFC 3339) is when the pod is deleted and starts terminating; empty if it never is,
@@ -69,7 +69,9 @@ def lost(node: objects.Node | None) -> bool:
     return node is not None and node.conditions.get("Ready") == "Unknown"
 
 
-def fate(snapshot: snapshots.Snapshot, pod: objects.Pod, now: str) -> Fate | None:
+def after_node_loss(
+    snapshot: snapshots.Snapshot, pod: objects.Pod, now: str
+) -> AfterNodeLoss | None:
     """What becomes of a pod, ``None`` where its node is not lost. ``now`` is RFC 3339."""
     node = snapshot.nodes.get(pod.node)
     if node is None or not lost(node):
@@ -80,7 +82,7 @@ def fate(snapshot: snapshots.Snapshot, pod: objects.Pod, now: str) -> Fate | Non
     if not why:
         successor, then = "none", "It is never deleted"
     held = f" Volume {', '.join(volumes)} stays attached to {node.name}." if volumes else ""
-    return Fate(told_at, seconds, successor, volumes, f"{why}{then}.{held}")
+    return AfterNodeLoss(told_at, seconds, successor, volumes, f"{why}{then}.{held}")
 
 
 def _deletion(node: objects.Node, pod: objects.Pod, now: str) -> tuple[str, int | None, str]:
@@ -278,7 +280,7 @@ def since(node: objects.Node, lease: objects.Raw | None = None) -> str:
 def _sum(snapshot: snapshots.Snapshot, pods: t.Sequence[objects.Pod], now: str) -> str:
     fates = []
     for pod in pods:
-        found = None if pod.finished else fate(snapshot, pod, now)
+        found = None if pod.finished else after_node_loss(snapshot, pod, now)
         if found:
             fates.append(found)
     if not fates:

@@ -374,10 +374,10 @@ def _of_workload(
 CREATED_BY = "koordinator.sh/job-created-by"
 """Annotation of jobs that koord-descheduler created: the UID of the process."""
 
-LATE = 10.0
+LATE_SECONDS = 10.0
 """Seconds after the end of its ttl in which a job's controller would have failed it."""
 
-GONE = 7.0
+GONE_SECONDS = 7.0
 """Seconds after the end of its pod in which a job's controller would have ended it."""
 
 
@@ -405,7 +405,7 @@ def why(
     pod has not existed.
     """
     age = now - seconds_of(job.created)
-    if age > (job.ttl or migration_jobs.KEPT_WITHOUT_TTL) + LATE:
+    if age > (job.ttl or migration_jobs.KEPT_WITHOUT_TTL) + LATE_SECONDS:
         limit = (
             f"its ttl of {job.ttl:.0f} s"
             if job.ttl
@@ -415,6 +415,6 @@ def why(
     if CREATED_BY in job.annotations and forgotten(job, controllers):
         return "was created by an earlier process of koord-descheduler, and later ones ignore it"
     # With a Reservation it waits for the new pod after the old one's end.
-    if gone_for > GONE and not (job.evicting and job.reservation):
+    if gone_for > GONE_SECONDS and not (job.evicting and job.reservation):
         return f"has nothing to do: its pod {job.pod.namespace}/{job.pod.name} is gone"
     return ""

@@ -34,12 +34,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods impo
     migration_controller,
 )
 
-STEPS = 30.0
+STEPS_SECONDS = 30.0
 """Seconds for what the controller does in steps of 3 s: arbitration,
 reserving, evicting, binding.
 """
 
-SLACK = 90.0
+SLACK_SECONDS = 90.0
 """Seconds beyond the estimate: a scheduler or controller that restarts,
 a budget that others use up.
 """
@@ -100,7 +100,7 @@ def ttl_of(
     workload = snapshot.workload_of(plan.pod)
     starts = [start_times.of(snapshot, workload).available]
     starts += [start_times.by_rule(workload).available] if workload else []
-    seconds = STEPS + SLACK + plan.pod.grace_seconds + 2 * max(starts)
+    seconds = STEPS_SECONDS + SLACK_SECONDS + plan.pod.grace_seconds + 2 * max(starts)
     gap, _burst = migration_controller.interval(
         controller, "workload", workload.replicas if workload else 0
     )
@@ -129,7 +129,9 @@ def _limited(
     traffic: Traffic,
     jobs: t.Collection[migration_jobs.Job],
 ) -> reasons.Reason | None:
-    soon = [key for one in _flying(snapshot, traffic, jobs) for key in object_limiter.keys_of(one)]
+    soon: list[object_limiter.Key] = []
+    for other in _flying(snapshot, traffic, jobs):
+        soon += object_limiter.keys_of(other)
     return object_limiter.limited(snapshot, pod, controller, traffic.taken, traffic.now, soon)
 
 
@@ -158,7 +160,7 @@ def _budgeted(
 # MigrationController lets them.
 
 
-JOB_STEPS = 5.0
+JOB_STEPS_SECONDS = 5.0
 """What a PodMigrationJob takes beside the pods: arbitration, a Reservation,
 and a controller that looks every 3 s.
 """
@@ -249,7 +251,7 @@ class Pace:
         controller = self._controller
         if controller is None or not plans:
             return 0.0
-        each = JOB_STEPS + max(map(takes, plans))
+        each = JOB_STEPS_SECONDS + max(map(takes, plans))
         rounds = max(_rounds(self._snapshot, plans, controller))
         by_namespace, burst = migration_controller.interval(controller, "namespace", 0)
         spaces = collections.Counter(plan.pod.namespace for plan in plans)

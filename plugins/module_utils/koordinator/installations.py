@@ -116,17 +116,13 @@ def _mounted(workload: objects.Raw) -> tuple[str, str]:
     path = installation.flags(workload).get("config") or ""
     for container in _containers(workload):
         for mount in container.get("volumeMounts") or ():
-            folder, sub = (
-                str(mount.get("mountPath") or "").rstrip("/"),
-                str(mount.get("subPath") or ""),
-            )
-            inner = (
-                sub
-                if sub and path == folder
-                else path.removeprefix(f"{folder}/")
-                if not sub
-                else path
-            )
+            folder = str(mount.get("mountPath") or "").rstrip("/")
+            sub = str(mount.get("subPath") or "")
+            inner = path
+            if not sub:
+                inner = path.removeprefix(f"{folder}/")
+            elif path == folder:
+                inner = sub
             if inner == path:
                 continue
             for source in installation.sources(volumes.get(mount.get("name")) or {}):
@@ -147,14 +143,15 @@ def silent_scheduler(deployments: t.Iterable[objects.Raw], home: str) -> str:
     """The Deployment that runs koord-scheduler, if none that does has a ready pod;
     ``home`` is Koordinator's.
     """
-    found = [
-        (f"{raw['metadata']['namespace']}/{raw['metadata']['name']}", raw)
-        for raw in deployments
-        if (raw["metadata"]["namespace"], raw["metadata"]["name"]) == (home, SCHEDULER)
-        or runs(raw, SCHEDULER)
-    ]
-    ready = any((raw.get("status") or {}).get("readyReplicas") for _name, raw in found)
-    return "" if ready or not found else found[0][0]
+    first = ""
+    for raw in deployments:
+        place = raw["metadata"]["namespace"], raw["metadata"]["name"]
+        if place != (home, SCHEDULER) and not runs(raw, SCHEDULER):
+            continue
+        if (raw.get("status") or {}).get("readyReplicas"):
+            return ""
+        first = first or "/".join(place)
+    return first
 
 
 def several(found: t.Sequence[Installation]) -> reasons.Finding:

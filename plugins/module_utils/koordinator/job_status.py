@@ -85,7 +85,7 @@ def stage(job: migration_jobs.Job) -> str:  # noqa: C901
     return "reserves a place"
 
 
-def told(job: migration_jobs.Job, view: View) -> str:
+def described(job: migration_jobs.Job, view: View) -> str:
     """Where a job under way stands and what holds it, as sentences;
     of a paused one also whose it is.
     """
@@ -94,8 +94,8 @@ def told(job: migration_jobs.Job, view: View) -> str:
             f"PodMigrationJob {job.name} is paused and waits for approval: {job.made_by} created "
             f"it {job.created}."
         )
-    held = verdict(job, view)
-    return f"PodMigrationJob {job.name} {stage(job)}{f': {held.message}' if held else '.'}"
+    why = verdict(job, view)
+    return f"PodMigrationJob {job.name} {stage(job)}{f': {why.message}' if why else '.'}"
 
 
 def verdict(job: migration_jobs.Job, view: View) -> reasons.Reason | None:
@@ -116,11 +116,9 @@ def _rejected(job: migration_jobs.Job) -> bool:
 def _failure(job: migration_jobs.Job, view: View) -> reasons.Reason:
     match job.reason:
         case "Timeout":
-            held = holding(replace(job, phase="Running", paused=False), view)
-            held = held or reasons.Reason("timeout", "", "Set a longer ttl.")
-            return replace(
-                held, message=f"Its ttl of {job.ttl:g} s ran out. {held.message}".strip()
-            )
+            why = holding(replace(job, phase="Running", paused=False), view)
+            why = why or reasons.Reason("timeout", "", "Set a longer ttl.")
+            return replace(why, message=f"Its ttl of {job.ttl:g} s ran out. {why.message}".strip())
         case "ForbiddenMigratePod":
             return _forbidden(job, view)
         case "Unschedulable":
@@ -141,10 +139,9 @@ def _forbidden(job: migration_jobs.Job, view: View) -> reasons.Reason:
         return reservations.same_node(job.reservation)
     if "already bound" in job.message:
         return reservations.used(job.reservation)
-    pod = view.pod(job)
-    found = (
-        causes.forbidden(view.snapshot, pod, view.controller) if pod and view.controller else None
-    )
+    pod, found = view.pod(job), None
+    if pod and view.controller:
+        found = causes.forbidden(view.snapshot, pod, view.controller)
     return found or reasons.Reason(
         "forbidden",
         "koord-descheduler forbids it by a rule that cannot be determined from here.",
@@ -229,7 +226,7 @@ def unanswered(job: migration_jobs.Job, jobs: t.Iterable[migration_jobs.Job]) ->
     )
 
 
-_PATIENCE = 15.0
+_ADMITTED_WITHIN_SECONDS = 15.0
 """Seconds after which a job that nothing holds should have been admitted."""
 
 
@@ -237,7 +234,7 @@ def _is_old(job: migration_jobs.Job, view: View) -> bool:
     return bool(
         view.now
         and job.created
-        and causes.seconds_of(view.now) - causes.seconds_of(job.created) >= _PATIENCE
+        and causes.seconds_of(view.now) - causes.seconds_of(job.created) >= _ADMITTED_WITHIN_SECONDS
     )
 
 

@@ -116,16 +116,15 @@ def left_out(snapshot: snapshots.Snapshot, config: t.Any) -> list[schemas.Fault]
 def _moving(config: t.Any) -> tuple[profiles.Profile, migration_controller.Controller] | None:
     """The first profile that moves pods by jobs, and its controller; ``None`` without one."""
     parsed = profiles.profiles_of(config, koordinator.schema(koordinator.VERSIONS[0]))
-    moves = [
-        profile
-        for profile in parsed
-        if limits.PLUGIN in profile.enabled.get("evict", ())
-        and (profile.enabled.get("deschedule") or profile.enabled.get("balance"))
-    ]
-    try:
-        return (moves[0], limits.controller(config)) if moves else None
-    except limits.UnreadableError:
-        return None
+    for profile in parsed:
+        enabled = profile.enabled
+        at_work = enabled.get("deschedule") or enabled.get("balance")
+        if at_work and limits.PLUGIN in enabled.get("evict", ()):
+            try:
+                return profile, limits.controller(config)
+            except limits.UnreadableError:
+                return None
+    return None
 
 
 def _never(

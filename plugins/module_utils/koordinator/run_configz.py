@@ -23,9 +23,9 @@ Parse = t.Callable[[str], t.Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What a pod says of itself: ``config`` is ``None`` if it says nothing,
-    ``why`` tells why /configz does not.
+class RunningConfiguration:
+    """The configuration that a pod runs with, by its own words. ``kind`` is where they are from;
+    ``config`` is ``None`` if it says nothing, ``why`` is why /configz does not.
     """
 
     kind: t.Literal["configz", "log", ""]
@@ -33,13 +33,13 @@ class Told:
     why: str = ""
 
 
-def told(cluster: client.Cluster, pod: objects.Raw, port: int, parse: Parse) -> Told:
+def ask(cluster: client.Cluster, pod: objects.Raw, port: int, parse: Parse) -> RunningConfiguration:
     """Ask /configz at the port, then the logs of the pod's containers."""
     meta = pod["metadata"]
     try:
         page = cluster.page(verbs.port_forward(meta["namespace"], meta["name"], port), "/configz")
         if isinstance(page, dict) and isinstance(page.get("componentconfig"), dict):
-            return Told("configz", page["componentconfig"])
+            return RunningConfiguration("configz", page["componentconfig"])
         why = "/configz holds no componentconfig"
     except errors.ClusterError as error:
         why = f"/configz of {meta['name']} cannot be read: {error}"
@@ -51,5 +51,5 @@ def told(cluster: client.Cluster, pod: objects.Raw, port: int, parse: Parse) -> 
             continue
         config = parse(running.logged(log))
         if isinstance(config, dict):
-            return Told("log", config, why)
-    return Told("", None, why)
+            return RunningConfiguration("log", config, why)
+    return RunningConfiguration("", None, why)

@@ -68,7 +68,7 @@ class AbandonedJobs:
         the rest is given up as it is.
         """
         with contextlib.suppress(run_context.CallAborted):
-            for late in self.ctx.poll(run_starter.LOOK_EVERY, run_tracker.PASSES):
+            for late in self.ctx.poll(run_starter.LOOK_EVERY_SECONDS, run_tracker.PASSES_SECONDS):
                 left = self.end(view.jobs())
                 if not left:
                     return
@@ -79,17 +79,18 @@ class AbandonedJobs:
                         )
 
 
-HOPELESS = 2
-"""No more jobs are created after this many in a row whose Reservation no scheduler handled."""
-OVERDUE = 60.0
+MAX_UNANSWERED_JOBS = 2
+"""After so many jobs in a row whose Reservation no scheduler handled, no more are created."""
+OVERDUE_SECONDS = 60.0
 """Seconds after a job's ttl: its controller would have ended it by then if it were there."""
-EXPLAIN = 5.0
-"""Seconds without news of a job after which it is said what holds it."""
+EXPLAIN_SECONDS = 5.0
+"""Seconds without news of a job after which a message says what holds it."""
 
 
 class JobDispatcher:
-    """All jobs of a drain. ``prove_lock`` is called right before each request,
-    ``wake`` on news of a job.
+    """All PodMigrationJobs of a drain: creates, follows and deletes them, and evicts their pods
+    instead where they fail. ``prove_lock`` is called right before each request, ``wake`` when a
+    job has changed.
 
     ``runs`` are the ids of the runs that hold the nodes, by node. ``deadline`` is when the drain
     ends at the latest. ``prior`` is what workloads with a surge want without it, by their UID.
@@ -118,7 +119,7 @@ class JobDispatcher:
         self._abandoned = AbandonedJobs(ctx, self._tracker, self._flights)
         self.waited_for: list[str] = []
         self._looked = float("-inf")
-        self._hopeless = 0
+        self._unanswered = 0
 
     def start(self) -> None:
         """Start to watch the jobs; without a controller there is nothing to do, ever."""
@@ -151,7 +152,7 @@ class JobDispatcher:
             if not flight.over and not flight.abandoned:
                 self._follow(flight, view)
         now = self.ctx.clock.now()
-        if now - self._looked >= run_starter.LOOK_EVERY:
+        if now - self._looked >= run_starter.LOOK_EVERY_SECONDS:
             self._looked = now
             self._starter.start(moves, view)
 
@@ -191,9 +192,8 @@ class JobDispatcher:
         for flight in flights:
             flight.over = True
         for job in {**self._view.jobs(), **fresh}.values():
-            if not run_leftovers.serves(job, node) or (
-                not job.ended and (job.evicting or job.paused)
-            ):
+            goes_on = not job.ended and (job.evicting or job.paused)
+            if goes_on or not run_leftovers.serves(job, node):
                 continue
             if job.waiting:
                 flight = run_starter.InFlightJob(
@@ -218,7 +218,8 @@ class JobDispatcher:
         if state == "deleted" and flight.waited_for:
             self._fall_back(flight, "the job was deleted by another client.")
         elif state == "ended":
-            self._hopeless = 0 if job.condition("ReservationScheduled") else self._hopeless
+            if job.condition("ReservationScheduled"):
+                self._unanswered = 0
             if flight.waited_for and not job.succeeded:
                 self._failed(flight, job, view)
         elif state == "under way":
@@ -229,31 +230,29 @@ class JobDispatcher:
     ) -> None:
         """Say what holds the job, and go on without it when it has had its time."""
         now, move = self.ctx.clock.now(), flight.move
-        overdue = now > flight.until + OVERDUE and not job.paused
+        overdue = now > flight.until + OVERDUE_SECONDS and not job.paused
         if move is None or not flight.waited_for or flight.evicted:
             # A job that has evicted its pod ends without us; the drain's own
             # deadline holds for the pod.
             if overdue and (move is None or move.done):
-                flight.over, why = (
-                    True,
-                    f"koord-descheduler does not end PodMigrationJob {job.name}, after its ttl.",
-                )
+                flight.over = True
+                why = f"koord-descheduler does not end PodMigrationJob {job.name}, after its ttl."
                 self.ctx.tell(phases.What.JOB_FAILED, why, node=flight.node)
                 self._tracker.give_up(job, why)
-            elif now - flight.news >= EXPLAIN:
-                self.waited_for.append(job_status.told(job, view))
+            elif now - flight.news >= EXPLAIN_SECONDS:
+                self.waited_for.append(job_status.described(job, view))
             return
         waits, others = self._starter.waits, job.paused or not flight.ours
         limited = others or self._starter.choices.backend == "auto"
-        if now - flight.news >= EXPLAIN:
-            message = waits.ending(job_status.told(job, view), limited=limited)
+        if now - flight.news >= EXPLAIN_SECONDS:
+            message = waits.ending(job_status.described(job, view), limited=limited)
             move.block(migration_jobs.KIND, "", job.name, message)
         if overdue and not others:
             self._overdue(flight, job, view)
         elif limited and waits.over(move, view.snapshot, self._starter.leaving, now):
             # One that waits for arbitration is not written: without its pod it passes, and ends.
             flight.over = others or not job.waiting
-            why = job_status.told(job, view)
+            why = job_status.described(job, view)
             if flight.over and not others:
                 self._tracker.give_up(job, why)
             self._fall_back(flight, why)
@@ -274,15 +273,12 @@ class JobDispatcher:
         self, flight: run_starter.InFlightJob, job: migration_jobs.Job, view: job_status.View
     ) -> None:
         why = t.cast(reasons.Reason, job_status.verdict(job, view)).message
-        created, answered = (
-            job.condition("ReservationCreated"),
-            job.condition("ReservationScheduled"),
-        )
-        if job.reason == "Timeout" and created.get("status") == "True" and not answered:
-            self._hopeless += 1
-            if self._hopeless >= HOPELESS:
+        reserves = job.condition("ReservationCreated").get("status") == "True"
+        if job.reason == "Timeout" and reserves and not job.condition("ReservationScheduled"):
+            self._unanswered += 1
+            if self._unanswered >= MAX_UNANSWERED_JOBS:
                 self._starter.broken = (
-                    f"{self._hopeless} jobs in a row got no answer from their scheduler."
+                    f"{self._unanswered} jobs in a row got no answer from their scheduler."
                 )
         self._fall_back(flight, why)
 

@@ -48,9 +48,9 @@ with suppress(ImportError):  # the `kubernetes` package brings it; the connectio
     import yaml
 
 
-LOOK_EVERY = 1.0
+LOOK_EVERY_SECONDS = 1.0
 """Seconds between two looks at whether a Lease was renewed."""
-LEASE = 15.0
+LEASE_SECONDS = 15.0
 """Seconds within which a leader renews its Lease, unless the Lease says otherwise."""
 
 
@@ -108,15 +108,15 @@ def at_work(
 def _charts(given: installation.Place) -> list[installation.Place]:
     """The places of the charts, as far as the options name no other ones."""
     charts = [chart for chart in installations.CHARTS if given.namespace in ("", chart.namespace)]
-    found = [
-        replace(
+    places = []
+    for chart in charts or installations.CHARTS:
+        place = replace(
             given,
             namespace=given.namespace or chart.namespace,
             deployment=given.deployment or chart.deployment,
         )
-        for chart in charts or installations.CHARTS
-    ]
-    return [installations.completed(place, {}) for place in found]
+        places.append(installations.completed(place, {}))
+    return places
 
 
 def _unlisted(
@@ -155,10 +155,10 @@ def _leading(
     first = {name: _lease(ctx, ref) for name, ref in leases.items() if ref}
     alive = {one.name for one in found if one.workload and leases[one.name] is None}
     deadline = ctx.clock.now() + max(
-        [_duration(lease) for lease in first.values() if lease], default=LEASE
+        [_duration(lease) for lease in first.values() if lease], default=LEASE_SECONDS
     )
     while any(first[name] and name not in alive for name in first) and ctx.clock.now() < deadline:
-        ctx.clock.sleep(LOOK_EVERY)
+        ctx.clock.sleep(LOOK_EVERY_SECONDS)
         for name, before in first.items():
             if name not in alive and installations.renewed(
                 before, _lease(ctx, t.cast("objects.Ref", leases[name]))
@@ -200,7 +200,7 @@ def _lease(ctx: run_context.Context, ref: objects.Ref) -> objects.Raw | None:
 
 
 def _duration(lease: objects.Raw) -> float:
-    return float((lease.get("spec") or {}).get("leaseDurationSeconds") or LEASE)
+    return float((lease.get("spec") or {}).get("leaseDurationSeconds") or LEASE_SECONDS)
 
 
 def limits_of(ctx: run_context.Context, one: installations.Installation) -> Limits:
@@ -210,11 +210,11 @@ def limits_of(ctx: run_context.Context, one: installations.Installation) -> Limi
     text, doubt = _text(ctx, one.place)
     config = _parsed(text)
     kept = Limits(None, doubt) if text is None else _controller(config, one, one.place.map_name)
-    told = _told(ctx, one, config if isinstance(config, dict) else {})
-    if told.config is None:
-        return replace(kept, finding=_unproven(one, config, told.why)) if kept.controller else kept
+    says = _running(ctx, one, config if isinstance(config, dict) else {})
+    if says.config is None:
+        return replace(kept, finding=_unproven(one, config, says.why)) if kept.controller else kept
     live = _controller(
-        running.document(told.config, koordinator.schema(koordinator.VERSIONS[-1])), one, one.name
+        running.document(says.config, koordinator.schema(koordinator.VERSIONS[-1])), one, one.name
     )
     if kept.controller is None or live.controller in (None, kept.controller):
         return live
@@ -259,29 +259,29 @@ def _controller(config: t.Any, one: installations.Installation, where: str) -> L
     return Limits(controller, f"{message} The limits of the first are used." if message else "")
 
 
-def _told(
+def _running(
     ctx: run_context.Context, one: installations.Installation, config: t.Mapping[str, t.Any]
-) -> run_configz.Told:
+) -> run_configz.RunningConfiguration:
     """What the leading pod says, or where that is unknown the first that answers."""
     if not one.workload:
-        return run_configz.Told("", None, f"Deployment {one.name} may not be read")
+        return run_configz.RunningConfiguration("", None, f"Deployment {one.name} may not be read")
     labels = selectors.as_query(one.workload["spec"]["selector"])
     try:
         pods = ctx.cluster.items(
             kinds.PODS, namespace=one.place.namespace, labels=labels, patience=run_requests.PATIENCE
         ).items
     except errors.Forbidden as error:
-        return run_configz.Told("", None, str(error))
+        return run_configz.RunningConfiguration("", None, str(error))
     pods = [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Running"]
     election = installation.election(config, one.workload, "koordinator") if len(pods) > 1 else None
     holder = _holder(_lease(ctx, election) if election else None)
     pods.sort(key=lambda pod: bool(pod["metadata"]["name"] != holder))
-    told = run_configz.Told("", None, f"Deployment {one.name} has no running pod")
+    says = run_configz.RunningConfiguration("", None, f"Deployment {one.name} has no running pod")
     for pod in pods:
-        told = run_configz.told(ctx.cluster, pod, installation.port_of(config), _shape)
-        if told.config is not None:
+        says = run_configz.ask(ctx.cluster, pod, installation.port_of(config), _shape)
+        if says.config is not None:
             break
-    return told
+    return says
 
 
 def _shape(text: str) -> t.Any:

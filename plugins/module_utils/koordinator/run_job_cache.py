@@ -24,7 +24,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods impo
 AROUND = ("pods", "budgets", "deployments", "replica_sets", "stateful_sets")
 """The kinds that decide whether and when a pod may migrate, see ``observe.KINDS``."""
 
-LOOK_AGAIN = 2.0
+LOOK_AGAIN_SECONDS = 2.0
 """Seconds after which limits are compared with the clock again even if nothing changed."""
 
 
@@ -75,8 +75,8 @@ class JobView:
 
 
 Looks = t.Callable[[float], t.Iterator[job_status.View]]
-"""From a deadline (monotonic clock) to views: now, after each change or ``LOOK_AGAIN`` seconds,
-and at the deadline.
+"""From a deadline (monotonic clock) to views: now, after each change or ``LOOK_AGAIN_SECONDS``
+seconds, and at the deadline.
 """
 
 
@@ -94,7 +94,7 @@ def watched(
                 snapshot = live.snapshot()
                 yield job_status.View(snapshot, controller, view.jobs(), ctx.clock.server())
                 left = deadline - ctx.clock.now()
-                live.wait(max(0.0, min(left, LOOK_AGAIN)))
+                live.wait(max(0.0, min(left, LOOK_AGAIN_SECONDS)))
 
         try:
             view.start()

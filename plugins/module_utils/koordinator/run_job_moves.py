@@ -36,7 +36,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods impo
     migration_controller,
 )
 
-EXPLAIN = 5.0
+EXPLAIN_SECONDS = 5.0
 """Seconds in one stage after which the reason is looked for."""
 
 
@@ -255,7 +255,7 @@ class JobMoves:
             case "ended":
                 self._ended(move, job, view)
             case "under way":
-                silent = self.ctx.clock.now() - move.announced_at > EXPLAIN
+                silent = self.ctx.clock.now() - move.announced_at > EXPLAIN_SECONDS
                 why = job_status.verdict(job, view) if silent else None
                 if why or job_status.stage(job) not in move.announced:
                     move.announce_stage(self.ctx, why)

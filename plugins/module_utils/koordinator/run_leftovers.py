@@ -28,9 +28,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube impo
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import phases
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import stored_objects
 
-LOOK_EVERY = 0.25
+LOOK_EVERY_SECONDS = 0.25
 """Seconds between two lists of Reservations."""
-VANISHING = 5.0
+VANISHES_SECONDS = 5.0
 """Seconds that the controller gets to delete the Reservation of a deleted job."""
 
 
@@ -67,7 +67,7 @@ class JobCleanup:
             return True
         now = self.ctx.clock.now()
         since = self._since.setdefault(node, now)
-        if now < self._listed + LOOK_EVERY:
+        if now < self._listed + LOOK_EVERY_SECONDS:
             return False
         self._listed = now
         try:
@@ -80,7 +80,7 @@ class JobCleanup:
             )
             return True
         left = [raw["metadata"] for raw in found if raw["metadata"]["name"] in wanted]
-        if left and now - since > VANISHING:
+        if left and now - since > VANISHES_SECONDS:
             for meta in left:
                 self._delete(reservations.ref_of(meta["name"], meta["uid"]))
         return not left
@@ -95,17 +95,15 @@ class JobCleanup:
 
 def traces(ctx: run_context.Context) -> tuple[stored_objects.Trace, ...]:
     """The jobs that drains of earlier runs left, for the list of all that earlier runs left."""
-    return tuple(
-        stored_objects.Trace(
+    found = []
+    for job in _left(ctx):
+        run, nodes = (
             job.labels.get(migration_jobs.RUN_LABEL, ""),
-            "",
-            job.created,
-            job.ref,
-            f"a PodMigrationJob of a drain, which {job_status.stage(job)}",
-            (job.annotations[names.SERVES_NODES],),
+            job.annotations[names.SERVES_NODES],
         )
-        for job in _left(ctx)
-    )
+        what = f"a PodMigrationJob of a drain, which {job_status.stage(job)}"
+        found.append(stored_objects.Trace(run, "", job.created, job.ref, what, (nodes,)))
+    return tuple(found)
 
 
 def give_up(ctx: run_context.Context, run: str | None, recorded: t.Collection[str]) -> None:
@@ -116,12 +114,13 @@ def give_up(ctx: run_context.Context, run: str | None, recorded: t.Collection[st
     seconds stays as well.
     """
     jobs = run_tracker.JobTracker(ctx)
-    for late in ctx.poll(LOOK_EVERY, run_tracker.PASSES):
-        left = [
-            job for job in _left(ctx) if run in (None, job.labels.get(migration_jobs.RUN_LABEL, ""))
-        ]
-        left = [job for job in left if job.annotations[names.SERVES_NODES] not in recorded]
-        left = [job for job in left if job.ended or not (job.evicting or job.paused)]
+    for late in ctx.poll(LOOK_EVERY_SECONDS, run_tracker.PASSES_SECONDS):
+        left = []
+        for job in _left(ctx):
+            of_run = run in (None, job.labels.get(migration_jobs.RUN_LABEL, ""))
+            goes_on = not job.ended and (job.evicting or job.paused)
+            if of_run and not goes_on and job.annotations[names.SERVES_NODES] not in recorded:
+                left.append(job)
         for job in left:
             if late or not job.waiting:
                 jobs.give_up(job, "The maintenance for which it was created has ended.")

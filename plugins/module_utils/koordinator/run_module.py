@@ -55,7 +55,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages 
 # looked at afterwards.
 
 
-SETTLED = 1.0
+EVICTION_SHOWS_SECONDS = 1.0
 """Seconds after which an eviction that was on its way when a job was rejected shows on its pod."""
 
 Decision = t.Literal["approved", "rejected", "absent"]
@@ -95,11 +95,9 @@ class JobDecision:
             if self.ctx.check:
                 self._apply(move, job)
                 continue
-            left = (
-                f"is moving {job.pod} and was not deleted"
-                if job.evicting
-                else "waits for arbitration: not written"
-            )
+            left = "waits for arbitration: not written"
+            if job.evicting:
+                left = f"is moving {job.pod} and was not deleted"
             message = f"Job {job.name} {left}."
             move.close(outcomes.JobOutcome.STILL_WAITING, message, job_status.verdict(job, view))
 
@@ -115,7 +113,7 @@ class JobDecision:
             move for move in decided if move.job and not move.job.paused and not self.ctx.check
         ]
         if racing:
-            self.ctx.clock.sleep(SETTLED)
+            self.ctx.clock.sleep(EVICTION_SHOWS_SECONDS)
         for move in racing:
             job = t.cast("migration_jobs.Job", move.job)
             run_job_writes.free(self.ctx, job.reservation or job.uid)
@@ -140,10 +138,8 @@ class JobDecision:
         return job.waiting or (self.decision == "absent" and job.evicting)
 
     def _apply(self, move: run_job_moves.JobMove, job: migration_jobs.Job) -> None:
-        decide = {"approved": self._approve, "rejected": self._reject, "absent": self._remove}[
-            self.decision
-        ]
-        outcome, message = decide(move, job)
+        decisions = {"approved": self._approve, "rejected": self._reject, "absent": self._remove}
+        outcome, message = decisions[self.decision](move, job)
         move.close(outcome, message)
         if outcome.value == self.decision and not self.ctx.check:
             self.ctx.tell(outcome, message, namespace=move.target.namespace, name=move.target.name)
@@ -188,9 +184,9 @@ class JobDecision:
 
 State = t.Literal["present", "approved", "rejected", "absent"]
 
-LOOK_EVERY = 1.0
+LOOK_EVERY_SECONDS = 1.0
 """Seconds between two looks at a Reservation that has no place yet."""
-SLACK = 30.0
+BEYOND_TTL_SECONDS = 30.0
 """Seconds beyond a job's ttl after which we stop waiting for it:
 the controller looks at it every three.
 """
@@ -219,11 +215,9 @@ class JobOptions:
         """With the template, of which a job's name is derived, too; a Reservation created
         beforehand has it instead.
         """
-        return (
-            self.settings
-            if self.settings.reservation
-            else replace(self.settings, template=self.template)
-        )
+        if self.settings.reservation:
+            return self.settings
+        return replace(self.settings, template=self.template)
 
 
 def jobs(ctx: run_context.Context, options: JobOptions) -> run_context.Result:
@@ -254,17 +248,15 @@ def jobs(ctx: run_context.Context, options: JobOptions) -> run_context.Result:
     else:
         moves = _decided(ctx, options, found)
     events = {} if ctx.check else _events(ctx)
-    doubt = " ".join(
-        filter(
-            None, (found.doubt, *(one.message for one in found.unsure if one.severity == "warning"))
-        )
-    )
+    doubts = [found.doubt] if found.doubt else []
+    doubts += [finding.message for finding in found.unsure if finding.severity == "warning"]
     shown = [move.to_dict(events.get(move.job.uid if move.job else "", ())) for move in moves]
     failed = [move for move in moves if move.failed]
-    nothing = not moves and (options.selection.nodes or options.selection.selector is not None)
-    told = {"findings": [_nothing(ctx, options).to_dict()]} if nothing else {}
+    data = {"jobs": shown, "doubt": " ".join(doubts)}
+    if not moves and (options.selection.nodes or options.selection.selector is not None):
+        data["findings"] = [_nothing(ctx, options).to_dict()]
     return run_context.Result(
-        {"jobs": shown, "doubt": doubt, **told},
+        data,
         failed=bool(failed),
         message=" ".join(move.message for move in failed),
     )
@@ -290,7 +282,7 @@ def _nothing(ctx: run_context.Context, options: JobOptions) -> reasons.Finding:
 
 
 def _deadline(ctx: run_context.Context, options: JobOptions, ttl: float | None) -> float:
-    usual = ttl + SLACK if ttl else migration_jobs.KEPT_WITHOUT_TTL
+    usual = ttl + BEYOND_TTL_SECONDS if ttl else migration_jobs.KEPT_WITHOUT_TTL
     return ctx.clock.now() + (usual if options.timeout is None else options.timeout)
 
 
@@ -442,7 +434,7 @@ def _wait_for_place(
     """
     where: dict[str, t.Any] = {"namespace": move.target.namespace, "name": move.target.name}
     why = None
-    for late in ctx.poll(LOOK_EVERY, deadline - ctx.clock.now()):
+    for late in ctx.poll(LOOK_EVERY_SECONDS, deadline - ctx.clock.now()):
         raw = run_reconcile.read(ctx, reservations.ref_of(name))
         if raw and reservations.phase(raw) == "Available":
             ctx.tell(
@@ -530,12 +522,9 @@ def _named(
         return [job for job in found.jobs if job.labels.get(migration_jobs.RUN_LABEL) == run]
     refs = selection.pods
     if not refs:
-        refs = tuple(
-            found.ref
-            for found in targets.targets(
-                snapshots.Snapshot.of(run_listing.lists(ctx.cluster, ("pods",))), selection
-            )[0]
-        )
+        snapshot = snapshots.Snapshot.of(run_listing.lists(ctx.cluster, ("pods",)))
+        selected, _refused = targets.targets(snapshot, selection)
+        refs = tuple(target.ref for target in selected)
     wanted = {(ref.namespace, ref.name): ref.uid for ref in refs}
     newest: dict[tuple[str, str], migration_jobs.Job] = {}
     for job in sorted(found.jobs, key=lambda job: (job.created, job.name)):

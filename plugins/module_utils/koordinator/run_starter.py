@@ -42,12 +42,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods impo
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import guard_budgets
 
-# For how long pods wait for their PodMigrationJobs although they could be evicted.
-
-
-APART = 2.0
+SAME_WAIT_SECONDS = 2.0
 """Seconds between two looks at a pod that still count as one wait."""
-ENDLESS = frozenset({"max_unavailable_per_workload"})
+ENDLESS_CODES = frozenset({"max_unavailable_per_workload"})
 """Codes of what holds a job for as long as a pod elsewhere is not Ready. Other limits make room
 when jobs end, which their ttl guarantees, or when a window ends: whoever asks for backend
 ``koordinator`` asks for them.
@@ -56,8 +53,9 @@ when jobs end, which their ttl guarantees, or when a window ends: whoever asks f
 
 @dataclass
 class Waits:
-    """The waits of a drain; ``prior`` is what workloads with a surge want
-    without it, by their UID.
+    """For how long the pods of a drain have waited for their jobs although they could be evicted.
+
+    ``prior`` is what workloads with a surge want without it, by their UID.
     """
 
     choices: drain_policy.DrainPolicy
@@ -68,15 +66,13 @@ class Waits:
         """Whether the wait for what the code says is limited by ``job_wait``,
         and not by a limit's own pace.
         """
-        return self.choices.backend == "auto" or code in ENDLESS
+        return self.choices.backend == "auto" or code in ENDLESS_CODES
 
     def ending(self, message: str, *, limited: bool) -> str:
         """What a pod waits for, with the end of its wait if it is ``limited``."""
-        return (
-            f"{message} It waits for a job for {self.choices.job_wait:g} s at most."
-            if limited
-            else message
-        )
+        if not limited:
+            return message
+        return f"{message} It waits for a job for {self.choices.job_wait:g} s at most."
 
     def over(
         self,
@@ -94,7 +90,7 @@ class Waits:
         waited, last = self._waited.get(move.pod.uid, (0.0, now))
         free = _could_be_evicted(move, snapshot, leaving, self.prior)
         if free:
-            waited += min(now - last, APART)
+            waited += min(now - last, SAME_WAIT_SECONDS)
         self._waited[move.pod.uid] = waited, now
         return free and waited >= self.choices.job_wait
 
@@ -111,11 +107,11 @@ def _could_be_evicted(
     return run_pod_drain.too_few(move, snapshot, leaving, prior) is None
 
 
-LOOK_EVERY = 0.25
+LOOK_EVERY_SECONDS = 0.25
 """Seconds between two checks of which jobs may start: few of the many changes make room for one."""
-PAUSE = 1.0
+PAUSE_SECONDS = 1.0
 """Seconds without a new job after the server could not make one, unless it asks for more."""
-TRIES = run_reconcile.MAX_SERVER_ERRORS + 1
+MAX_TRIES = run_reconcile.MAX_SERVER_ERRORS + 1
 """How often the creation of a job is tried at once: the other moves wait in the meantime."""
 
 
@@ -172,16 +168,15 @@ class JobStarter:
 
     def start(self, moves: t.Sequence[run_pod_drain.PodDrain], view: job_status.View) -> None:
         """Create jobs for the moves that need one and can be admitted now."""
-        line = self._without_jobs(
-            [move for move in moves if move.plan.route == "job" and move.state == "waiting"], view
-        )
+        waiting = [move for move in moves if move.plan.route == "job" and move.state == "waiting"]
+        without = self._without_jobs(waiting, view)
         if self.broken:
-            for move in line:
+            for move in without:
                 self.instead(move, self.broken)
             return
         now = self.ctx.clock.now()
         by_uid = {
-            move.pod.uid: move for move in line if self._others_serve(move, view.snapshot, now)
+            move.pod.uid: move for move in without if self._others_serve(move, view.snapshot, now)
         }
         if not by_uid:
             return
@@ -190,33 +185,27 @@ class JobStarter:
             view.jobs.values(), view.snapshot.pods, self._evictions
         )
         traffic = self._traffic(view)
-        start, held = feed.admit(
-            view.snapshot, [move.plan for move in by_uid.values()], controller, traffic
-        )
-        for uid, why in held.items():
-            self._hold(by_uid[uid], why, view, now)
+        plans = [move.plan for move in by_uid.values()]
+        start, not_admitted = feed.admit(view.snapshot, plans, controller, traffic)
+        for uid, why in not_admitted.items():
+            self._keep_waiting(by_uid[uid], why, view, now)
         pause = 1.0 / controller.evict_qps
         for plan in start:
             if now < self._next:
                 return
             # An eviction beyond evictQPS is tried again at once,
             # then after a growing pause: a few do no harm.
-            if pause > LOOK_EVERY:
+            if pause > LOOK_EVERY_SECONDS:
                 self._next = now + pause
-            self._create(
-                by_uid[plan.pod.uid], feed.ttl_of(view.snapshot, plan, controller), view.jobs, now
-            )
+            ttl = feed.ttl_of(view.snapshot, plan, controller)
+            self._create(by_uid[plan.pod.uid], ttl, view.jobs, now)
 
     def instead(self, move: run_pod_drain.PodDrain, why: str) -> None:
         """Evict the pod without a job, or let its move fail: ``fallback``."""
         if self.choices.backend == "koordinator" and self.choices.fallback == "fail":
+            now, reason = self.ctx.clock.now(), f"{why} fallback is fail."
             move.block("PodMigrationJob", move.pod.namespace, move.pod.name, why)
-            move.end(
-                "failed",
-                outcomes.PodOutcome.JOB_FAILED,
-                self.ctx.clock.now(),
-                f"{why} fallback is fail.",
-            )
+            move.end("failed", outcomes.PodOutcome.JOB_FAILED, now, reason)
             return
         move.plan = dispositions.without_job(move.plan, why)
         move.reason, move.blocked_by = move.plan.reason, None
@@ -235,20 +224,20 @@ class JobStarter:
             if not job.ended and not job.deleting:
                 # Without a UID it is about whichever pod has the name.
                 by_pod[(job.pod.uid,) if job.pod.uid else (job.pod.namespace, job.pod.name)] = job
-        line: list[run_pod_drain.PodDrain] = []
+        without: list[run_pod_drain.PodDrain] = []
         for move in moves:
             pod = move.pod
             if pod.uid in flying:
                 continue
             found = by_pod.get((pod.uid,)) or by_pod.get((pod.namespace, pod.name))
             if found is None:
-                line.append(move)
+                without.append(move)
                 continue
             flight = self._flight(move, found.name, found.ttl if found.ours else math.inf)
             flight.ours = found.ours
             self.tracker.adopt(flight, found)
             self.flights[found.name] = flight
-        return line
+        return without
 
     def _flight(self, move: run_pod_drain.PodDrain, name: str, ttl: float) -> InFlightJob:
         pod = move.pod
@@ -259,9 +248,8 @@ class JobStarter:
     def _traffic(self, view: job_status.View) -> feed.Traffic:
         flights = [flight for flight in self.flights.values() if not flight.over]
         # The watch does not show those that were made just now.
-        known = {
-            flight.name: t.cast("migration_jobs.Job", flight.job) for flight in flights
-        } | dict(view.jobs)
+        known = {flight.name: t.cast("migration_jobs.Job", flight.job) for flight in flights}
+        known |= view.jobs
         evicting = {flight.target.uid for flight in flights if flight.evicted}
         jobs = [job for job in known.values() if not job.ended]
         taken = object_limiter.by_key(self._evictions)
@@ -285,7 +273,7 @@ class JobStarter:
             move.block(found.object.kind, found.object.namespace, found.object.name, found.message)
         return found is None
 
-    def _hold(
+    def _keep_waiting(
         self, move: run_pod_drain.PodDrain, why: reasons.Reason, view: job_status.View, now: float
     ) -> None:
         """Say why the pod gets no job yet; one that will never get any,
@@ -294,20 +282,16 @@ class JobStarter:
         pod = move.pod
         controller = t.cast("migration_controller.Controller", self.choices.controller)
         refused = causes.forbidden(view.snapshot, pod, controller)
-        ours = (
+        guarded = any(
             guard_budgets.is_one(view.snapshot, budget) for budget in view.snapshot.budgets_of(pod)
         )
-        two = why.code == "budget_two_budgets" and not any(ours)
+        two = why.code == "budget_two_budgets" and not guarded
         if two or (refused and refused.code != "terminating"):
             self.instead(move, why.message)
             return
         limited = self.waits.limited(why.code)
-        move.block(
-            "PodMigrationJob",
-            pod.namespace,
-            pod.name,
-            self.waits.ending(why.message, limited=limited),
-        )
+        message = self.waits.ending(why.message, limited=limited)
+        move.block("PodMigrationJob", pod.namespace, pod.name, message)
         if limited and self.waits.over(move, view.snapshot, self.leaving, now):
             self.instead(move, why.message)
 
@@ -318,16 +302,16 @@ class JobStarter:
         jobs: t.Mapping[str, migration_jobs.Job],
         now: float,
     ) -> None:
-        ttl = max(feed.STEPS, min(ttl, self.deadline - now))
+        ttl = max(feed.STEPS_SECONDS, min(ttl, self.deadline - now))
         before = [job for job in jobs.values() if job.ended and job.pod.uid == move.pod.uid]
         change = self.change(move, len(before), ttl)
         flight = self._flight(move, change.target.name, ttl)
         try:
-            self.tracker.create(flight, change, patience=run_requests.NO_PATIENCE, tries=TRIES)
+            self.tracker.create(flight, change, patience=run_requests.NO_PATIENCE, tries=MAX_TRIES)
         except run_reconcile.PASSING as error:
             # Whether it may still be created is decided again;
             # one that was created is seen on the watch.
-            self._next = now + (error.retry_after or PAUSE)
+            self._next = now + (error.retry_after or PAUSE_SECONDS)
         except (errors.Forbidden, errors.NotFound) as error:
             self.broken = f"{error}."
         except (

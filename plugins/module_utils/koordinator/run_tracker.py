@@ -31,25 +31,25 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinat
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import phases
 
-SILENT = 20.0
+SILENT_SECONDS = 20.0
 """Seconds without news of a job that has passed arbitration,
 after which its controller is reminded of it.
 
 A koord-descheduler that restarts never returns to jobs that run already;
 any update makes it look at them.
 """
-SOON = 3.0
+SILENT_IF_ADOPTED_SECONDS = 3.0
 """The same for jobs of an earlier run: what killed that run may have killed
 their controller, too.
 """
-UNSEEN = 5.0
+UNSEEN_SECONDS = 5.0
 """Seconds after which a new job that the watch has not shown is read from the API server."""
-GONE = 7.0
+GONE_SECONDS = 7.0
 """Seconds after which a job is ended whose pod is gone otherwise:
 the controller checks every three.
 """
 
-PASSES = 5.0
+PASSES_SECONDS = 5.0
 """Seconds for which a job that has to be ended is given to pass arbitration,
 which happens twice a second.
 """
@@ -134,7 +134,11 @@ class JobTracker:
 
     def adopt(self, track: TrackedJob, job: migration_jobs.Job) -> None:
         """Follow a job of an earlier run."""
-        track.job, track.seen, track.news = job, True, self.ctx.clock.now() - SILENT + SOON
+        track.job, track.seen, track.news = (
+            job,
+            True,
+            self.ctx.clock.now() - SILENT_SECONDS + SILENT_IF_ADOPTED_SECONDS,
+        )
 
     def follow(
         self,
@@ -151,11 +155,8 @@ class JobTracker:
         job = jobs.get(track.name)
         if job is None:
             return "deleted" if track.seen or self._really_gone(track, now) else "unseen"
-        if (
-            track.job is None
-            or not track.seen
-            or track.job.resource_version != job.resource_version
-        ):
+        known = track.job if track.seen else None
+        if known is None or known.resource_version != job.resource_version:
             track.news = now
         track.job, track.seen = job, True
         if job.ended:
@@ -185,14 +186,12 @@ class JobTracker:
 
     def _really_gone(self, track: TrackedJob, now: float) -> bool:
         """Whether a job that the watch has not shown is not there."""
-        if now - track.looked < UNSEEN:
+        if now - track.looked < UNSEEN_SECONDS:
             return False
         track.looked = now
         try:
-            return (
-                run_job_writes.reread(self.ctx, track.name, patience=run_requests.NO_PATIENCE)
-                is None
-            )
+            found = run_job_writes.reread(self.ctx, track.name, patience=run_requests.NO_PATIENCE)
+            return found is None
         except errors.ClusterError:
             return False
 
@@ -206,15 +205,12 @@ class JobTracker:
             track.gone_since = None
             return False
         track.gone_since = track.gone_since or now
-        if now - track.gone_since < GONE:
+        if now - track.gone_since < GONE_SECONDS:
             return False
         try:
-            ours = job.ours and not job.paused
-            written = (
-                run_job_writes.reject(self.ctx, job, track.too_late, self.prove_lock)
-                if ours
-                else None
-            )
+            written = None
+            if job.ours and not job.paused:
+                written = run_job_writes.reject(self.ctx, job, track.too_late, self.prove_lock)
         except errors.ClusterError as error:
             self.ctx.note(phases.What.KEPT, f"{job.ref} stays: {error}")
             track.gone_since = now
@@ -235,7 +231,9 @@ class JobTracker:
         exempt = (
             gone and keeps_name and job.evicting and migration_jobs.EVICT not in job.annotations
         )
-        if not (exempt and not track.unlimited) and (job.paused or now - track.news < SILENT):
+        if not (exempt and not track.unlimited) and (
+            job.paused or now - track.news < SILENT_SECONDS
+        ):
             return
         track.news, track.unlimited = now, track.unlimited or exempt
         try:

@@ -141,8 +141,12 @@ def choose(
             remedy = "Set another name, or delete it first (state: absent)."
             return Choice("refuse", job=taken, cause=reasons.Reason("name_taken", message, remedy))
         return Choice("create", name)
-    names = (migration_jobs.name_of(target.ref, settings, attempt) for attempt in itertools.count())
-    return Choice("create", next(name for name in names if name not in {job.name for job in jobs}))
+    taken_names = {job.name for job in jobs}
+    for attempt in itertools.count():
+        new = migration_jobs.name_of(target.ref, settings, attempt)
+        if new not in taken_names:
+            break
+    return Choice("create", new)
 
 
 def _same(one: objects.Ref, other: objects.Ref) -> bool:
@@ -198,12 +202,13 @@ def _unlike(job: migration_jobs.Job, settings: migration_jobs.JobSettings, name:
     wanted = {
         key: value for key, value in settings.delete_options.items() if key != "preconditions"
     }
-    differences = [
-        f"name {job.name}, not {name}" if name not in ("", job.name) else "",
-        f"ttl {job.ttl:g} s, not {settings.ttl or 0:g} s" if job.ttl != (settings.ttl or 0) else "",
-        f"deleteOptions {job.delete_options}, not {wanted}"
-        if wanted and job.delete_options != wanted
-        else "",
-    ]
-    told = "; ".join(filter(None, differences))
-    return f"The job was under way before, and stays as it is: {told}." if told else ""
+    differences = []
+    if name not in ("", job.name):
+        differences.append(f"name {job.name}, not {name}")
+    if job.ttl != (settings.ttl or 0):
+        differences.append(f"ttl {job.ttl:g} s, not {settings.ttl or 0:g} s")
+    if wanted and job.delete_options != wanted:
+        differences.append(f"deleteOptions {job.delete_options}, not {wanted}")
+    if not differences:
+        return ""
+    return f"The job was under way before, and stays as it is: {'; '.join(differences)}."

@@ -540,7 +540,7 @@ def _pods(
     return [
         _pod(
             plan,
-            unreachable.fate(snapshot, plan.pod, now),
+            unreachable.after_node_loss(snapshot, plan.pod, now),
             planned.placed.get(plan.pod.uid),
             times.move(plan, settle),
         )
@@ -550,7 +550,7 @@ def _pods(
 
 def _pod(
     plan: drain_policy.PodPlan,
-    fate: unreachable.Fate | None,
+    fate: unreachable.AfterNodeLoss | None,
     placed: forecast.Forecast | None,
     seconds: float | None,
 ) -> dict[str, t.Any]:

@@ -31,7 +31,7 @@ PER_NODE = frozenset({"DaemonSet", "Job", "Node"})
 """Kinds of owners with pods that do not replace each other."""
 
 
-class Short(t.NamedTuple):
+class TooFewReady(t.NamedTuple):
     """What would have too few ready pods without this one, and why."""
 
     object: objects.Ref
@@ -43,7 +43,7 @@ def short(
     pod: objects.Pod,
     leaving: t.Collection[str],
     prior: t.Mapping[str, int] | None = None,
-) -> Short | None:
+) -> TooFewReady | None:
     """Why the pod has to stay for now; ``None`` if the others are enough, or if it does not serve.
 
     Without a budget at most one pod of a workload may be missing, with one as many as it allows. A
@@ -60,7 +60,7 @@ def short(
     if serving >= found.least:
         return None
     why = _needs(found.object, found.least, serving)
-    return Short(
+    return TooFewReady(
         found.object, why if found.budget else f"{why} It has no budget, so one goes at a time."
     )
 
@@ -108,7 +108,7 @@ def need(
     return Need(workload.ref, snapshot.pods_of(workload), wanted - 1, 1) if wanted > 1 else None
 
 
-class Last(t.NamedTuple):
+class LastPod(t.NamedTuple):
     """The workload that wants one pod by now, and whether this pod is the only one (``alone``)."""
 
     object: objects.Ref
@@ -116,7 +116,7 @@ class Last(t.NamedTuple):
     alone: bool
 
 
-def last(snapshot: snapshots.Snapshot, pod: objects.Pod) -> Last | None:
+def last(snapshot: snapshots.Snapshot, pod: objects.Pod) -> LastPod | None:
     """Whether a pod that was one of several is the last one wanted:
     it must stay until a new pod serves.
 
@@ -135,7 +135,7 @@ def last(snapshot: snapshots.Snapshot, pod: objects.Pod) -> Last | None:
         return None
     others = [p for p in snapshot.pods_of(workload) if p.uid != pod.uid and not p.finished]
     if others:
-        return Last(
+        return LastPod(
             workload.ref,
             f"{workload.ref} was scaled down to one, and has not ended the others yet.",
             False,
@@ -144,7 +144,7 @@ def last(snapshot: snapshots.Snapshot, pod: objects.Pod) -> Last | None:
         f"{workload.ref} was scaled down to one meanwhile, and nothing would "
         "serve without this pod."
     )
-    return Last(workload.ref, told, True)
+    return LastPod(workload.ref, told, True)
 
 
 def _wanted(
@@ -170,7 +170,7 @@ def _wanted(
 
 def _of_unknown(
     snapshot: snapshots.Snapshot, pod: objects.Pod, leaving: t.Collection[str]
-) -> Short | None:
+) -> TooFewReady | None:
     """Such an owner's replicas are unknown: one pod leaves at a time, while another one serves."""
     owner = pod.owner
     if owner is None or owner.kind in PER_NODE:
@@ -179,10 +179,10 @@ def _of_unknown(
     if not peers:
         return None
     if any(p.uid in leaving for p in peers):
-        return Short(owner, f"Another pod of {owner} is being evicted.")
+        return TooFewReady(owner, f"Another pod of {owner} is being evicted.")
     if _serving(peers, pod, leaving):
         return None
-    return Short(owner, f"No other pod of {owner} is ready.")
+    return TooFewReady(owner, f"No other pod of {owner} is ready.")
 
 
 def _serving(pods: t.Iterable[objects.Pod], but: objects.Pod, leaving: t.Collection[str]) -> int:

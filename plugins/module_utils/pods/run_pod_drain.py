@@ -114,7 +114,7 @@ def too_few(
     snapshot: snapshots.Snapshot,
     leaving: t.Collection[str],
     prior: t.Mapping[str, int],
-) -> readiness.Short | None:
+) -> readiness.TooFewReady | None:
     """Why too few others serve for its pod to go; ``None`` if its owner consented.
     For the rest see ``short``.
     """
@@ -128,7 +128,7 @@ def too_few(
             if mark
             else f"{pod.ref} was given back meanwhile"
         )
-        return readiness.Short(move.plan.workload or pod.ref, f"{why}.") if why else None
+        return readiness.TooFewReady(move.plan.workload or pod.ref, f"{why}.") if why else None
     return readiness.short(snapshot, pod, leaving, prior)
 
 
@@ -150,7 +150,7 @@ def stays_as_last(move: PodDrain, snapshot: snapshots.Snapshot, now: float) -> b
     return True
 
 
-def last_one(move: PodDrain, snapshot: snapshots.Snapshot) -> readiness.Last | None:
+def last_one(move: PodDrain, snapshot: snapshots.Snapshot) -> readiness.LastPod | None:
     """The workload of which the pod is the last one that serves,
     where its route counts on others.
     """

@@ -25,7 +25,7 @@ GIVEN_BACK = frozenset(
 )
 UNTIL_DRAINED = (phases.Phase.CORDONED, phases.Phase.PROTECTING, phases.Phase.DRAINING)
 NOTHING = model.Earlier(None, (), 0, 0.0, 0.0, whole=True)
-OTHER_TIME = model.Problem(
+OTHER_TIME = model.Failure(
     "requests", "Those that were sent at another time than that of this run are left out."
 )
 SEVERITIES = ("blocker", "warning", "info")
@@ -36,7 +36,7 @@ def build_report(
     *,
     check: bool = False,
     sent: t.Collection[model.TrafficLine] = (),
-    unread: t.Iterable[model.Problem] = (),
+    unread: t.Iterable[model.Failure] = (),
 ) -> model.Report:
     """The report of one run, from what the modules returned, in its order; ``check``:
     they are predictions.
@@ -165,18 +165,18 @@ def _refusals(pods: t.Iterable[model.PodLane]) -> tuple[model.Refusal, ...]:
     return tuple(sorted(found, key=lambda r: (not r.stuck, -r.count, r.blocker, r.rule)))
 
 
-def _problems(calls: t.Sequence[read.Call]) -> tuple[model.Problem, ...]:
-    found: dict[model.Problem, None] = {}
+def _problems(calls: t.Sequence[read.Call]) -> tuple[model.Failure, ...]:
+    found: dict[model.Failure, None] = {}
     for call in calls:
         entries = [raw for raw in call.nodes if read.failed_entry(raw, call)]
         for raw in entries:
             message = read.text(raw.get("message")) or read.text(raw.get("outcome")).replace(
                 "_", " "
             )
-            found[model.Problem(f"node {read.text(raw['name'])}", message)] = None
+            found[model.Failure(f"node {read.text(raw['name'])}", message)] = None
         blocked = any(read.text(raw.get("severity")) == "blocker" for raw in call.findings)
         if call.failed and not entries and not blocked:
-            found[model.Problem("run", call.message or "A call failed and said nothing.")] = None
+            found[model.Failure("run", call.message or "A call failed and said nothing.")] = None
     return tuple(found)
 
 

@@ -289,7 +289,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class Failure:
     """A node or a call that failed, and why."""
 
     subject: str
@@ -439,9 +439,9 @@ class Report:
     services: tuple[ServiceLine, ...]
     watched: tuple[Span, ...]
     traffic: tuple[TrafficLine, ...]
-    traffic_faults: tuple[Problem, ...]
+    traffic_faults: tuple[Failure, ...]
     refusals: tuple[Refusal, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[Failure, ...]
     findings: tuple[Finding, ...]
     advice: tuple[Advice, ...]
     given_back: tuple[GivenBack, ...]

@@ -40,7 +40,7 @@ def read(path: str) -> tuple[model.TrafficLine, ...]:
         raise TrafficError(f"is no JSON: {error}") from error
 
 
-def read_all(paths: t.Iterable[str]) -> tuple[list[model.TrafficLine], list[model.Problem]]:
+def read_all(paths: t.Iterable[str]) -> tuple[list[model.TrafficLine], list[model.Failure]]:
     """What the files say, and those that cannot be used: a report matters more than
     what is missing in it.
     """
@@ -50,5 +50,5 @@ def read_all(paths: t.Iterable[str]) -> tuple[list[model.TrafficLine], list[mode
         try:
             found += read(path)
         except TrafficError as error:
-            faults.append(model.Problem(path, f"It {error}"))
+            faults.append(model.Failure(path, f"It {error}"))
     return found, faults

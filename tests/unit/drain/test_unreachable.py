@@ -37,9 +37,9 @@ AWAY = node("n1", conditions={"Ready": "Unknown"}, taints=[SOFT, LOST])
 WEB = {"web": owned("ReplicaSet", "web")}
 
 
-def fate(made: Raw, *more: dict[str, list[Raw]], here: Raw | None = None) -> unreachable.Fate | None:
+def fate(made: Raw, *more: dict[str, list[Raw]], here: Raw | None = None) -> unreachable.AfterNodeLoss | None:
     world = snapshot(*more, nodes=[here or AWAY, node("n2")], pods=[made])
-    return unreachable.fate(world, world.pods[0], NOW)
+    return unreachable.after_node_loss(world, world.pods[0], NOW)
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_a_node_evacuated_as_dead_stays_out_until_its_kubelet_responds(
 )
 def test_the_time_left_ends_with_the_toleration(now: str, seconds: int) -> None:
     world = snapshot(nodes=[AWAY], pods=[pod("a", tolerations=[WAIT])])
-    found = unreachable.fate(world, world.pods[0], now)
+    found = unreachable.after_node_loss(world, world.pods[0], now)
     assert found is not None
     assert (found.told_at, found.in_seconds) == ("2026-01-01T03:13:00Z", seconds)
 

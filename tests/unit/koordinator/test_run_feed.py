@@ -150,11 +150,11 @@ def test_a_reminder_that_is_refused_ends_nothing_else(world: World, what: What) 
     scene = Scene(world, 1)
     scene.step()
     scene.becomes("web-0", passed=True, phase="Running")
-    scene.me.faults.when(lambda request: request.method == "PATCH", Fault(what), times=run_starter.TRIES)
+    scene.me.faults.when(lambda request: request.method == "PATCH", Fault(what), times=run_starter.MAX_TRIES)
     for _tick in range(100):
         scene.step()
     # A reminder whose answer is lost is recognized when the job is read again, and not written twice.
-    assert len(scene.sent("PATCH")) >= run_starter.TRIES + (what != "lost")
+    assert len(scene.sent("PATCH")) >= run_starter.MAX_TRIES + (what != "lost")
     told = [event.message for event in scene.ctx.timeline if event.what == "kept"]
     assert any("could not be reminded" in message for message in told) == (what in ("forbidden", "error"))
     assert scene.moves[0].plan.route == "job"
@@ -193,7 +193,7 @@ def test_a_controller_that_never_ends_a_job_is_not_waited_for(world: World, pass
     scene.step()
     if passed:
         scene.becomes("web-0", passed=True)
-    scene.step(170 + run_dispatcher.OVERDUE + 1)
+    scene.step(170 + run_dispatcher.OVERDUE_SECONDS + 1)
     assert scene.moves[0].plan.route == "evict"
     if not passed:
         assert scene.sent("PATCH") == [], "it would be tried for ever"
@@ -207,7 +207,7 @@ def test_a_job_that_arbitration_holds_for_ever_falls_back_alone(world: World) ->
     scene = Scene(world, 3)
     assert scene.step() == ["web-0", "web-1"]
     scene.becomes("web-1", passed=True, phase="Running")
-    scene.step(170 + run_dispatcher.OVERDUE - 1)
+    scene.step(170 + run_dispatcher.OVERDUE_SECONDS - 1)
     scene.gone("web-1")
     scene.becomes("web-1", phase="Succeeded")
     scene.step(2.0)
@@ -223,7 +223,7 @@ def test_a_job_whose_pod_left_otherwise_is_ended_before_its_ttl(world: World) ->
     scene.gone("web-0")
     began = world.machine.now
     while scene.feed.flying("n1"):
-        assert world.machine.now < began + run_tracker.GONE + 3
+        assert world.machine.now < began + run_tracker.GONE_SECONDS + 3
         scene.step()
     assert jobs_of(world)[scene.job("web-0")]["status"]["reason"] == "Rejected"
 
@@ -267,7 +267,7 @@ def test_a_server_that_fails_again_and_again_is_left_alone_and_rivals_are_outlas
     world: World, what: What, route: str
 ) -> None:
     scene = Scene(world, 1)
-    scene.me.faults.when(lambda request: request.method == "POST", Fault(what), times=run_starter.TRIES)
+    scene.me.faults.when(lambda request: request.method == "POST", Fault(what), times=run_starter.MAX_TRIES)
     scene.step()
     assert (jobs_of(world), scene.moves[0].plan.route) == ({}, route)
     for _tick in range(3):
@@ -315,7 +315,7 @@ def test_a_reservation_that_nobody_deletes_is_deleted(world: World) -> None:
     while not scene.done_with("n1"):
         assert world.machine.now < began + 10
         scene.step()
-    assert world.machine.now > began + run_leftovers.VANISHING
+    assert world.machine.now > began + run_leftovers.VANISHES_SECONDS
     assert [request.name for request in scene.sent("DELETE")] == [name, reservation]
     assert world.find(kinds.RESERVATIONS, reservation) is None
 

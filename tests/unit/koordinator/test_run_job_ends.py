@@ -153,7 +153,7 @@ def test_a_job_that_evicts_without_a_place_names_none(world: World) -> None:
 
 # -- jobs that do not end ------------------------------------------------------------------------------
 
-AFTER_TTL = int(170 + run_dispatcher.OVERDUE) + 2
+AFTER_TTL = int(170 + run_dispatcher.OVERDUE_SECONDS) + 2
 
 
 def test_a_job_that_has_evicted_its_pod_is_not_given_up_while_the_pod_ends(world: World) -> None:

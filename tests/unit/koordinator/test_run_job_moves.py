@@ -21,7 +21,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinat
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.run_job_moves import JobMove
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.run_job_writes import REMINDED
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.run_tracker import GONE, SILENT
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.run_tracker import (
+    GONE_SECONDS,
+    SILENT_SECONDS,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault, What
 from ansible_collections.kubeops.node_maintenance.tests.unit.support.job_cluster import jobs_of, reserve, writes
@@ -122,7 +125,7 @@ def test_a_job_whose_pod_vanished_is_ended_and_its_place_given_back(build: Build
     scene.follow(one, steps=[replaced])
     assert one.outcome == "gone"
     assert not one.failed
-    assert scene.machine.now - at[0] >= GONE
+    assert scene.machine.now - at[0] >= GONE_SECONDS
     assert scene.job()["status"]["reason"] == "Rejected"
     assert scene.world.find(kinds.RESERVATIONS, "r") is None
 
@@ -169,7 +172,7 @@ def test_the_job_of_a_pod_that_keeps_its_name_is_freed_of_the_limiter_once_it_ha
 
 def test_a_job_on_which_nothing_happens_is_woken(build: Build) -> None:
     scene = build()
-    scene.follow(scene.move(), steps=[lambda scene: scene.becomes(phase="Running")], within=SILENT * 2.5)
+    scene.follow(scene.move(), steps=[lambda scene: scene.becomes(phase="Running")], within=SILENT_SECONDS * 2.5)
     assert REMINDED in scene.job()["metadata"]["annotations"]
 
 
@@ -177,7 +180,7 @@ def test_a_reminder_that_is_refused_ends_nothing_else(build: Build) -> None:
     scene = build()
     one = scene.move()
     scene.world.process("me").faults.when(lambda request: request.method == "PATCH", Fault("forbidden"), times=4)
-    ctx = scene.follow(one, steps=[lambda scene: scene.becomes(phase="Running")], within=SILENT * 2.5)
+    ctx = scene.follow(one, steps=[lambda scene: scene.becomes(phase="Running")], within=SILENT_SECONDS * 2.5)
     assert one.outcome == "timeout"
     assert any("could not be reminded" in event.message for event in ctx.timeline)
 
@@ -194,7 +197,7 @@ def test_a_job_that_names_no_uid_is_about_the_pod_that_its_controller_fills_in(b
     scene.world.apply({**kind, "metadata": {"name": JOB}, "spec": {"podRef": pod}})
     job = Job.of(scene.job())
     one = JobMove(job.pod, name=JOB, job=job, state="following")
-    scene.follow(one, steps=[starts, *[nothing] * int(GONE * 2), succeeds])
+    scene.follow(one, steps=[starts, *[nothing] * int(GONE_SECONDS * 2), succeeds])
     assert one.outcome == "moved"
 
 
@@ -202,7 +205,7 @@ def test_a_job_that_names_no_uid_is_about_the_pod_that_its_controller_fills_in(b
 def test_a_job_that_waits_for_arbitration_is_never_written(build: Build, paused: bool) -> None:
     scene = build()
     one = scene.move()
-    scene.follow(one, settings=JobSettings(paused=paused), within=SILENT * 2.5)
+    scene.follow(one, settings=JobSettings(paused=paused), within=SILENT_SECONDS * 2.5)
     assert writes(scene.world) == [f"create podmigrationjobs {JOB}"]
     assert one.outcome == "timeout"
     assert one.cause

@@ -46,12 +46,12 @@ def test_jobs_are_made_as_fast_as_the_controller_evicts(world: World, per_second
 @pytest.mark.parametrize(("what", "pause"), [("throttled", 1.0), ("throttled with time", 2.0)])
 def test_a_server_that_cannot_make_a_job_is_asked_again_after_a_pause(world: World, what: t.Any, pause: float) -> None:
     scene = Scene(world, 1)
-    scene.me.faults.when(lambda request: request.method == "POST", Fault(what), times=run_starter.TRIES)
+    scene.me.faults.when(lambda request: request.method == "POST", Fault(what), times=run_starter.MAX_TRIES)
     looks: list[tuple[float, int]] = []
     while not jobs_of(world):
         scene.step(0.25)
         looks.append((world.machine.now, len(scene.me.faults.met)))
-    refused = next(at for at, met in looks if met == run_starter.TRIES)
+    refused = next(at for at, met in looks if met == run_starter.MAX_TRIES)
     assert pause <= looks[-1][0] - refused <= pause + 0.6
 
 

@@ -168,7 +168,7 @@ def test_a_job_that_has_evicted_and_never_ends_is_not_waited_for(world: World) -
     scene.gone("web-0")
     scene.step()
     assert not scene.done_with("n1")
-    ticks(scene, int(170 + run_dispatcher.OVERDUE))
+    ticks(scene, int(170 + run_dispatcher.OVERDUE_SECONDS))
     scene.done_with("n1")
     assert scene.done_with("n1")
     assert jobs_of(world) == {}
@@ -179,7 +179,7 @@ def test_a_job_that_nobody_arbitrates_is_removed_once_its_pod_is_gone(world: Wor
     scene = Scene(world, 1, backend="auto")
     ticks(scene, 65)
     scene.gone("web-0")
-    ticks(scene, int(run_tracker.GONE) + 2)
+    ticks(scene, int(run_tracker.GONE_SECONDS) + 2)
     scene.done_with("n1")
     scene.step()
     assert scene.done_with("n1")

@@ -119,7 +119,7 @@ LANE = model.PodLane(
     "shop", "p", "", "n", "", "", "", "", "", None, None, True, False, 0, "", "", "", None, "", None, (), ()
 )
 WAITING = replace(LANE, moved=False, route="evict")
-PROBLEM = model.Problem("run", "It failed.")
+PROBLEM = model.Failure("run", "It failed.")
 OUT = (model.Span("cordoned", 0, 1), model.Span("out", 1, 2))
 
 
@@ -370,14 +370,14 @@ def looked_at(found: model.Report) -> list[str]:
 
 @pytest.mark.parametrize("count", [LINES - 1, LINES, LINES + 1])
 def test_what_to_look_at_is_cut_at_its_limit(count: int) -> None:
-    found = looked_at(report(problems=tuple(model.Problem(f"node n{n}", "It failed.") for n in range(count))))
+    found = looked_at(report(problems=tuple(model.Failure(f"node n{n}", "It failed.") for n in range(count))))
     more = max(count - LINES, 0)
     assert sum(one.startswith("    node") for one in found) == min(count, LINES)
     assert found[-1] == (f"    … and {more} more, all in the report" if more else "      It failed.")
 
 
 def test_a_message_is_wrapped_to_the_width_of_a_terminal() -> None:
-    found = looked_at(report(problems=(model.Problem("run", "word " * 60), model.Problem("run", ""))))
+    found = looked_at(report(problems=(model.Failure("run", "word " * 60), model.Failure("run", ""))))
     widths = [len(one) for one in found if one.startswith("      ")]
     assert max(widths) <= WIDTH - 2
     assert max(widths) > WIDTH - 2 - len(" word ")
