@@ -124,11 +124,9 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
     """
     del environ
     flavor: schemas.Flavor = params["flavor"]
-    schema, usual = (
-        schema_of("version", flavor, params["version"] or ""),
-        dataclasses.asdict(installation.PLACES[flavor]),
-    )
-    given, told = unpacked("config", params["config"], schema, params["key"] or usual["key"])
+    schema = schema_of("version", flavor, params["version"] or "")
+    usual = dataclasses.asdict(installation.PLACES[flavor])
+    given, named = unpacked("config", params["config"], schema, params["key"] or usual["key"])
     missing = given is None or given == ""
     if missing and params["state"] in _NEEDS_CONFIG:
         raise option_values.BadOption(
@@ -144,14 +142,14 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
         flavor=flavor,
         schema=schema,
         place=installation.Place(
-            **{name: params[name] or told.get(name) or usual[name] for name in usual}
+            **{name: params[name] or named.get(name) or usual[name] for name in usual}
         ),
         parse=lambda text: arguments_yaml.read(text, schema)[0] if text else None,
         desired=desired,
         faults=faults,
         version=params["version"] or "",
         write=arguments_yaml.write,
-        judge=lambda other: () if missing else checked(given, other, params["validate"])[1],
+        faults_with=lambda other: () if missing else checked(given, other, params["validate"])[1],
         restart=params["restart"],
         verify=params["verify"],
         rollback=params["rollback"],

@@ -118,20 +118,13 @@ def read(text: str, schema: schemas.Schema) -> tuple[t.Any, tuple[schemas.Fault,
     finally:
         reader.dispose()
     real: t.Literal["refuses", "drops"] = "refuses" if schema.strict else "drops"
-    faults = [
-        schemas.Fault(
-            "duplicate_key",
-            f"{key} is a duplicate key, again in line {line}.",
-            "Remove one of them.",
-            "",
-            real,
-        )
-        for key, line in reader.duplicates
-    ]
-    faults += [
-        schemas.Fault("not_yaml", f"{word} in line {line} cannot be represented in JSON.", path="")
-        for word, line in reader.unrepresentable
-    ]
+    faults = []
+    for key, line in reader.duplicates:
+        message = f"{key} is a duplicate key, again in line {line}."
+        faults.append(schemas.Fault("duplicate_key", message, "Remove one of them.", "", real))
+    for word, line in reader.unrepresentable:
+        message = f"{word} in line {line} cannot be represented in JSON."
+        faults.append(schemas.Fault("not_yaml", message, path=""))
     if more:
         faults.append(
             schemas.Fault(

@@ -86,11 +86,9 @@ def _refined(
     """
     if fault.code == "malformed" and fault.path.endswith("BindAddress") and schema.knows("1.8.0"):
         value = config[fault.path]
-        return (
-            replace(fault, real="starts")
-            if isinstance(value, str) and _NO_PORT.search(value)
-            else fault
-        )
+        if isinstance(value, str) and _NO_PORT.search(value):
+            return replace(fault, real="starts")
+        return fault
     off = profiles.dict_at(config, "leaderElection").get("leaderElect") is False
     if off and fault.path.startswith("leaderElection.") and not fault.decoding:
         return replace(fault, severity="warning", real="starts")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import typing as t
 from dataclasses import replace
@@ -333,7 +334,9 @@ def _low_node_load(plugin: profiles.Args) -> schemas.Faults:
     for index, given in enumerate(plugin.entries("nodePools")):
         if given is None or isinstance(given, dict):
             pool = replace(plugin, args=given or {}, path=f"{path}.nodePools[{index}]")
-            yield from _heir(pool, plugin.args) if plugin.schema.knows("1.8.0") else _pool(pool)
+            yield from (
+                _inheriting_pool(pool, plugin.args) if plugin.schema.knows("1.8.0") else _pool(pool)
+            )
             yield from _unreachable(pool)
     yield from _gaps(plugin)
     yield from _unreachable(plugin)
@@ -386,19 +389,19 @@ def _pool(pool: profiles.Args) -> schemas.Faults:
         yield schemas.Fault("required", message, path=f"{path}.consecutiveAbnormalities")
 
 
-def _heir(pool: profiles.Args, above: profiles.Raw) -> schemas.Faults:
+def _inheriting_pool(pool: profiles.Args, above: profiles.Raw) -> schemas.Faults:
     """Since 1.8.0 a pool inherits the thresholds that it does not set
     (``SetDefaults_LowNodeLoadNodePools``).
     """
-    thresholds = {key for pair in koordinator.THRESHOLD_ORDER for key in pair}
+    thresholds = set(itertools.chain.from_iterable(koordinator.THRESHOLD_ORDER))
     inherited = {key: above.get(key) for key in thresholds if pool.args.get(key) is None}
     whole = replace(pool, args={**pool.args, **inherited})
     for low, high in koordinator.THRESHOLD_ORDER:
         if (low in inherited) != (high in inherited):
-            heirloom, own = (low, high) if low in inherited else (high, low)
+            other, own = (low, high) if low in inherited else (high, low)
             for fault in values.ordered(whole.args, low, high, pool.path):
                 where = f"{pool.path}.{own}.{fault.path.rpartition('.')[2]}"
-                message = f"{fault.message} The pool inherits {heirloom}."
+                message = f"{fault.message} The pool inherits {other}."
                 yield replace(fault, message=message, path=where)
     if len(inherited) < len(thresholds):
         yield from _gaps(whole)

@@ -185,11 +185,9 @@ def _container(container: objects.Raw, flavor: schemas.Flavor) -> dict[str, t.An
 def _volume(volume: objects.Raw, old: str, new: str) -> dict[str, t.Any]:
     def renamed(source: objects.Raw) -> dict[str, t.Any]:
         found = source.get("configMap")
-        return (
-            {**source, "configMap": {**found, "name": new}}
-            if found and found.get("name") == old
-            else dict(source)
-        )
+        if found and found.get("name") == old:
+            return {**source, "configMap": {**found, "name": new}}
+        return dict(source)
 
     changed, projected = renamed(volume), volume.get("projected")
     if projected:

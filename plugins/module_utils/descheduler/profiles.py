@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import typing as t
 from dataclasses import dataclass, replace
 
@@ -35,7 +36,7 @@ class Profile:
     @property
     def plugins(self) -> tuple[str, ...]:
         """The names of all enabled plugins, each once."""
-        return tuple(dict.fromkeys(name for names in self.enabled.values() for name in names))
+        return tuple(dict.fromkeys(itertools.chain.from_iterable(self.enabled.values())))
 
     @property
     def args(self) -> t.Mapping[str, Raw]:
@@ -67,9 +68,8 @@ def _profile(raw: Raw, path: str, schema: schemas.Schema) -> Profile:
         if isinstance(name, str) and name not in paths:
             args[name] = {} if entry.get("args") is None else entry["args"]
             paths[name] = f"{path}.pluginConfig[{index}].args"
-    return Profile(
-        path, {point: _enabled(raw, point, schema) for point in schema.points}, args, paths
-    )
+    enabled = {point: _enabled(raw, point, schema) for point in schema.points}
+    return Profile(path, enabled, args, paths)
 
 
 def _enabled(raw: Raw, point: str, schema: schemas.Schema) -> tuple[str, ...]:
@@ -86,11 +86,14 @@ def _enabled(raw: Raw, point: str, schema: schemas.Schema) -> tuple[str, ...]:
 
 def _names(raw: Raw, point: str, part: str) -> list[str]:
     entries = list_at(dict_at(dict_at(raw, "plugins"), point), part)
-    names = (
-        entry.get("name") if isinstance(entry, dict) else "" if entry is None else entry
-        for entry in entries
-    )
-    return [name for name in names if isinstance(name, str)]
+    names = []
+    for entry in entries:
+        name = entry.get("name") if isinstance(entry, dict) else entry
+        if entry is None:
+            name = ""
+        if isinstance(name, str):
+            names.append(name)
+    return names
 
 
 def dict_at(raw: Raw, key: str) -> dict[str, t.Any]:

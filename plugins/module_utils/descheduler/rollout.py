@@ -14,6 +14,7 @@ change the ConfigMap.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import re
 import typing as t
@@ -41,9 +42,9 @@ Drifted = t.Literal["config_map", "template", "running"]
 or what the pods run.
 """
 
-LOOPING = 3
-"""After this many restarts of a new pod's container, the last with CrashLoopBackOff,
-the rollout has failed.
+LOOPING_RESTARTS = 3
+"""So many restarts of a container of a new pod, the last with CrashLoopBackOff, after which the
+rollout has failed.
 """
 
 
@@ -156,9 +157,9 @@ class Progress:
     dead: tuple[TerminatedContainer, ...]
 
     @property
-    def hopeless(self) -> bool:
+    def crash_looping(self) -> bool:
         """Whether a new pod crashes again and again."""
-        return any(dead.looping and dead.restarts >= LOOPING for dead in self.dead)
+        return any(dead.looping and dead.restarts >= LOOPING_RESTARTS for dead in self.dead)
 
 
 def progress(deployment: objects.Raw, pods: t.Iterable[objects.Raw]) -> Progress:
@@ -169,11 +170,8 @@ def progress(deployment: objects.Raw, pods: t.Iterable[objects.Raw]) -> Progress
     for pod in pods:
         if (pod.get("status") or {}).get("phase") not in ("Failed", "Succeeded"):
             (new if _carries(pod, marks) else old).append(pod)
-    return Progress(
-        _waiting(deployment, new, old),
-        tuple(new),
-        tuple(dead for pod in new for dead in _dead(pod)),
-    )
+    dead = tuple(itertools.chain.from_iterable(map(_dead, new)))
+    return Progress(_waiting(deployment, new, old), tuple(new), dead)
 
 
 def _waiting(
@@ -199,13 +197,12 @@ def _waiting(
 
 def restarts(pods: t.Iterable[objects.Raw]) -> list[tuple[str, int]]:
     """Each pod's name and the restarts of its containers; unchanged as long as none terminates."""
-    statuses = (
-        (pod["metadata"]["name"], (pod.get("status") or {}).get("containerStatuses") or ())
-        for pod in pods
-    )
-    return sorted(
-        (name, sum(each.get("restartCount", 0) for each in found)) for name, found in statuses
-    )
+    found = []
+    for pod in pods:
+        statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+        count = sum(status.get("restartCount", 0) for status in statuses)
+        found.append((pod["metadata"]["name"], count))
+    return sorted(found)
 
 
 def _carries(pod: objects.Raw, marks: Marks) -> bool:
@@ -314,11 +311,11 @@ def restart_reason(
         return f"another configuration runs ({conflicts[0]})"
     if mark == desired.digest:
         drifted = changes and conflicts is None
-        return (
-            "its ConfigMap was changed by someone else, and its pods may have started with that"
-            if drifted
-            else ""
-        )
+        if drifted:
+            return (
+                "its ConfigMap was changed by someone else, and its pods may have started with that"
+            )
+        return ""
     if mark is not None:
         return "its pods started with another configuration"
     if changes:

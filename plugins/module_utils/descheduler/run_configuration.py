@@ -45,7 +45,7 @@ OWNED_PODS = ("pods", "deployments", "replica_sets", "stateful_sets")
 """What tells which pods a configuration leaves out."""
 
 
-def _unjudged(schema: schemas.Schema) -> tuple[schemas.Fault, ...]:
+def _no_faults(schema: schemas.Schema) -> tuple[schemas.Fault, ...]:
     """The faults if no configuration was given."""
     del schema
     return ()
@@ -57,7 +57,7 @@ class DeschedulerOptions:
 
     ``schema`` and ``faults`` are of the ``version`` that was given, else of the default one until
     the image is known; ``image_version`` is empty until then, or if the image does not say.
-    ``judge`` gives the faults in another schema, ``write`` the YAML of a configuration.
+    ``faults_with`` gives the faults in another schema, ``write`` the YAML of a configuration.
     """
 
     state: t.Literal["present", "validated", "previewed", "restarted", "paused", "resumed"]
@@ -69,7 +69,7 @@ class DeschedulerOptions:
     faults: tuple[schemas.Fault, ...] = ()
     version: str = ""
     write: t.Callable[[t.Any], str] = str
-    judge: t.Callable[[schemas.Schema], tuple[schemas.Fault, ...]] = _unjudged
+    faults_with: t.Callable[[schemas.Schema], tuple[schemas.Fault, ...]] = _no_faults
     image_version: str = ""
     restart: t.Literal["rollout", "scale", "none"] = "rollout"
     verify: bool = True
@@ -104,22 +104,20 @@ class DeschedulerOptions:
         schema, faults = self.schema, self.faults
         if found.applied != schema.version:
             schema = check.schema_of(self.flavor, found.applied)
-            faults = self.judge(schema)
+            faults = self.faults_with(schema)
         return replace(
             self, schema=schema, faults=(*found.faults, *faults), image_version=found.image
         )
 
     @property
-    def hopeless(self) -> bool:
+    def always_invalid(self) -> bool:
         """Whether the configuration is invalid whatever the descheduler's version is."""
         known = [check.schema_of(self.flavor, version) for version in check.VERSIONS[self.flavor]]
-        others = (
-            ()
-            if self.version
-            else [schema for schema in known if schema.version != self.schema.version]
-        )
-        return bool(check.errors(self.faults)) and all(
-            check.errors(self.judge(schema)) for schema in others
+        if not check.errors(self.faults):
+            return False
+        others = [schema for schema in known if schema.version != self.schema.version]
+        return bool(self.version) or all(
+            check.errors(self.faults_with(schema)) for schema in others
         )
 
     @property
@@ -146,7 +144,7 @@ def descheduler(ctx: run_context.Context, options: DeschedulerOptions) -> run_co
             end, another call holds its lock (nothing was written in each case),
             or someone else writes at the same time.
     """
-    if options.hopeless:
+    if options.always_invalid:
         return options.unwritten
 
     def work(target: run_targets.DeschedulerTarget) -> run_context.Result | None:
@@ -228,11 +226,9 @@ def taking_all(
     place = target.place
     if writes:
         options = taking(options, target, target.config_map, place.map_name, "data", place.key)
-    return (
-        taking(options, target, target.workload, str(target.ref), "spec", "replicas")
-        if scales
-        else options
-    )
+    if scales:
+        options = taking(options, target, target.workload, str(target.ref), "spec", "replicas")
+    return options
 
 
 def require_mount(target: run_targets.DeschedulerTarget) -> None:
@@ -394,9 +390,8 @@ class Rollout:
         if changes and not running.comparable(self.desired.config, means):
             return None
         # Pods that have just started are not asked until they are available.
-        progress = self.verification.settled(
-            within=0.0 if rollback_record.unsettled(self.target.journal) else run_proofs.STEADY
-        )
+        unsettled = rollback_record.unsettled(self.target.journal)
+        progress = self.verification.settled(0.0 if unsettled else run_proofs.STEADY_SECONDS)
         found = None if progress.waiting else self.verification.prove(progress.pods).comparison
         if found is None:
             return None

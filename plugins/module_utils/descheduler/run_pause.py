@@ -61,26 +61,22 @@ def resume(
     """Resume this descheduler, with the configuration if one is given,
     or ``everywhere`` every paused one.
     """
-    if options.hopeless:
+    if options.always_invalid:
         return options.unwritten
     if not everywhere:
         return _resume(ctx, options)
     done = []
     for kept in _paused(ctx):
         flavor = t.cast("schemas.Flavor", kept.flavor)
-        done.append(
-            _resume(
-                ctx,
-                replace(options, flavor=flavor, place=kept.place, schema=check.schema_of(flavor)),
-            )
-        )
+        schema = check.schema_of(flavor)
+        of_it = replace(options, flavor=flavor, place=kept.place, schema=schema)
+        done.append(_resume(ctx, of_it))
     if not done:
         return options.result(UNCHANGED, "No descheduler is paused.")
     failed = [result for result in done if result.failed]
-    told = failed or done
-    return run_context.Result(
-        told[-1].data, bool(failed), " ".join(result.message for result in told)
-    )
+    results = failed or done
+    message = " ".join(result.message for result in results)
+    return run_context.Result(results[-1].data, bool(failed), message)
 
 
 def _paused(ctx: run_context.Context) -> list[rollback_record.Journal]:

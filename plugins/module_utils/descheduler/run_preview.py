@@ -40,16 +40,16 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages 
     phases,
 )
 
-POLL = 0.5
-QUIET = 5.0
+POLL_SECONDS = 0.5
+QUIET_SECONDS = 5.0
 """Seconds without a line after which koord-descheduler's only cycle is taken to be
 over: it does not say so.
 """
-AGAIN = 6
+MAX_RESTARTS = 6
 """How often another process is tried where one logs no evictions;
 a build may log nothing of its flags at all.
 """
-MARGIN = 60
+FORGOTTEN_POD_SECONDS = 60
 """Seconds after the call's own limit at which the kubelet ends a pod that was forgotten."""
 
 
@@ -63,7 +63,7 @@ def preview(
         CallAborted: the descheduler does not exist, or its pods cannot be imitated.
         ClusterError: a dry run's objects may not be created.
     """
-    if options.hopeless:
+    if options.always_invalid:
         return options.unwritten
     target = run_targets.DeschedulerTarget.read(ctx, options.flavor, options.place)
     fitted = run_configuration.fit(options, target)
@@ -209,7 +209,7 @@ class DryRuns:
         flavor, place = self.options.flavor, self.options.place
         name, lasts = (
             f"{previews.PREFIX}{self.ctx.clock.token()}",
-            int(self.options.timeout) + MARGIN,
+            int(self.options.timeout) + FORGOTTEN_POD_SECONDS,
         )
         # The pod, which waits for its ConfigMap, comes first and goes last:
         # it is by the pod that both are found.
@@ -235,7 +235,7 @@ class DryRuns:
     def wait(self, timeout: float) -> None:
         """Until each cycle is over, or ``timeout`` seconds."""
         left = [run for run in self.runs if not run.over]
-        for late in self.ctx.poll(POLL, timeout):
+        for late in self.ctx.poll(POLL_SECONDS, timeout):
             for run in left:
                 self._look(run)
             left = [run for run in left if not run.over]
@@ -266,7 +266,7 @@ class DryRuns:
         except errors.ClusterError as error:
             run.waiting = f"its log cannot be read: {error}"
             return
-        if reading.mute and run.again < AGAIN:
+        if reading.mute and run.again < MAX_RESTARTS:
             run_preview_leftovers.remove(self.ctx, pod["metadata"], remember=False)
             run.again, run.since, run.waiting = (
                 run.again + 1,
@@ -280,7 +280,7 @@ class DryRuns:
             run.since = now
         run.reading, run.waiting = reading, "its cycle is not over"
         started = reading.started or not run.says_start
-        silent = self.options.flavor != "sigs" and started and now - run.since >= QUIET
+        silent = self.options.flavor != "sigs" and started and now - run.since >= QUIET_SECONDS
         run.over = ended or reading.over or silent
         if ended and status["phase"] == "Failed" and not reading.over:
             log = self.ctx.cluster.text(verbs.pod_log(namespace, run.pod, run.container))

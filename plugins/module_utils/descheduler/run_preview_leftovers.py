@@ -48,17 +48,12 @@ def remove(ctx: run_context.Context, meta: objects.Raw, *, remember: bool) -> No
 def traces(ctx: run_context.Context) -> tuple[stored_objects.Trace, ...]:
     """The dry runs that killed calls left, for the list of all that earlier runs left."""
     what = "the dry run of a descheduler's configuration, with its ConfigMap"
-    metas = [raw["metadata"] for raw in _left(ctx)]
-    return tuple(
-        stored_objects.Trace(
-            "",
-            "",
-            meta["creationTimestamp"],
-            objects.Ref("Pod", meta["name"], meta["namespace"]),
-            what,
-        )
-        for meta in metas
-    )
+    found = []
+    for raw in _left(ctx):
+        meta = raw["metadata"]
+        ref = objects.Ref("Pod", meta["name"], meta["namespace"])
+        found.append(stored_objects.Trace("", "", meta["creationTimestamp"], ref, what))
+    return tuple(found)
 
 
 def _left(ctx: run_context.Context, uid: str = "", namespace: str = "") -> t.Sequence[objects.Raw]:

@@ -34,7 +34,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages 
 # Restarting a descheduler: the two kinds of restart, and the way back.
 
 
-POLL = 1.0
+POLL_SECONDS = 1.0
 """Seconds between two reads."""
 
 
@@ -72,7 +72,7 @@ def _scale_down(target: run_targets.DeschedulerTarget, why: str, timeout: float)
         target.tell(phases.What.SCALED, "scaled to 0")
     if ctx.check:
         return
-    for late in ctx.poll(POLL, timeout):
+    for late in ctx.poll(POLL_SECONDS, timeout):
         left = target.pods()
         if not left:
             break
@@ -107,20 +107,17 @@ def _marked(
         wanted = {**found, **marks, "replicas": present if count is None else count}
         if found == wanted:
             return None
-        before, after = (
-            {key: value for key, value in each.items() if value is not None}
-            for each in (found, wanted)
-        )
-        return target.patch(
-            workload, rollout.marking(marks, bare=bare, replicas=count), sentence, before, after
-        )
+        body = rollout.marking(marks, bare=bare, replicas=count)
+        before = {key: value for key, value in found.items() if value is not None}
+        after = {key: value for key, value in wanted.items() if value is not None}
+        return target.patch(workload, body, sentence, before, after)
 
     return planned
 
 
 Parse = run_configz.Parse
 
-STEADY = 10.0
+STEADY_SECONDS = 10.0
 """Seconds that new pods must stay ready if their configuration cannot be read."""
 
 LAST_LINES = 30
@@ -183,11 +180,10 @@ class Verification:
         found = run_configz.ask(
             self.target.ctx.cluster, pod, installation.port_of(self.desired), self.parse
         )
-        return (
-            found.kind,
-            running.compare(self.desired, found.config, self.schema) if found.config else None,
-            found.why,
-        )
+        comparison = None
+        if found.config:
+            comparison = running.compare(self.desired, found.config, self.schema)
+        return found.kind, comparison, found.why
 
     def _leader(self, pods: t.Sequence[objects.Raw]) -> tuple[str, Kind]:
         """What one of the pods still lacks to lead, and the proof that
@@ -214,7 +210,7 @@ class Verification:
             progress = rollout.progress(target.workload, target.pods())
             if not progress.waiting or clock.now() >= deadline:
                 return progress
-            clock.sleep(POLL)
+            clock.sleep(POLL_SECONDS)
             target.reread()
 
     def failure(self, timeout: float, *, fresh: bool) -> tuple[str, str]:
@@ -245,23 +241,21 @@ class Verification:
             now = clock.now()
             if waiting or restarts != held:
                 held, since = restarts, now
-            if not waiting and now - since >= STEADY:
+            if not waiting and now - since >= STEADY_SECONDS:
                 return "", ""
-            if progress.hopeless or now >= deadline + (0.0 if waiting else STEADY):
+            if progress.crash_looping or now >= deadline + (0.0 if waiting else STEADY_SECONDS):
                 self.proof = None
-                ended = "" if progress.hopeless else f" within {timeout:.0f} s"
+                ended = "" if progress.crash_looping else f" within {timeout:.0f} s"
                 words = last_words(target, progress.dead)
-                detail = (
-                    f" {progress.dead[0].pod} said: {words}"
-                    if words
-                    else f" ({waiting or _STAYING})"
-                )
+                detail = f" ({waiting or _STAYING})"
+                if words:
+                    detail = f" {progress.dead[0].pod} said: {words}"
                 message = f"The new configuration does not run{ended}.{detail}"
                 return message, words or message
             if (waiting or _STAYING) != announced:
                 announced = waiting or _STAYING
                 target.tell(phases.What.WAITING, f"waiting: {announced}")
-            clock.sleep(POLL)
+            clock.sleep(POLL_SECONDS)
 
     def _missing(self, pods: t.Sequence[objects.Raw]) -> str:
         """What the available pods still lack."""
@@ -305,7 +299,7 @@ def last_words(
 # The way back from a configuration that does not run: ConfigMap and Deployment as they were.
 
 
-ROLLED_BACK_WITHIN = 40.0
+ROLLED_BACK_WITHIN_SECONDS = 40.0
 """Seconds to wait for the restored configuration to run."""
 
 
@@ -327,7 +321,7 @@ def roll_back(
         kept = rollout.digest(means) not in ours or not _restored(target, journal)
     restore(target, journal)
     target.reread()
-    waiting = verification.settled(within=ROLLED_BACK_WITHIN).waiting
+    waiting = verification.settled(within=ROLLED_BACK_WITHIN_SECONDS).waiting
     runs = f"but {waiting}" if waiting else f"and {'its pods run' if kept else 'the old one runs'}"
     restored = (
         f"{target.ref} is restored, {runs}"

@@ -26,7 +26,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinat
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import phases
 
-POLL = 1.0
+POLL_SECONDS = 1.0
 """Seconds between two lists."""
 
 
@@ -43,7 +43,7 @@ def wait(target: run_targets.DeschedulerTarget, how: str, timeout: float) -> Non
     if target.flavor == "sigs" or how == "ignore":
         return
     ctx, jobs, announced = target.ctx, RunningJobs(target), False
-    for late in ctx.poll(POLL, timeout):
+    for late in ctx.poll(POLL_SECONDS, timeout):
         running = jobs.look()
         if not running or ctx.check:
             return

@@ -301,13 +301,10 @@ def _workload(
         )
         if found := run_reconcile.read(ctx, ref):
             return found
-    there = [
-        raw["metadata"]["name"]
-        for kind in wanted
-        for raw in ctx.cluster.items(
-            kind, namespace=place.namespace, patience=run_requests.PATIENCE
-        ).items
-    ]
+    there = []
+    for kind in wanted:
+        listed = ctx.cluster.items(kind, namespace=place.namespace, patience=run_requests.PATIENCE)
+        there += [raw["metadata"]["name"] for raw in listed.items]
     message = (
         f"There is no {' or '.join(kind.kind for kind in wanted)} "
         f"{place.namespace}/{place.deployment}."
@@ -493,15 +490,13 @@ def permit(target: DeschedulerTarget, *, writes: bool, restarts: bool) -> None:
         if not run_permissions.allowed(target.ctx, need, need.namespaces[0], name)
     ]
     if lacking:
-        told = run_permissions.missing(
-            target.ctx, [permissions.Lack(need, need.namespaces) for need in lacking]
-        )
-        message, remedy = (
-            " ".join(words)
-            for words in zip(*((one.message, one.remedy) for one in told), strict=True)
-        )
+        lacks = [permissions.Lack(need, need.namespaces) for need in lacking]
+        findings = run_permissions.missing(target.ctx, lacks)
+        message = " ".join(finding.message for finding in findings)
+        remedy = " ".join(finding.remedy for finding in findings)
+        first = findings[0]
         raise run_context.CallAborted(
-            told[0].code, message, f"{remedy} Nothing was written.", told[0].object
+            first.code, message, f"{remedy} Nothing was written.", first.object
         )
 
 

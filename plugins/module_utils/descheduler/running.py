@@ -97,16 +97,13 @@ def document(running: Raw, schema: schemas.Schema) -> dict[str, t.Any]:
             configs.append(
                 {"name": entry.get("name"), "args": _recased(args, known.args) if known else args}
             )
-        plugins = {
-            point: {
+        plugins = {}
+        for point in schema.points:
+            runs = [entry.get("name") for entry in _objects(_folded(points.get(point)), "enabled")]
+            plugins[point] = {
                 "disabled": [{"name": "*"}],
-                "enabled": [
-                    {"name": one.get("name")}
-                    for one in _objects(_folded(points.get(point)), "enabled")
-                ],
+                "enabled": [{"name": name} for name in runs],
             }
-            for point in schema.points
-        }
         found["profiles"].append(
             {"name": raw.get("name"), "plugins": plugins, "pluginConfig": configs}
         )

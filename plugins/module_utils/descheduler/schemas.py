@@ -115,10 +115,11 @@ class Schema:
         """Whether this version has what was added in ``since``;
         without ``since`` every version has it.
         """
-        added, present = (
-            [int(part) for part in text.split(".")] for text in (since or "0", self.version)
-        )
-        return added <= present
+        return _numbers(since or "0") <= _numbers(self.version)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")]
 
 
 INT32 = (-(2**31), 2**31 - 1)

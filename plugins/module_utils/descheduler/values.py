@@ -143,13 +143,9 @@ class Reader:
                 and not any(is_set(inner.get(key)) for key in item.fields)
             ):
                 yield schemas.Fault("required", "At least one key is required.", path=here)
-            name = (
-                inner
-                if field.unique == "*"
-                else inner.get(field.unique) or ""
-                if isinstance(inner, dict)
-                else None
-            )
+            name = inner
+            if field.unique != "*":
+                name = inner.get(field.unique) or "" if isinstance(inner, dict) else None
             if field.unique and isinstance(name, str):
                 if name in seen:
                     message = f"{shown(name)} occurs twice, first in {path}[{seen[name]}]."

@@ -104,7 +104,7 @@ def test_a_container_that_terminated_is_told(now: Raw, last: Raw, dead: tuple[bo
 )
 def test_a_rollout_fails_after_three_restarts_that_loop(restarts: int, now: Raw, hopeless: bool) -> None:
     statuses = [{"name": "s", "state": RUNS}, {"name": "d", "restartCount": restarts, "state": now}]
-    assert rollout.progress(deployment(), [pod("a", containerStatuses=statuses)]).hopeless is hopeless
+    assert rollout.progress(deployment(), [pod("a", containerStatuses=statuses)]).crash_looping is hopeless
 
 
 def test_a_container_without_a_count_was_not_restarted() -> None:
