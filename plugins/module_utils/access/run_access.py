@@ -81,7 +81,7 @@ class AccessOptions:
     replicas: int = accounts.REPLICAS
     token: run_tokens.Form = "request"
     token_lifetime: float = 24 * 3600.0
-    dest: run_tokens.Place | None = None
+    dest: run_tokens.TokenFile | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,9 @@ def install(ctx: run_context.Context, options: AccessOptions) -> run_context.Res
     }
     if options.dest is not None:
         account = _account(options, (names.NAMESPACE,))
-        asked = run_tokens.Asked(account, options.token, options.token_lifetime, options.dest)
+        asked = run_tokens.TokenRequest(
+            account, options.token, options.token_lifetime, options.dest
+        )
         data["kubeconfig"] = (
             run_tokens.written(ctx, asked) if present else run_tokens.removed(ctx, asked)
         )

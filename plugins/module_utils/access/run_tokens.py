@@ -98,14 +98,14 @@ def parsed(token: str) -> Token | None:
         return None
 
 
-FILLED_WITHIN = 30.0
+FILLED_WITHIN_SECONDS = 30.0
 """Seconds within which the control plane has to put the token into a new Secret."""
-LOOK_EVERY = 0.2
+LOOK_EVERY_SECONDS = 0.2
 
 Form = t.Literal["request", "secret"]
 
 
-class Place(t.Protocol):
+class TokenFile(t.Protocol):
     """A file that its owner alone may read."""
 
     path: str
@@ -121,13 +121,13 @@ class Place(t.Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TokenRequest:
     """Whose kubeconfig goes where, with which kind of token, for how many seconds."""
 
     account: accounts.Account
     form: Form
     seconds: float
-    place: Place
+    place: TokenFile
 
     @property
     def target(self) -> objects.Ref:
@@ -149,7 +149,7 @@ class Asked:
         }
 
 
-def written(ctx: run_context.Context, asked: Asked) -> dict[str, t.Any]:
+def written(ctx: run_context.Context, asked: TokenRequest) -> dict[str, t.Any]:
     """Write the kubeconfig, unless the one that is there still serves.
 
     Raises:
@@ -178,7 +178,7 @@ def written(ctx: run_context.Context, asked: Asked) -> dict[str, t.Any]:
     return _told(asked, outcome, made.until if made else "")
 
 
-def removed(ctx: run_context.Context, asked: Asked) -> dict[str, t.Any]:
+def removed(ctx: run_context.Context, asked: TokenRequest) -> dict[str, t.Any]:
     """Delete the account's Secret with its token, and the file if it is this account's kubeconfig.
 
     Raises:
@@ -203,7 +203,7 @@ def removed(ctx: run_context.Context, asked: Asked) -> dict[str, t.Any]:
     return _told(asked, outcomes.AccessOutcome.DELETED, "")
 
 
-def _told(asked: Asked, outcome: outcomes.AccessOutcome, until: str) -> dict[str, t.Any]:
+def _told(asked: TokenRequest, outcome: outcomes.AccessOutcome, until: str) -> dict[str, t.Any]:
     return {
         "path": asked.place.path,
         "user": asked.account.user,
@@ -219,7 +219,7 @@ def _uid(ctx: run_context.Context, account: accounts.Account) -> str:
     return str(found["metadata"]["uid"]) if found else ""
 
 
-def _requested(ctx: run_context.Context, asked: Asked) -> str:
+def _requested(ctx: run_context.Context, asked: TokenRequest) -> str:
     if ctx.check:
         return ""
     account = asked.account
@@ -230,13 +230,13 @@ def _requested(ctx: run_context.Context, asked: Asked) -> str:
     return str(answer["status"]["token"])
 
 
-def _from_secret(ctx: run_context.Context, asked: Asked) -> str:
+def _from_secret(ctx: run_context.Context, asked: TokenRequest) -> str:
     target = accounts.ref_of(asked.secret)
     # Its content is a secret: the result tells of the change by its coordinates only.
     run_reconcile.reconcile(ctx, target, lambda found: _filled(asked, found))
     if ctx.check:
         return ""
-    for _late in ctx.poll(LOOK_EVERY, FILLED_WITHIN):
+    for _late in ctx.poll(LOOK_EVERY_SECONDS, FILLED_WITHIN_SECONDS):
         found = ctx.cluster.send(
             verbs.get(kinds.SECRETS, target.name, target.namespace), patience=run_requests.PATIENCE
         )
@@ -244,7 +244,7 @@ def _from_secret(ctx: run_context.Context, asked: Asked) -> str:
             return base64.b64decode(token).decode("ascii")
     raise run_context.CallAborted(
         "no_token",
-        f"{target} got no token within {FILLED_WITHIN:.0f} s.",
+        f"{target} got no token within {FILLED_WITHIN_SECONDS:.0f} s.",
         (
             "Check that kube-controller-manager runs with --service-account-private-key-file, or "
             "use token=request."
@@ -253,7 +253,7 @@ def _from_secret(ctx: run_context.Context, asked: Asked) -> str:
     )
 
 
-def _filled(asked: Asked, found: objects.Raw | None) -> api_changes.Change | None:
+def _filled(asked: TokenRequest, found: objects.Raw | None) -> api_changes.Change | None:
     if found is not None and not accounts.ours(found):
         target = accounts.ref_of(asked.secret)
         raise run_context.CallAborted(
@@ -265,7 +265,7 @@ def _filled(asked: Asked, found: objects.Raw | None) -> api_changes.Change | Non
     return accounts.present(asked.secret, found)
 
 
-def _unfilled(asked: Asked, found: objects.Raw | None) -> api_changes.Change | None:
+def _unfilled(asked: TokenRequest, found: objects.Raw | None) -> api_changes.Change | None:
     return (
         accounts.absent(asked.secret, found) if found is not None and accounts.ours(found) else None
     )

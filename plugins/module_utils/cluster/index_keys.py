@@ -156,7 +156,7 @@ def parser(name: str, share: sharing.Interner) -> t.Callable[[objects.Raw], t.An
     return functools.partial(t.cast("t.Any", PARSERS[name]), share=share)
 
 
-Place = tuple[str, str]
+NamespacedName = tuple[str, str]
 """Namespace and name."""
 
 
@@ -212,11 +212,11 @@ def _where_unreadable(one: objects.Object) -> tuple[str, ...]:
     return (one.namespace,) if one.unreadable else ()
 
 
-def _place(raw: objects.Raw) -> tuple[Place, ...]:
+def _place(raw: objects.Raw) -> tuple[NamespacedName, ...]:
     return ((raw["metadata"].get("namespace", ""), raw["metadata"]["name"]),)
 
 
-def service_of(piece: objects.Raw) -> tuple[Place, ...]:
+def service_of(piece: objects.Raw) -> tuple[NamespacedName, ...]:
     """The Service of an EndpointSlice, if it has one."""
     name = (piece["metadata"].get("labels") or {}).get(SERVICE)
     return ((piece["metadata"].get("namespace", ""), name),) if name else ()

@@ -183,9 +183,9 @@ class Snapshot:
     @functools.cached_property
     def selectors_by_namespace(
         self,
-    ) -> t.Mapping[str, t.Mapping[index_keys.Place, t.Mapping[str, str]]]:
+    ) -> t.Mapping[str, t.Mapping[index_keys.NamespacedName, t.Mapping[str, str]]]:
         """The selectors of the Services that were read, by their places."""
-        found: dict[str, dict[index_keys.Place, t.Mapping[str, str]]] = {}
+        found: dict[str, dict[index_keys.NamespacedName, t.Mapping[str, str]]] = {}
         for raw in self.selecting_services:
             namespace, name = raw["metadata"]["namespace"], raw["metadata"]["name"]
             found.setdefault(namespace, {})[namespace, name] = (raw.get("spec") or {}).get(
@@ -209,7 +209,7 @@ class Snapshot:
         )
 
     @property
-    def places_of_budgets(self) -> indexes.Index[index_keys.Place, objects.Budget]:
+    def places_of_budgets(self) -> indexes.Index[index_keys.NamespacedName, objects.Budget]:
         return self._by("budgets by place")
 
     def budget(self, namespace: str, name: str) -> objects.Budget | None:
@@ -282,7 +282,7 @@ class Snapshot:
         return t.cast("objects.Raw | None", self._by("daemon_sets by uid").last(uid))
 
     @property
-    def services(self) -> indexes.Index[index_keys.Place, objects.Raw]:
+    def services(self) -> indexes.Index[index_keys.NamespacedName, objects.Raw]:
         """The EndpointSlices of each Service."""
         return self._by("slices by service")
 
@@ -290,7 +290,7 @@ class Snapshot:
         """The EndpointSlices of Services that list the pod with this UID."""
         return self._by("slices by pod").get(uid)
 
-    def listed(self, service: index_keys.Place) -> dict[str, bool]:
+    def listed(self, service: index_keys.NamespacedName) -> dict[str, bool]:
         """All endpoints of a Service, with whether they are ready: UIDs of pods,
         addresses where there is none.
         """
@@ -302,7 +302,7 @@ class Snapshot:
                 found[one] = found.get(one, False) or index_keys.ready(endpoint)
         return found
 
-    def endpoints(self, service: index_keys.Place) -> set[str]:
+    def endpoints(self, service: index_keys.NamespacedName) -> set[str]:
         """The ready endpoints of a Service in the same way."""
         return {one for one, ready in self.listed(service).items() if ready}
 

@@ -125,7 +125,7 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
     del environ
     flavor: schemas.Flavor = params["flavor"]
     schema = schema_of("version", flavor, params["version"] or "")
-    usual = dataclasses.asdict(installation.PLACES[flavor])
+    usual = dataclasses.asdict(installation.DEFAULT_LOCATIONS[flavor])
     given, named = unpacked("config", params["config"], schema, params["key"] or usual["key"])
     missing = given is None or given == ""
     if missing and params["state"] in _NEEDS_CONFIG:
@@ -141,7 +141,7 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
         state=params["state"],
         flavor=flavor,
         schema=schema,
-        place=installation.Place(
+        place=installation.Location(
             **{name: params[name] or named.get(name) or usual[name] for name in usual}
         ),
         parse=lambda text: arguments_yaml.read(text, schema)[0] if text else None,
@@ -203,7 +203,11 @@ SPEC = DeschedulerSpec(
             "choices": ["present", "validated", "previewed", "restarted", "paused", "resumed"],
             "default": "present",
         },
-        "flavor": {"type": "str", "choices": list(installation.PLACES), "default": "koordinator"},
+        "flavor": {
+            "type": "str",
+            "choices": list(installation.DEFAULT_LOCATIONS),
+            "default": "koordinator",
+        },
         "version": {"type": "str"},
         "config": {"type": "raw"},
         "namespace": {"type": "str"},

@@ -67,7 +67,7 @@ def read(name: str, value: t.Any) -> dict[str, t.Any]:
 def _check(name: str, found: t.Mapping[str, t.Any]) -> None:
     flavor = t.cast("schemas.Flavor", found.get("flavor", "koordinator"))
     schema = arguments.schema_of(name, flavor, str(found.get("version", "")))
-    key = str(found.get("key") or installation.PLACES[flavor].key)
+    key = str(found.get("key") or installation.DEFAULT_LOCATIONS[flavor].key)
     given = arguments.unpacked(name, found["config"], schema, key).config
     _config, faults = arguments.checked(given, schema, found.get("validate", "strict"))
     wrong = " ".join(f"{fault.path or 'it'}: {fault.sentence}" for fault in check.errors(faults))

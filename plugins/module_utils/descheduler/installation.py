@@ -20,7 +20,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.deschedul
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """The names of a descheduler's objects; with flavor ``sigs``,
     ``deployment`` may name a CronJob.
     """
@@ -38,10 +38,10 @@ class Place:
 
 _KOORD = ("koord-descheduler-config", "koord-descheduler-config")
 
-PLACES: t.Mapping[schemas.Flavor, Place] = {
-    "koordinator": Place("koordinator-system", "koord-descheduler", *_KOORD),
-    "ack": Place("kube-system", "ack-koord-descheduler", *_KOORD),
-    "sigs": Place("kube-system", "descheduler", "descheduler-policy-configmap", "policy.yaml"),
+DEFAULT_LOCATIONS: t.Mapping[schemas.Flavor, Location] = {
+    "koordinator": Location("koordinator-system", "koord-descheduler", *_KOORD),
+    "ack": Location("kube-system", "ack-koord-descheduler", *_KOORD),
+    "sigs": Location("kube-system", "descheduler", "descheduler-policy-configmap", "policy.yaml"),
 }
 """The names in Koordinator's chart, in ACK's add-on, and in the plain manifests of
 sigs.k8s.io/descheduler.
@@ -111,7 +111,7 @@ def release_of(workload: objects.Raw) -> dict[str, dict[str, str]]:
     return {"labels": {_MANAGED_BY: "Helm"}, "annotations": owner}
 
 
-def unread(workload: objects.Raw, place: Place) -> str:
+def unread(workload: objects.Raw, place: Location) -> str:
     """Why the workload does not read the ConfigMap's key; the empty string if it does."""
     mounted: dict[str, list[str]] = {}
     volumes = (template_of(workload).get("spec") or {}).get("volumes") or ()
@@ -147,7 +147,7 @@ def sources(volume: objects.Raw) -> t.Iterator[objects.Raw]:
             yield source["configMap"]
 
 
-def unknown_name(place: Place, found: t.Iterable[str], kinds: str) -> str:
+def unknown_name(place: Location, found: t.Iterable[str], kinds: str) -> str:
     """The remedy if the workload does not exist: the one that was probably
     meant, or all that exist.
     """

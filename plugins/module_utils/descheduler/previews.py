@@ -142,7 +142,7 @@ def manifests(
     name: str,
     text: str,
     workload: objects.Raw,
-    place: installation.Place,
+    place: installation.Location,
     flavor: schemas.Flavor,
     lasts: int,
 ) -> tuple[dict[str, t.Any], dict[str, t.Any]]:

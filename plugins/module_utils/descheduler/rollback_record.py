@@ -50,7 +50,7 @@ class Journal:
     """
 
     flavor: str
-    place: installation.Place
+    place: installation.Location
     kind: str
     uid: str
     config: str | None

@@ -63,7 +63,7 @@ class DeschedulerOptions:
     state: t.Literal["present", "validated", "previewed", "restarted", "paused", "resumed"]
     flavor: schemas.Flavor
     schema: schemas.Schema
-    place: installation.Place
+    place: installation.Location
     parse: run_proofs.Parse
     desired: rollout.DesiredConfig | None = None
     faults: tuple[schemas.Fault, ...] = ()
@@ -243,7 +243,7 @@ def require_mount(target: run_targets.DeschedulerTarget) -> None:
 def dry_run(
     desired: rollout.DesiredConfig,
     parse: run_proofs.Parse,
-    place: installation.Place,
+    place: installation.Location,
     value: bool = True,
 ) -> rollout.DesiredConfig:
     """The configuration with that ``dryRun``.

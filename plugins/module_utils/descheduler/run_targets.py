@@ -62,7 +62,7 @@ class DeschedulerTarget:
 
     ctx: run_context.Context
     flavor: schemas.Flavor
-    place: installation.Place
+    place: installation.Location
     workload: objects.Raw
     config_map: objects.Raw | None
     journal: rollback_record.Journal | None
@@ -74,7 +74,7 @@ class DeschedulerTarget:
         cls,
         ctx: run_context.Context,
         flavor: schemas.Flavor,
-        place: installation.Place,
+        place: installation.Location,
         prove_lock: run_requests.ProveLock | None = None,
     ) -> DeschedulerTarget:
         """The descheduler as it is now.
@@ -292,7 +292,7 @@ def map_ref(name: str, namespace: str = names.NAMESPACE) -> objects.Ref:
 
 
 def _workload(
-    ctx: run_context.Context, flavor: schemas.Flavor, place: installation.Place
+    ctx: run_context.Context, flavor: schemas.Flavor, place: installation.Location
 ) -> objects.Raw:
     wanted = (kinds.DEPLOYMENTS, kinds.CRON_JOBS) if flavor == "sigs" else (kinds.DEPLOYMENTS,)
     for kind in wanted:
@@ -330,7 +330,7 @@ Work = t.Callable[[DeschedulerTarget], "run_context.Result | None"]
 
 
 def one_at_a_time(
-    ctx: run_context.Context, flavor: schemas.Flavor, place: installation.Place, work: Work
+    ctx: run_context.Context, flavor: schemas.Flavor, place: installation.Location, work: Work
 ) -> run_context.Result:
     """Do the work; if it has to write, do it again under the lock, with what is there by then.
 

@@ -33,7 +33,7 @@ IMPLICIT = "deviceclass.resource.kubernetes.io/"
 """With the name of a DeviceClass, the extended resource that it always serves (KEP-5004)."""
 _DRIVER = re.compile(r"""\bdevice\.driver\s*==\s*(?:"([^"]+)"|'([^']+)')""")
 
-Place = tuple[str, str, str]
+DeviceName = tuple[str, str, str]
 """A device by driver, pool and name."""
 
 
@@ -167,7 +167,7 @@ def _together(
     snapshot: snapshots.Snapshot, surges: t.Iterable[drain_policy.PodPlan], wave: t.Collection[str]
 ) -> t.Iterator[reasons.Finding]:
     """The surges of a wave whose second pods find no devices beside those of the others."""
-    promised: set[Place] = set()
+    promised: set[DeviceName] = set()
     for plan in surges:
         claims = _claims(snapshot, plan.pod, shared=False)
         chosen = None
@@ -262,7 +262,7 @@ def _is_free_of_nodes(claim: objects.Raw) -> bool:
     return allocation is not None and allocation.get("nodeSelector") is None
 
 
-def _place(result: objects.Raw) -> Place:
+def _place(result: objects.Raw) -> DeviceName:
     return result["driver"], result["pool"], result["device"]
 
 
@@ -338,7 +338,7 @@ def _plain(snapshot: snapshots.Snapshot, exact: objects.Raw) -> bool:
     )
 
 
-def _near(snapshot: snapshots.Snapshot, node: objects.Node) -> list[Place]:
+def _near(snapshot: snapshots.Snapshot, node: objects.Node) -> list[DeviceName]:
     """The devices that a pod on this node can use, also those that claims have."""
     near = list(snapshot.devices_by_node.get(node.name, ()))
     for place in snapshot.devices_by_node.get("", ()):
@@ -351,7 +351,7 @@ def _near(snapshot: snapshots.Snapshot, node: objects.Node) -> list[Place]:
     return near
 
 
-def _free(snapshot: snapshots.Snapshot, node: objects.Node) -> list[Place]:
+def _free(snapshot: snapshots.Snapshot, node: objects.Node) -> list[DeviceName]:
     """The devices that a pod on this node can use and that no claim has."""
     taken = snapshot.devices_taken
     return [
@@ -364,9 +364,9 @@ def _free(snapshot: snapshots.Snapshot, node: objects.Node) -> list[Place]:
 def _choice(
     snapshot: snapshots.Snapshot,
     requests: t.Iterable[objects.Raw],
-    near: t.Collection[Place],
-    free: t.Collection[Place],
-) -> list[Place] | None:
+    near: t.Collection[DeviceName],
+    free: t.Collection[DeviceName],
+) -> list[DeviceName] | None:
     """The free devices, among those near, that the requests take; ``None`` if these do not suffice.
 
     Requests for one driver come first, the others take what is left. Of alternatives the first is
@@ -379,7 +379,7 @@ def _choice(
     order = sorted(alternatives, key=lambda exacts: (len(exacts), not exacts[0][0]))
     tries = itertools.count()
 
-    def pick(index: int, left: t.Sequence[Place]) -> list[Place] | None:
+    def pick(index: int, left: t.Sequence[DeviceName]) -> list[DeviceName] | None:
         if index == len(order):
             return []
         for driver, exact in order[index]:
@@ -401,9 +401,9 @@ def _taken(
     snapshot: snapshots.Snapshot,
     driver: str,
     exact: objects.Raw,
-    most: t.Collection[Place],
-    left: t.Sequence[Place],
-) -> set[Place] | None:
+    most: t.Collection[DeviceName],
+    left: t.Sequence[DeviceName],
+) -> set[DeviceName] | None:
     """The devices that one request takes away from others, ``None`` if there are too few.
 
     A request for all devices gets those of its driver among ``most``, or none.
@@ -424,7 +424,7 @@ def _taken(
     return {p for p in usable[:count] if not snapshot.devices[p][0].get("allowMultipleAllocations")}
 
 
-def _taints(snapshot: snapshots.Snapshot, place: Place) -> list[objects.Raw]:
+def _taints(snapshot: snapshots.Snapshot, place: DeviceName) -> list[objects.Raw]:
     """The device's taints: of its driver's slice, and of people's DeviceTaintRules."""
     device, _where = snapshot.devices.get(place, ({}, {}))
     found = list(device.get("taints") or ())

@@ -43,7 +43,7 @@ MOVED_BY: t.Mapping[str, outcomes.PodOutcome] = {
 }
 """Outcomes of pods by the route they left by; by any other they are just gone."""
 
-Wanted = t.Callable[[objects.Node, node_records.Record], "api_changes.Change | None"]
+ChangeOfNode = t.Callable[[objects.Node, node_records.Record], "api_changes.Change | None"]
 """From a node that is out, with its record as it is now, to the change;
 ``None`` where none is needed.
 """
@@ -141,7 +141,7 @@ class NodeDrain:
     def write(
         self,
         ctx: run_context.Context,
-        wanted: Wanted,
+        wanted: ChangeOfNode,
         prove_locks: run_surge_lease.ProveLocks,
         *,
         known: objects.Raw | None = None,

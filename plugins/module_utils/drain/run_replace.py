@@ -258,7 +258,7 @@ class Replacing:
             )
         deployment, owner = snapshot.workload(mark.deployment), mark.owner(pod.namespace)
         spec = deployment.spec if deployment else {}
-        least = max(queues.SERVING, spec.get("minReadySeconds") or 0)
+        least = max(queues.SERVING_SECONDS, spec.get("minReadySeconds") or 0)
         why = released.lacks(snapshot, pod, mark, leaving)
         if why:
             state.serving, waits = None, why

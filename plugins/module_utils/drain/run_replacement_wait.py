@@ -320,7 +320,7 @@ class AwaitedRecords:
             self.ctx, self._recording(node_drain), self.prove_locks, known=node_drain.raw
         )[0]
 
-    def _recording(self, node_drain: run_node_drain.NodeDrain) -> run_node_drain.Wanted:
+    def _recording(self, node_drain: run_node_drain.NodeDrain) -> run_node_drain.ChangeOfNode:
         awaits, volumes = self.replacements.of(node_drain.name)
         return functools.partial(
             run_node_drain.with_awaited,

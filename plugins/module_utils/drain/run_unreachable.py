@@ -297,7 +297,7 @@ class Evacuation:
             )
 
     def _write(
-        self, node_drain: run_node_drain.NodeDrain, wanted: run_node_drain.Wanted, done: str
+        self, node_drain: run_node_drain.NodeDrain, wanted: run_node_drain.ChangeOfNode, done: str
     ) -> bool:
         """Whether the change was made, or none was needed;
         else the node is closed with the reason.

@@ -56,7 +56,9 @@ def of(pod: objects.Pod) -> Unserved | None:
     return Unserved(since, found) if found and len(found) == len(pairs) else None
 
 
-def services(snapshot: snapshots.Snapshot, pod: objects.Pod) -> dict[index_keys.Place, Labels]:
+def services(
+    snapshot: snapshots.Snapshot, pod: objects.Pod
+) -> dict[index_keys.NamespacedName, Labels]:
     """The Services that select the pod, or did until it left them, with their selectors."""
     out = of(pod)
     labels = {**pod.labels, **(out.labels if out else {})}

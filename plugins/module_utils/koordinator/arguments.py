@@ -70,7 +70,7 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
             trigger=params["trigger"] or "",
         ),
         "template": template and typed.used(template),
-        "koordinator": installation.Place(
+        "koordinator": installation.Location(
             *(params[name] or "" for name in drain_policy.KOORDINATOR)
         ),
         "wait": params["wait"],

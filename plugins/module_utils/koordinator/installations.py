@@ -29,8 +29,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods impo
 
 DESCHEDULER = "koord-descheduler"
 SCHEDULER = "koord-scheduler"
-CHARTS = (installation.PLACES["koordinator"], installation.PLACES["ack"])
-ANYWHERE = installation.Place("", "", "", "")
+CHARTS = (installation.DEFAULT_LOCATIONS["koordinator"], installation.DEFAULT_LOCATIONS["ack"])
+ANYWHERE = installation.Location("", "", "", "")
 """A place of which nothing is given."""
 
 
@@ -38,7 +38,7 @@ ANYWHERE = installation.Place("", "", "", "")
 class Installation:
     """A koord-descheduler: its names, and its Deployment (empty if it may not be read)."""
 
-    place: installation.Place
+    place: installation.Location
     workload: objects.Raw
 
     @property
@@ -70,7 +70,7 @@ def _is(container: objects.Raw, program: str) -> bool:
 
 
 def installations(
-    deployments: t.Iterable[objects.Raw], given: installation.Place
+    deployments: t.Iterable[objects.Raw], given: installation.Location
 ) -> tuple[Installation, ...]:
     """Those among the Deployments that run koord-descheduler, and the one that the options name.
 
@@ -92,7 +92,7 @@ def installations(
     return tuple(found)
 
 
-def completed(place: installation.Place, workload: objects.Raw) -> installation.Place:
+def completed(place: installation.Location, workload: objects.Raw) -> installation.Location:
     """The place with the ConfigMap and the key that the containers read,
     or else those of the charts.
     """
@@ -168,7 +168,9 @@ def several(found: t.Sequence[Installation]) -> reasons.Finding:
     )
 
 
-def beside(deployments: t.Iterable[objects.Raw], place: installation.Place) -> list[schemas.Fault]:
+def beside(
+    deployments: t.Iterable[objects.Raw], place: installation.Location
+) -> list[schemas.Fault]:
     """That another koord-descheduler is at work beside the one in this place."""
     found = [one for one in installations(deployments, ANYWHERE) if one.ready]
     mine = f"{place.namespace}/{place.deployment}"
@@ -186,7 +188,7 @@ def beside(deployments: t.Iterable[objects.Raw], place: installation.Place) -> l
     ]
 
 
-def none(given: installation.Place, found: t.Sequence[Installation]) -> reasons.Finding:
+def none(given: installation.Location, found: t.Sequence[Installation]) -> reasons.Finding:
     """Nothing works on PodMigrationJobs."""
     if found:
         names = " and of ".join(one.name for one in found)

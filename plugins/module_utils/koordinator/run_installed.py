@@ -68,7 +68,7 @@ class Limits:
 
 
 def descheduler_deployments(
-    ctx: run_context.Context, given: installation.Place
+    ctx: run_context.Context, given: installation.Location
 ) -> list[objects.Raw] | None:
     """The Deployments that may be Koordinator's; ``None`` if they may not be listed."""
     try:
@@ -82,7 +82,7 @@ def descheduler_deployments(
 
 
 def at_work(
-    ctx: run_context.Context, listed: list[objects.Raw] | None, given: installation.Place
+    ctx: run_context.Context, listed: list[objects.Raw] | None, given: installation.Location
 ) -> tuple[installations.Installation | None, reasons.Finding | None]:
     """The koord-descheduler that works on PodMigrationJobs, and why none or more than one does.
 
@@ -105,7 +105,7 @@ def at_work(
     return next(iter(found), None), installations.none(given, found)
 
 
-def _charts(given: installation.Place) -> list[installation.Place]:
+def _charts(given: installation.Location) -> list[installation.Location]:
     """The places of the charts, as far as the options name no other ones."""
     charts = [chart for chart in installations.CHARTS if given.namespace in ("", chart.namespace)]
     places = []
@@ -120,7 +120,7 @@ def _charts(given: installation.Place) -> list[installation.Place]:
 
 
 def _unlisted(
-    ctx: run_context.Context, given: installation.Place
+    ctx: run_context.Context, given: installation.Location
 ) -> tuple[installations.Installation, ...]:
     """Those of the charts' names, where the Deployments may not be listed.
     One that may not be read is believed.
@@ -221,7 +221,7 @@ def limits_of(ctx: run_context.Context, one: installations.Installation) -> Limi
     return replace(live, finding=_drifted(one, kept.controller, live.controller))
 
 
-def _text(ctx: run_context.Context, place: installation.Place) -> tuple[str | None, str]:
+def _text(ctx: run_context.Context, place: installation.Location) -> tuple[str | None, str]:
     """The configuration in the ConfigMap, or why there is none."""
     where = place.map_name
     try:
@@ -408,9 +408,9 @@ def required(
     return choices
 
 
-def _given(choices: drain_policy.DrainPolicy) -> installation.Place:
+def _given(choices: drain_policy.DrainPolicy) -> installation.Location:
     """What the caller names of koord-descheduler's objects."""
-    return installation.Place(*(getattr(choices, name) for name in drain_policy.KOORDINATOR))
+    return installation.Location(*(getattr(choices, name) for name in drain_policy.KOORDINATOR))
 
 
 def listed(ctx: run_context.Context) -> tuple[migration_jobs.Job, ...]:
@@ -419,7 +419,7 @@ def listed(ctx: run_context.Context) -> tuple[migration_jobs.Job, ...]:
     return tuple(map(migration_jobs.Job.of, found))
 
 
-def look(ctx: run_context.Context, given: installation.Place, *, reserves: bool) -> Koordinator:
+def look(ctx: run_context.Context, given: installation.Location, *, reserves: bool) -> Koordinator:
     """Look for the parts; ``reserves``: whether capacity will be reserved, which needs
     Koordinator's scheduler.
 

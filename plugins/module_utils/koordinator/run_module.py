@@ -206,7 +206,7 @@ class JobOptions:
     name: str = ""
     settings: migration_jobs.JobSettings = field(default_factory=migration_jobs.JobSettings)
     template: objects.Raw | None = None
-    koordinator: installation.Place = installations.ANYWHERE
+    koordinator: installation.Location = installations.ANYWHERE
     wait: bool = True
     timeout: float | None = None
 

@@ -35,7 +35,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes imp
 @dataclass(frozen=True, slots=True)
 class InventoryOptions:
     """Which nodes, by a label selector (empty: all), and the annotation to keep, see
-    ``inventory_hosts.Wanted``.
+    ``inventory_hosts.InventoryOptions``.
     """
 
     node_selector: str = ""
@@ -108,7 +108,7 @@ def refuse_unknown(given: t.Iterable[str], known: t.Collection[str]) -> None:
             raise option_values.BadOption("cluster_nodes", key, hint)
 
 
-def wanted(found: Options) -> inventory_hosts.Wanted:
+def wanted(found: Options) -> inventory_hosts.InventoryOptions:
     """The plugin's own options, converted.
 
     Raises:
@@ -122,7 +122,7 @@ def wanted(found: Options) -> inventory_hosts.Wanted:
             "the last maintenance"
         )
         raise option_values.BadOption("maintain_every", every, expected)
-    return inventory_hosts.Wanted(
+    return inventory_hosts.InventoryOptions(
         address_types=_some_of("address_types", found, inventory_hosts.ADDRESS_TYPES),
         group_by=_some_of("group_by", found, inventory_hosts.GROUPINGS),
         label_groups=option_values.names(found.get("label_groups")),
@@ -166,6 +166,8 @@ def read(found: Options, environ: t.Mapping[str, str]) -> list[dict[str, t.Any]]
     return t.cast("list[dict[str, t.Any]]", result["nodes"])
 
 
-def hosts(nodes: t.Iterable[t.Mapping[str, t.Any]], chosen: inventory_hosts.Wanted) -> list[Host]:
+def hosts(
+    nodes: t.Iterable[t.Mapping[str, t.Any]], chosen: inventory_hosts.InventoryOptions
+) -> list[Host]:
     """The hosts of these nodes by now; the order within groups is that of the list."""
     return inventory_hosts.hosts(nodes, chosen, datetime.datetime.now(datetime.UTC))

@@ -19,7 +19,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
 POSITIVE = "Ready"
 """The condition of Kubernetes that is true on a healthy node; its others are false on one."""
 
-Told = dict[str, dict[str, tuple[str, str]]]
+Reported = dict[str, dict[str, tuple[str, str]]]
 """By the UID of a node and the type of a condition: the status that was told last,
 and since when it holds.
 """
@@ -29,14 +29,14 @@ Event = dict[str, t.Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WatchedCondition:
     """A condition to watch, and its status on a healthy node."""
 
     type: str
     healthy: str
 
     @classmethod
-    def of(cls, text: str) -> Wanted:
+    def of(cls, text: str) -> WatchedCondition:
         """From ``Type`` or ``Type=Status``, where the status is that of a healthy node."""
         name, _sign, status = text.partition("=")
         return cls(name, status or ("True" if name == POSITIVE else "False"))
@@ -49,7 +49,7 @@ class Account:
     """
 
     version: str = ""
-    told: Told = field(default_factory=dict)
+    told: Reported = field(default_factory=dict)
 
     @classmethod
     def read(cls, raw: objects.Raw | None) -> Account:
@@ -57,7 +57,7 @@ class Account:
         better twice than never.
         """
         data = (raw or {}).get("data") or {}
-        told: Told = {}
+        told: Reported = {}
         try:
             for uid, conditions in decoding.json_of(data.get("told") or "{}").items():
                 known = told[str(uid)] = {}
@@ -75,7 +75,7 @@ class Account:
         }
 
 
-def news(raw: objects.Raw, wanted: t.Iterable[Wanted], account: Account) -> list[Event]:
+def news(raw: objects.Raw, wanted: t.Iterable[WatchedCondition], account: Account) -> list[Event]:
     """The events of a node: each wanted condition that was not told as it is now,
     which brings the account up to date.
 
@@ -92,7 +92,9 @@ def news(raw: objects.Raw, wanted: t.Iterable[Wanted], account: Account) -> list
     return events
 
 
-def standing(raw: objects.Raw, wanted: t.Iterable[Wanted], account: Account) -> list[Event]:
+def standing(
+    raw: objects.Raw, wanted: t.Iterable[WatchedCondition], account: Account
+) -> list[Event]:
     """The events of a node that were told before and still hold,
     of conditions that are not healthy.
     """
@@ -105,7 +107,9 @@ def standing(raw: objects.Raw, wanted: t.Iterable[Wanted], account: Account) -> 
     ]
 
 
-def _found(raw: objects.Raw, wanted: t.Iterable[Wanted]) -> t.Iterator[tuple[Wanted, objects.Raw]]:
+def _found(
+    raw: objects.Raw, wanted: t.Iterable[WatchedCondition]
+) -> t.Iterator[tuple[WatchedCondition, objects.Raw]]:
     conditions = {one["type"]: one for one in (raw.get("status") or {}).get("conditions") or ()}
     return ((want, conditions[want.type]) for want in wanted if want.type in conditions)
 
@@ -116,7 +120,7 @@ def _state(condition: objects.Raw) -> tuple[str, str]:
 
 def _event(
     node: objects.Node,
-    want: Wanted,
+    want: WatchedCondition,
     condition: objects.Raw,
     *,
     previous: str,

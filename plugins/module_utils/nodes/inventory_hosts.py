@@ -53,7 +53,7 @@ the record is broken.
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class InventoryOptions:
     """What the user wants of the inventory.
 
     ``address_types``: the first that a node has becomes its ``ansible_host``. ``label_groups``:
@@ -121,7 +121,7 @@ def kept(raw: objects.Raw, annotation: str = "") -> dict[str, t.Any]:
 
 
 def hosts(
-    nodes: t.Iterable[t.Mapping[str, t.Any]], wanted: Wanted, now: datetime.datetime
+    nodes: t.Iterable[t.Mapping[str, t.Any]], wanted: InventoryOptions, now: datetime.datetime
 ) -> list[Host]:
     """The hosts of these nodes, as ``kept`` made them.
 
@@ -135,7 +135,7 @@ def hosts(
     ]
 
 
-def _host(node: t.Mapping[str, t.Any], wanted: Wanted, now: datetime.datetime) -> Host:
+def _host(node: t.Mapping[str, t.Any], wanted: InventoryOptions, now: datetime.datetime) -> Host:
     labels, last = node["labels"], decoding.moment(node["maintained"])
     # A clock that is ahead must not make an age negative.
     age = max(int((now - last).total_seconds()), 0) if last else None
@@ -196,7 +196,9 @@ class _Facts:
     due: bool
 
 
-def _groups(node: t.Mapping[str, t.Any], facts: _Facts, wanted: Wanted) -> t.Iterator[str]:
+def _groups(
+    node: t.Mapping[str, t.Any], facts: _Facts, wanted: InventoryOptions
+) -> t.Iterator[str]:
     groups = {
         "role": [f"role_{role}" for role in facts.roles],
         "region": [f"region_{facts.region}"] if facts.region else [],

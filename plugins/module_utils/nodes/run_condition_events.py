@@ -39,7 +39,7 @@ Emit = t.Callable[[dict[str, t.Any]], None]
 @dataclass(frozen=True, slots=True)
 class FollowOptions:
     """``name`` tells the accounts of several listeners apart;
-    ``conditions`` as ``condition_events.Wanted.of`` reads them.
+    ``conditions`` as ``condition_events.WatchedCondition.of`` reads them.
     """
 
     name: str
@@ -53,7 +53,9 @@ class Listener:
     def __init__(self, ctx: run_context.Context, options: FollowOptions, emit: Emit) -> None:
         """Nothing is requested before `follow`."""
         self._ctx = ctx
-        self._wanted = tuple(condition_events.Wanted.of(text) for text in options.conditions)
+        self._wanted = tuple(
+            condition_events.WatchedCondition.of(text) for text in options.conditions
+        )
         self._selector = options.node_selector
         self._ref = objects.Ref(
             "ConfigMap", names.events_name(options.name), names.NAMESPACE, api_version="v1"

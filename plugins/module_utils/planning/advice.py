@@ -195,8 +195,8 @@ OPTIONS: t.Mapping[str, tuple[str, bool | str, str]] = {
 """What may let refused pods go, by code; of others it is the consent.
 Whether it does is for their routes to tell.
 """
-OBJECTS = 10
-"""For how many objects of an obstacle changes of their own are told."""
+MAX_OBJECTS = 10
+"""For how many objects of one obstacle a change of its own is advised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,7 @@ class Advice:
 
 
 def advice(
-    snapshot: snapshots.Snapshot, wanted: drafts.Wanted, plan: drafts.Plan
+    snapshot: snapshots.Snapshot, wanted: drafts.DraftOptions, plan: drafts.Plan
 ) -> tuple[Advice, ...]:
     """What people can do against the blockers of the plan, and against those that
     stand behind a consent.
@@ -227,13 +227,13 @@ def advice(
     for one in found:
         what = one.code if one.code in drain_policy.BUDGET_FORBIDS else _option(one.code)[0]
         groups.setdefault((what, _key(one) not in left), []).append(one)
-    told = [_of_pods(snapshot, group, helps=helps) for (_what, helps), group in groups.items()]
-    told += [_of_room(snapshot, wanted, plan, code) for code in CROWDED]
-    return tuple(one for one in told if one.changes)
+    every = [_of_pods(snapshot, group, helps=helps) for (_what, helps), group in groups.items()]
+    every += [_of_room(snapshot, wanted, plan, code) for code in CROWDED]
+    return tuple(one for one in every if one.changes)
 
 
 def _refused(
-    snapshot: snapshots.Snapshot, wanted: drafts.Wanted, plan: drafts.Plan
+    snapshot: snapshots.Snapshot, wanted: drafts.DraftOptions, plan: drafts.Plan
 ) -> tuple[list[drain_policy.PodPlan], set[tuple[str, str]]]:
     """The pods that are not let go, also those for another reason once consents are given,
     and what is left then.
@@ -243,16 +243,16 @@ def _refused(
     choices, left = wanted.choices, _kept(plan.draft.plans)
     while not left.keys() <= found.keys():
         found |= {key: one for key, one in left.items() if key not in found}
-        given: dict[str, t.Any] = {
-            name: value for name, value, _text in (_option(code) for code, _uid in found)
-        }
-        choices = replace(choices, **given)
+        consents: dict[str, t.Any] = {}
+        for code, _uid in found:
+            name, value, _text = _option(code)
+            consents[name] = value
+        choices = replace(choices, **consents)
         uids = {uid for _code, uid in left}
-        left = _kept(
-            dispositions.routes(
-                snapshot, nodes, choices, now=wanted.now, only=uids, unreplaced=wanted.unreplaced
-            )
+        plans = dispositions.routes(
+            snapshot, nodes, choices, now=wanted.now, only=uids, unreplaced=wanted.unreplaced
         )
+        left = _kept(plans)
     return list(found.values()), set(left)
 
 
@@ -278,9 +278,8 @@ def _of_pods(
     owners = {str(one.workload or one.pod.ref): one for one in group}
     own: list[Change] = []
     if group[0].code in drain_policy.BUDGET_FORBIDS:
-        own = [
-            change for one in list(owners.values())[:OBJECTS] for change in _budgets(snapshot, one)
-        ]
+        for plan in list(owners.values())[:MAX_OBJECTS]:
+            own += _budgets(snapshot, plan)
     elif helps and _option(group[0].code) == ALLOW:
         own = _consents(snapshot, owners.values())
     option = _option(group[0].code) if helps else None
@@ -304,11 +303,10 @@ def _consents(
     snapshot: snapshots.Snapshot, plans: t.Collection[drain_policy.PodPlan]
 ) -> list[Change]:
     found: list[Change] = []
-    for one in list(plans)[:OBJECTS]:
+    for one in list(plans)[:MAX_OBJECTS]:
         workload = snapshot.workload_of(one.pod)
-        found += (
-            [choose_surge(workload)] if workload and one.code == replacement.NOT_REPLACED else []
-        )
+        if workload and one.code == replacement.NOT_REPLACED:
+            found.append(choose_surge(workload))
         found.append(allow_interruption((workload or one.pod).ref))
     return found
 
@@ -319,17 +317,19 @@ def _budgets(snapshot: snapshots.Snapshot, plan: drain_policy.PodPlan) -> list[C
     free = [one for one in over if not one.owners]
     if plan.code == "two_budgets":
         # The one that allows the most is missed the least.
-        loosest = sorted(free, key=lambda one: (-one.allowed, one.name))
-        return [
-            delete_budget(one, next(other for other in over if other is not one)) for one in loosest
-        ]
+        changes = []
+        for budget in sorted(free, key=lambda one: (-one.allowed, one.name)):
+            other = next(other for other in over if other is not budget)
+            changes.append(delete_budget(budget, other))
+        return changes
     found = []
     workload = snapshot.workload_of(plan.pod)
-    if workload and any(_by_count(one) for one in over):
-        more = add_replica(snapshot, workload)
-        found += [more] if more else []
-    blocking = (one for one in free if budgets.fully_blocking(snapshot, one) or one.sync_failed)
-    return found + [relax_budget(snapshot, one) for one in blocking]
+    if workload and any(map(_by_count, over)) and (more := add_replica(snapshot, workload)):
+        found.append(more)
+    for budget in free:
+        if budgets.fully_blocking(snapshot, budget) or budget.sync_failed:
+            found.append(relax_budget(snapshot, budget))
+    return found
 
 
 def _by_count(budget: objects.Budget) -> bool:
@@ -340,7 +340,7 @@ def _by_count(budget: objects.Budget) -> bool:
 
 
 def _of_room(
-    snapshot: snapshots.Snapshot, wanted: drafts.Wanted, plan: drafts.Plan, code: str
+    snapshot: snapshots.Snapshot, wanted: drafts.DraftOptions, plan: drafts.Plan, code: str
 ) -> Advice:
     mine = [
         finding
@@ -359,7 +359,7 @@ def _of_room(
             for one in snapshot.nodes.values()
             if one.unschedulable and one.ready and not other_runs.recorded(one)
         )
-        found += [uncordon(node) for node in idle if node.name not in wanted.nodes][:OBJECTS]
+        found += [uncordon(node) for node in idle if node.name not in wanted.nodes][:MAX_OBJECTS]
     stuck = {str(one.workload): one for one in plan.draft.plans if one.interruption == "possible"}
     stuck = {name: one for name, one in stuck.items() if name in subjects}
     return _advice(

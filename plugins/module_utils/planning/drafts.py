@@ -10,6 +10,7 @@ the rest can be judged.
 from __future__ import annotations
 
 import difflib
+import itertools
 import typing as t
 from dataclasses import dataclass, field, replace
 
@@ -35,7 +36,7 @@ Waits = tuple[waves.Wait, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DraftOptions:
     """What is planned: ``nodes`` as named, unknown ones too; the others are options of
     ``maintenance_plan``.
 
@@ -106,7 +107,7 @@ class Plan:
     findings: tuple[reasons.Finding, ...]
 
 
-def draft(snapshot: snapshots.Snapshot, wanted: Wanted) -> Draft:
+def draft(snapshot: snapshots.Snapshot, wanted: DraftOptions) -> Draft:
     """Routes and waves.
 
     Raises:
@@ -128,7 +129,7 @@ def draft(snapshot: snapshots.Snapshot, wanted: Wanted) -> Draft:
     return Draft(plans, there, shape.nodes, formed.waves, shape, formed.waits)
 
 
-def judged(snapshot: snapshots.Snapshot, wanted: Wanted, drafted: Draft) -> Plan:
+def judged(snapshot: snapshots.Snapshot, wanted: DraftOptions, drafted: Draft) -> Plan:
     """The plan with forecasts and findings; the snapshot has by now what the
     routes need besides.
     """
@@ -162,7 +163,7 @@ def judged(snapshot: snapshots.Snapshot, wanted: Wanted, drafted: Draft) -> Plan
     if wanted.choices.node_autoscaler:
         out = ()
     elif wanted.evacuates:
-        out = [[name for wave in drafted.waves for name in wave]]
+        out = [list(itertools.chain.from_iterable(drafted.waves))]
     found = (
         *preflight.findings(snapshot, drafted.plans, asked),
         *placement.findings(snapshot, drafted.plans, seen.placed, out),
@@ -171,25 +172,23 @@ def judged(snapshot: snapshots.Snapshot, wanted: Wanted, drafted: Draft) -> Plan
 
 
 def fitting(
-    snapshot: snapshots.Snapshot, wanted: Wanted, whole: Plan
+    snapshot: snapshots.Snapshot, wanted: DraftOptions, whole: Plan
 ) -> tuple[Plan, tuple[reasons.Finding, ...]]:
     """The plan without the nodes that are blocked, and the blockers of these.
 
     It is the whole one where a blocker is not about nodes of the plan alone,
     or about a name that is no node's.
     """
-    plan, told = whole, dict[reasons.Finding, None]()
+    plan, all_blockers = whole, dict[reasons.Finding, None]()
     while blockers := [finding for finding in plan.findings if finding.severity == "blocker"]:
         blocked = {name for finding in blockers for name in finding.nodes}
-        if (
-            not all(finding.nodes for finding in blockers)
-            or not blocked <= {*wanted.nodes} & snapshot.nodes.keys()
-        ):
+        of_nodes = all(finding.nodes for finding in blockers)
+        if not of_nodes or not blocked <= {*wanted.nodes} & snapshot.nodes.keys():
             return whole, ()
-        told |= dict.fromkeys(blockers)
+        all_blockers |= dict.fromkeys(blockers)
         wanted = replace(wanted, nodes=tuple(name for name in wanted.nodes if name not in blocked))
         plan = judged(snapshot, wanted, draft(snapshot, wanted))
-    return plan, tuple(told)
+    return plan, tuple(all_blockers)
 
 
 def _shaped(
@@ -209,7 +208,7 @@ def phases(snapshot: snapshots.Snapshot) -> dict[str, str]:
     }
 
 
-def _at_goal(snapshot: snapshots.Snapshot, name: str, wanted: Wanted) -> bool:
+def _at_goal(snapshot: snapshots.Snapshot, name: str, wanted: DraftOptions) -> bool:
     if not wanted.evacuates:
         return False
     try:
@@ -221,11 +220,15 @@ def _at_goal(snapshot: snapshots.Snapshot, name: str, wanted: Wanted) -> bool:
     return not dispositions.left_to_move(snapshot, {name}, wanted.choices)
 
 
-def unknown_zone_key(nodes: t.Iterable[objects.Node], wanted: Wanted) -> list[reasons.Finding]:
+def unknown_zone_key(
+    nodes: t.Iterable[objects.Node], wanted: DraftOptions
+) -> list[reasons.Finding]:
     """A limit or an order by a label that no node of the cluster has would silently
     mean one zone for all.
     """
-    key, labels = wanted.zone_key, {label for node in nodes for label in node.labels}
+    key, labels = wanted.zone_key, set[str]()
+    for node in nodes:
+        labels.update(node.labels)
     if key in labels or (wanted.max_per_zone is None and wanted.order != "zone"):
         return []
     close = difflib.get_close_matches(key, labels, n=3, cutoff=0.75)

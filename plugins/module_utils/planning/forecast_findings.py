@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
@@ -46,11 +47,18 @@ def findings(
     stalled: list[pending.Stalled] = []
     for _wave, some in drain_policy.by_wave(plans, waves):
         stalled += pending.stalled(snapshot, some)
-    blocked = [gap for gap in gaps if not gap.bearable]
-    told = {plan.pod.uid for gap in blocked for plan in gap.plans}
+    blocked, in_blockers, short = [], set[str](), set[str]()
+    for gap in gaps:
+        uids = {plan.pod.uid for plan in gap.plans}
+        short |= uids
+        if not gap.bearable:
+            blocked.append(gap)
+            in_blockers |= uids
     for plan in plans:
         one = found.get(plan.pod.uid)
-        if one is None or plan.pod.uid in told or (one.fits is not False and not one.victims):
+        if one is None or plan.pod.uid in in_blockers:
+            continue
+        if one.fits is not False and not one.victims:
             continue
         if plan.code in HERE and one.fits is False:
             # That it is down until the node is back is said of its volume or device already.
@@ -62,7 +70,6 @@ def findings(
         if one.victims:
             code = "preempts"
         groups.setdefault((code, severity, subject, described(one)), []).append(plan)
-    short = {plan.pod.uid for gap in gaps for plan in gap.plans}
     return [
         *(_blocker(snapshot, gap, found) for gap in blocked),
         *(_finding(snapshot, *key, group, found, short) for key, group in groups.items()),
@@ -113,13 +120,9 @@ def _stalled(one: pending.Stalled) -> reasons.Finding:
     message += f"{len(one.plans)} {'are' if len(one.plans) > 1 else 'is'} missing until then"
     message += "." if one.bearable else ", and then too few would be left."
     nodes = tuple(dict.fromkeys(plan.pod.node for plan in one.plans))
-    remedy, severity = (
-        "Repair that pod first, or wait until it is Ready.",
-        "warning" if one.bearable else "blocker",
-    )
-    return reasons.Finding(
-        "successor_waits", message, remedy, t.cast("reasons.Severity", severity), subject, nodes
-    )
+    remedy = "Repair that pod first, or wait until it is Ready."
+    severity: reasons.Severity = "warning" if one.bearable else "blocker"
+    return reasons.Finding("successor_waits", message, remedy, severity, subject, nodes)
 
 
 def unplaced(
@@ -137,11 +140,9 @@ def described(one: forecast.Forecast) -> str:
     """The forecast of one pod as a sentence; empty if it simply fits."""
     if one.victims:
         text = f"It fits on {one.target} only if the scheduler preempts {', '.join(one.victims)}"
-        return (
-            f"{text}, of which {', '.join(one.starved)} fit nowhere else."
-            if one.starved
-            else f"{text}."
-        )
+        if one.starved:
+            return f"{text}, of which {', '.join(one.starved)} fit nowhere else."
+        return f"{text}."
     if one.fits is False and one.first:
         return f"No room is left after the pods that are placed before it: {one.text}"
     return one.text
@@ -173,7 +174,7 @@ def _finding(
     elif group[0].code in readiness.CONSENTED or group[0].interruption == "allowed":
         text += " It is down until its node is back, which was allowed."
         down = serving.dark_without(snapshot, (plan.pod for plan in group))
-        about += tuple(dict.fromkeys(name for names in down.values() for name in names))
+        about += tuple(dict.fromkeys(itertools.chain.from_iterable(down.values())))
     message = (
         f"{where}: the successor of {'each pod' if len(group) > 1 else 'the pod'} fits on no "
         f"other node. {text}"
@@ -185,7 +186,7 @@ def _finding(
 
 HERE = frozenset({"local_volume", "no_free_device"})
 """Codes of pods of which it is known that only their node has what they need."""
-RULES = 5
+RULES_NAMED = 5
 """How many rules of a pod are named."""
 
 
@@ -195,13 +196,13 @@ def _rules(snapshot: snapshots.Snapshot, pod: objects.Pod, one: forecast.Forecas
     """
     if {filters.TAINTED, filters.NOT_SELECTED}.isdisjoint(one.reasons or ()):
         return ""
-    others = [
-        node for node in snapshot.nodes.values() if node.name != pod.node and not node.unschedulable
-    ]
-    counts = collections.Counter(word for node in others for word in filters.unmet(pod, node))
+    counts = collections.Counter[str]()
+    for node in snapshot.nodes.values():
+        if node.name != pod.node and not node.unschedulable:
+            counts.update(filters.unmet(pod, node))
     named = [
         f"{word} ({count} node{'s' if count > 1 else ''})"
-        for word, count in counts.most_common(RULES)
+        for word, count in counts.most_common(RULES_NAMED)
     ]
     return f" Refused by: {', '.join(named)}." if named else ""
 
@@ -215,11 +216,10 @@ def _stuck(
     like: str,
 ) -> reasons.Finding:
     """That no second pod would come to serve, without which the pod does not leave."""
-    message += (
-        " No surge preempts others."
-        if code == "preempts"
-        else " Without a second pod it is not deleted."
-    )
+    if code == "preempts":
+        message += " No surge preempts others."
+    else:
+        message += " Without a second pod it is not deleted."
     remedy = f"{_remedy(one)} {reasons.GROWN}"
     if all(plan.interruption for plan in group):
         allow = reasons.options(allow_interruption=True)

@@ -50,11 +50,9 @@ def findings(
     named = [snapshot.nodes[name] for name in nodes if name in snapshot.nodes]
     for node in named:
         found += [*_leaving(node), *_leased(snapshot, node, now), *_maintained(node)]
-    return (
-        [*found, *_rebooting(snapshot, [node.name for node in named], now, kured)]
-        if named
-        else found
-    )
+    if named:
+        return [*found, *_rebooting(snapshot, [node.name for node in named], now, kured)]
+    return found
 
 
 def _leaving(node: objects.Node) -> list[reasons.Finding]:
@@ -230,11 +228,9 @@ def gang_findings(
 
 
 def _together(times: int) -> str:
-    return (
-        "together"
-        if times < 2
-        else f"in {times} waves because of max_per_zone, so it is interrupted {times} times"
-    )
+    if times < 2:
+        return "together"
+    return f"in {times} waves because of max_per_zone, so it is interrupted {times} times"
 
 
 def _by_gang(

@@ -7,6 +7,7 @@ limit ranges, namespaces.
 
 from __future__ import annotations
 
+import itertools
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
@@ -42,25 +43,24 @@ def findings(
     found = _terminating(
         [p for p in plans if p.route in ("surge", "replace") or p.guarded], terminating
     )
-    for _wave, beside in drain_policy.by_wave(first, waves):
+    for _wave, of_wave in drain_policy.by_wave(first, waves):
         leaving: dict[str, list[drain_policy.PodPlan]] = {}
-        for plan in beside:
+        for plan in of_wave:
             if plan.workload:
                 leaving.setdefault(plan.workload.uid, []).append(plan)
         moves = [(w, group) for uid, group in leaving.items() if (w := snapshot.workload(uid))]
         found += _quotas(snapshot, moves)
-        found += [f for workload, group in moves for f in _of_workload(snapshot, workload, group)]
+        for workload, group in moves:
+            found += _of_workload(snapshot, workload, group)
     return list(dict.fromkeys(found))
 
 
 def _severity(groups: t.Iterable[list[drain_policy.PodPlan]]) -> reasons.Severity:
     """Pods of several replicas that are not replaced first are evicted as their budget allows."""
-    stay = any(
-        plan.route == "surge" or plan.interruption == "possible"
-        for group in groups
-        for plan in group
-    )
-    return "blocker" if stay else "warning"
+    for group in groups:
+        if any(plan.route == "surge" or plan.interruption == "possible" for plan in group):
+            return "blocker"
+    return "warning"
 
 
 def _of_workload(
@@ -99,11 +99,9 @@ def _of_workload(
 
 def _count(workload: objects.Workload, group: list[drain_policy.PodPlan]) -> int:
     """How many more pods of it there are at the same time."""
-    return (
-        len(group)
-        if group[0].route == "surge"
-        else min(len(group), released.most_at_once(workload))
-    )
+    if group[0].route == "surge":
+        return len(group)
+    return min(len(group), released.most_at_once(workload))
 
 
 def _quotas(snapshot: snapshots.Snapshot, moves: Moves) -> list[reasons.Finding]:
@@ -124,8 +122,8 @@ def _quotas(snapshot: snapshots.Snapshot, moves: Moves) -> list[reasons.Finding]
                 f"pod{'s' if count > 1 else ''} ({who}): {why}."
             )
             remedy = "Raise the quota for the maintenance, or drain fewer nodes at a time."
-            severity = _severity(group for _workload, group in inside)
-            nodes = _nodes(plan for _workload, group in inside for plan in group)
+            groups = [group for _workload, group in inside]
+            severity, nodes = _severity(groups), _nodes(itertools.chain.from_iterable(groups))
             found.append(
                 reasons.Finding("quota_forbids_surge", message, remedy, severity, place, nodes)
             )

@@ -10,6 +10,7 @@ A blocker stops the run, a warning names what will happen, an info explains what
 from __future__ import annotations
 
 import collections
+import itertools
 import typing as t
 from dataclasses import dataclass
 
@@ -50,7 +51,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods impo
 # none, and surges wait.
 
 
-SHOWN = 5
+OBJECTS_NAMED = 5
 AdmittedWaves = t.Iterable[t.Collection[str]]
 
 
@@ -108,7 +109,7 @@ def _down(
     hook: admission.Webhook, asked: t.Sequence[drain_policy.PodPlan], *, sure: bool
 ) -> reasons.Finding:
     owners = list(dict.fromkeys(str(plan.workload) for plan in asked))
-    shown = reasons.listed(owners, SHOWN)
+    shown = reasons.listed(owners, OBJECTS_NAMED)
     message = (
         f"{_called(hook)} fails closed, and Service {'/'.join(hook.service)} has no ready "
         f"endpoint: no successor of {len(asked)} {'pod' if len(asked) == 1 else 'pods'} ({shown}) "
@@ -129,7 +130,7 @@ def _leaves(
     own: bool,
 ) -> reasons.Finding:
     owner = mine[0].workload or mine[0].pod.ref
-    names = ", ".join(f"{plan.pod.namespace}/{plan.pod.name}" for plan in mine[:SHOWN])
+    names = ", ".join(f"{plan.pod.namespace}/{plan.pod.name}" for plan in mine[:OBJECTS_NAMED])
     message = (
         f"{_called(hook)} fails closed, and all pods that answer it ({names}) leave with one wave."
     )
@@ -242,7 +243,7 @@ def _last_schedulable(
     """Whether each wave leaves a node that takes pods; all waves together if
     their nodes stay out.
     """
-    together = tuple(dict.fromkeys(name for wave in asked.waves for name in wave))
+    together = tuple(dict.fromkeys(itertools.chain.from_iterable(asked.waves)))
     for wave in (together,) if asked.stay_out and together else asked.waves:
         leaving = [snapshot.nodes[name] for name in wave]
         if any(
@@ -267,12 +268,17 @@ def _takes_pods_of(node: objects.Node, leaving: t.Iterable[objects.Node]) -> boo
     """Ready, schedulable and in service; a taint that a leaving node has too keeps
     none of its pods away.
     """
-    known = {
-        (x.get("key"), x.get("value"), x.get("effect")) for other in leaving for x in other.taints
-    }
-    hard = (x for x in node.taints if x.get("effect") in ("NoSchedule", "NoExecute"))
-    free = all((x.get("key"), x.get("value"), x.get("effect")) in known for x in hard)
-    return node.ready and not node.unschedulable and free and not other_runs.recorded(node)
+    if not node.ready or node.unschedulable or other_runs.recorded(node):
+        return False
+    known = set()
+    for other in leaving:
+        known |= {_identity(taint) for taint in other.taints}
+    hard = [taint for taint in node.taints if taint.get("effect") in ("NoSchedule", "NoExecute")]
+    return all(_identity(taint) in known for taint in hard)
+
+
+def _identity(taint: objects.Raw) -> tuple[t.Any, t.Any, t.Any]:
+    return taint.get("key"), taint.get("value"), taint.get("effect")
 
 
 WARNED = frozenset(
@@ -302,7 +308,7 @@ def _pods(
     for plan in plans:
         severity: reasons.Severity | None = "warning" if plan.code in WARNED else None
         if plan.route == "refuse" or plan.code == "unhealthy_blocked":
-            # Gangs are told as a whole.
+            # A gang has one finding for all of its pods.
             severity = None if plan.code == "gang" else "blocker"
         if plan.code == "unhealthy_blocked" and unreachable.lost(snapshot.nodes.get(plan.pod.node)):
             # The drain does not wait for pods of a lost node: it ends as unreachable or, with a
@@ -337,16 +343,16 @@ def _grouped(
     nodes = tuple(dict.fromkeys(plan.pod.node for plan in group))
     pods = reasons.listed([plan.pod.name for plan in group])
     first = group[0]
-    who = (
-        str(first.pod.ref)
-        if len(group) == 1
-        else f"{len(group)} pods in {first.pod.namespace} ({pods})"
-    )
+    who = str(first.pod.ref)
+    if len(group) > 1:
+        who = f"{len(group)} pods in {first.pod.namespace} ({pods})"
     where = f"{who} on {reasons.listed(nodes)}"
     # A reason may begin with the pod itself.
     own = first.reason.startswith(f"{who} ")
     message = f"{where}{first.reason.removeprefix(who)}" if own else f"{where}: {first.reason}"
-    services = tuple(dict.fromkeys(name for plan in group for name in dark.get(plan.pod.uid, ())))
+    services: dict[str, None] = {}
+    for plan in group:
+        services |= dict.fromkeys(dark.get(plan.pod.uid, ()))
     if services:
         message += f" Dark meanwhile: {reasons.listed(services)}."
     about = (subject, *services) if services else ()
@@ -360,7 +366,7 @@ def _emptied(groups: t.Sequence[t.Sequence[drain_policy.PodPlan]]) -> list[reaso
     """The pods of several workloads that lose emptyDir volumes, as one:
     they need the same consent.
     """
-    mine = [plan for group in groups for plan in group]
+    mine = list(itertools.chain.from_iterable(groups))
     owners = list(dict.fromkeys(str(plan.workload or plan.pod.ref) for plan in mine))
     nodes = tuple(dict.fromkeys(plan.pod.node for plan in mine))
     minor = [plan.pod for plan in mine if len(plan.pod.scratch) == len(plan.pod.empty_dirs)]
@@ -376,8 +382,8 @@ def _emptied(groups: t.Sequence[t.Sequence[drain_policy.PodPlan]]) -> list[reaso
     whose = f"{len(mine)} pods of {len(owners)} workloads ({reasons.listed(owners)})"
     message = f"{whose} would lose the data of their emptyDir volumes."
     if minor:
-        told = ", ".join(f"{count} {use}" for use, count in uses.most_common())
-        message += f" Of {len(minor)} pods it is data that seldom has to last: {told}."
+        listed = ", ".join(f"{count} {use}" for use, count in uses.most_common())
+        message += f" Of {len(minor)} pods it is data that seldom has to last: {listed}."
     if limits:
         largest = max(limits, key=quantities.quantity)
         message += f" {len(limits)} of the volumes have a size limit, of {largest} at most."

@@ -41,11 +41,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods impo
 # and of a longer one, nobody knows.
 
 
-SOON = 2.0
+ENDS_SOON_SECONDS = 2.0
 """Seconds in which most pods are gone once their containers were told to end."""
-DEFAULT = 30
+DEFAULT_GRACE_SECONDS = 30
 """The grace period, in seconds, of pods that ask for none."""
-LATE = 5.0
+LATE_SECONDS = 5.0
 """Seconds after its grace period in which a pod is gone, and the next one of a rollout ended."""
 _NUMBERED = re.compile(r".*-(\d{1,9})")
 
@@ -63,8 +63,10 @@ def of(snapshot: snapshots.Snapshot, workload: objects.Workload | None, grace: f
     if taken := _in_rollouts(snapshot, workload) if workload else []:
         found = (min(taken), statistics.median(taken), max(taken))
         return StopTime(*(min(seconds, grace) for seconds in found))
-    soon = min(grace, SOON + (pod_specs.sleeps(workload.pod_spec) if workload else 0.0))
-    return StopTime(soon, grace if grace < DEFAULT else soon, grace)
+    soon = min(
+        grace, ENDS_SOON_SECONDS + (pod_specs.sleeps(workload.pod_spec) if workload else 0.0)
+    )
+    return StopTime(soon, grace if grace < DEFAULT_GRACE_SECONDS else soon, grace)
 
 
 def _in_rollouts(snapshot: snapshots.Snapshot, workload: objects.Workload) -> list[float]:
@@ -93,16 +95,16 @@ def _between(before: objects.Pod, pod: objects.Pod, settles: float) -> float | N
     if not before.ready or before.restarted or ready is None or made is None:
         return None
     seconds = (made - ready).total_seconds() - settles
-    return seconds if 0 < seconds <= pod.grace_seconds + LATE else None
+    return seconds if 0 < seconds <= pod.grace_seconds + LATE_SECONDS else None
 
 
 Bound = t.Literal["least", "expected", "most"]
 """Which of the times that a pod may take to end."""
-TURN = 0.3
+TURN_SECONDS = 0.3
 """Seconds until the budget's status shows that a successor is Ready,
 and the next eviction is accepted.
 """
-SERVING = 2.0
+SERVING_SECONDS = 2.0
 """Seconds for which others have to be enough before a pod that was replaced may end,
 unless it is minReadySeconds.
 """
@@ -125,12 +127,12 @@ class Step:
     @property
     def turn(self) -> float:
         """Seconds from its eviction until the next pod of its budget may leave."""
-        return (self.stop if self.after else 0.0) + self.start + TURN
+        return (self.stop if self.after else 0.0) + self.start + TURN_SECONDS
 
     @property
     def lasts(self) -> float:
         """Seconds from its eviction until it is gone and its successor Ready."""
-        return max(self.stop, self.turn - TURN)
+        return max(self.stop, self.turn - TURN_SECONDS)
 
 
 class Played(t.NamedTuple):
@@ -146,7 +148,7 @@ def play(steps: t.Iterable[Step], allowed: int) -> Played:
     chains: dict[str, float] = {}
     waits = lasts = 0.0
     for step in steps:
-        at = heapq.heappop(missing) + TURN if len(missing) >= max(1, allowed) else 0.0
+        at = heapq.heappop(missing) + TURN_SECONDS if len(missing) >= max(1, allowed) else 0.0
         gone = at + step.stop
         begins = max(gone, chains.get(step.ordered, gone)) if step.after else at
         ready = begins + step.start
@@ -203,9 +205,9 @@ class Times:
         start = self.start(plan)
         return (
             start.ready
-            + max(SERVING, start.available - start.ready)
+            + max(SERVING_SECONDS, start.available - start.ready)
             + plan.policy.balanced(self._balanced)
-            + TURN
+            + TURN_SECONDS
         )
 
     def job(self, plan: drain_policy.PodPlan) -> float:

@@ -247,8 +247,8 @@ def _asked(
     wanted: tuple[str, ...],
     choices: drain_policy.DrainPolicy,
     now: str,
-) -> drafts.Wanted:
-    return drafts.Wanted(
+) -> drafts.DraftOptions:
+    return drafts.DraftOptions(
         nodes=wanted,
         choices=choices,
         run=ctx.run.id if ctx.run else "",
@@ -435,8 +435,9 @@ def _webhooks(
                 reasons.Finding("not_checked", message, severity="info", object=kind.kind)
             )
             continue
-        hooks_ += [one for raw in raws for one in admission.webhooks(raw, kind.kind)]
-        judges += [one for raw in raws for one in admission.judges(raw)]
+        for raw in raws:
+            hooks_ += admission.webhooks(raw, kind.kind)
+            judges += admission.judges(raw)
     return replace(snapshot, webhooks=tuple(hooks_)), judges, unseen
 
 

@@ -47,7 +47,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge imp
 # a refusal is how the move begins.
 
 
-MOST = 300
+MAX_TRIALS = 300
 """So many trials at most."""
 _WHO = re.compile(r"""webhook "[^"]+"|\w*AdmissionPolicy '[^']+'""")
 
@@ -177,20 +177,26 @@ def findings(refused: t.Iterable[tuple[Trial, str]]) -> list[reasons.Finding]:
 
 def unreplaced(refused: t.Iterable[tuple[Trial, str]]) -> dict[str, str]:
     """Why pods of these workloads, by their UIDs, may not be let go."""
-    found = (
-        (plan.workload, words) for trial, words in refused if trial.lets_go for plan in trial.plans
-    )
-    return {workload.uid: words for workload, words in found if workload}
+    found = {}
+    for trial, words in refused:
+        if not trial.lets_go:
+            continue
+        for plan in trial.plans:
+            if plan.workload:
+                found[plan.workload.uid] = words
+    return found
 
 
 def _finding(who: str, group: t.Sequence[tuple[Trial, str]]) -> reasons.Finding:
     trial, words = group[0]
-    plans = [plan for one, _words in group for plan in one.plans]
-    places = (
-        [str(plan.workload) for plan in plans]
-        if trial.lets_go
-        else [one.namespace for one, _words in group]
-    )
+    plans: list[drain_policy.PodPlan] = []
+    places: list[str] = []
+    for one, _words in group:
+        plans += one.plans
+        if trial.lets_go:
+            places += [str(plan.workload) for plan in one.plans]
+        else:
+            places.append(one.namespace)
     where = reasons.listed(list(dict.fromkeys(places)))
     message = f"A dry run in {where} is refused ({trial.change.sentence}): {words.rstrip('.')}."
     remedy = "Comply with it, or ask its owner to let the maintenance pass."
@@ -205,11 +211,10 @@ def _finding(who: str, group: t.Sequence[tuple[Trial, str]]) -> reasons.Finding:
 
 def untried(count: int) -> list[reasons.Finding]:
     """That there were more than are tried."""
-    if count <= MOST:
+    if count <= MAX_TRIALS:
         return []
-    message = (
-        f"Of {count} dry runs of what admission webhooks and policies may refuse, {MOST} were made."
-    )
+    what = "what admission webhooks and policies may refuse"
+    message = f"Of {count} dry runs of {what}, {MAX_TRIALS} were made."
     return [
         reasons.Finding(
             "not_checked", message, severity="info", object="admission webhooks and policies"
@@ -234,7 +239,7 @@ def refused(
     What budgets, quotas or missing rights refuse is found elsewhere.
     """
     wanted = trials(snapshot, plans, choices, judges, rules) if judges else []
-    some = wanted[:MOST]
+    some = wanted[:MAX_TRIALS]
     with ctx.clock.pool(run_requests.MAX_PARALLEL, "dry runs") as pool:
         words = pool.map(functools.partial(_refusal, ctx), some)
         told = [(trial, text) for trial, text in zip(some, words, strict=True) if text]

@@ -52,22 +52,28 @@ def findings(
         if other_runs.recorded(snapshot.nodes[pod.node]):
             continue
         if services := _services(snapshot, pod):
-            owner = (
-                objects.Ref(pod.owner.kind, pod.owner.name, pod.namespace) if pod.owner else pod.ref
-            )
+            owner = pod.ref
+            if pod.owner:
+                owner = objects.Ref(pod.owner.kind, pod.owner.name, pod.namespace)
             groups.setdefault(str(owner), []).append((pod, services))
     return [_finding(subject, group) for subject, group in groups.items()]
 
 
+def _names_of(group: t.Sequence[tuple[objects.Pod, list[str]]]) -> tuple[str, ...]:
+    """The Services of all of these pods, each once."""
+    every: dict[str, None] = {}
+    for _pod, services in group:
+        every |= dict.fromkeys(services)
+    return tuple(every)
+
+
 def _finding(subject: str, group: t.Sequence[tuple[objects.Pod, list[str]]]) -> reasons.Finding:
     nodes = tuple(dict.fromkeys(pod.node for pod, _services in group))
-    served = tuple(dict.fromkeys(name for _pod, services in group for name in services))
+    served = _names_of(group)
     while_ = "while the node reboots" if len(nodes) == 1 else "while they reboot"
     where = f"{', '.join(served)} from {reasons.listed(nodes)}"
-    message, remedy = (
-        f"{subject} stays, and serves {where}: dark for its clients there {while_}.",
-        _remedy(group[0][0]),
-    )
+    message = f"{subject} stays, and serves {where}: dark for its clients there {while_}."
+    remedy = _remedy(group[0][0])
     return reasons.Finding(
         "serves_from_node", message, remedy, "warning", subject, nodes, objects=(subject, *served)
     )
@@ -108,7 +114,7 @@ def _remedy(pod: objects.Pod) -> str:
 # others serve, but not for these Services: nothing else has what they select.
 
 
-SHOWN = 5
+SERVICES_NAMED = 5
 
 
 def might_darken(plans: t.Sequence[drain_policy.PodPlan]) -> set[str]:
@@ -172,10 +178,10 @@ def _alone_behind(snapshot: snapshots.Snapshot, pod: objects.Pod) -> list[str]:
 def _member_finding(
     subject: str, group: t.Sequence[tuple[objects.Pod, list[str]]]
 ) -> reasons.Finding:
-    services = tuple(dict.fromkeys(name for _pod, service_names in group for name in service_names))
+    services = _names_of(group)
     message = (
         f"Only one pod of {subject} is behind each of the Services "
-        f"{reasons.listed(services, SHOWN)}: dark for their clients while it moves."
+        f"{reasons.listed(services, SERVICES_NAMED)}: dark for their clients while it moves."
     )
     remedy = (
         "Nothing to do where clients change to another member by themselves. "

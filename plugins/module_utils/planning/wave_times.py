@@ -17,6 +17,7 @@ of its pods are Ready.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import typing as t
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import queues
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
 
-PER_WAVE = 3.0
+PER_WAVE_SECONDS = 3.0
 """Seconds for the cordon, the proof that the nodes are empty, and giving them back;
 measured on a busy lab.
 """
@@ -48,7 +49,7 @@ class Parts:
     the turn of a pod by its budget or by Koordinator's limits.
     """
 
-    steps: float = PER_WAVE
+    steps: float = PER_WAVE_SECONDS
     notice: float = 0.0
     starts: float = 0.0
     stops: float = 0.0
@@ -194,7 +195,12 @@ class _Wave(t.NamedTuple):
 
 def together(waves: t.Iterable[WaveTime]) -> list[int]:
     """The fewest and the most seconds that all of them may take."""
-    return [sum(each) for each in zip((0, 0), *(wave.range for wave in waves), strict=True)]
+    fewest = most = 0
+    for wave in waves:
+        least_of_wave, most_of_wave = wave.range
+        fewest += least_of_wave
+        most += most_of_wave
+    return [fewest, most]
 
 
 def _parts_of(
@@ -221,14 +227,11 @@ def _bands(snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan]
     for plan in plans:
         if plan.route in ("evict", "surge", "replace"):
             bands.setdefault((plan.policy.last, plan.policy.order), []).append(plan)
-    return [
-        (
-            [plan for plan in band if plan.route == "surge"],
-            queues.queues(snapshot, band),
-            _replaced(snapshot, band),
-        )
-        for band in bands.values()
-    ]
+    found = []
+    for band in bands.values():
+        surged = [plan for plan in band if plan.route == "surge"]
+        found.append((surged, queues.queues(snapshot, band), _replaced(snapshot, band)))
+    return found
 
 
 def _evictions(times: queues.Times, bands: t.Iterable[Band]) -> Parts:
@@ -315,9 +318,9 @@ def _values(parts: Parts) -> tuple[float, ...]:
 # Whether the calls of a run have as much time as they take by its forecast.
 
 
-SURGES, DRAIN = 600.0, 86400.0
+SURGES_SECONDS, DRAIN_SECONDS = 600.0, 86400.0
 """Seconds that ``pdb_guard`` and ``node_drain`` have if no limit is given."""
-ROOM = 1.5
+SPARE_FACTOR = 1.5
 """How much more time than it takes by the forecast a call should have."""
 
 
@@ -326,10 +329,16 @@ def findings(
 ) -> list[reasons.Finding]:
     """One for each of the two calls that takes too long for a wave, about the longest one."""
     found = _late(
-        waves, [time.surges for time in times], "pdb_guard", SURGES if timeout is None else timeout
+        waves,
+        [time.surges for time in times],
+        "pdb_guard",
+        SURGES_SECONDS if timeout is None else timeout,
     )
     return found + _late(
-        waves, [time.drains for time in times], "node_drain", DRAIN if timeout is None else timeout
+        waves,
+        [time.drains for time in times],
+        "node_drain",
+        DRAIN_SECONDS if timeout is None else timeout,
     )
 
 
@@ -346,6 +355,7 @@ def _late(
         f"By the forecast {call} takes about {seconds} s for wave {longest + 1}{others}. Its "
         f"limit is {limit:g} s; then the nodes are given back."
     )
-    remedy = f"Give it more time: {reasons.options(timeout=f'{math.ceil(ROOM * seconds / 60)}m')}."
-    nodes = tuple(name for index in late for name in waves[index])
+    minutes = math.ceil(SPARE_FACTOR * seconds / 60)
+    remedy = f"Give it more time: {reasons.options(timeout=f'{minutes}m')}."
+    nodes = tuple(itertools.chain.from_iterable(waves[index] for index in late))
     return [reasons.Finding("timeout_too_short", message, remedy, "warning", call, nodes)]

@@ -251,11 +251,9 @@ class Wait:
                 f"{before} has no room for {len(self.together) + 1} nodes that leave "
                 "together, as it has"
             )
-            return (
-                f"{room} {full}"
-                if "max_parallel" in self.limits
-                else f"{room} {names} {self._alike}"
-            )
+            if "max_parallel" in self.limits:
+                return f"{room} {full}"
+            return f"{room} {names} {self._alike}"
         if "max_parallel" not in self.limits:
             return f"{before} has {names} {self._alike}"
         also = [" whose pods need fewer turns"] if "queue" in self.limits else []
@@ -316,9 +314,8 @@ def formed(
         units += [[node] for node in unit] if limits.crowded(unit) or limits.taken(unit) else [unit]
     found, queued = _filled(units, limits, Lines(())), Lines(lines)
     shorter = _filled(units, limits, queued) if queued and limits.max_parallel > 1 else found
-    if len(shorter) <= len(found) and _seconds(units, shorter, queued) < _seconds(
-        units, found, queued
-    ):
+    before = _seconds(units, found, queued)
+    if len(shorter) <= len(found) and _seconds(units, shorter, queued) < before:
         found = shorter
     else:
         queued = Lines(())
@@ -333,7 +330,10 @@ def formed(
 
 
 def _nodes(units: t.Sequence[Unit], wave: t.Iterable[int]) -> list[objects.Node]:
-    return [node for number in wave for node in units[number]]
+    nodes: list[objects.Node] = []
+    for number in wave:
+        nodes += units[number]
+    return nodes
 
 
 def _seconds(units: t.Sequence[Unit], waves: t.Iterable[t.Iterable[int]], lines: Lines) -> float:
@@ -401,29 +401,22 @@ def _waits(
     """
     both = [*before, *unit]
     exceeded, zones, shares = limits.exceeded(both), limits.crowded(both), limits.taken(both)
-    behind = tuple(
-        node.name
-        for node in before
-        if "max_parallel" in exceeded
-        or limits.zone(node) in zones
-        or any(node.name in share.takes for share in shares)
-    )
+    behind: tuple[str, ...] = ()
+    for node in before:
+        shared = any(node.name in share.takes for share in shares)
+        if "max_parallel" in exceeded or limits.zone(node) in zones or shared:
+            behind += (node.name,)
     words = tuple(share.words for share in shares)
     if longer and exceeded == ("max_parallel",):
-        queued = tuple(
-            node.name for node in before if any(node.name in line.takes for line in longer)
-        )
+        queued: tuple[str, ...] = ()
+        for node in before:
+            if any(node.name in line.takes for line in longer):
+                queued += (node.name,)
         exceeded = ("queue",) if queued else ("max_parallel", "queue")
         behind, words = queued or behind, tuple(line.words for line in longer) if queued else ()
     for node in unit:
-        yield Wait(
-            node.name,
-            wave,
-            exceeded,
-            behind,
-            tuple(other.name for other in unit if other is not node),
-            words,
-        )
+        others = tuple(other.name for other in unit if other is not node)
+        yield Wait(node.name, wave, exceeded, behind, others, words)
 
 
 def _units(
@@ -446,8 +439,7 @@ def _units(
     return units
 
 
-# Waves by the room that is left: nodes whose pods fit nowhere while all of them are out
-# leave in smaller waves.
+# Nodes whose pods fit nowhere while all of them are out leave in smaller waves.
 #
 # Which nodes these are is found by forecasts: of a wave with a pod that fits nowhere now, but would
 # if the nodes left one after the other, at most half as many nodes share a wave, until all such
@@ -457,7 +449,7 @@ def _units(
 Placed: t.TypeAlias = t.Mapping[str, forecast.Forecast]
 
 WORDS = "with pods that need the same room"
-MOST_FORECASTS = 8
+MAX_FORECASTS = 8
 """How many waves are tried at most: halves of 256 nodes."""
 
 
@@ -499,7 +491,7 @@ class Shaping:
         best = last = Foreseen(formed, self._foresee(formed.waves))
         helped = best.lost - self._lost_alone(best) if best.lost else frozenset()
         shares: tuple[Share, ...] = ()
-        for _number in range(MOST_FORECASTS):
+        for _number in range(MAX_FORECASTS):
             narrower = self._narrower(last, helped, shares)
             if narrower == shares:
                 break
@@ -533,11 +525,12 @@ class Shaping:
         """The pods that fit nowhere although the nodes of their wave leave one after the other."""
         hit = {self._node[uid] for uid in seen.lost}
         crowded = [wave for wave in seen.formed.waves if len(wave) > 1 and hit.intersection(wave)]
-        apart = [unit for wave in crowded for unit in self._units(wave)]
-        fits = (
-            {uid for uid, one in self._foresee(apart).items() if one.fits} if apart else frozenset()
-        )
-        return seen.lost - fits
+        apart: list[list[str]] = []
+        for wave in crowded:
+            apart += self._units(wave)
+        if not apart:
+            return seen.lost
+        return seen.lost - {uid for uid, one in self._foresee(apart).items() if one.fits}
 
     def _units(self, wave: t.Iterable[str]) -> list[list[str]]:
         """Its nodes one by one, those that leave together as one."""
@@ -579,11 +572,9 @@ def shares(
         if plan.code == DOWN and plan.route == "evict" and keeper:
             down.setdefault(keeper, collections.Counter())[plan.pod.node] += 1
     for keeper, takes in down.items():
-        budget = (
-            snapshot.budget(keeper.namespace, keeper.name)
-            if keeper.kind == "PodDisruptionBudget"
-            else None
-        )
+        budget = None
+        if keeper.kind == "PodDisruptionBudget":
+            budget = snapshot.budget(keeper.namespace, keeper.name)
         most = max(1, budget.allowed) if budget else 1
         found.append(_down(keeper, most, takes))
     return tuple(share for share in found if len(share.takes) > 1)
@@ -596,12 +587,12 @@ def nowhere(
 ) -> tuple[Share, ...]:
     """What nodes share by pods whose successors fit nowhere."""
     gaps = pending.gaps(snapshot, forecast_findings.unplaced(plans, placed))
-    found = ((gap, collections.Counter(plan.pod.node for plan in gap.plans)) for gap in gaps)
-    return tuple(
-        _down(gap.need.object, max(1, gap.need.most), takes)
-        for gap, takes in found
-        if len(takes) > 1
-    )
+    found = []
+    for gap in gaps:
+        takes = collections.Counter(plan.pod.node for plan in gap.plans)
+        if len(takes) > 1:
+            found.append(_down(gap.need.object, max(1, gap.need.most), takes))
+    return tuple(found)
 
 
 def _down(keeper: objects.Ref, most: int, takes: t.Mapping[str, int]) -> Share:

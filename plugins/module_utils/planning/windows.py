@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 DAY = datetime.timedelta(days=1)
-AHEAD = 15
+DAYS_AHEAD = 15
 """Days to look ahead. Each window opens weekly, unless the clock skips all of it once."""
 
 
@@ -56,7 +56,7 @@ def spans(windows: t.Iterable[Window], now: datetime.datetime) -> list[Span]:
     found: list[Span] = []
     for window in windows:
         today = now.astimezone(window.zone).date()
-        for ahead in range(-2, AHEAD):
+        for ahead in range(-2, DAYS_AHEAD):
             day = today + ahead * DAY
             if day.weekday() in window.days:
                 last = day if window.end > window.start else day + DAY

@@ -273,7 +273,7 @@ def _side_by_side(
     *,
     named: str | None,
     in_service: t.Collection[str],
-) -> dict[lock_leases.Place, lock_leases.Seen]:
+) -> dict[lock_leases.NamespacedName, lock_leases.Seen]:
     """Give the nodes of all runs back and watch the loose leases meanwhile;
     returns those that nobody renews.
     """
@@ -401,7 +401,7 @@ def _orphans(ctx: run_context.Context, found: _Found, wanted: str | None, done: 
 def _loose_locks(
     ctx: run_context.Context,
     locks: t.Sequence[objects.Raw],
-    silent: t.Mapping[lock_leases.Place, lock_leases.Seen],
+    silent: t.Mapping[lock_leases.NamespacedName, lock_leases.Seen],
     done: _Recovery,
 ) -> None:
     """Delete locks of nodes without a record and of deschedulers, unless somebody renews them."""

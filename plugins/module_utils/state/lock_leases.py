@@ -22,11 +22,11 @@ IDLE = 60
 """Seconds a lease lasts between two calls of one run."""
 
 
-Place = tuple[str, str]
+NamespacedName = tuple[str, str]
 """Namespace and name of a lease."""
 
 
-def place_of(lease: objects.Raw) -> Place:
+def place_of(lease: objects.Raw) -> NamespacedName:
     """Where the lease is."""
     return lease["metadata"]["namespace"], lease["metadata"]["name"]
 

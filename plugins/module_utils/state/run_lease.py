@@ -264,7 +264,7 @@ def release(
 
 def expired(
     ctx: run_context.Context, leases: t.Iterable[objects.Raw], over: str | None = None
-) -> dict[lock_leases.Place, lock_leases.Seen]:
+) -> dict[lock_leases.NamespacedName, lock_leases.Seen]:
     """Which of the leases are not renewed: all are watched together,
     each for its own duration or its heartbeat's.
 

@@ -35,7 +35,7 @@ LEAVE_WITHIN_SECONDS = 10.0
 """Seconds that leaving all locks may take; what is left after that expires."""
 
 
-Place = tuple[str, str]
+NamespacedName = tuple[str, str]
 """Namespace and name of a lease."""
 
 
@@ -60,7 +60,7 @@ class LeaseRenewer:
             return None
         return self.heartbeats.setdefault(me, run_heartbeats.Heartbeat(self._ctx, me))
 
-    def start_heartbeats(self, listed: t.Mapping[Place, objects.Raw]) -> dict[str, str]:
+    def start_heartbeats(self, listed: t.Mapping[NamespacedName, objects.Raw]) -> dict[str, str]:
         """Start them; returns the nodes that cannot be locked because of that,
         each with the reason.
 
@@ -122,13 +122,15 @@ class LeaseRenewer:
         """The leases as they are now, by node."""
         return self.seen_in(self.listed())
 
-    def listed(self) -> dict[Place, objects.Raw]:
+    def listed(self) -> dict[NamespacedName, objects.Raw]:
         """All leases where those of the nodes are."""
         namespaces = {lock.target.namespace for lock in self.locks.values()}
         leases = run_leases.leases_in(self._ctx, namespaces)
         return {lock_leases.place_of(lease): lease for lease in leases}
 
-    def seen_in(self, listed: t.Mapping[Place, objects.Raw]) -> dict[str, lock_leases.Seen]:
+    def seen_in(
+        self, listed: t.Mapping[NamespacedName, objects.Raw]
+    ) -> dict[str, lock_leases.Seen]:
         """Those of the nodes among the leases, by node."""
         found = {}
         for node, lock in self.locks.items():

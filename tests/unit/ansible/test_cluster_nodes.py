@@ -101,7 +101,7 @@ def test_five_thousand_nodes_take_one_request_a_page(api: Api) -> None:
     serve(api, [node(f"node-{number:04}") for number in range(5000)])
     found = arguments_inventory.read({"host": api.url, "api_key": TOKEN}, {})
     assert [(call.method, call.query.get("limit")) for call in api.calls] == [("GET", "250")] * 20
-    assert [host.name for host in arguments_inventory.hosts(found, inventory_hosts.Wanted())][::4999] == [
+    assert [host.name for host in arguments_inventory.hosts(found, inventory_hosts.InventoryOptions())][::4999] == [
         "node-0000",
         "node-4999",
     ]
@@ -198,7 +198,7 @@ def test_files_are_known_by_their_names(name: str, takes: bool, tmp_path: Path) 
 
 def test_the_documentation_has_the_choices_and_defaults_of_the_code() -> None:
     documented = yaml.safe_load(plugin.DOCUMENTATION)["options"]
-    default = inventory_hosts.Wanted()
+    default = inventory_hosts.InventoryOptions()
     assert tuple(documented["address_types"]["choices"]) == inventory_hosts.ADDRESS_TYPES
     assert tuple(documented["address_types"]["default"]) == default.address_types
     assert tuple(documented["group_by"]["choices"]) == inventory_hosts.GROUPINGS

@@ -167,7 +167,7 @@ RECORD: dict[str, t.Any] = {
 JOURNAL = {
     "v": 1,
     "flavor": "koordinator",
-    "place": {f.name: "x" for f in fields(installation.Place)},
+    "place": {f.name: "x" for f in fields(installation.Location)},
     "kind": "Deployment",
     "uid": "u",
     "config": None,

@@ -259,13 +259,13 @@ def test_flags_have_their_value_in_the_word_or_in_the_next(
     ],
 )
 def test_a_workload_that_is_not_there_is_told_from_those_that_are(found: list[str], words: str) -> None:
-    assert words in installation.unknown_name(installation.PLACES["koordinator"], found, "Deployments")
+    assert words in installation.unknown_name(installation.DEFAULT_LOCATIONS["koordinator"], found, "Deployments")
 
 
 @pytest.mark.parametrize("count", [20, 21])
 def test_twenty_names_are_listed_at_most(count: int) -> None:
     told = installation.unknown_name(
-        installation.PLACES["koordinator"], [f"web{n:02}" for n in range(count)], "Deployments"
+        installation.DEFAULT_LOCATIONS["koordinator"], [f"web{n:02}" for n in range(count)], "Deployments"
     )
     assert told.count("web") == 20
 

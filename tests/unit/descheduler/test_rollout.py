@@ -13,7 +13,7 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import installation, rollout
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.installation import Place
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.installation import Location
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.rollback_record import (
     BadJournalError,
     Journal,
@@ -21,7 +21,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.deschedul
 )
 
 Raw = dict[str, t.Any]
-PLACE = Place("kube-system", "descheduler", "policy", "policy.yaml")
+PLACE = Location("kube-system", "descheduler", "policy", "policy.yaml")
 
 
 def workload(*volumes: Raw, args: tuple[str, ...] = (), **annotations: str) -> Raw:

@@ -71,7 +71,7 @@ def test_a_log_that_cannot_be_read_hides_no_other() -> None:
 
 def last_words(found: list[rollout.TerminatedContainer], logs: list[str], fails: int = 0) -> tuple[str, list[str]]:
     """The words, and whose log was asked for."""
-    place = installation.Place(manifests.SHOP, "descheduler", "map", "key")
+    place = installation.Location(manifests.SHOP, "descheduler", "map", "key")
     with World([manifests.node("n1"), pod("a"), pod("b")]) as world:
         world.server.program = Speaking(*logs)
         me = world.process("me")

@@ -303,7 +303,7 @@ def test_a_failed_cycle() -> None:
 
 def test_every_flavor_gets_its_flags() -> None:
     flavors: tuple[schemas.Flavor, ...] = ("koordinator", "ack", "sigs")
-    place = installation.PLACES["sigs"]
+    place = installation.DEFAULT_LOCATIONS["sigs"]
     template = {"spec": {"containers": [{"name": "descheduler", "command": ["/d"], "readinessProbe": {}}]}}
     workload = {"metadata": {"uid": "u"}, "spec": {"template": template}}
     made = {flavor: previews.manifests("p", "", workload, place, flavor, 60)[0]["spec"] for flavor in flavors}

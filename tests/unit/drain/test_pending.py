@@ -111,7 +111,7 @@ def test_that_nothing_serves_is_borne_with_consent_alone(consent: dict[str, str]
 
 
 def planned(snapshot: Snapshot, *nodes: str, most: int = 1, **more: t.Any) -> drafts.Plan:
-    asked = drafts.Wanted(nodes, max_parallel=most, now="2026-01-01T00:00:00Z", **more)
+    asked = drafts.DraftOptions(nodes, max_parallel=most, now="2026-01-01T00:00:00Z", **more)
     return drafts.judged(snapshot, asked, drafts.draft(snapshot, asked))
 
 

@@ -234,7 +234,7 @@ def test_a_queue_is_as_fast_as_its_budget_allows(steps: list[queues.Step], allow
     assert 0.0 <= played.waits <= played.lasts
     assert at_once.waits == 0.0
     assert (played.waits > 0) is (len(steps) > max(1, allowed))
-    assert played.lasts <= sum(step.stop + step.start + queues.TURN for step in steps)
+    assert played.lasts <= sum(step.stop + step.start + queues.TURN_SECONDS for step in steps)
     assert played.lasts >= max((step.stop for step in steps), default=0.0)
     if not any(step.after for step in steps):
         assert at_once.lasts <= played.lasts

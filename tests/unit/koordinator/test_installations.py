@@ -105,7 +105,7 @@ CHART = ("koord-descheduler-config", "koord-descheduler-config")
 def test_the_configuration_is_the_file_that_is_mounted(workload: Raw, read: tuple[str, str]) -> None:
     found = installations.completed(installations.ANYWHERE, workload)
     assert (found.config_map, found.key) == read
-    given = installation.Place("", "", "given", "key")
+    given = installation.Location("", "", "given", "key")
     assert installations.completed(given, workload) == given
 
 
@@ -176,6 +176,6 @@ def test_where_nothing_works_on_jobs_what_was_looked_for_is_told(
     ],
 )
 def test_a_second_descheduler_is_warned_of(deployments: list[Raw], told: bool) -> None:
-    found = installations.beside(deployments, installation.Place(HOME, "mine", "", ""))
+    found = installations.beside(deployments, installation.Location(HOME, "mine", "", ""))
     assert [(one.code, one.severity) for one in found] == [("several_deschedulers", "warning")] * told
     assert all("b/other" in one.message for one in found)

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import rollout
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.installation import Place
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.installation import Location
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import run_installed
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.run_installed import Koordinator
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
@@ -61,7 +61,7 @@ def world() -> t.Iterator[World]:
 
 def look(world: World, **given: str) -> Koordinator:
     names = {"namespace": "", "deployment": "", "config_map": "", "key": "", **given}
-    return world.process("me").run(lambda ctx: run_installed.look(ctx, Place(**names), reserves=True))
+    return world.process("me").run(lambda ctx: run_installed.look(ctx, Location(**names), reserves=True))
 
 
 def limit(found: Koordinator) -> int | None:
@@ -258,7 +258,7 @@ def test_a_scheduler_without_a_ready_pod_is_missing_also_where_deployments_may_n
     assert codes(look(world)) == ["no_scheduler"]
     read = [sent.request for sent in world.log if (sent.request.verb, sent.request.name) == ("get", "koord-scheduler")]
     assert len(read) == (not listed)
-    found = world.process("me").run(lambda ctx: run_installed.look(ctx, Place("", "", "", ""), reserves=False))
+    found = world.process("me").run(lambda ctx: run_installed.look(ctx, Location("", "", "", ""), reserves=False))
     assert codes(found) == [], "nothing is reserved"
 
 

@@ -38,7 +38,7 @@ def record(step: node_records.Step = "out") -> node_records.Record:
 
 def host(raw: objects.Raw, **wanted: t.Any) -> inventory_hosts.Host:
     """The host of one node."""
-    chosen = inventory_hosts.Wanted(**wanted)
+    chosen = inventory_hosts.InventoryOptions(**wanted)
     (found,) = inventory_hosts.hosts([inventory_hosts.kept(raw, chosen.maintained_annotation)], chosen, NOW)
     return found
 
@@ -190,7 +190,9 @@ def test_the_oldest_first_and_who_is_due() -> None:
         aged("after", "2026-10-25T12:00:01Z"),
         aged("ahead", "2026-11-25T12:00:00Z"),
     ]
-    wanted = inventory_hosts.Wanted(group_by=("due",), maintained_annotation=ANNOTATION, maintain_every=30 * DAY)
+    wanted = inventory_hosts.InventoryOptions(
+        group_by=("due",), maintained_annotation=ANNOTATION, maintain_every=30 * DAY
+    )
     found = inventory_hosts.hosts([inventory_hosts.kept(raw, ANNOTATION) for raw in raws], wanted, NOW)
     assert [(one.name, one.groups[1]) for one in found] == [
         ("never", "maintenance_due"),
@@ -217,7 +219,7 @@ def test_a_time_that_is_none_is_told_and_counts_as_never(value: str) -> None:
 
 def test_without_an_annotation_nothing_is_said_of_the_last_maintenance() -> None:
     found = [inventory_hosts.kept(aged(name, "2026-01-01T00:00:00Z")) for name in ("b", "a")]
-    hosts = inventory_hosts.hosts(found, inventory_hosts.Wanted(), NOW)
+    hosts = inventory_hosts.hosts(found, inventory_hosts.InventoryOptions(), NOW)
     assert [one.name for one in hosts] == ["a", "b"]
     assert not {"node_maintained", "node_maintained_ago", "node_maintenance_due"} & hosts[0].variables.keys()
     assert not any(group.startswith("maintenance_due") for group in hosts[0].groups)

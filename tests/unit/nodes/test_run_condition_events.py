@@ -15,7 +15,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.condition_events import (
     Account,
-    Wanted,
+    WatchedCondition,
     news,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_condition_events import (
@@ -186,5 +186,5 @@ def test_a_record_that_cannot_be_read_counts_as_maintenance() -> None:
     raw = manifests.node("a")
     raw["metadata"] |= {"uid": "u", "annotations": {names.RECORD: "no JSON"}}
     raw["status"]["conditions"][0]["status"] = "False"
-    (event,) = news(raw, [Wanted.of("Ready")], Account())
+    (event,) = news(raw, [WatchedCondition.of("Ready")], Account())
     assert event["in_maintenance"]

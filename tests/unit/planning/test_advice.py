@@ -14,7 +14,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import dispositions, pod_facts
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import drafts, world
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning.advice import OBJECTS, advice
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning.advice import MAX_OBJECTS, advice
 from ansible_collections.kubeops.node_maintenance.tests.unit.support.advised import ROOM, nodes, roomy, wanted, web
 from ansible_collections.kubeops.node_maintenance.tests.unit.support.objects import (
     Raw,
@@ -48,7 +48,7 @@ def over(name: str, **more: t.Any) -> Raw:
     return budget(name, 0, healthy=1, rule=NEVER, selector={"matchLabels": {"app": name}}, **more)
 
 
-def planned(seen: Snapshot, asked: drafts.Wanted) -> drafts.Plan:
+def planned(seen: Snapshot, asked: drafts.DraftOptions) -> drafts.Plan:
     return drafts.judged(seen, asked, drafts.draft(seen, asked))
 
 
@@ -130,11 +130,11 @@ def test_a_single_pod_that_cannot_be_surged_may_be_interrupted() -> None:
 
 
 def test_one_option_for_many_is_told_once_and_first() -> None:
-    seen = snapshot(*[stateful(f"db{n}") for n in range(OBJECTS)], recreated("web"), nodes=nodes())
+    seen = snapshot(*[stateful(f"db{n}") for n in range(MAX_OBJECTS)], recreated("web"), nodes=nodes())
     ((codes, changes),) = advised(seen)
     assert codes == ["stateful_single", "recreate"]
     assert changes[0] == ("set_option", "allow_interruption")
-    assert [code for code, _name in changes[1:]] == ["allow_interruption"] * OBJECTS
+    assert [code for code, _name in changes[1:]] == ["allow_interruption"] * MAX_OBJECTS
 
 
 def test_what_stands_behind_a_consent_is_told_as_well() -> None:

@@ -170,5 +170,5 @@ def test_refusals_of_one_webhook_are_told_together(words: str, who: str) -> None
 
 
 def test_what_is_not_tried_is_said() -> None:
-    assert run_trials.untried(run_trials.MOST) == []
-    assert [one.code for one in run_trials.untried(run_trials.MOST + 1)] == ["not_checked"]
+    assert run_trials.untried(run_trials.MAX_TRIALS) == []
+    assert [one.code for one in run_trials.untried(run_trials.MAX_TRIALS + 1)] == ["not_checked"]

@@ -113,7 +113,7 @@ def test_what_a_hook_sleeps_is_the_least(hook: Raw, seconds: float) -> None:
         deployment("web", 2, template={"spec": {"containers": containers}}),
         pods=[pod("web-0", owner=WEB), pod("web-1", "n2", WEB)],
     )
-    assert queues.Times(found).stop(planned(found)[0]) == seconds + queues.SOON
+    assert queues.Times(found).stop(planned(found)[0]) == seconds + queues.ENDS_SOON_SECONDS
 
 
 def test_a_rule_that_shortens_the_grace_period_shortens_the_end() -> None:

@@ -25,7 +25,7 @@ NAMES = ("n1", "n2", "n3")
 
 
 def drafted(found: Snapshot) -> drafts.Draft:
-    return drafts.draft(found, drafts.Wanted(NAMES, DrainPolicy(allow_interruption=True), max_parallel=3))
+    return drafts.draft(found, drafts.DraftOptions(NAMES, DrainPolicy(allow_interruption=True), max_parallel=3))
 
 
 @pytest.mark.parametrize("role", ["control-plane", "master", "etcd"])

@@ -54,7 +54,7 @@ def shop(places: t.Mapping[str, t.Sequence[str]], allowed: int | None = 1, kind:
 
 
 def drafted(seen: Snapshot, most: int = 2) -> drafts.Draft:
-    return drafts.draft(seen, drafts.Wanted(FOUR, max_parallel=most))
+    return drafts.draft(seen, drafts.DraftOptions(FOUR, max_parallel=most))
 
 
 LONGER = shop({"a": ("n1",), "b": ("n2", "n2", "n2"), "c": ("n3",), "d": ("n4", "n4")})

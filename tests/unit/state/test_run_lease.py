@@ -170,7 +170,7 @@ def silent(world: World, *leases: Raw, until: float = 120.0) -> tuple[set[str], 
     me, began = world.process("me"), world.machine.now
     known = [raw for _place, raw in sorted(world.store.of(kinds.LEASES.resource).items())]
     found = me.run(lambda ctx: asked(ctx) and run_lease.expired(ctx, known), within=until)
-    return {name for _namespace, name in t.cast("set[lock_leases.Place]", found)}, world.machine.now - began
+    return {name for _namespace, name in t.cast("set[lock_leases.NamespacedName]", found)}, world.machine.now - began
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,6 @@ def web(replicas: int, *, cpu: str = "100m", on: t.Sequence[str] = ("n1", "n2", 
     return {**made, "pods": pods}
 
 
-def wanted(*names: str, **more: t.Any) -> drafts.Wanted:
+def wanted(*names: str, **more: t.Any) -> drafts.DraftOptions:
     choices = DrainPolicy(**more.pop("choices", {}))
-    return drafts.Wanted(names or ("n1",), choices, now="2026-01-02T00:00:00Z", **more)
+    return drafts.DraftOptions(names or ("n1",), choices, now="2026-01-02T00:00:00Z", **more)
