@@ -126,9 +126,13 @@ def _columns(scene: str) -> tuple[Column, ...]:
     return {targets.AWAY: AWAY, targets.SURGE: SURGES, BACKENDS_SCENE: BACKENDS}.get(scene, NO_OPS)
 
 
-def table(summary: Summary) -> str:
-    """Targets, then all scenes, as Markdown tables; medians with least and most in parentheses."""
-    wanted = _markdown([["target", "limit", "measured", "verdict"], *targets.verdicts(summary)])
+def table(summary: Summary, *compared: Summary) -> str:
+    """Targets, then all scenes, as Markdown tables; medians with least and most in parentheses.
+
+    A target is about scenes of one of the summaries that are `compared`, by default about any.
+    """
+    rows = [row for one in compared or [summary] for row in targets.verdicts(one)]
+    wanted = _markdown([["target", "limit", "measured", "verdict"], *rows])
     parts = [_scene(scene, tools) for scene, tools in summary.items()]
     return "\n\n".join([wanted, *parts, *_ratios(summary), *_calls(summary)]) + "\n"
 

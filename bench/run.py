@@ -6,10 +6,10 @@
 
 Starts labs of its own, measures every tool in the same run in alternating order, and prints the
 tables. Each measurement is kept in .build/bench/ as soon as it is made. results.json, results.svg
-and the tables of README.md are made of the groups that were measured since the machine was booted
-by a run that proves something: three rounds or more, on a machine that nobody else kept busy. No
-threshold decides on the exit code. BENCH_REPEAT (3) are the rounds, BENCH_ONLY the names of groups,
-and LAB_KEEP keeps the labs.
+and the tables of README.md are made of the groups that were measured by a run that proves
+something: three rounds or more, on a machine that nobody else kept busy. No threshold decides on
+the exit code. BENCH_REPEAT (3) are the rounds, BENCH_ONLY the names of groups, and LAB_KEEP keeps
+the labs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -51,6 +51,7 @@ from bench.trials import Trial  # noqa: E402
 
 LAB = "bench"
 HERE = Path(__file__).parent
+RESULTS = HERE / "results.json"
 JOURNALS = ROOT / ".build" / "bench"
 BACKENDS = ("eviction", "auto", "koordinator")
 THREADS = (8, 16, 32)
@@ -124,7 +125,8 @@ def main() -> int:
                 "\n"
                 f"{results.table(trials.summed_up(trial for those in known.values() for trial in those))}"  # noqa: E501
             )
-        publish(store.kept(JOURNALS, every, machine.boot()))
+        before = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+        publish(store.kept(JOURNALS, before, every, machine.boot()))
         say(f"single measurements: {journal}")
     return 0
 
@@ -356,15 +358,21 @@ def publish(known: list[store.Measured]) -> None:
     if not known:
         print("No group proves anything. Nothing was written.")
         return
-    summary = trials.summed_up(trial for one in known for trial in one.trials)
+    summary = summed_up(known)
     caption = store.caption(known)
     content = json.dumps(store.published(known, summary), indent=1) + "\n"
-    (HERE / "results.json").write_text(content, encoding="utf-8")
+    RESULTS.write_text(content, encoding="utf-8")
     (HERE / "results.svg").write_text(picture.draw(summary, caption), encoding="utf-8")
     readme = HERE / "README.md"
-    tables = f"{caption}\n\n{results.table(summary)}"
+    compared = (summed_up(those) for those in store.by_boot(known))
+    tables = f"{caption} ({store.days(known)})\n\n{results.table(summary, *compared)}"
     readme.write_text(pasted(readme.read_text(encoding="utf-8"), tables), encoding="utf-8")
-    print(f"{HERE / 'results.json'}\n{HERE / 'results.svg'}")
+    print(f"{RESULTS}\n{HERE / 'results.svg'}")
+
+
+def summed_up(known: Iterable[store.Measured]) -> trials.Summary:
+    """The medians of groups."""
+    return trials.summed_up(trial for one in known for trial in one.trials)
 
 
 def pasted(text: str, tables: str) -> str:

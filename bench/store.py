@@ -5,8 +5,9 @@
 """Groups whose measurements prove something, one file each, of which the published
 results are put together.
 
-So a run may measure some groups, and another one the rest. Only what one machine has measured since
-it was booted is put together: the next one may be twice as fast, and look the same.
+So a run may measure some groups, and another one the rest. A group that was not measured since the
+machine was booted stays as it was published, with its date. It is not compared with others then:
+the machine of that day may have been twice as fast, and looked the same.
 """
 
 from __future__ import annotations
@@ -45,38 +46,37 @@ def keep(folder: Path, measured: Measured) -> None:
     )
 
 
-def kept(folder: Path, groups: Iterable[str], boot: str) -> list[Measured]:
-    """Those of the groups that were measured since the machine was booted, in this order."""
-    paths = [folder / f"{group}.json" for group in groups]
-    found = [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()]
-    return [
-        Measured(**{**one, "trials": [Trial(**trial) for trial in one["trials"]]})
-        for one in found
-        if one["boot"] == boot
-    ]
+def kept(folder: Path, before: dict[str, Any], groups: Iterable[str], boot: str) -> list[Measured]:
+    """The groups in this order: measured since the machine was booted, else as published before."""
+    found = []
+    for group in groups:
+        path = folder / f"{group}.json"
+        one = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        if one.get("boot") != boot:
+            one = before.get("groups", {}).get(group)
+        if one:
+            known = [Trial(**trial) for trial in one["trials"]]
+            found.append(Measured(**{**one, "group": group, "trials": known}))
+    return found
 
 
 def published(known: Sequence[Measured], summary: dict[str, Any]) -> dict[str, Any]:
     """What results.json holds."""
-    versions: dict[str, str] = {}
-    for one in known:
-        versions |= one.versions
-    return {
-        "machine": {
-            name: value for name, value in known[0].machine.items() if name != "load_at_start"
-        },
-        "versions": versions,
-        "groups": {
-            one.group: {
-                "date": one.date,
-                "rounds": one.rounds,
-                "load_at_start": one.machine["load_at_start"],
-            }
-            for one in known
-        },
-        "summary": summary,
-        "trials": [trial.to_dict() for one in known for trial in one.trials],
-    }
+    return {"groups": {one.group: asdict(one) for one in known}, "summary": summary}
+
+
+def by_boot(known: Sequence[Measured]) -> list[list[Measured]]:
+    """What may be compared: the groups that were measured between the same starts of a machine."""
+    boots = dict.fromkeys(one.boot for one in known)
+    return [[one for one in known if one.boot == boot] for boot in boots]
+
+
+def days(known: Sequence[Measured]) -> str:
+    """Which groups were measured when."""
+    dates = dict.fromkeys(one.date for one in known)
+    return "; ".join(
+        f"{date}: {', '.join(one.group for one in known if one.date == date)}" for date in dates
+    )
 
 
 def caption(known: Sequence[Measured]) -> str:

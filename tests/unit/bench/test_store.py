@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from bench import store, targets
@@ -25,27 +26,31 @@ def test_groups_come_back_as_they_were_kept_in_the_order_of_the_run(tmp_path: Pa
     surge, rolls = measured("surge", kubectl="v1"), measured("rolls")
     for one in (rolls, surge):
         store.keep(tmp_path, one)
-    assert store.kept(tmp_path, ("surge", "waits", "rolls"), "now") == [surge, rolls]
+    assert store.kept(tmp_path, {}, ("surge", "waits", "rolls"), "now") == [surge, rolls]
 
 
 def test_a_group_that_is_measured_again_takes_its_own_place(tmp_path: Path) -> None:
     store.keep(tmp_path, measured("surge", rounds=3))
     store.keep(tmp_path, again := measured("surge", rounds=5))
-    assert store.kept(tmp_path, ("surge",), "now") == [again]
+    assert store.kept(tmp_path, store.published([measured("surge")], {}), ("surge",), "now") == [again]
 
 
-def test_what_was_measured_before_the_machine_was_booted_may_be_of_another(tmp_path: Path) -> None:
-    store.keep(tmp_path, measured("surge", boot="before"))
-    assert store.kept(tmp_path, ("surge",), "now") == []
+def test_a_group_that_was_not_measured_since_the_machine_was_booted_stays_as_it_was_published(tmp_path: Path) -> None:
+    store.keep(tmp_path, measured("surge", boot="before", rounds=4))
+    store.keep(tmp_path, rolls := measured("rolls"))
+    surge = measured("surge", boot="long ago")
+    before = json.loads(json.dumps(store.published([surge, measured("gone")], {})))
+    assert store.kept(tmp_path, before, ("surge", "rolls"), "now") == [surge, rolls]
 
 
-def test_what_is_published_names_the_groups_with_their_days_and_all_that_took_part() -> None:
-    known = [measured("surge", kubectl="v1"), measured("rolls", date="2026-11-21", rounds=5, python="3")]
-    found = store.published(known, {})
-    assert found["machine"] == {"cores": 2}
-    assert found["versions"] == {"kubectl": "v1", "python": "3"}
-    assert found["groups"]["rolls"] == {"date": "2026-11-21", "rounds": 5, "load_at_start": 0.5}
-    assert len(found["trials"]) == 8
+def test_only_what_was_measured_between_the_same_starts_of_a_machine_is_compared() -> None:
+    surge, rolls, drains = measured("surge"), measured("rolls", boot="before"), measured("drains")
+    assert store.by_boot([surge, rolls, drains]) == [[surge, drains], [rolls]]
+
+
+def test_the_days_name_their_groups() -> None:
+    known = [measured("surge"), measured("rolls", date="2026-11-21"), measured("drains")]
+    assert store.days(known) == "2026-11-20: surge, drains; 2026-11-21: rolls"
 
 
 def test_the_caption_says_when_and_how_often() -> None:
