@@ -30,7 +30,8 @@ def busy_with_others(marker: str, seconds: float = 1.0) -> float:
     """Cores that are at work for others than this process and those whose
     command line has `marker`.
 
-    Time that a hypervisor takes away counts as well.
+    Time that a hypervisor takes away counts as well. What others run under `nice` does not: it
+    gives way.
     """
     before = _all_ticks() - _ticks_of(marker)
     time.sleep(seconds)
@@ -63,10 +64,10 @@ def _kib(path: Path, name: str) -> int:
 
 
 def _all_ticks() -> int:
-    user, nice, system, _idle, _iowait, irq, softirq, steal = map(
+    user, _nice, system, _idle, _iowait, irq, softirq, steal = map(
         int, (PROC / "stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]
     )
-    return user + nice + system + irq + softirq + steal
+    return user + system + irq + softirq + steal
 
 
 def _ticks_of(marker: str) -> int:
