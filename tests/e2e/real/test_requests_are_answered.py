@@ -29,6 +29,8 @@ SINGLES = {
 }
 GRACEFUL = [*SINGLES, "stops", "closes", "sleeps", "several", "bounded", "state", "probed", "scratch", "port", "path"]
 """All that go on answering for a while once they were told to end."""
+UNSTEADY = ["restarts", "flaps"]
+"""Those whose liveness or readiness probe fails again and again; nobody asks them."""
 LAG = 5.0
 """Seconds after which a balancer follows the endpoints of a server that dies at once."""
 LEAVES_FIRST = {"maintenance.kubeops.io/method": "replace", "maintenance.kubeops.io/load-balancer-wait": "8s"}
@@ -73,6 +75,8 @@ def objects() -> list[Json]:
         workload("DaemonSet", "agent", server("-stop=2s")),
         # Nobody listens there: its container is started anew after half a minute, later and later.
         workload("Deployment", "restarts", server("-stop=1s", livenessProbe=NOWHERE)),
+        # Ready for some seconds, then not, and so on.
+        workload("Deployment", "flaps", server("-stop=1s", "-flap=4s")),
     ]
     names = [*SINGLES, "probed", "scratch", "port", "path", "agent"]
     job: Json = {
@@ -87,12 +91,16 @@ def objects() -> list[Json]:
 
 @dataclass(frozen=True, slots=True)
 class Maintained:
-    """A run that has ended, what came of the requests meanwhile, and the node's boot IDs before and after it."""
+    """A run that has ended, and what came of the requests meanwhile.
+
+    `boots` are the node's boot IDs before and after it, `state` the pods of the StatefulSet by name.
+    """
 
     run: Run
     verdict: Json
     machines: Machines
     boots: tuple[str, str]
+    state: tuple[dict[str, str], dict[str, str]]
 
     def failures(self, name: str, kind: str) -> dict[str, Any]:
         """The failed requests of a Service; empty if none failed."""
@@ -120,8 +128,8 @@ def maintained(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[M
     names = [one["metadata"]["name"] for one in objects() if one["kind"] in ("Deployment", "StatefulSet")]
     try:
         machines.apply(*objects())
-        machines.settle(*[name for name in names if name != "restarts"])
-        before = boot(machines)
+        machines.settle(*[name for name in names if name not in UNSTEADY])
+        before, state = boot(machines), state_of(machines)
         lagging = {"abrupt": Way("new", rate=40.0, lag=LAG)}
         with machines.traffic([Way("new", rate=20.0), Way("keep", rate=5.0)], lagging) as traffic:
             time.sleep(2.0)
@@ -135,7 +143,7 @@ def maintained(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[M
                 within=300.0,
             )
             time.sleep(2.0)
-        yield Maintained(run, traffic.verdict, machines, (before, boot(machines)))
+        yield Maintained(run, traffic.verdict, machines, (before, boot(machines)), (state, state_of(machines)))
     finally:
         player.stop_all()
         manifest.unlink()
@@ -144,6 +152,10 @@ def maintained(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[M
 
 def boot(machines: Machines) -> str:
     return str(machines.node(NODE)["status"]["nodeInfo"]["bootID"])
+
+
+def state_of(machines: Machines) -> dict[str, str]:
+    return {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in machines.pods("state")}
 
 
 def test_the_node_was_rebooted_and_is_back(maintained: Maintained) -> None:
@@ -187,9 +199,17 @@ def test_the_job_was_waited_for(maintained: Maintained) -> None:
     assert (status.get("succeeded"), status.get("failed")) == (1, None)
 
 
-def test_a_server_whose_liveness_probe_fails_again_and_again_has_moved(maintained: Maintained) -> None:
-    (pod,) = maintained.machines.pods("restarts")
+@pytest.mark.parametrize("name", UNSTEADY)
+def test_a_server_whose_probe_fails_again_and_again_has_moved(maintained: Maintained, name: str) -> None:
+    (pod,) = maintained.machines.pods(name)
     assert pod["spec"]["nodeName"] != NODE
+
+
+def test_a_stateful_set_has_its_names_again_on_other_nodes(maintained: Maintained) -> None:
+    before, after = maintained.state
+    assert NODE in before.values()
+    assert NODE not in after.values()
+    assert after.keys() == before.keys() == {"state-0", "state-1"}
 
 
 def test_the_static_pod_stayed(maintained: Maintained) -> None:

@@ -77,11 +77,18 @@ def node_of_singles(api: Api) -> str:
     return str(max(pods, key=lambda pod: pod["metadata"]["creationTimestamp"])["spec"]["nodeName"])
 
 
+WORDS = {"new": "new", "keep": "kept"}
+
+
 def told(traffic: Traffic) -> list[str]:
     """What became of the requests, line by line."""
     sent, failed = traffic.counts("sent"), traffic.failed()
     lines = [f"{sum(failed.values()):,} of {sum(sent.values()):,} requests to {len(sent)} services failed."]
-    return lines + [f"{name}: {failed[name]:,} of {sent[name]:,} requests failed." for name in failed if failed[name]]
+    return lines + [
+        f"{one['service']}: {one['failed']:,} of {one['sent']:,} requests over {WORDS[one['kind']]} connections failed."
+        for one in traffic.verdict["services"]
+        if one["failed"]
+    ]
 
 
 def verdict(log: Log, requests: list[audit.Request], *, failed: bool) -> tuple[list[str], bool]:

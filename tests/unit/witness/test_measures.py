@@ -13,6 +13,7 @@ import pytest
 from handmade import Story
 from witness import audit, demo, measures
 from witness.log import Event, Json, load, log_of
+from witness.traffic import Traffic
 
 
 def web() -> Story:
@@ -88,6 +89,20 @@ def test_ways_to_drain_a_node_are_told_side_by_side() -> None:
         ["requests failed", "0 of 8,000", "1,211 of 2,001"],
         ["the node was empty after", "13.0 s", "not at all"],
     ]
+
+
+def test_failed_requests_are_told_by_service_and_by_the_connections_they_were_sent_over(tmp_path: Path) -> None:
+    traffic = Traffic(Path("lab-web"), tmp_path)
+    numbers = {("web", "new"): 0, ("web", "keep"): 0, ("mail", "new"): 0, ("mail", "keep"): 1}
+    traffic.verdict = {
+        "services": [
+            {"service": f"shop/{name}", "kind": kind, "sent": 1000, "failed": failed}
+            for (name, kind), failed in numbers.items()
+        ]
+    }
+    total, *lines = demo.told(traffic)
+    assert re.findall(r"[\d,]+", total) == ["1", "4,000", "2"]
+    assert [re.findall(r"shop/mail|1 of 1,000|kept", line) for line in lines] == [["shop/mail", "1 of 1,000", "kept"]]
 
 
 def cells(tools: dict[str, Json]) -> list[list[str]]:
