@@ -91,9 +91,16 @@ def shop(lab: Lab, folder: Path) -> Iterator[Machines]:
     place.mkdir()
     machines = Machines(lab, NAMESPACE, place)
     machines.begin()
+    # A tool that gave up has left it cordoned.
+    lab.run_kubectl("uncordon", NODE)
     try:
         machines.apply(*(one for objects in SERVERS.values() for one in objects))
         machines.settle(*SERVERS)
+        pods = {name: machines.pods(name) for name in SERVERS}
+        singles = {name: only for name, (only, *more) in pods.items() if not more}
+        elsewhere = [name for name, pod in singles.items() if pod["spec"]["nodeName"] != NODE]
+        if elsewhere:
+            raise RuntimeError(f"not on {NODE}: {', '.join(elsewhere)}")
         yield machines
     finally:
         lab.run_kubectl("delete", "namespace", NAMESPACE, timeout=180)

@@ -34,7 +34,7 @@ SETTLE = 2.0
 
 
 def resting(lab: Lab, attempts: int = 20) -> float:
-    """Cores that others than the lab keep busy now, after a moment of quiet if there is one soon."""
+    """Cores that others than the lab keep busy, in a moment of quiet if there is one soon."""
     busy = 0.0
     for _attempt in range(attempts):
         busy = machine.busy_with_others(str(lab.audit_log.parent.parent))

@@ -32,7 +32,7 @@ def test_what_others_run_under_nice_does_not_count(monkeypatch: pytest.MonkeyPat
 
     tell(0, 0)
     monkeypatch.setattr(machine, "PROC", tmp_path)
-    monkeypatch.setattr(machine.time, "sleep", lambda _seconds: tell(1, 5))
+    monkeypatch.setattr("time.sleep", lambda _seconds: tell(1, 5))
     assert machine.busy_with_others("nobody") == 1.0
 
 
