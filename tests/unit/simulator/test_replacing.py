@@ -242,6 +242,28 @@ def test_where_no_replacement_comes_the_pod_is_its_replica_sets_again(
         assert all(pod["metadata"]["labels"].get(names.HASH) for pod in shop.world.pods(app="web"))
 
 
+@pytest.mark.parametrize(("allowed", "code"), [(1, "fits_nowhere"), (0, "no_room")])
+def test_of_pods_that_shun_each_other_and_are_everywhere_one_leaves_only_if_its_budget_allows_it(
+    allowed: int, code: str
+) -> None:
+    objects = [manifests.deployment("web", 3, affinity=manifests.apart("web")), manifests.service("web")]
+    budget = manifests.budget("web", maxUnavailable=allowed)
+    with World([*(manifests.node(f"n{number}") for number in (1, 2, 3)), *objects, budget]) as world:
+        me, choices = world.process("me"), DrainPolicy(backend="eviction", method="replace")
+        task = me.spawn(lambda: maintain(me, Input(FIRST, choices=choices, gates=("ready",), gap=0.05)))
+        world.machine.run_until(lambda: not task.alive, within=1800.0)
+        outcome: Outcome = task.value()
+        planned = next(result for name, result in outcome.calls if name == "plan").data
+        assert code in [found["code"] for found in planned["findings"]], "it is foretold"
+        assert [pod["route"] for pod in planned["pods"]] == ["replace"]
+        assert outcome.ok == bool(allowed)
+        if allowed:
+            assert routes(outcome) == [("evict", "evicted")]
+        assert not traces(world)
+        world.settle()
+        assert world.serving("web") == 3
+
+
 @pytest.mark.parametrize(("undone", "times"), [(False, 1), (False, 3), (True, 1)])
 def test_whatever_is_written_to_such_pods_names_the_lock_and_is_sent_again_if_that_is_ours(
     undone: bool, times: int
