@@ -503,7 +503,7 @@ class Synthetic:
 
     def _labelled(self, kind: str, labels: str) -> Sequence[int]:
         """The pods of the apps that ``app.kubernetes.io/name in (…)`` names,
-        and the nodes of zones; else none.
+        and the nodes of zones; else none: nothing here carries labels of ours.
         """
         key, _in, values = labels.partition(" in ")
         if kind == "Node" and key == ZONE:
@@ -512,7 +512,7 @@ class Synthetic:
                 for number in range(self.nodes)
                 if zone(number) in values.strip("()").split(",")
             ]
-        if kind != "Pod":
+        if kind != "Pod" or key.startswith("maintenance.kubeops.io/"):
             return []
         if key != "app.kubernetes.io/name":
             raise ValueError(f"no such label selector here: {labels}")

@@ -132,7 +132,8 @@ def scratch(spec: Raw) -> dict[str, str]:
     empty = [volume for volume in volumes(spec) if "emptyDir" in volume]
     if not empty:
         return {}
-    inits, sidecars = [], []
+    inits: list[Raw] = []
+    sidecars: list[Raw] = []
     for container in spec.get("initContainers") or ():
         (sidecars if container.get("restartPolicy") == "Always" else inits).append(container)
     found = {}

@@ -35,9 +35,9 @@ def claims_of(cluster: client.Cluster, pods: t.Iterable[objects.Pod]) -> dict[st
         found += named(cluster, kinds.PVCS, name, namespace)
     claims = list(map(index_keys.PARSERS["claims"], found))
     bound: list[objects.Raw] = []
-    for name in dict.fromkeys((claim.get("spec") or {}).get("volumeName") for claim in claims):
-        if name:
-            bound += named(cluster, kinds.PVS, name)
+    for volume in dict.fromkeys((claim.get("spec") or {}).get("volumeName") for claim in claims):
+        if volume:
+            bound += named(cluster, kinds.PVS, volume)
     return {"claims": claims, "volumes": list(map(index_keys.PARSERS["volumes"], bound))}
 
 

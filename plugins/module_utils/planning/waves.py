@@ -322,9 +322,9 @@ def formed(
     waves = [_nodes(units, wave) for wave in found]
     waits = list[Wait]()
     for wave, numbers in enumerate(found[1:], start=2):
-        before = Turns(queued, waves[wave - 2])
+        turns = Turns(queued, waves[wave - 2])
         for number in numbers:
-            longer = [*before.longer(units[number])] if number < found[wave - 2][-1] else []
+            longer = [*turns.longer(units[number])] if number < found[wave - 2][-1] else []
             waits += _waits(waves[wave - 2], units[number], wave, limits, longer)
     return Formed(tuple(tuple(node.name for node in wave) for wave in waves), tuple(waits))
 

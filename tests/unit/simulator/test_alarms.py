@@ -154,7 +154,7 @@ def test_what_is_told_names_the_node_the_workload_and_the_reason() -> None:
     webhook = run_announcements.Webhook(
         hook_definitions.Http("https://chat.example/x", "POST", (), run_announcements.STATUS, secret_path=True)
     )
-    options = run_announcements.EventOptions("blocked", send, lambda path, content: None, events=True, webhook=webhook)
+    options = run_announcements.EventOptions("blocked", send, events=True, webhook=webhook)
     with world_of(manifests.deployment("web", 3), manifests.namespace("default")) as world:
         me, task = begun(world, alarm_after=AFTER, announce=lambda *told: run_announcements.alarm(options, *told))
         held(world)
