@@ -314,8 +314,8 @@ def formed(
         units += [[node] for node in unit] if limits.crowded(unit) or limits.taken(unit) else [unit]
     found, queued = _filled(units, limits, Lines(())), Lines(lines)
     shorter = _filled(units, limits, queued) if queued and limits.max_parallel > 1 else found
-    before = _seconds(units, found, queued)
-    if len(shorter) <= len(found) and _seconds(units, shorter, queued) < before:
+    seconds = _seconds(units, found, queued)
+    if len(shorter) <= len(found) and _seconds(units, shorter, queued) < seconds:
         found = shorter
     else:
         queued = Lines(())
