@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import hashlib
+import itertools
 import typing as t
 from dataclasses import asdict, dataclass
 
@@ -86,10 +87,12 @@ class Announcement:
         """The nodes that it concerns: not those that are as wanted, or gone,
         or before it begins done or left out.
         """
-        before = () if self.over else ("back",) if self.blocked else ("back", "blocked")
-        return tuple(
-            node for node in self.report.nodes if node.outcome not in ("unchanged", "gone", *before)
-        )
+        hidden = ["unchanged", "gone"]
+        if not self.over:
+            hidden.append("back")
+            if not self.blocked:
+                hidden.append("blocked")
+        return tuple(node for node in self.report.nodes if node.outcome not in hidden)
 
     @property
     def forecast(self) -> float | None:
@@ -122,7 +125,8 @@ class Announcement:
         """
         again = [str(text.rfc3339(self.at))] if self.moment == "failed" else []
         if self.blocked:
-            again = [_digest(*(part for one in self.blocked for part in one.key))]
+            keys = itertools.chain.from_iterable(one.key for one in self.blocked)
+            again = [_digest(*keys)]
         return "/".join([self.key, self.moment, *again])
 
     @property
@@ -258,15 +262,15 @@ class Announcement:
         )
 
 
-def event(told: Announcement, ref: objects.Ref) -> api_changes.Change:
+def event(news: Announcement, ref: objects.Ref) -> api_changes.Change:
     """The Event about one object. Its name is made of what is announced and the object,
     so that it exists once.
     """
-    mark = _digest(told.id, ref.kind, ref.namespace, ref.name)
+    mark = _digest(news.id, ref.kind, ref.namespace, ref.name)
     name, namespace = f"{ref.name[:200].rstrip('.-')}.{mark}", ref.namespace or EVENTS_OF_NODES
-    node = next((node for node in told.nodes if ref.kind == "Node" and node.name == ref.name), None)
-    troubled = told.moment == "blocked" or (
-        told.moment == "failed" and (node is None or node.troubled)
+    node = next((node for node in news.nodes if ref.kind == "Node" and node.name == ref.name), None)
+    troubled = news.moment == "blocked" or (
+        news.moment == "failed" and (node is None or node.troubled)
     )
     coordinates = {
         "apiVersion": ref.api_version,
@@ -274,22 +278,22 @@ def event(told: Announcement, ref: objects.Ref) -> api_changes.Change:
         "namespace": ref.namespace,
         "name": ref.name,
     }
-    note = clipped(read.text(told.about(ref)), NOTE)
+    note = clipped(read.text(news.about(ref)), NOTE)
     body = {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
         "metadata": {"name": name, "namespace": namespace},
         # Of type MicroTime: the API server takes nothing but microseconds.
-        "eventTime": (text.rfc3339(told.at) or "").replace("Z", "000Z"),
+        "eventTime": (text.rfc3339(news.at) or "").replace("Z", "000Z"),
         "type": "Warning" if troubled else "Normal",
-        "reason": f"Maintenance{told.moment.capitalize()}",
+        "reason": f"Maintenance{news.moment.capitalize()}",
         "action": "Maintenance",
         "note": note,
         "regarding": {
             key: value for key, value in {**coordinates, "uid": ref.uid}.items() if value
         },
         "reportingController": names.REPORTING_CONTROLLER,
-        "reportingInstance": clipped(told.key, INSTANCE),
+        "reportingInstance": clipped(news.key, INSTANCE),
     }
     target = objects.Ref("Event", name, namespace, api_version="events.k8s.io/v1")
     sentence = f"Create an Event about {ref}: {note}"

@@ -75,12 +75,10 @@ def moments(values: t.Mapping[str, t.Any]) -> list[str]:
 
 def alarm(values: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """Who is told that a drain is blocked, as ``node_drain`` takes it; nobody if it is empty."""
-    told = {"events": values["announce_events"], "webhook": webhook(values)}
-    return (
-        {name: who for name, who in told.items() if who}
-        if "blocked" in values["announce_on"]
-        else {}
-    )
+    targets = {"events": values["announce_events"], "webhook": webhook(values)}
+    if "blocked" in values["announce_on"]:
+        return {name: who for name, who in targets.items() if who}
+    return {}
 
 
 def webhook(values: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

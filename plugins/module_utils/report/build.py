@@ -101,7 +101,7 @@ def _earlier(calls: t.Sequence[read.Call]) -> model.Earlier | None:
         return None
     return model.Earlier(
         since=read.instant(raw.get("since")),
-        finished=tuple(node for wave in timeline.finished_by(raw) for node in wave),
+        finished=tuple(itertools.chain.from_iterable(timeline.finished_by(raw))),
         pods_moved=read.whole(raw.get("pods_moved")) or 0,
         out_seconds=read.number(raw.get("out_seconds")) or 0.0,
         watched_seconds=read.number(raw.get("watched_seconds")) or 0.0,
@@ -147,7 +147,9 @@ def _refusals(pods: t.Iterable[model.PodLane]) -> tuple[model.Refusal, ...]:
             groups[pod.blocked_by, "" if pod.blocked_by else pod.rule].append(pod)
     found = []
     for (blocker, _rule), lanes in groups.items():
-        marks = [m.at for lane in lanes for m in lane.marks if m.what == "refused"]
+        marks: list[float] = []
+        for lane in lanes:
+            marks += [mark.at for mark in lane.marks if mark.what == "refused"]
         waits = [lane.held_seconds for lane in lanes if lane.held_seconds is not None]
         found.append(
             model.Refusal(
@@ -170,9 +172,8 @@ def _problems(calls: t.Sequence[read.Call]) -> tuple[model.Failure, ...]:
     for call in calls:
         entries = [raw for raw in call.nodes if read.failed_entry(raw, call)]
         for raw in entries:
-            message = read.text(raw.get("message")) or read.text(raw.get("outcome")).replace(
-                "_", " "
-            )
+            outcome = read.text(raw.get("outcome")).replace("_", " ")
+            message = read.text(raw.get("message")) or outcome
             found[model.Failure(f"node {read.text(raw['name'])}", message)] = None
         blocked = any(read.text(raw.get("severity")) == "blocker" for raw in call.findings)
         if call.failed and not entries and not blocked:
@@ -184,7 +185,7 @@ def _findings(calls: t.Sequence[read.Call]) -> tuple[model.Finding, ...]:
     """Each once: what is planned again before a wave finds some of it again."""
     keys = ("code", "message", "remedy", "severity", "object")
     found: dict[model.Finding, None] = {}
-    for raw in (raw for call in calls for raw in call.findings):
+    for raw in itertools.chain.from_iterable(call.findings for call in calls):
         one = model.Finding(*read.texts(raw, *keys), objects=read.strings(raw.get("objects")))
         if not any(_has(other, one) for other in found):
             found[one] = None
@@ -206,18 +207,18 @@ def _advice(calls: t.Sequence[read.Call]) -> tuple[model.Advice, ...]:
         steps = tuple(
             model.Step(*read.texts(step, *keys)) for step in read.mappings(raw.get("changes"))
         )
-        about = read.strings(raw.get("codes")), read.strings(raw.get("objects"))
-        found += [model.Advice(*about, steps)] if steps else []
+        if steps:
+            codes, subjects = read.strings(raw.get("codes")), read.strings(raw.get("objects"))
+            found.append(model.Advice(codes, subjects, steps))
     return tuple(found)
 
 
 def _given_back(calls: t.Sequence[read.Call], past: timeline.Past) -> tuple[model.GivenBack, ...]:
-    kept = {
-        (f"Node {read.text(raw['name'])}", read.text(message)): call.end
-        for call in calls
-        for raw in call.nodes
-        for message in read.listed(raw.get("kept"))
-    }
+    kept = {}
+    for call in calls:
+        for raw in call.nodes:
+            for message in read.listed(raw.get("kept")):
+                kept[f"Node {read.text(raw['name'])}", read.text(message)] = call.end
     found = [model.GivenBack(at, node, True, message) for (node, message), at in kept.items()]
     for event in past.events:
         if event.what in GIVEN_BACK or event.what == phases.What.KEPT:
@@ -301,11 +302,18 @@ def _moving(nodes: t.Iterable[model.NodeLine]) -> float | None:
         before = [*itertools.takewhile(lambda span: span.phase in UNTIL_DRAINED, node.spans)]
         if before:
             waves.setdefault(node.wave or node.name, []).append((before[0].start, before[-1].end))
-    taken = [
-        max(end for _start, end in found) - min(start for start, _end in found)
-        for found in waves.values()
-    ]
-    return round(sum(taken), 3) if taken else None
+    if not waves:
+        return None
+    total = 0.0
+    for found in waves.values():
+        total += max(end for _start, end in found) - min(start for start, _end in found)
+    return round(total, 3)
+
+
+def _has_blocker(call: read.Call) -> bool:
+    """Whether a call that is no plan has found a blocker."""
+    severities = [read.text(finding.get("severity")) for finding in call.findings]
+    return call.feasible is None and "blocker" in severities
 
 
 def _verdict(
@@ -313,12 +321,7 @@ def _verdict(
 ) -> model.Verdict:
     """``moved``: pods have moved in this run, not only before it."""
     # A plan that is feasible leaves out the nodes that its blockers are about.
-    blocked = any(c.feasible is False for c in calls) or any(
-        read.text(f.get("severity")) == "blocker"
-        for c in calls
-        for f in c.findings
-        if c.feasible is None
-    )
+    blocked = any(call.feasible is False or _has_blocker(call) for call in calls)
     only_planned = bool(calls) and all(call.feasible is not None or call.starts for call in calls)
     if totals.services_dark and not check:
         return "dark"

@@ -20,7 +20,9 @@ def of_wave(report: model.Report, mark: str) -> stored_objects.Sums:
     """What the report of a wave alone adds."""
     out = [node for node in report.nodes if node.spans and node.spans[-1].open]
     moved = report.totals.pods_moved - sum(node.pods_moved or 0 for node in out)
-    dark = [(service, span) for service in report.services for span in service.dark]
+    dark: list[tuple[model.ServiceLine, model.Span]] = []
+    for service in report.services:
+        dark += [(service, span) for span in service.dark]
     longest = sorted(dark, key=lambda one: -one[1].seconds)[: stored_objects.MAX_DARK_SERVICES]
     return stored_objects.Sums(
         pods_moved=moved,

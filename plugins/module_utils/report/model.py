@@ -149,10 +149,10 @@ class PodLane:
     @property
     def moments(self) -> tuple[float, ...]:
         """Every instant known of it, in no order."""
-        return (
-            *(at for span in self.spans for at in (span.start, span.end)),
-            *(mark.at for mark in self.marks),
-        )
+        found = [mark.at for mark in self.marks]
+        for span in self.spans:
+            found += [span.start, span.end]
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -485,11 +485,9 @@ class Report:
         empty if there is nothing to go on with.
         """
         free = any(node.outcome == "planned" for node in self.nodes)
-        return (
-            tuple(n.name for n in self.nodes if n.outcome == "blocked")
-            if free and self.verdict == "stopped"
-            else ()
-        )
+        if free and self.verdict == "stopped":
+            return tuple(n.name for n in self.nodes if n.outcome == "blocked")
+        return ()
 
     @property
     def failed(self) -> bool:

@@ -20,8 +20,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report im
 )
 
 STEPS = (0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200)
-DAY = 86400
-MOST_TICKS = 6
+DAY_SECONDS = 86400
+MAX_TICKS = 6
 LEAST_WIDTH = 0.25
 """Percent: nothing is too short to be seen."""
 Tick = tuple[float, str]
@@ -68,11 +68,11 @@ class Axis:
         ``relative`` ones count from the start.
         """
         start, length = self.starts[0], max(self.seconds, 0.001)
-        step = next((s for s in STEPS if length / s <= MOST_TICKS), 0.0)
-        step = step or DAY * math.ceil(length / DAY / MOST_TICKS)
+        step = next((s for s in STEPS if length / s <= MAX_TICKS), 0.0)
+        step = step or DAY_SECONDS * math.ceil(length / DAY_SECONDS / MAX_TICKS)
         origin = start if relative else 0.0
         first = math.ceil((start - origin) / step - 1e-9)
-        moments = (origin + step * (first + n) for n in range(MOST_TICKS + 2))
+        moments = (origin + step * (first + n) for n in range(MAX_TICKS + 2))
         fitting = (m for m in moments if m - start <= 0.93 * length)
         return [(self.at(m), _label(m, step, start if relative else None)) for m in fitting]
 
@@ -111,7 +111,9 @@ class Axis:
 def _label(moment: float, step: float, start: float | None) -> str:
     if start is None:
         when = datetime.datetime.fromtimestamp(moment, datetime.UTC)
-        return when.strftime("%m-%d" if step >= DAY else "%H:%M" if step >= 60 else "%H:%M:%S")
+        if step >= DAY_SECONDS:
+            return when.strftime("%m-%d")
+        return when.strftime("%H:%M" if step >= 60 else "%H:%M:%S")
     since = moment - start
     if step >= 60:
         return f"{since / 60:.0f} min"

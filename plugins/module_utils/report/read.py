@@ -10,6 +10,7 @@ never an error. Only known keys are read: invocations, diffs and nonces are not.
 from __future__ import annotations
 
 import datetime
+import itertools
 import typing as t
 from dataclasses import dataclass
 
@@ -30,7 +31,7 @@ elsewhere they are no failure.
 
 PHASES = frozenset(phase.value for phase in phases.Phase)
 
-LATEST = 4102444800.0
+LATEST_SECONDS = 4102444800.0
 """The year 2100: anything later is not an instant of a run."""
 
 
@@ -104,7 +105,7 @@ def texts(raw: objects.Raw, *keys: str) -> tuple[str, ...]:
     return tuple(text(raw.get(key)) for key in keys)
 
 
-GIVING_BACK = 2.0
+RETURN_SECONDS = 2.0
 """Seconds of a wave's ``steps`` that come after its nodes are drained."""
 
 
@@ -113,12 +114,15 @@ def _emptying(raw: t.Mapping[str, t.Any]) -> float | None:
     parts = mappings(raw.get("wave_parts"))
     if not parts:
         return number(raw.get("estimate_seconds"))
-    return sum(number(each) or 0.0 for wave in parts for each in wave.values()) - _after(parts)
+    total = 0.0
+    for wave in parts:
+        total += sum(number(seconds) or 0.0 for seconds in wave.values())
+    return total - _after(parts)
 
 
 def _after(parts: t.Iterable[t.Mapping[str, t.Any]]) -> float:
     """Of all waves together."""
-    return sum(min(number(wave.get("steps")) or 0.0, GIVING_BACK) for wave in parts)
+    return sum(min(number(wave.get("steps")) or 0.0, RETURN_SECONDS) for wave in parts)
 
 
 def _range(raw: t.Mapping[str, t.Any]) -> tuple[float, float] | None:
@@ -160,12 +164,12 @@ def instant(value: t.Any) -> float | None:
     if when.tzinfo is None:
         when = when.replace(tzinfo=datetime.UTC)
     seconds = round(when.timestamp(), 3)
-    return seconds if 0 <= seconds < LATEST else None
+    return seconds if 0 <= seconds < LATEST_SECONDS else None
 
 
 def read(results: t.Iterable[t.Any]) -> tuple[Call, ...]:
     """The calls in the order of the results; loops are flattened, skipped tasks left out."""
-    return tuple(_call(raw) for result in results for raw in _flat(result))
+    return tuple(map(_call, itertools.chain.from_iterable(map(_flat, results))))
 
 
 def earlier(calls: t.Iterable[Call]) -> objects.Raw:
@@ -254,13 +258,12 @@ def _watched(raw: objects.Raw) -> tuple[float, float] | None:
 
 def _call(raw: objects.Raw) -> Call:
     record = _record(raw)
-    told = tuple(sorted(_events(raw.get("timeline")), key=lambda event: event.at))
-    services = mappings(raw.get("services"))
-    watched, sampled = (
-        _watched(raw),
-        [at for service in services for at, _ready in samples_of(service)],
-    )
-    times = [*(event.at for event in told), *sampled, *(watched or ())]
+    events = tuple(sorted(_events(raw.get("timeline")), key=lambda event: event.at))
+    services, watched = mappings(raw.get("services")), _watched(raw)
+    sampled: list[float] = []
+    for service in services:
+        sampled += [at for at, _ready in samples_of(service)]
+    times = [*(event.at for event in events), *sampled, *(watched or ())]
     if "watched" not in raw and times and isinstance(raw.get("services"), (list, tuple)):
         watched = min(sampled or times), max(times)
     feasible = raw.get("feasible")
@@ -290,7 +293,7 @@ def _call(raw: objects.Raw) -> Call:
         estimate=_emptying(raw),
         estimate_range=_range(raw),
         feasible=feasible if isinstance(feasible, bool) else None,
-        events=told,
+        events=events,
         start=min(times, default=None),
         end=max(times, default=None),
     )

@@ -38,11 +38,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report im
     read,
 )
 
-PATIENCE = 10.0
+PATIENCE_SECONDS = 10.0
 """Seconds for which a request about Events is repeated while the API server
 is away or overloaded.
 """
-EVENTS_DEADLINE = 30.0
+EVENTS_SECONDS = 30.0
 """Seconds after which no further Event is begun."""
 KINDS = {kind.kind: kind for kind in kinds.KINDS.values()}
 STATUS = (200, 201, 202, 204)
@@ -87,28 +87,28 @@ def alarm(
     """Announce why drains do not move on; ``about`` is a result with these nodes.
     Returns what went wrong.
     """
-    told = replace(options, results=(about,), reason=str(about["reason"] or ""), blocked=blocked)
-    return list(announce(ctx, told).data["warnings"])
+    news = replace(options, results=(about,), reason=str(about["reason"] or ""), blocked=blocked)
+    return list(announce(ctx, news).data["warnings"])
 
 
 def announce(ctx: run_context.Context, options: EventOptions) -> run_context.Result:
     """Announce one moment of a run. The webhook is not called if Events show that
     this was done before.
     """
-    told = _told(ctx, options)
-    about = _about(told) if options.events else []
-    before = bool(about) and _all_exist(ctx, told, about)
-    wrong = [] if before else _webhook(ctx, options, told)
-    events = _events(ctx, told, about)
+    news = _announcement(ctx, options)
+    about = _about(news) if options.events else []
+    before = bool(about) and _all_exist(ctx, news, about)
+    wrong = [] if before else _webhook(ctx, options, news)
+    events = _events(ctx, news, about)
     failed = [event["message"] for event in events if event["failed"]]
     if failed:
         wrong.append(
             f"{len(failed)} of {len(events)} Events could not be created. The first: {failed[0]}"
         )
-    return run_context.Result({"announcement": told.body(), "events": events, "warnings": wrong})
+    return run_context.Result({"announcement": news.body(), "events": events, "warnings": wrong})
 
 
-def _told(ctx: run_context.Context, options: EventOptions) -> announcement.Announcement:
+def _announcement(ctx: run_context.Context, options: EventOptions) -> announcement.Announcement:
     report = build.build_report(options.results, check=ctx.check)
     return announcement.Announcement(
         moment=options.moment,
@@ -128,13 +128,13 @@ def _told(ctx: run_context.Context, options: EventOptions) -> announcement.Annou
 
 
 def _webhook(
-    ctx: run_context.Context, options: EventOptions, told: announcement.Announcement
+    ctx: run_context.Context, options: EventOptions, news: announcement.Announcement
 ) -> list[str]:
     """Call the webhook; returns why that failed."""
     hook = options.webhook
     if hook is None:
         return []
-    body = told.slack() if hook.format == "slack" else told.body()
+    body = news.slack() if hook.format == "slack" else news.body()
     place = hook.http.shown()
     if not ctx.check:
 
@@ -146,29 +146,29 @@ def _webhook(
         )
         if why:
             return [
-                f"The webhook at {place} was not told that the maintenance is {told.moment}: {why}."
+                f"The webhook at {place} was not told that the maintenance is {news.moment}: {why}."
             ]
     target, sentence = (
         objects.Ref("Webhook", place),
-        f"Tell the webhook at {place}: {told.sentence}",
+        f"Tell the webhook at {place}: {news.sentence}",
     )
     ctx.changed(api_changes.Change("create", target, sentence, before={}, after=body))
     return []
 
 
-def _about(told: announcement.Announcement) -> list[objects.Ref]:
+def _about(news: announcement.Announcement) -> list[objects.Ref]:
     """What the Events are about, nodes first."""
-    about = [objects.Ref("Node", node.name) for node in told.nodes]
-    about += [objects.Ref(each.kind, each.name, each.namespace) for each in told.workloads]
+    about = [objects.Ref("Node", node.name) for node in news.nodes]
+    about += [objects.Ref(each.kind, each.name, each.namespace) for each in news.workloads]
     return [ref for ref in about if ref.kind in KINDS]
 
 
 def _all_exist(
-    ctx: run_context.Context, told: announcement.Announcement, about: t.Iterable[objects.Ref]
+    ctx: run_context.Context, news: announcement.Announcement, about: t.Iterable[objects.Ref]
 ) -> bool:
     """Whether all Events exist, as far as this can be found out."""
     try:
-        return all(_exists(ctx, announcement.event(told, ref)) for ref in about)
+        return all(_exists(ctx, announcement.event(news, ref)) for ref in about)
     except errors.ClusterError:
         return False
 
@@ -178,8 +178,8 @@ def _exists(ctx: run_context.Context, change: api_changes.Change) -> bool:
     try:
         ctx.cluster.send(
             verbs.get(kinds.NEW_EVENTS, target.name, target.namespace),
-            timeout=PATIENCE,
-            patience=PATIENCE,
+            timeout=PATIENCE_SECONDS,
+            patience=PATIENCE_SECONDS,
         )
     except errors.NotFound:
         return False
@@ -187,19 +187,19 @@ def _exists(ctx: run_context.Context, change: api_changes.Change) -> bool:
 
 
 def _events(
-    ctx: run_context.Context, told: announcement.Announcement, about: t.Sequence[objects.Ref]
+    ctx: run_context.Context, news: announcement.Announcement, about: t.Sequence[objects.Ref]
 ) -> list[dict[str, t.Any]]:
     """Create the Events that do not exist yet; a server that is away is not asked again."""
-    until = ctx.clock.now() + EVENTS_DEADLINE
+    until = ctx.clock.now() + EVENTS_SECONDS
     away: list[str] = []
 
     def each(ref: objects.Ref) -> dict[str, t.Any]:
         outcome, message = outcomes.EventOutcome.FAILED, next(iter(away), "")
         if not message and ctx.clock.now() > until:
-            message = f"There was no Event about {ref} within {EVENTS_DEADLINE:g} s."
+            message = f"There was no Event about {ref} within {EVENTS_SECONDS:g} s."
         if not message:
             try:
-                outcome = _create(ctx, told, ref)
+                outcome = _create(ctx, news, ref)
             except errors.ClusterError as error:
                 message = f"No Event about {ref}: {error}"
                 away.extend([message] if isinstance(error, errors.Unreachable) else [])
@@ -211,18 +211,18 @@ def _events(
 
 
 def _create(
-    ctx: run_context.Context, told: announcement.Announcement, ref: objects.Ref
+    ctx: run_context.Context, news: announcement.Announcement, ref: objects.Ref
 ) -> outcomes.EventOutcome:
     """Create the Event; one that exists is ours, made by another start of the run or by a
     request without an answer.
     """
-    change = announcement.event(told, _found(ctx, ref))
+    change = announcement.event(news, _found(ctx, ref))
     if ctx.check and _exists(ctx, change):
         return outcomes.EventOutcome.ALREADY_CREATED
     lost = False
     for _again in range(3):
         try:
-            run_requests.submit(ctx, change, patience=PATIENCE, timeout=PATIENCE)
+            run_requests.submit(ctx, change, patience=PATIENCE_SECONDS, timeout=PATIENCE_SECONDS)
         except errors.AlreadyExists:
             if not lost:
                 return outcomes.EventOutcome.ALREADY_CREATED
@@ -242,7 +242,9 @@ def _found(ctx: run_context.Context, ref: objects.Ref) -> objects.Ref:
     kind, uid = KINDS[ref.kind], ""
     try:
         raw = ctx.cluster.send(
-            verbs.get(kind, ref.name, ref.namespace), timeout=PATIENCE, patience=PATIENCE
+            verbs.get(kind, ref.name, ref.namespace),
+            timeout=PATIENCE_SECONDS,
+            patience=PATIENCE_SECONDS,
         )
         uid = raw["metadata"]["uid"]
     except (errors.Forbidden, errors.NotFound):

@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import model, traffic
 
-LARGEST = 16 * 2**20
+MAX_BYTES = 16 * 2**20
 
 
 class TrafficError(RuntimeError):
@@ -27,11 +27,11 @@ def read(path: str) -> tuple[model.TrafficLine, ...]:
     file = pathlib.Path(path)
     try:
         with file.open("rb") as opened:
-            content = opened.read(LARGEST + 1)
+            content = opened.read(MAX_BYTES + 1)
     except OSError as error:
         raise TrafficError(f"cannot be read: {error.strerror or error}") from error
-    if len(content) > LARGEST:
-        raise TrafficError(f"is larger than {LARGEST // 2**20} MiB")
+    if len(content) > MAX_BYTES:
+        raise TrafficError(f"is larger than {MAX_BYTES // 2**20} MiB")
     try:
         return traffic.lines(json.loads(content))
     except traffic.BadTraffic as error:

@@ -26,7 +26,7 @@ CHANGES_SHOWN, CHANGES_OF_MANY = 3, 2
 OBJECTS_SHOWN = 3
 SPANS_SHOWN = 5
 SERVICES_SHOWN = 5
-UNWATCHED = 10.0
+UNWATCHED_SECONDS = 10.0
 """Seconds, and a tenth of the time: for so long the calls of a run that follow
 each other may not look.
 """
@@ -147,7 +147,7 @@ def headline(report: model.Report) -> str:
 def _while_watched(report: model.Report) -> str:
     """That nobody looked for a part of the time, empty if that was short."""
     totals = report.totals
-    if report.unwatched_seconds <= max(UNWATCHED, totals.out_seconds / 10):
+    if report.unwatched_seconds <= max(UNWATCHED_SECONDS, totals.out_seconds / 10):
         return ""
     return f" while watched ({duration(totals.watched_seconds)} of {duration(totals.out_seconds)})"
 
@@ -266,8 +266,8 @@ def _pods(report: model.Report) -> str:
         ]
         return ", ".join(filter(None, parts))
     first = {"replaced first": totals.pods_replaced, "surged": totals.pods_surged}
-    told = ", ".join(f"{n:,} {what}" for what, n in first.items() if n)
-    ways = f" ({told})" if told else ""
+    words = ", ".join(f"{n:,} {what}" for what, n in first.items() if n)
+    ways = f" ({words})" if words else ""
     others = {"left in place": totals.pods_left, "failed": totals.pods_failed}
     least = "at least " if report.moved_unknown else ""
     parts = [
@@ -320,11 +320,11 @@ def waiting(why: t.Mapping[str, str], most: int | None = None) -> str:
             found.setdefault(reason, []).append(node)
     if len(found) < 2:
         return next(iter(found), "")
-    told = [f"{', '.join(nodes)}: {reason}" for reason, nodes in found.items()][:most]
-    hidden = sum(len(nodes) for nodes in list(found.values())[len(told) :])
-    return "; ".join(
-        told + ([f"{count(hidden, 'more node')} for such a reason, too"] if hidden else [])
-    )
+    shown = [f"{', '.join(nodes)}: {reason}" for reason, nodes in found.items()][:most]
+    hidden = sum(len(nodes) for nodes in list(found.values())[len(shown) :])
+    if hidden:
+        shown.append(f"{count(hidden, 'more node')} for such a reason, too")
+    return "; ".join(shown)
 
 
 def _refused(report: model.Report) -> str:
@@ -375,11 +375,16 @@ def unwatched(report: model.Report) -> str:
     """For how long nobody looked, and why; empty if that was short,
     or if no Service was watched at all.
     """
-    if report.planned or not report.totals.watched_seconds or report.unwatched_seconds <= UNWATCHED:
+    if (
+        report.planned
+        or not report.totals.watched_seconds
+        or report.unwatched_seconds <= UNWATCHED_SECONDS
+    ):
         return ""
-    tasks = timeline.seconds_of(
-        (s.start, s.end) for node in report.nodes for s in node.spans if s.phase == "out"
-    )
+    out: list[tuple[float, float]] = []
+    for node in report.nodes:
+        out += [(span.start, span.end) for span in node.spans if span.phase == "out"]
+    tasks = timeline.seconds_of(out)
     part = f"; your tasks took {duration(tasks)}" if tasks else ""
     stayed = ", ".join(
         finding.object for finding in report.findings if finding.code == "serves_from_node"
@@ -451,12 +456,11 @@ def to_look(report: model.Report) -> dict[str, list[tuple[str, str]]]:
 
 
 def _todo(report: model.Report) -> list[str]:
-    entries = [entry for found in to_look(report).values() for entry in found]
+    entries = list(itertools.chain.from_iterable(to_look(report).values()))
     lines = ["", "  To look at:"] if entries else []
     for subject, message in entries[:LINES_SHOWN]:
-        body = textwrap.wrap(
-            message, WIDTH - 8, break_long_words=False, break_on_hyphens=False
-        ) or [""]
+        body = textwrap.wrap(message, WIDTH - 8, break_long_words=False, break_on_hyphens=False)
+        body = body or [""]
         lines += [f"    {subject}", *(f"      {line}" for line in body)]
     hidden = len(entries) - LINES_SHOWN
     return lines + ([f"    … and {hidden} more, all in the report"] if hidden > 0 else [])
@@ -534,8 +538,8 @@ def _lost(line: model.TrafficLine) -> str:
         if line.unanswered_seconds
         else ""
     )
-    told = f": {ways(line)}" if line.failures else ""
-    return f"{line.failed:,} of {count(line.sent, 'request')} failed{by}{told}.{dark}"
+    words = f": {ways(line)}" if line.failures else ""
+    return f"{line.failed:,} of {count(line.sent, 'request')} failed{by}{words}.{dark}"
 
 
 def as_json(report: model.Report) -> dict[str, t.Any]:

@@ -9,6 +9,7 @@ Without events (a call that failed early) the outcomes alone still say how every
 from __future__ import annotations
 
 import collections
+import itertools
 import typing as t
 from dataclasses import replace
 
@@ -23,7 +24,7 @@ OF_PODS = frozenset(
     {phases.What.RELEASED, phases.What.REFUSED, phases.What.EVICTED, phases.What.GONE}
 )
 SURGE = (phases.What.RAISED, phases.What.READY, phases.What.LOWERED)
-SKEW = 2.0
+SKEW_SECONDS = 2.0
 """Seconds: what a node's record says is by the API server's clock, which it tells to the second."""
 FINISHED = "finished"
 """The code of the route of pods that have finished."""
@@ -36,7 +37,8 @@ class Past:
     """
 
     def __init__(self, calls: t.Iterable[read.Call], end: float | None) -> None:
-        self.events = sorted((e for call in calls for e in call.events), key=lambda event: event.at)
+        events = itertools.chain.from_iterable(call.events for call in calls)
+        self.events = sorted(events, key=lambda event: event.at)
         self.end = end
         self.nodes: dict[str, list[read.Event]] = {}
         self._objects = collections.defaultdict[tuple[str, str], list[read.Event]](list)
@@ -57,9 +59,13 @@ class Past:
         """When a workload was raised, ready and lowered; of several surges the first raise
         and the last lowering.
         """
-        told = self.of_object(namespace, name)
-        raised, ready = (next((e.at for e in told if e.what == what), None) for what in SURGE[:2])
-        return raised, ready, next((e.at for e in reversed(told) if e.what == SURGE[2]), None)
+        first: dict[str, float] = {}
+        last: dict[str, float] = {}
+        for event in self.of_object(namespace, name):
+            first.setdefault(event.what, event.at)
+            last[event.what] = event.at
+        raised, ready, lowered = SURGE
+        return first.get(raised), first.get(ready), last.get(lowered)
 
 
 def _waves(calls: t.Sequence[read.Call]) -> dict[str, int]:
@@ -70,10 +76,11 @@ def _waves(calls: t.Sequence[read.Call]) -> dict[str, int]:
     planned = next((call.waves for call in calls if call.waves), ())
     emptied = [[read.text(n["name"]) for n in call.nodes] for call in calls if call.summary]
     earlier = read.earlier(calls)
-    found = {node: n for n, wave in enumerate(finished_by(earlier), start=1) for node in wave}
-    for index, wave in enumerate(
-        planned or emptied, start=1 + (read.whole(earlier.get("waves_done")) or 0)
-    ):
+    found: dict[str, int] = {}
+    for index, nodes in enumerate(finished_by(earlier), start=1):
+        found |= dict.fromkeys(nodes, index)
+    done = read.whole(earlier.get("waves_done")) or 0
+    for index, wave in enumerate(planned or emptied, start=1 + done):
         for node in wave:
             found.setdefault(node, index)
     return found
@@ -81,26 +88,21 @@ def _waves(calls: t.Sequence[read.Call]) -> dict[str, int]:
 
 def finished_by(earlier: objects.Raw) -> list[list[str]]:
     """The nodes that earlier starts had finished, by wave."""
-    return [
-        [read.text(node) for node in read.listed(wave)]
-        for wave in read.listed(earlier.get("waves"))
-    ]
+    waves = read.listed(earlier.get("waves"))
+    return [list(map(read.text, read.listed(wave))) for wave in waves]
 
 
 def node_lines(
     calls: t.Sequence[read.Call], past: Past, pods: t.Iterable[model.PodLane], *, check: bool
 ) -> tuple[model.NodeLine, ...]:
     """Every node that a call, a wave or an event names, in the order of waves and calls."""
-    waves, since, before, earlier = (
-        _waves(calls),
-        _since(calls),
-        _before(calls),
-        read.earlier(calls),
-    )
+    waves, since, before = _waves(calls), _since(calls), _before(calls)
     waits = next((call.waits for call in calls if call.waves), {})
-    named = (read.text(n["name"]) for call in calls for n in call.nodes)
-    order = dict.fromkeys((*waves, *named, *past.nodes))
-    finished = {node for wave in finished_by(earlier) for node in wave}
+    order = dict.fromkeys(waves)
+    for call in calls:
+        order |= dict.fromkeys(read.text(raw["name"]) for raw in call.nodes)
+    order |= dict.fromkeys(past.nodes)
+    finished = set(itertools.chain.from_iterable(finished_by(read.earlier(calls))))
     lanes = by_node(pods)
     found = []
     for name in order:
@@ -178,8 +180,8 @@ def _of_node(event: read.Event) -> bool:
     return event.what == phases.What.HOOK or (not event.name and event.what != phases.What.PROGRESS)
 
 
-def _marks(told: t.Iterable[read.Event]) -> tuple[model.Mark, ...]:
-    return tuple(model.Mark(event.at, event.what, event.message) for event in told)
+def _marks(events: t.Iterable[read.Event]) -> tuple[model.Mark, ...]:
+    return tuple(model.Mark(event.at, event.what, event.message) for event in events)
 
 
 def by_node(pods: t.Iterable[model.PodLane]) -> dict[str, list[model.PodLane]]:
@@ -223,7 +225,7 @@ def _ending(
 
 
 def _spans(
-    told: t.Sequence[read.Event], end: float | None, since: float | None = None
+    events: t.Sequence[read.Event], end: float | None, since: float | None = None
 ) -> tuple[model.Span, ...]:
     """From the cordon to the return; what was before, since when the node was out
     already, is one span.
@@ -233,10 +235,10 @@ def _spans(
     begun, back = 0.0, False
 
     def earlier(until: float, *, still: bool = False) -> list[model.Span]:
-        before = not found and phase is None and since is not None and since < until - SKEW
+        before = not found and phase is None and since is not None and since < until - SKEW_SECONDS
         return [model.Span("earlier", t.cast("float", since), until, open=still)] if before else []
 
-    for event in told:
+    for event in events:
         following = _following(phase, event.phase)
         back = event.phase in (phases.Phase.BACK, phases.Phase.GONE)
         if following or back:
@@ -246,14 +248,10 @@ def _spans(
         if phase:
             found.append(model.Span(phase.value, begun, event.at))
         phase, begun = following, event.at
-    if end is not None:
-        found += (
-            [model.Span(phase.value, begun, end, open=True)]
-            if phase
-            else []
-            if back
-            else earlier(end, still=True)
-        )
+    if end is not None and phase:
+        found.append(model.Span(phase.value, begun, end, open=True))
+    elif end is not None and not back:
+        found += earlier(end, still=True)
     return tuple(found)
 
 
@@ -304,6 +302,13 @@ def _merge(
         merged.update({k: v for k, v in raw.items() if v not in (None, "", [])}, **more)
 
 
+def _unsaid(raw: objects.Raw, *, moved: bool) -> str:
+    """The outcome of a pod of which no result says one: of a plan, or of a call that was killed."""
+    if moved:
+        return "gone"
+    return "unknown" if "drained" in raw else "planned"
+
+
 def _lane(
     node: str,
     namespace: str,
@@ -312,18 +317,18 @@ def _lane(
     past: Past,
     workloads: t.Collection[tuple[str, str]],
 ) -> model.PodLane:
-    told = past.of_object(namespace, name, node)
+    events = past.of_object(namespace, name, node)
     uid, owner, route, code, outcome, reason, remedy = read.texts(
         raw, "uid", "owner", "route", "code", "outcome", "reason", "remedy"
     )
-    refused = [event for event in told if event.what == phases.What.REFUSED]
+    refused = [event for event in events if event.what == phases.What.REFUSED]
     end = outcomes.PodOutcome.read(outcome)
-    moved = end.moved if end else not outcome and any(e.what == phases.What.GONE for e in told)
+    moved = end.moved if end else not outcome and any(e.what == phases.What.GONE for e in events)
     blocker, rule = _blocker(raw, refused)
     workload = (namespace, owner.rpartition(" ")[2].rpartition("/")[2])
     handed = past.of_object(*workload) if route == "surge" and workload in workloads else ()
     waited = read.number(raw.get("waited_seconds"))
-    spans = _lane_spans(told, handed, waited)
+    spans = _lane_spans(events, handed, waited)
     return model.PodLane(
         namespace=namespace,
         name=name,
@@ -332,7 +337,7 @@ def _lane(
         owner=owner,
         route=route,
         code=code,
-        outcome=outcome or ("gone" if moved else "planned" if "drained" not in raw else "unknown"),
+        outcome=outcome or _unsaid(raw, moved=moved),
         reason=reason,
         waited_seconds=waited,
         held_seconds=next((round(s.seconds, 3) for s in spans if s.phase == "blocked"), None),
@@ -347,7 +352,7 @@ def _lane(
         target=read.text(raw.get("target")),
         forecast_seconds=read.number(raw.get("seconds")),
         spans=spans,
-        marks=_marks(told),
+        marks=_marks(events),
     )
 
 
@@ -370,7 +375,7 @@ def _blocker(raw: objects.Raw, refused: t.Sequence[read.Event]) -> tuple[str, st
 
 
 def _lane_spans(
-    told: t.Sequence[read.Event], handed: t.Sequence[read.Event], waited: float | None
+    events: t.Sequence[read.Event], handed: t.Sequence[read.Event], waited: float | None
 ) -> tuple[model.Span, ...]:
     """The spans of a pod.
 
@@ -380,20 +385,22 @@ def _lane_spans(
     that was surged; of several surges the last one before the pod was gone counts. ``waited`` is
     the time until the pod was gone, as the result has it.
     """
-    gone = next((e.at for e in reversed(told) if e.what == phases.What.GONE), None)
-    leaving = next((e.at for e in told if e.what == phases.What.EVICTED), None)
+    gone = next((e.at for e in reversed(events) if e.what == phases.What.GONE), None)
+    leaving = next((e.at for e in events if e.what == phases.What.EVICTED), None)
     times = {e.what: e.at for e in handed if gone is None or e.at <= gone}
     raised, ready, lowered = (times.get(what) for what in SURGE)
     if raised is not None and ready is not None and ready >= raised:
         found = [model.Span("taking_over", raised, ready)]
         leaving = max(lowered, ready) if lowered is not None else leaving or gone
         found += [model.Span("both", ready, leaving)] if leaving is not None else []
-    elif told:
-        last = gone if gone is not None else told[-1].at
+    elif events:
+        last = gone if gone is not None else events[-1].at
         let_go = leaving if leaving is not None else last
-        steps = [("queued", min(last - waited if waited is not None else told[0].at, told[0].at))]
+        steps = [
+            ("queued", min(last - waited if waited is not None else events[0].at, events[0].at))
+        ]
         for name, what in (("released", phases.What.RELEASED), ("blocked", phases.What.REFUSED)):
-            steps += [(name, e.at) for e in told if e.what == what and e.at < let_go][:1]
+            steps += [(name, e.at) for e in events if e.what == what and e.at < let_go][:1]
         ends = [*(at for _name, at in steps[1:]), let_go]
         found = [model.Span(name, at, until) for (name, at), until in zip(steps, ends, strict=True)]
         found[-1] = replace(found[-1], open=gone is None and leaving is None)
@@ -418,15 +425,11 @@ def services(calls: t.Sequence[read.Call]) -> tuple[model.ServiceLine, ...]:
                 watches[place].append(model.Watch(samples, call.end))
                 replicas[place] = read.whole(raw.get("replicas")) or replicas.get(place, 0)
     before = _dark_before(calls)
-    return tuple(
-        _service(
-            *place,
-            replicas.get(place, 0),
-            sorted(watches.get(place, ()), key=lambda watch: watch.start),
-            before.get(place, []),
-        )
-        for place in sorted({*watches, *before})
-    )
+    lines = []
+    for place in sorted({*watches, *before}):
+        watched = sorted(watches.get(place, ()), key=lambda watch: watch.start)
+        lines.append(_service(*place, replicas.get(place, 0), watched, before.get(place, [])))
+    return tuple(lines)
 
 
 def _dark_before(calls: t.Sequence[read.Call]) -> dict[tuple[str, str], list[model.Span]]:
@@ -449,7 +452,9 @@ def _service(
 ) -> model.ServiceLine:
     dark, below = list(before), 0.0
     counts: list[int] = []
-    steps = [(*step, watch.end) for watch in watches for step in watch.steps()]
+    steps: list[tuple[float, float, int, float]] = []
+    for watch in watches:
+        steps += [(*step, watch.end) for step in watch.steps()]
     first, last = (steps[0][2], steps[-1][2]) if steps else (1, 1)
     # Where the workload is unknown the count at the end matters too: watching begins when the
     # replacements of surges are ready already.

@@ -8,7 +8,6 @@ Anybody's load generator may have written it, so each field is checked, and each
 
 from __future__ import annotations
 
-import itertools
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import printable
@@ -49,14 +48,10 @@ def of_run(
     found: t.Iterable[model.TrafficLine], started: float | None, ended: float | None
 ) -> tuple[model.TrafficLine, ...]:
     """Those that were sent while the run went on, the Services that lost most first."""
-    known = [
-        line
-        for line in found
+    known = list(found)
+    if started is not None and ended is not None:
         # Verdicts name whole seconds.
-        if started is None
-        or ended is None
-        or (line.ended + 1.0 >= started and line.started <= ended)
-    ]
+        known = [line for line in known if line.ended + 1.0 >= started and line.started <= ended]
     return tuple(sorted(known, key=lambda line: (-line.failed, line.service, line.via, line.kind)))
 
 
@@ -72,14 +67,11 @@ def _line(raw: t.Mapping[str, t.Any], place: str, began: float, ended: float) ->
         isinstance(each, t.Mapping) for each in failures
     ):
         raise BadTraffic(f"{place}failures has to be a list of objects")
-    kept = [
-        model.LostRequests(
-            at=_instant(each, "at", where := f"{place}failures[{index}]."),
-            kind=_text(each, "kind", where),
-            count=_whole(each, "count", where),
-        )
-        for index, each in enumerate(itertools.islice(failures, FAILURES))
-    ]
+    kept = []
+    for index, each in enumerate(failures[:FAILURES]):
+        where = f"{place}failures[{index}]."
+        kind, count = _text(each, "kind", where), _whole(each, "count", where)
+        kept.append(model.LostRequests(at=_instant(each, "at", where), kind=kind, count=count))
     return model.TrafficLine(
         service=service,
         via=_text(raw, "via", place),

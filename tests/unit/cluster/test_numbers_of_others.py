@@ -52,6 +52,6 @@ def test_a_signed_number_has_one_more_below_zero_than_above(field: tuple[int, in
 
 
 def test_an_instant_of_a_run_is_in_this_century() -> None:
-    assert datetime.datetime.fromtimestamp(read.LATEST, datetime.UTC) == datetime.datetime(
+    assert datetime.datetime.fromtimestamp(read.LATEST_SECONDS, datetime.UTC) == datetime.datetime(
         2100, 1, 1, tzinfo=datetime.UTC
     )

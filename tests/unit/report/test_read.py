@@ -63,7 +63,7 @@ def test_a_number_is_finite(value: t.Any, number: float | None) -> None:
         ("1970-01-01T01:00:00+01:00", 0.0),
         ("1970-01-01T00:00:01", 1.0),
         ("1969-12-31T23:59:59.900Z", None),
-        ("2099-12-31T23:59:59Z", read.LATEST - 1),
+        ("2099-12-31T23:59:59Z", read.LATEST_SECONDS - 1),
         ("2100-01-01T00:00:00Z", None),
         ("soon", None),
         (1.0, None),
