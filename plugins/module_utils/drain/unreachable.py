@@ -26,7 +26,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     objects,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    commands,
+    reasons,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import node_records
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import eligibility
@@ -258,9 +261,10 @@ def findings(
                 f"Node {name} has not responded{since(node, lease)}. {_sum(snapshot, pods, now)}"
             )
             remedy = (
-                "Check whether the machine is off. If it certainly is, evacuate the node with "
-                f"{reasons.options(fenced=(name,))}. If it is not, repair its kubelet, "
-                "or fence it first."
+                "Check whether the machine is off. If it certainly is: "
+                f"{commands.evacuate([name])} {reasons.options(fenced=(name,))}. Where tasks can "
+                "prove it, give -e maintain_fence_tasks=<file> instead of maintain_fenced. "
+                "If it is not off, repair its kubelet, or fence it first."
             )
             if name in vouched:
                 remedy = "You vouch that it is fenced: its pods and volumes are released at once."

@@ -32,5 +32,10 @@ def release(nodes: t.Iterable[str]) -> str:
     return f"{_PLAYBOOK}release -e maintain_nodes={','.join(map(_named, nodes))}"
 
 
+def evacuate(nodes: t.Iterable[str]) -> str:
+    """Takes the nodes out of service for good."""
+    return f"{_PLAYBOOK}evacuate -e maintain_nodes={','.join(map(_named, nodes))}"
+
+
 def _named(name: str) -> str:
     return name if _ID.fullmatch(name) else "<name>"

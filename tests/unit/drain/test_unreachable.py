@@ -13,6 +13,7 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, node_taints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Node, Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import unreachable
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import commands
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import cordon
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import PodPlan, Route
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.node_records import Record
@@ -161,7 +162,8 @@ def test_one_finding_says_what_becomes_of_the_node() -> None:
         "the volume: 1.",
     ):
         assert words in finding.message
-    assert "maintain_fenced=n1" in finding.remedy
+    assert f"{commands.evacuate(['n1'])} -e maintain_fenced=n1 (" in finding.remedy
+    assert "-e maintain_fence_tasks=" in finding.remedy
     (finding,) = unreachable.findings(world, plans, ["n1"], ["n1"], NOW)
     assert "You vouch" in finding.remedy
 
