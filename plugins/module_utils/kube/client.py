@@ -8,6 +8,7 @@ decided here. Times are seconds of the given clock, so setting the wall clock ha
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -122,6 +123,7 @@ class Cluster:
         timeout: float = 30.0,
         patience: float = 0.0,
         before_send: Callable[[], None] | None = None,
+        parsed: Callable[[bytes], dict[str, Any] | None] = exchange.parsed,
     ) -> dict[str, Any]:
         """Sends a request and returns the object in the answer.
 
@@ -133,6 +135,7 @@ class Cluster:
                 refusal once. A write is repeated only if it was certainly not processed.
             before_send: called right before the first byte of every attempt;
                 if it raises, nothing is sent.
+            parsed: makes of the answer what is returned, None of one that is no object.
 
         Raises:
             ClusterError: one of the types in errors.py; whatever `guard` or `before_send`
@@ -144,7 +147,7 @@ class Cluster:
         refusals = retry.Refusals(self.clock, min(patience, _REFUSED))
         while True:
             try:
-                answer = exchange.parsed(self._exchange.whole(request, timeout, before_send))
+                answer = parsed(self._exchange.whole(request, timeout, before_send))
                 if answer is None:
                     kind = errors.UnknownOutcome if request.writes else errors.ServerError
                     raise kind(
@@ -196,19 +199,26 @@ class Cluster:
         """The whole list, fetched page by page; starts over if the pages expire on the way.
 
         `keep` makes of each item, a JSON object with its `apiVersion` and `kind`, what the list
-        holds of it. It is called page by page, so that what it leaves out needs memory for one page
-        only. Meanwhile no garbage is collected.
+        holds of it. It is called one by one, so that what it leaves out needs no memory. Meanwhile
+        no garbage is collected.
 
         Raises ClusterError as `send` does; Expired only if the list cannot be had
         in one piece either.
         """
+
+        def kept(item: dict[str, Any]) -> Any:
+            item.setdefault("apiVersion", kind.api_version)
+            item.setdefault("kind", kind.kind)
+            return keep(item)
+
+        parsed = functools.partial(exchange.page, keep=kept)
         items: list[Any] = []
         restarts, token = 0, ""
         limit = verbs.PAGES.get(kind, verbs.PAGE) if limit is None else limit
         while True:
             page = verbs.list_page(kind, namespace, labels, fields, limit, token)
             try:
-                answer = self.send(page, timeout=60.0, patience=patience)
+                answer = self.send(page, timeout=60.0, patience=patience, parsed=parsed)
             except errors.Expired:
                 if not token:
                     raise
@@ -216,15 +226,11 @@ class Cluster:
                 items, token = [], ""
                 limit = limit if restarts <= _RESTARTS else 0
                 continue
-            for item in answer.get("items") or ():
-                item.setdefault("apiVersion", kind.api_version)
-                item.setdefault("kind", kind.kind)
-                items.append(keep(item))
+            items += answer.get("items") or ()
             metadata = answer.get("metadata") or {}
             token = metadata.get("continue") or ""
             if not token:
                 return Listing(items, str(metadata.get("resourceVersion") or ""))
-            del answer  # before the next page is there
 
     def stream(self, request: verbs.Request, *, read_timeout: float) -> Stream:
         """Opens a watch, without retries. `read_timeout`: the longest silence, in seconds;

@@ -29,6 +29,8 @@ than the server down.
 """
 # Refusals that the server decides on only after it has checked permissions.
 _PAST_RIGHTS = (404, 409, 410, 422)
+_DECODER = json.JSONDecoder()
+_BETWEEN = re.compile(r"[\s,:]*")
 _NESTING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}]')
 
 
@@ -237,6 +239,54 @@ def decoded(raw: bytes) -> Any:
         return json.loads(raw)
     except RecursionError:
         return json.loads(_cut_off(raw))
+
+
+def page(raw: bytes, keep: Callable[[Any], Any]) -> dict[str, Any] | None:
+    """As `parsed`; of the `items` of a list there is what `keep` makes of each.
+
+    They are decoded one by one. Of all of a page at once their decoding takes half as long again,
+    and much memory.
+    """
+    try:
+        return dict(_members(raw.decode(errors="surrogatepass"), keep))
+    except RecursionError:
+        answer = parsed(raw)
+    except (json.JSONDecodeError, UnicodeDecodeError, IndexError):
+        return None
+    if answer and answer.get("items"):
+        answer["items"] = list(map(keep, answer["items"]))
+    return answer
+
+
+def _members(text: str, keep: Callable[[Any], Any]) -> Iterator[tuple[str, Any]]:
+    """The names and values of a JSON object; of the array `items` what is kept of its values."""
+    at = _next(text, 0)
+    if text[at] != "{":
+        raise json.JSONDecodeError("no object", text, at)
+    at = _next(text, at + 1)
+    while text[at] == '"':
+        name, at = _DECODER.raw_decode(text, at)
+        at = _next(text, at)
+        if name == "items" and text[at] == "[":
+            value = []
+            at = _next(text, at + 1)
+            while text[at] != "]":
+                item, at = _DECODER.raw_decode(text, at)
+                value.append(keep(item))
+                at = _next(text, at)
+            at += 1
+        else:
+            value, at = _DECODER.raw_decode(text, at)
+        yield name, value
+        at = _next(text, at)
+    if text[at] != "}":
+        raise json.JSONDecodeError("no name", text, at)
+
+
+def _next(text: str, at: int) -> int:
+    """Where the next value, name or end of what it is in begins."""
+    found = _BETWEEN.match(text, at)
+    return found.end() if found else at
 
 
 def _cut_off(raw: bytes) -> bytes:

@@ -50,6 +50,42 @@ def test_a_watch_goes_on_after_it() -> None:
     assert (first["type"], second["object"]) == ("ADDED", {"spec": 1})
 
 
+def test_such_a_list_is_read_whole_where_it_cannot_be_item_by_item() -> None:
+    raw = listed('{"name":"x"}', f'{{"name":"y","spec":{DEEP}}}')
+    found = exchange.page(raw, lambda item: item["name"])
+    assert found == {"kind": "List", "items": ["x", "y"]}
+
+
+@settings(deadline=None, derandomize=True, max_examples=300)
+@given(st.dictionaries(st.sampled_from(["items", "kind", "metadata", 'a"]}']), JSON), st.sampled_from([None, 1]))
+def test_a_page_has_what_the_whole_answer_has_with_what_is_kept_of_its_items(value: Any, indent: int | None) -> None:
+    raw = json.dumps(value, ensure_ascii=False, indent=indent).encode()
+    if isinstance(value.get("items"), list):
+        value = {**value, "items": [("kept", item) for item in value["items"]]}
+    assert exchange.page(raw, lambda item: ("kept", item)) == value
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"<html>",
+        b"[]",
+        b'"items"',
+        b"{",
+        b'{"items":[{}',
+        b'{"items":[{]}',
+        b'{"items":',
+        b"{1:2}",
+        b'{"a"}',
+        b"\xff",
+    ],
+)
+def test_an_answer_that_is_no_object_is_no_page(raw: bytes) -> None:
+    assert exchange.page(raw, lambda item: item) is None
+    assert exchange.parsed(raw) is None
+
+
 @settings(deadline=None, derandomize=True, max_examples=200)
 @given(JSON, st.integers(1, 4))
 def test_what_is_cut_off_is_what_is_deeper_and_nothing_else(value: Any, deepest: int) -> None:
