@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import typing as t
@@ -24,6 +25,8 @@ SERVICE, HEADLESS = "kubernetes.io/service-name", "service.kubernetes.io/headles
 """The label by which an EndpointSlice names its Service."""
 ENDED = ("Complete", "Failed")
 """The conditions of a Job that is over."""
+SOFT = "ScheduleAnyway"
+"""Where topology spread is only wished for."""
 UNREADY: objects.Raw = {"ready": False}
 DEVICES = ("device_claims", "device_slices", "device_classes", "device_rules")
 UNPARSED = (
@@ -156,6 +159,16 @@ def parser(name: str, share: sharing.Interner) -> t.Callable[[objects.Raw], t.An
     return functools.partial(t.cast("t.Any", PARSERS[name]), share=share)
 
 
+def unless_superseded(
+    owners: t.Container[str], parse: t.Callable[[objects.Raw], t.Any], raw: objects.Raw
+) -> t.Any:
+    """A ReplicaSet; ``None`` for an earlier revision that is none of these owners of pods."""
+    with contextlib.suppress(*decoding.MISREAD):
+        if raw["metadata"]["uid"] not in owners and objects.superseded(raw):
+            return None
+    return parse(raw)
+
+
 NamespacedName = tuple[str, str]
 """Namespace and name."""
 
@@ -189,6 +202,28 @@ def names_hash(value: t.Any) -> bool:
 
 def _of_revisions(policy: objects.Raw) -> tuple[str, ...]:
     return (names.HASH,) if names_hash(policy.get("spec")) else ()
+
+
+def _placed_by_revisions(workload: objects.Workload) -> tuple[str, ...]:
+    required = list(_required(workload.pod_spec))
+    return (workload.uid,) if required and names_hash(required) else ()
+
+
+def _required(spec: objects.Raw) -> t.Iterator[objects.Raw]:
+    """Where its pods must run beside others. What is only wished for counts the new pod as it
+    counts any successor.
+    """
+    yield from (
+        one
+        for one in spec.get("topologySpreadConstraints") or ()
+        if one.get("whenUnsatisfiable") != SOFT
+    )
+    for one in (spec.get("affinity") or {}).values():
+        yield (one or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+
+
+def _choosing_revisions(budget: objects.Budget) -> tuple[str, ...]:
+    return (budget.namespace,) if names_hash(budget.selector) else ()
 
 
 def peers(spec: objects.Raw) -> t.Iterator[objects.Raw]:
@@ -259,9 +294,11 @@ _KEYS: t.Mapping[str, tuple[str, Keys]] = {
     "pods by owner": ("pods", _owner),
     "pods by namespace": ("pods", lambda pod: (pod.namespace,)),
     "budgets by label": ("budgets", _selected),
+    "budgets of revisions": ("budgets", _choosing_revisions),
     "budgets by place": ("budgets", lambda budget: ((budget.namespace, budget.name),)),
     "unreadable budgets": ("budgets", _where_unreadable),
     "workloads by uid": ("workloads", lambda workload: (workload.uid,)),
+    "workloads placed by revisions": ("workloads", _placed_by_revisions),
     "workloads by owner": ("workloads", _owner),
     "replica sets by label": ("workloads", _adopting),
     "policies of revisions": ("network_policies", _of_revisions),

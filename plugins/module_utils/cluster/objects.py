@@ -66,23 +66,22 @@ class Ref:
 
 def controller_of(raw: Raw) -> Ref | None:
     """The owner reference that has ``controller: true``."""
-    return next(iter(_owners(raw, controllers=True)), None)
+    meta, owners = _owners(raw)
+    return next((_owner(meta, one) for one in owners if one.get("controller")), None)
 
 
-def _owners(raw: Raw, *, controllers: bool) -> tuple[Ref, ...]:
-    """The owner references; with ``controllers`` only those that have ``controller: true``."""
+def _owners(raw: Raw) -> tuple[Raw, t.Sequence[Raw]]:
     meta = raw.get("metadata") or {}
-    owners = decoding.fitting(meta.get("ownerReferences") or (), shapes.OWNERS)
-    return tuple(
-        Ref(
-            kind=owner.get("kind", ""),
-            name=owner.get("name", ""),
-            namespace=meta.get("namespace", ""),
-            uid=owner.get("uid", ""),
-            api_version=owner.get("apiVersion", ""),
-        )
-        for owner in owners
-        if owner.get("controller") or not controllers
+    return meta, decoding.fitting(meta.get("ownerReferences") or (), shapes.OWNERS)
+
+
+def _owner(meta: Raw, owner: Raw) -> Ref:
+    return Ref(
+        owner.get("kind", ""),
+        owner.get("name", ""),
+        meta.get("namespace", ""),
+        owner.get("uid", ""),
+        owner.get("apiVersion", ""),
     )
 
 
@@ -303,10 +302,8 @@ class Pod(Object):
     def of(cls, raw: Raw, share: sharing.Interner = sharing.NO_INTERNING) -> Pod:
         """From a core/v1 Pod."""
         meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
-        conditions = {c["type"]: c.get("status") for c in status.get("conditions") or ()}
-        since = {
-            c["type"]: c.get("lastTransitionTime") or "" for c in status.get("conditions") or ()
-        }
+        conditions = {c["type"]: c for c in status.get("conditions") or ()}
+        ready, scheduled = conditions.get("Ready") or {}, conditions.get("PodScheduled") or {}
         requests: dict[str, str] = {}
         trouble = pod_status.trouble(status)
         for index, container in enumerate(spec.get("containers") or ()):
@@ -318,7 +315,7 @@ class Pod(Object):
             **metadata(raw, share),
             node=share.text(spec.get("nodeName", "")),
             phase=share.text(status.get("phase", "")),
-            ready=conditions.get("Ready") == "True",
+            ready=ready.get("status") == "True",
             finalizers=decoding.fitting(tuple(meta.get("finalizers") or ()), shapes.NAMES),
             created=share.text(meta.get("creationTimestamp", "")),
             grace_seconds=spec.get("terminationGracePeriodSeconds", 30),
@@ -332,7 +329,9 @@ class Pod(Object):
             ),
             requests=share.part(requests, shapes.AMOUNTS),
             deadline=meta.get("deletionTimestamp") or "",
-            unschedulable=_message(status, "PodScheduled", "False", "Unschedulable"),
+            unschedulable=""
+            if scheduled.get("status") == "True"
+            else _message(status, "PodScheduled", "False", "Unschedulable"),
             nominated=status.get("nominatedNodeName") or "",
             device_claims=_device_claims(spec, status),
             group=(spec.get("schedulingGroup") or {}).get("podGroupName") or "",
@@ -343,9 +342,9 @@ class Pod(Object):
             ip=status.get("podIP") or "",
             placed=share.part(pod_specs.trimmed(spec, status), shapes.PLACED),
             looked_at="PodScheduled" in conditions,
-            scheduled=since.get("PodScheduled", ""),
+            scheduled=scheduled.get("lastTransitionTime") or "",
             started=share.text(status.get("startTime") or ""),
-            ready_since=since.get("Ready", ""),
+            ready_since=ready.get("lastTransitionTime") or "",
             restarted=any(one.get("restartCount") for one in status.get("containerStatuses") or ()),
             scratch=share.part(pod_specs.scratch(spec), shapes.TEXTS),
             trouble=trouble.text,
@@ -355,10 +354,10 @@ class Pod(Object):
 
 def _device_claims(spec: Raw, status: Raw) -> tuple[tuple[str, bool], ...]:
     named = [(one, True) for one in spec.get("resourceClaims") or ()]
-    made = (
-        *(status.get("resourceClaimStatuses") or ()),
-        status.get("extendedResourceClaimStatus") or {},
-    )
+    extended = status.get("extendedResourceClaimStatus")
+    made = (*(status.get("resourceClaimStatuses") or ()), *([extended] if extended else ()))
+    if not named and not made:
+        return ()
     found = (
         (one.get("resourceClaimName"), shared)
         for one, shared in (*named, *((one, False) for one in made))
@@ -424,8 +423,14 @@ class Budget(Object):
             expected=status.get("expectedPods", 0),
             disrupted=decoding.fitting(status.get("disruptedPods") or {}, shapes.TEXTS),
             sync_failed=_message(status, "DisruptionAllowed", "False", "SyncFailed"),
-            owners=_owners(raw, controllers=False),
+            owners=tuple(_owner(meta, one) for one in _owners(raw)[1]),
         )
+
+
+def superseded(raw: Raw) -> bool:
+    """Whether a ReplicaSet is an earlier revision, without pods; a Deployment keeps ten of them."""
+    pods = (raw.get("spec") or {}).get("replicas", 1) or (raw.get("status") or {}).get("replicas")
+    return not pods and bool(raw["metadata"].get("ownerReferences"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -487,9 +492,8 @@ class Workload(Object):
         """From an object with ``spec.replicas``; list items carry no kind, so it is given."""
         meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
         kind = raw.get("kind") or kind
-        pods = spec.get("replicas", 1) or status.get("replicas", 0)
-        if kind == "ReplicaSet" and not pods and meta.get("ownerReferences"):
-            # An earlier revision, of which a Deployment keeps ten: nobody asks what its pods were.
+        if kind == "ReplicaSet" and superseded(raw):
+            # Nobody asks what its pods were.
             spec = {"replicas": 0}
         return cls(
             **metadata(raw, share),

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
@@ -82,20 +83,21 @@ def lists(
     wanted: t.Collection[str],
     scope: scopes.ReadScope | None = None,
     versions: dict[str, str] | None = None,
+    owners: t.Container[str] | None = None,
 ) -> dict[str, list[t.Any]]:
     """Parsed objects by kind, of what is in scope: one list request (in pages) for each
     kind, or each part of it.
 
     ``versions`` takes in the resourceVersions of the whole lists, which there are without a scope.
+    ``owners`` are the UIDs of all owners of pods: other earlier revisions are left out.
     """
     found: dict[str, list[t.Any]] = {name: [] for name in wanted}
     share = sharing.Interner()
     for name in wanted:
         try:
             for part in scope.parts(name) if scope else (scopes.ALL,):
-                found[name] += listed(
-                    cluster, name, part, scope, share, versions=None if scope else versions
-                )
+                of = None if scope else versions
+                found[name] += listed(cluster, name, part, scope, share, versions=of, owners=owners)
         except errors.NotFound:
             continue
         except errors.Forbidden:
@@ -114,11 +116,14 @@ def listed(
     share: sharing.Interner | None = None,
     labels: str = "",
     versions: dict[str, str] | None = None,
+    owners: t.Container[str] | None = None,
 ) -> list[t.Any]:
     """Parsed objects of one part of a kind, or of those with certain ``labels``;
-    ``versions`` as in ``lists``.
+    ``versions`` and ``owners`` as in ``lists``.
     """
     keep, found = index_keys.parser(name, share or sharing.Interner()), list[t.Any]()
+    if name == "replica_sets" and owners is not None:
+        keep = functools.partial(index_keys.unless_superseded, owners, keep)
     for space in spaces_of(name, part) or ("",):
         kind, wanted = KINDS[name], labels or part.labels
         listing = cluster.items(
