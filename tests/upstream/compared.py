@@ -67,9 +67,10 @@ def _refused(record: Record) -> bool:
         case "PodTopologySpread":
             return bool(filters.spread_reason(filters.constraints(around, guest), place))
         case "InterPodAffinity":
-            return bool(filters.affinity_reason(filters.company(around, guest), place))
+            company = filters.company(around, guest)
+            return bool(company and filters.affinity_reason(company, place))
     look = filters.Filters(around).look(guest)
-    found = storage.reasons(look.filters.storage, guest, look.needs, place)
+    found = storage.reasons(look.filters.storage, look.needs, place)
     return bool(look.refusal or {*found} & {*VOLUMES[record["kind"]]})
 
 

@@ -84,18 +84,13 @@ def diagnose(
         message = f"{pod.ref} is selected by {named}; the Eviction API always refuses such a pod."
         remedy = "Delete all of them but one, or narrow their selectors."
         return Verdict("two_budgets", message, remedy, budgets[0].ref, lasting=True)
-    budget = budgets[0]
+    budget, ref = budgets[0], budgets[0].ref
     if not pod.ready and unhealthy_may_go(budget):
-        return Verdict(
-            "unhealthy_allowed",
-            f"{pod.ref} is not ready ({budget.unhealthy_policy}).",
-            budget=budget.ref,
-        )
+        message = f"{pod.ref} is not ready ({budget.unhealthy_policy})."
+        return Verdict("unhealthy_allowed", message, budget=ref)
     refused = _refused(snapshot, pod, budget)
     if refused is None:
-        return Verdict(
-            "room", f"{budget.ref} allows {budget.allowed} more disruptions.", budget=budget.ref
-        )
+        return Verdict("room", f"{ref} allows {budget.allowed} more disruptions.", budget=ref)
     operator = (
         operators.operator_of(snapshot, pod, budget, wanted) if refused.code in WAITED_FOR else None
     )
@@ -178,11 +173,13 @@ def _refused(
     snapshot: snapshots.Snapshot, pod: objects.Pod, budget: objects.Budget
 ) -> Verdict | None:
     """Why the budget's status does not allow the eviction, ``None`` if it does."""
-    name, ref = str(budget.ref), budget.ref
     if budget.sync_failed:
         # Before all else: where its controller has failed from the start,
         # no generation is observed either.
         return _not_synced(snapshot, pod, budget)
+    if budget.observed and budget.allowed > 0 and len(budget.disrupted) <= MAX_DISRUPTED:
+        return _stale(snapshot, budget) if pod.ready else None
+    name, ref = str(budget.ref), budget.ref
     if not budget.observed:
         message = f"{name} has just been changed and its status is not computed yet."
         return Verdict(
@@ -198,8 +195,6 @@ def _refused(
         )
         remedy = "Check kube-controller-manager: it does not confirm evictions."
         return Verdict("refused_by_server", message, remedy, ref)
-    if budget.allowed > 0:
-        return _stale(snapshot, budget) if pod.ready else None
     # A pod that is not ready may still go when the others are healthy, or by the policy.
     if _by_spec(budget) or (pod.ready and fully_blocking(snapshot, budget)):
         return _misconfigured(snapshot, pod, budget)

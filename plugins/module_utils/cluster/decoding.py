@@ -43,6 +43,7 @@ MISREAD = (
 
 _LABEL = "[A-Za-z0-9](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?"
 _DNS = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*")
+_TEXT = frozenset({str})
 _WHOLE = re.compile(r"-?[0-9]{1,19}")
 
 T = t.TypeVar("T")
@@ -153,12 +154,7 @@ def fits(value: t.Any, shape: Shape) -> bool:
     if value is None:
         return True
     if isinstance(shape, dict):
-        each = shape.get(...)
-        return isinstance(value, dict) and all(
-            (each is None or (inner is not None and fits(inner, each)))
-            and (key not in shape or fits(inner, shape[key]))
-            for key, inner in value.items()
-        )
+        return isinstance(value, dict) and _fields_fit(value, shape)
     if isinstance(shape, list):
         return isinstance(value, (list, tuple)) and all(
             inner is not None and fits(inner, shape[0]) for inner in value
@@ -166,6 +162,21 @@ def fits(value: t.Any, shape: Shape) -> bool:
     if isinstance(shape, (type, tuple)):
         return isinstance(value, shape) and (shape is not int or whole(value) is not None)
     return bool(shape(value))
+
+
+def _fields_fit(value: Raw, shape: dict[t.Any, Shape]) -> bool:
+    each = shape.get(...)
+    if each is str:
+        if not _TEXT.issuperset(map(type, value.values())):
+            return False
+    elif each is not None and not all(
+        inner is not None and fits(inner, each) for inner in value.values()
+    ):
+        return False
+    for key, part in shape.items():
+        if (inner := value.get(key)) is not None and key is not ... and not fits(inner, part):
+            return False
+    return True
 
 
 def lenient(

@@ -83,16 +83,20 @@ def _declared(spec: Raw) -> list[str]:
     """What the scheduler (NodeDeclaredFeatures, on by default since 1.36) asks of the features
     of a node, by fields.
     """
-    containers = [one for key in ("containers", "initContainers") for one in spec.get(key) or ()]
-    rules = (rule for one in containers for rule in one.get("restartPolicyRules") or ())
-    mounts = (mount for one in containers for mount in one.get("volumeMounts") or ())
-    found = {
-        "hostUsers: false with hostNetwork": spec.get("hostNetwork")
-        and spec.get("hostUsers") is False,
-        "restartPolicyRules": any(rule.get("action") == "RestartAllContainers" for rule in rules),
-        "bindMountOptions": any(mount.get("bindMountOptions") for mount in mounts),
-    }
-    return [field for field, asked in found.items() if asked]
+    found = []
+    if spec.get("hostNetwork") and spec.get("hostUsers") is False:
+        found.append("hostUsers: false with hostNetwork")
+    rules, mounts = False, False
+    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
+        for rule in container.get("restartPolicyRules") or ():
+            rules = rules or rule.get("action") == "RestartAllContainers"
+        for mount in container.get("volumeMounts") or ():
+            mounts = mounts or bool(mount.get("bindMountOptions"))
+    if rules:
+        found.append("restartPolicyRules")
+    if mounts:
+        found.append("bindMountOptions")
+    return found
 
 
 def _container(raw: Raw) -> Raw:
@@ -129,9 +133,9 @@ def scratch(spec: Raw) -> dict[str, str]:
     It is said of where they are mounted, and by whom: what an application keeps
     there nobody can know.
     """
-    empty = [volume for volume in volumes(spec) if "emptyDir" in volume]
-    if not empty:
+    if not any("emptyDir" in volume for volume in spec.get("volumes") or ()):
         return {}
+    empty = [volume for volume in volumes(spec) if "emptyDir" in volume]
     inits: list[Raw] = []
     sidecars: list[Raw] = []
     for container in spec.get("initContainers") or ():

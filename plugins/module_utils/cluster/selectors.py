@@ -26,9 +26,11 @@ def matches(selector: t.Mapping[str, t.Any] | None, labels: t.Mapping[str, str])
     if selector is None:
         return False
     wanted: t.Mapping[str, str] = selector.get("matchLabels") or {}
-    if any(labels.get(key) != value for key, value in wanted.items()):
-        return False
-    return all(satisfied(e, labels) for e in selector.get("matchExpressions") or ())
+    for key, value in wanted.items():
+        if labels.get(key) != value:
+            return False
+    expressions = selector.get("matchExpressions")
+    return not expressions or all(satisfied(e, labels) for e in expressions)
 
 
 def satisfied(expression: t.Mapping[str, t.Any], labels: t.Mapping[str, str]) -> bool:

@@ -41,20 +41,16 @@ class Interner:
         Raises:
             UnreadableError: it has another one.
         """
-        key = marshal.dumps(t.cast("t.Any", (id(shape), part)), 2)
-        if len(key) > SHORT:
-            key = hashlib.blake2b(key, digest_size=16).digest()
-        return (
-            self.same(key, part)
-            if key in self._known
-            else self.same(key, decoding.fitting(part, shape))
-        )
+        key = _key(part, shape)
+        known: T | None = self._known.get(key)
+        return self.same(key, decoding.fitting(part, shape)) if known is None else known
 
     def same(self, key: t.Hashable, part: T) -> T:
         """For whatever is equal if this key is."""
         if len(self._known) >= MOST:
             self._known.clear()
-        return t.cast("T", self._known.setdefault(key, part))
+        known: T = self._known.setdefault(key, part)
+        return known
 
     def text(self, text: str) -> str:
         """For names that occur in many objects."""
@@ -68,18 +64,24 @@ class Interner:
         if not template:
             return spec
         inner = template.get("spec") or {}
-        pieces = {
-            key: self._pieces(value)
-            if key in _BY_CONTAINER
-            else self.part(value, shapes.POD_SPEC.get(key))
-            for key, value in inner.items()
-        }
+        key = _key(inner, None)
+        pieces = self._known.get(key)
+        if pieces is None:
+            pieces = self.same(key, self._fields(inner))
         meta = self.part(template.get("metadata") or {}, shapes.TEMPLATE["metadata"])
-        whole = {**template, "metadata": meta, "spec": self.part(pieces)}
+        whole = {**template, "metadata": meta, "spec": pieces}
         return {
             **spec,
             "selector": self.part(spec.get("selector"), shapes.SELECTOR),
             "template": whole,
+        }
+
+    def _fields(self, spec: Raw) -> Raw:
+        return {
+            key: self._pieces(value)
+            if key in _BY_CONTAINER
+            else self.part(value, shapes.POD_SPEC.get(key))
+            for key, value in spec.items()
         }
 
     def _pieces(self, containers: t.Sequence[Raw] | None) -> t.Any:
@@ -87,6 +89,11 @@ class Interner:
             {key: self.part(value, shapes.CONTAINER.get(key)) for key, value in one.items()}
             for one in containers or ()
         ]
+
+
+def _key(part: t.Any, shape: decoding.Shape) -> bytes:
+    key = marshal.dumps((id(shape), part), 2)
+    return key if len(key) <= SHORT else hashlib.blake2b(key, digest_size=16).digest()
 
 
 class NoInterning(Interner):

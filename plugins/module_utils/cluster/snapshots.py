@@ -193,6 +193,27 @@ class Snapshot:
             ) or {}
         return found
 
+    @functools.cached_property
+    def services_of_revisions(
+        self,
+    ) -> t.Mapping[str, t.Sequence[tuple[index_keys.NamespacedName, t.Mapping[str, str]]]]:
+        """Those of them that name the label by which ReplicaSets tell their pods
+        from others, by namespace.
+        """
+        return {
+            namespace: found
+            for namespace, chosen in self.selectors_by_namespace.items()
+            if (found := [one for one in chosen.items() if names.HASH in one[1]])
+        }
+
+    def budgets_of_revisions(self, namespace: str) -> tuple[objects.Budget, ...]:
+        """The budgets whose selectors name that label."""
+        return self._by("budgets of revisions").get(namespace)
+
+    def places_by_revisions(self, workload: objects.Workload) -> bool:
+        """Whether its pods must run beside others, or apart, by that label."""
+        return bool(self._by("workloads placed by revisions").get(workload.uid))
+
     @property
     def policies_of_revisions(self) -> tuple[objects.Raw, ...]:
         """The NetworkPolicies that name the label by which ReplicaSets tell
@@ -366,10 +387,20 @@ class Snapshot:
         """The top controller with a replica count; ``None`` for pods without one or
         with an unknown one.
         """
-        found = self.workload(pod.owner.uid) if pod.owner else None
-        while found and found.owner and (above := self.workload(found.owner.uid)):
-            found = above
-        return found
+        if pod.owner is None:
+            return None
+        uid = pod.owner.uid
+        if uid not in self._top_of:
+            found = self.workload(uid)
+            while found and found.owner and (above := self.workload(found.owner.uid)):
+                found = above
+            self._top_of[uid] = found
+        return self._top_of[uid]
+
+    @functools.cached_property
+    def _top_of(self) -> dict[str, objects.Workload | None]:
+        """The top controller of the pods of each controller that was asked for, by its UID."""
+        return {}
 
     def pods_of(self, workload: objects.Workload) -> tuple[objects.Pod, ...]:
         """The pods of which this is the top controller, finished ones left out."""
@@ -382,6 +413,20 @@ class Snapshot:
     @functools.cached_property
     def _pods_of(self) -> dict[str, tuple[objects.Pod, ...]]:
         """The pods of each workload that was asked for, by its UID."""
+        return {}
+
+    def volumes_of(self, workload: objects.Workload) -> t.Sequence[objects.Raw]:
+        """The volumes of these pods; of those that pods have in common the first."""
+        found = self._volumes_of.get(workload.uid)
+        if found is None:
+            mounted = (volume for pod in self.pods_of(workload) for volume in pod.volumes)
+            found = list({id(volume): volume for volume in mounted}.values())
+            self._volumes_of[workload.uid] = found
+        return found
+
+    @functools.cached_property
+    def _volumes_of(self) -> dict[str, t.Sequence[objects.Raw]]:
+        """Those of each workload that was asked for, by its UID."""
         return {}
 
     def _on_top(self, uid: str) -> bool:
@@ -409,17 +454,15 @@ class Snapshot:
         ]
         workload = self.workload_of(pod)
         known = [
-            (one.ref, one.unreadable) for one in (pod, *([workload] if workload else []), *found)
+            (one.ref, one.unreadable)
+            for one in (pod, *([workload] if workload else []), *found)
+            if one.unreadable
         ]
         for name in pod.claims:
             claim = self.claim(pod.namespace, name) or {}
-            known.append(
-                (
-                    objects.Ref("PersistentVolumeClaim", name, pod.namespace),
-                    claim.get("unreadable", ""),
-                )
-            )
-        return [(ref, parts) for ref, parts in known if parts]
+            if parts := claim.get("unreadable", ""):
+                known.append((objects.Ref("PersistentVolumeClaim", name, pod.namespace), parts))
+        return known
 
     def autoscaler_of(self, workload: objects.Workload) -> objects.Autoscaler | None:
         """Of several the first counts."""

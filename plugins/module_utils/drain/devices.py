@@ -236,6 +236,8 @@ def _claims(
     """The pod's claims: those that it shares by name, those that were made
     for it alone, or both.
     """
+    if not pod.device_claims:
+        return []
     wanted = {name for name, by_name in pod.device_claims if shared is None or by_name is shared}
     found = (snapshot.device_claim(pod.namespace, name) for name in sorted(wanted))
     return [claim for claim in found if claim]

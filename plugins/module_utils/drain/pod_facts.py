@@ -194,7 +194,7 @@ class PodFacts:
         """
         return self.choices.allow_interruption or (self.workload or self.pod).interruptible
 
-    @property
+    @functools.cached_property
     def owner(self) -> objects.Ref | None:
         """The workload, or the pod's own controller if the workload is unknown."""
         return self.workload.ref if self.workload else self.pod.owner

@@ -10,7 +10,6 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
-    index_keys,
     names,
     objects,
     selectors,
@@ -31,7 +30,6 @@ KINDS = (
 )
 """What is read to know it, beside the workloads and budgets."""
 CODE = "not_replaceable"
-SOFT = "ScheduleAnyway"
 PROTECTED = "kruise.io/related-pub"
 """The annotation of a pod that names its PodUnavailableBudget of Kruise."""
 
@@ -98,29 +96,16 @@ def _needing(
     """What selects the pod by the label; of NetworkPolicies also those that name
     it for others' pods.
     """
-    for place, chosen in snapshot.selectors_by_namespace.get(pod.namespace, {}).items():
-        if names.HASH in chosen and chosen.items() <= pod.labels.items():
+    for place, chosen in snapshot.services_of_revisions.get(pod.namespace, ()):
+        if chosen.items() <= pod.labels.items():
             yield f"Service {'/'.join(place)}"
-    for budget in snapshot.budgets_of(pod):
-        if not budget.ours and index_keys.names_hash(budget.selector):
+    for budget in snapshot.budgets_of_revisions(pod.namespace):
+        if not budget.ours and budget.covers(pod):
             yield str(budget.ref)
     for raw in snapshot.policies_of_revisions:
         yield f"NetworkPolicy {raw['metadata']['namespace']}/{raw['metadata']['name']}"
-    if index_keys.names_hash(list(_required(workload.pod_spec))):
+    if snapshot.places_by_revisions(workload):
         yield f"the affinity of {workload.ref}"
-
-
-def _required(spec: objects.Raw) -> t.Iterator[objects.Raw]:
-    """Where its pods must run beside others. What is only wished for counts the new pod as it
-    counts any successor.
-    """
-    yield from (
-        one
-        for one in spec.get("topologySpreadConstraints") or ()
-        if one.get("whenUnsatisfiable") != SOFT
-    )
-    for one in (spec.get("affinity") or {}).values():
-        yield (one or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or {}
 
 
 def takers(

@@ -234,7 +234,7 @@ class Pace:
         now: str = "",
     ) -> None:
         self._snapshot, self._controller = snapshot, controller
-        self._start, self._taken = _remembered(snapshot, now)
+        self._start, self._taken = _remembered(snapshot, now if controller else "")
 
     def seconds(
         self,

@@ -48,13 +48,13 @@ class Company:
     bad: Domains
     unwelcome: Domains
 
-    def __bool__(self) -> bool:
-        return bool(self.wanted or self.shunned or self.unwelcome)
 
-
-def company(around: world.World, guest: world.Guest) -> Company:
-    """What the pods of the cluster mean for this one, as they are now."""
+def company(around: world.World, guest: world.Guest) -> Company | None:
+    """What the pods of the cluster mean for this one, as they are now; ``None`` for nothing."""
     wanted, shunned = guest.terms("podAffinity"), guest.terms("podAntiAffinity")
+    shunning = around.shunning(guest)
+    if not (wanted or shunned or shunning):
+        return None
     near: Domains = Counter()
     first = False
     if wanted:
@@ -72,10 +72,12 @@ def company(around: world.World, guest: world.Guest) -> Company:
             term["topologyKey"],
         )
     unwelcome: Domains = Counter()
-    for example, by_node in around.shunning(guest):
+    for example, by_node in shunning:
         for term in example.terms("podAntiAffinity"):
             if _covers(around, example.namespace, term, guest):
                 _count(around, unwelcome, by_node, term["topologyKey"])
+    if not (wanted or shunned or unwelcome):
+        return None
     keys = [tuple(term["topologyKey"] for term in terms) for terms in (wanted, shunned)]
     return Company(keys[0], near, first, keys[1], bad, unwelcome)
 
@@ -143,19 +145,11 @@ CONFLICT = "pod affinity terms conflict"
 _CORDON: objects.Raw = {"key": world.UNSCHEDULABLE, "effect": "NoSchedule"}
 
 
-def required(guest: world.Guest) -> objects.Raw | None:
-    """Its required node affinity."""
-    affinity = (guest.spec.get("affinity") or {}).get("nodeAffinity") or {}
-    return t.cast(
-        "objects.Raw | None", affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
-    )
-
-
 def nodes_named(guest: world.Guest) -> frozenset[str] | None:
     """The node names that its ``matchFields`` leave, ``None`` for any:
     each of the ORed terms has to name some.
     """
-    terms = (required(guest) or {}).get("nodeSelectorTerms") or ()
+    terms = (world.required(guest.spec) or {}).get("nodeSelectorTerms") or ()
     found: set[str] = set()
     for term in terms:
         mine: set[str] | None = None
@@ -299,7 +293,7 @@ def _counting(
         }
 
     policies = (raw.get("nodeAffinityPolicy"), raw.get("nodeTaintsPolicy"))
-    own = (guest.spec.get("nodeSelector"), required(guest), guest.tolerations)
+    own = guest.suiting or world.suiting(guest.spec, guest.tolerations)
     lasting = raw.get("nodeTaintsPolicy", "Ignore") != "Honor"
     return around.domains(
         world.key_of(raw["topologyKey"], keys, policies, own), found, lasting=lasting
@@ -419,7 +413,7 @@ class Filters:
         and the places that are left, by name.
         """
         around = self.around
-        key = world.key_of(guest.spec.get("nodeSelector"), required(guest), guest.tolerations)
+        key = guest.suiting or world.suiting(guest.spec, guest.tolerations)
         found = self._suiting.get(key)
         again: t.Iterable[str]
         if found is None:
@@ -461,9 +455,7 @@ class Look:
             return (world.PORTS,)
         if short := world.short(guest, place):
             return short
-        if guest.volumes and (
-            why := storage.reasons(self.filters.storage, guest, self.needs, place)
-        ):
+        if guest.volumes and (why := storage.reasons(self.filters.storage, self.needs, place)):
             return why
         if self.spread and (uneven := spread_reason(self.spread, place)):
             return (uneven,)

@@ -258,6 +258,7 @@ class Sequence:
         self.around = world.World(snapshot)
         self.scheduler = filters.Filters(self.around)
         self.placed: list[tuple[world.Guest, str]] = []
+        self.known: world.Known = {}
         self.unserved = unserved(snapshot)
         self.by_devices = devices.served(snapshot)
 
@@ -353,7 +354,7 @@ class Sequence:
             if old is not None:
                 self.around.leave(old)
             return unknown
-        guest = world.Guest.successor(pod, template)
+        guest = world.Guest.successor(pod, template, self.known)
         if old is not None and plan.route not in BEFORE:
             self.around.leave(old)
         found = self._placed(guest)

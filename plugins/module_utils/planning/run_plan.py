@@ -309,7 +309,8 @@ def _gather(
         with contextlib.suppress(errors.Forbidden):
             found.update(run_listing.lists(ctx.cluster, ("device_classes",)))
     more += [*related.groups_of(here), *related.machines_of(here)]
-    found.update(run_listing.lists(ctx.cluster, more))
+    owners = {pod.owner.uid for pod in found["pods"] if pod.owner}
+    found.update(run_listing.lists(ctx.cluster, more, owners=owners))
     if found.get("device_claims"):
         found["device_rules"] = run_listing.device_rules(ctx.cluster)
     found["leases"] += _foreign_leases(ctx, [nodes.nodes[name] for name in present])

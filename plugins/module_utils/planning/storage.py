@@ -56,6 +56,10 @@ MIGRATED = {
 DRIVERS = dict(MIGRATED.values())
 
 
+Disk = tuple[str, frozenset[t.Any], bool]
+"""What two pods of a node cannot share: its kind, what it is called, whether it is read only."""
+
+
 class Storage:
     """Claims, volumes, classes and attach limits of a snapshot, by name."""
 
@@ -104,6 +108,7 @@ class Needs:
     waiting: tuple[objects.Raw, ...] = ()
     csi: frozenset[tuple[str, str]] = frozenset()
     busy: bool = False
+    disks: tuple[Disk, ...] = ()
 
 
 NOTHING = Needs()
@@ -146,21 +151,19 @@ def needs(storage: Storage, around: world.World, guest: world.Guest) -> Needs:
     csi = frozenset(
         handle for handle in (*disks, *(_handle(storage, claim) for claim in claims)) if handle
     )
-    return Needs("", tuple(bound), missing, tuple(waiting), csi, busy)
+    alone = tuple(disk for volume in guest.volumes if (disk := _disk(volume)))
+    return Needs("", tuple(bound), missing, tuple(waiting), csi, busy, alone)
 
 
-def reasons(
-    storage: Storage, guest: world.Guest, found: Needs, place: world.Place
-) -> tuple[str, ...]:
+def reasons(storage: Storage, found: Needs, place: world.Place) -> tuple[str, ...]:
     """Why the pod's volumes keep it off the node, of the first plugin that refuses it."""
-    if _disk_taken(guest, place):
+    if found.disks and _disk_taken(found.disks, place):
         return (DISK,)
     if found.busy:
         return (ONE_POD,)
     if found.csi and _over_limit(storage, found, place):
         return (LIMIT,)
-    binding = tuple(_binding(storage, found, place))
-    if binding:
+    if binding := _binding(storage, found, place):
         return binding
     return (OTHER_ZONE,) if _in_other_zone(found, place) else ()
 
@@ -271,13 +274,13 @@ def _over_limit(storage: Storage, found: Needs, place: world.Place) -> bool:
     )
 
 
-def _binding(storage: Storage, found: Needs, place: world.Place) -> t.Iterator[str]:
-    if any(not _on_node(volume, place) for volume in found.bound):
-        yield ELSEWHERE
+def _binding(storage: Storage, found: Needs, place: world.Place) -> tuple[str, ...]:
+    why: tuple[str, ...] = ()
+    if not all(_on_node(volume, place) for volume in found.bound):
+        why = (ELSEWHERE,)
     if found.waiting and not _bindable(storage, found.waiting, place):
-        yield NONE_FREE
-    if found.missing:
-        yield GONE
+        why += (NONE_FREE,)
+    return (*why, GONE) if found.missing else why
 
 
 def _on_node(volume: objects.Raw, place: world.Place) -> bool:
@@ -371,19 +374,13 @@ def _in_other_zone(found: Needs, place: world.Place) -> bool:
     return False
 
 
-def _disk_taken(guest: world.Guest, place: world.Place) -> bool:
-    mine = [disk for volume in guest.volumes if (disk := _disk(volume))]
-    if not mine:
-        return False
+def _disk_taken(mine: t.Iterable[Disk], place: world.Place) -> bool:
     for other in place.mounting.values():
         for volume in other.volumes:
             theirs = _disk(volume)
             if theirs and any(_exclude(theirs, disk) for disk in mine):
                 return True
     return False
-
-
-Disk = tuple[str, frozenset[t.Any], bool]
 
 
 def _exclude(one: Disk, other: Disk) -> bool:
@@ -394,9 +391,7 @@ def _exclude(one: Disk, other: Disk) -> bool:
 
 
 def _disk(volume: objects.Raw) -> Disk | None:
-    """A disk that two pods of a node cannot share: its kind, what it is called,
-    whether it is read only.
-    """
+    """A disk that two pods of a node cannot share."""
     if disk := volume.get("gcePersistentDisk"):
         return "gce", frozenset({disk.get("pdName")}), bool(disk.get("readOnly"))
     if disk := volume.get("awsElasticBlockStore"):

@@ -128,12 +128,27 @@ NOW = "9"
 """After every timestamp."""
 
 
+class Common:
+    """What pods have in common that are the same in all but name."""
+
+    __slots__ = ("ports", "requests", "spec", "suiting")
+
+    def __init__(self, spec: objects.Raw, requests: Amounts, suiting: str = "") -> None:
+        self.spec, self.requests, self.suiting = spec, requests, suiting
+        self.ports = ports(spec)
+
+
+Known: t.TypeAlias = "dict[tuple[int, int, int], Common]"
+"""By the ``id`` of what equal pods share; the snapshot keeps that."""
+
+
 @dataclass(eq=False, slots=True)
 class Guest:
     """A pod, on a node or to be placed; ``deleting`` pods do not count for topology spread.
 
     ``spec`` is trimmed, ``volumes`` are those of ``HOLDING``, ``requests`` and ``ports`` are what
-    it takes. It started at ``since``, which is ``NOW`` before that.
+    it takes. It started at ``since``, which is ``NOW`` before that. ``suiting`` is the same for all
+    that the same nodes suit.
     """
 
     namespace: str
@@ -148,6 +163,7 @@ class Guest:
     deleting: bool = False
     group: str = ""
     since: str = NOW
+    suiting: str = ""
 
     @property
     def words(self) -> str:
@@ -160,23 +176,34 @@ class Guest:
         return affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
 
     @classmethod
-    def of(cls, pod: objects.Pod, known: dict[int, Amounts] | None = None) -> Guest:
-        """A pod as it runs; ``known`` are the requests of such pods before it,
-        by the ``id`` of what they share.
-        """
-        found = {} if known is None else known
-        if id(pod.placed) not in found:
-            found[id(pod.placed)] = pod_requests(pod.placed, running=True)
-        return cls._of(pod, pod.placed, found[id(pod.placed)], running=True)
+    def of(cls, pod: objects.Pod, known: Known | None = None) -> Guest:
+        """A pod as it runs; ``known`` is what such pods before it have in common."""
+        found, key = {} if known is None else known, (id(pod.placed), 0, 0)
+        if key not in found:
+            found[key] = Common(pod.placed, pod_requests(pod.placed, running=True))
+        return cls._of(pod, found[key], running=True)
 
     @classmethod
-    def successor(cls, pod: objects.Pod, template: objects.Raw) -> Guest:
+    def successor(
+        cls, pod: objects.Pod, template: objects.Raw, known: Known | None = None
+    ) -> Guest:
         """The pod that replaces it: as it is, but with the requests of its workload's
         ``template`` (a raw pod spec).
 
         The template counts because a resize changes only the pod; the pod counts for the rest,
         because admission adds to the template.
         """
+        found = {} if known is None else known
+        key = (id(pod.placed), id(template) if template else 0, id(pod.tolerations))
+        if key not in found:
+            spec = cls._succeeding(pod, template)
+            found[key] = Common(
+                spec, pod_requests(spec, running=False), suiting(spec, pod.tolerations)
+            )
+        return cls._of(pod, found[key], running=False)
+
+    @staticmethod
+    def _succeeding(pod: objects.Pod, template: objects.Raw) -> objects.Raw:
         spec = dict(pod.placed)
         for key in ("containers", "initContainers"):
             asked = {
@@ -188,24 +215,25 @@ class Guest:
                     {**one, "requests": asked[one["name"]]} if asked.get(one["name"]) else one
                     for one in spec[key]
                 ]
-        return cls._of(pod, spec, pod_requests(spec, running=False), running=False)
+        return spec
 
     @classmethod
-    def _of(cls, pod: objects.Pod, spec: objects.Raw, requests: Amounts, *, running: bool) -> Guest:
+    def _of(cls, pod: objects.Pod, common: Common, *, running: bool) -> Guest:
         return cls(
             namespace=pod.namespace,
             name=pod.name,
             labels=pod.labels,
-            spec=spec,
+            spec=common.spec,
             tolerations=pod.tolerations,
             volumes=tuple(
                 volume for volume in pod.volumes if any(volume.get(kind) for kind in HOLDING)
             ),
-            requests=requests,
-            ports=ports(spec),
+            requests=common.requests,
+            ports=common.ports,
             priority=pod.priority,
             deleting=running and pod.deleting,
             since=(running and pod.started) or NOW,
+            suiting=common.suiting,
         )
 
 
@@ -298,7 +326,7 @@ class World:
         self._hinted: dict[tuple[str, str], list[Tally]] = {}
         self._unhinted: list[Tally] = []
         self._labelled: dict[tuple[str, str], dict[int, Guest]] = {}
-        known: dict[int, Amounts] = {}
+        known: Known = {}
         for pod in snapshot.pods:
             if pod.node in self.places and not pod.finished:
                 guest = Guest.of(pod, known)
@@ -448,11 +476,25 @@ class World:
 
 
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+_encode = json.JSONEncoder(sort_keys=True).encode
+
+
+def suiting(spec: objects.Raw, tolerations: t.Sequence[objects.Raw]) -> str:
+    """The same text for all that the same nodes suit."""
+    return key_of(spec.get("nodeSelector"), required(spec), tolerations)
+
+
+def required(spec: objects.Raw) -> objects.Raw | None:
+    """Its required node affinity."""
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    return t.cast(
+        "objects.Raw | None", affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    )
 
 
 def key_of(*parts: t.Any) -> str:
     """The same text for equal data."""
-    return json.dumps(parts, sort_keys=True)
+    return _encode(parts)
 
 
 def _label_of(selector: objects.Raw | None) -> tuple[str, str] | None:
@@ -509,8 +551,8 @@ def load(guest: Guest, place: Place) -> float:
     """How full the node is with the pod, of CPU and memory together (the scheduler's
     LeastAllocated); 0 is empty.
     """
-    found = 0.0
+    found, asked, used = 0.0, guest.requests, place.used
     for name in ("cpu", "memory"):
-        if place.room.get(name):
-            found += (place.used.get(name, 0) + guest.requests.get(name, 0)) / place.room[name]
+        if room := place.room.get(name):
+            found += (used.get(name, 0) + asked.get(name, 0)) / room
     return round(found, 6)

@@ -149,9 +149,9 @@ def policy_of(
     for rule in rules:
         if rule.selector.matches(pod, workload):
             return rule.of(pod)
-    wishes = {key: annotations[name] for name, key in ANNOTATIONS.items() if name in annotations}
-    if not wishes:
+    if ANNOTATIONS.keys().isdisjoint(annotations):
         return NONE
+    wishes = {key: annotations[name] for name, key in ANNOTATIONS.items() if name in annotations}
     where = f"the annotations of {workload or pod.ref}"
     policy, _bands, faults = _policy(names.PREFIX, wishes)
     if faults:

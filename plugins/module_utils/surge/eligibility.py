@@ -99,7 +99,7 @@ def _recreate(snapshot: snapshots.Snapshot, workload: objects.Workload) -> reaso
 def volumes(snapshot: snapshots.Snapshot, workload: objects.Workload) -> reasons.Reason | None:
     """Why no second pod could mount the workload's volumes."""
     # Those of the template and of the pods: a Rollout may keep its template elsewhere.
-    of_pods = (volume for pod in snapshot.pods_of(workload) for volume in pod.volumes)
+    of_pods = snapshot.volumes_of(workload)
     for volume in (*(workload.pod_spec.get("volumes") or ()), *of_pods):
         if found := tied(snapshot, volume, workload.namespace):
             why = (
