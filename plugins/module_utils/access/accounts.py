@@ -137,11 +137,11 @@ class Account:
 
     def bindings(self) -> tuple[objects.Raw, ...]:
         """Each role of the steps in each of its places."""
-        return tuple(
-            self._binding(roles.BY_STEP[step], place)
-            for step in self.steps
-            for place in self._places(roles.BY_STEP[step])
-        )
+        found = []
+        for step in self.steps:
+            role = roles.BY_STEP[step]
+            found += [self._binding(role, place) for place in self._places(role)]
+        return tuple(found)
 
     def binding_name(self, step: str) -> str:
         """The name of the account's bindings to the role of a step; no two accounts share one."""
@@ -209,8 +209,11 @@ def serves(service_account: objects.Raw, bindings: t.Iterable[objects.Raw]) -> b
     """Whether any of the bindings gives the ServiceAccount a role."""
     meta = service_account["metadata"]
     wanted = ("ServiceAccount", meta["namespace"], meta["name"])
-    subjects = (subject for found in bindings for subject in found.get("subjects") or ())
-    return any((one["kind"], one.get("namespace"), one["name"]) == wanted for one in subjects)
+    for binding in bindings:
+        for subject in binding.get("subjects") or ():
+            if (subject["kind"], subject.get("namespace"), subject["name"]) == wanted:
+                return True
+    return False
 
 
 def _service_account(namespace: str, name: str) -> objects.Raw:

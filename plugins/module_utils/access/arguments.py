@@ -46,11 +46,9 @@ class PrivateFile:
         """
         try:
             # One that others may read is written anew, with another token.
-            return (
-                self._path.read_text(encoding="utf-8")
-                if self._path.stat().st_mode & 0o077 == 0
-                else ""
-            )
+            if self._path.stat().st_mode & 0o077 == 0:
+                return self._path.read_text(encoding="utf-8")
+            return ""
         except (FileNotFoundError, UnicodeDecodeError):
             return ""
         except OSError as error:

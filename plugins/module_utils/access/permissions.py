@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 import typing as t
@@ -41,11 +42,10 @@ class Need:
 
 def rights(verbs: str, group: str, resources: str, namespaces: tuple[str, ...] = ()) -> list[Need]:
     """Each of the verbs on each of the resources; both are lists with spaces in between."""
-    return [
-        Need(verb, group, resource, namespaces)
-        for resource in resources.split()
-        for verb in verbs.split()
-    ]
+    needs = []
+    for resource in resources.split():
+        needs += [Need(verb, group, resource, namespaces) for verb in verbs.split()]
+    return needs
 
 
 def of_steps(steps: t.Iterable[str], namespaces: tuple[str, ...]) -> tuple[Need, ...]:
@@ -56,13 +56,12 @@ def of_steps(steps: t.Iterable[str], namespaces: tuple[str, ...]) -> tuple[Need,
     """
     found: list[Need] = []
     for role in (roles.BY_STEP[step] for step in steps):
-        named = (
-            namespaces
-            if role.places in ("workloads", "announced")
-            else tuple(roles.BOUND_IN.get(role.places, "").split())
-        )
-        if role.places == "locks":
+        if role.places in ("workloads", "announced"):
+            named = namespaces
+        elif role.places == "locks":
             named = (names.NAMESPACE,)
+        else:
+            named = tuple(roles.BOUND_IN.get(role.places, "").split())
         for rule in role.rules:
             added = rule.group in roles.ADD_ONS and role.step in roles.MAINTAIN
             if not (added or rule.named):
@@ -92,7 +91,7 @@ def missing(lacks: t.Iterable[Lack], user: str) -> list[reasons.Finding]:
 
 
 def _missing(about: str, group: t.Sequence[Lack], user: str) -> reasons.Finding:
-    message = f"These credentials may not {_told(group)}."
+    message = f"These credentials may not {_in_words(group)}."
     if role := next((role for role in roles.ROLES if role.name == about), None):
         remedy = (
             "Grant the role, which the playbook access and rights.yml have: "
@@ -146,11 +145,11 @@ def _grant(role: roles.Role, group: t.Iterable[Lack], user: str) -> str:
     to = f"{shlex.quote(binding)} --clusterrole={role.name} {shlex.quote(f'--{kind}={subject}')}"
     if role.everywhere:
         return f"kubectl create clusterrolebinding {to}"
-    places = {place for lack in group for place in lack.refused} or _bound_in(role)
+    places = set(itertools.chain.from_iterable(lack.refused for lack in group)) or _bound_in(role)
     return "; ".join(f"kubectl -n {place} create rolebinding {to}" for place in sorted(places))
 
 
-def _told(group: t.Iterable[Lack]) -> str:
+def _in_words(group: t.Iterable[Lack]) -> str:
     """Verbs and resources where they are refused: ``list, watch nodes;
     patch pods in the whole cluster``.
     """
@@ -160,12 +159,12 @@ def _told(group: t.Iterable[Lack]) -> str:
             f"in namespace {', '.join(lack.refused)}" if lack.refused else "in the whole cluster"
         )
         places.setdefault(where, {}).setdefault(lack.need.place, []).append(lack.need.verb)
-    told = []
+    parts = []
     for where, verbs_of in places.items():
         alike: dict[str, list[str]] = {}
         for resource, verbs in verbs_of.items():
             alike.setdefault(", ".join(verbs), []).append(resource)
-        told.append(
+        parts.append(
             "; ".join(f"{verbs} {', '.join(found)}" for verbs, found in alike.items()) + f" {where}"
         )
-    return ", nor ".join(told)
+    return ", nor ".join(parts)

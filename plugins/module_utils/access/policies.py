@@ -12,6 +12,7 @@ nevertheless is so by what the object says of itself, such as a node's record, o
 
 from __future__ import annotations
 
+import itertools
 import typing as t
 from dataclasses import dataclass
 
@@ -155,7 +156,7 @@ not, if it is ``true``.
 """
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
-_MARKS = [key for marks in names.MARKS.values() for key in marks]
+_MARKS = list(itertools.chain.from_iterable(names.MARKS.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -696,7 +697,10 @@ LIMITS = (
 
 def bounding(account: accounts.Account) -> list[objects.Raw]:
     """The policies that bound an account, each with its binding."""
-    return [obj for limit in LIMITS for obj in _policy(limit, account)]
+    found: list[objects.Raw] = []
+    for limit in LIMITS:
+        found += _policy(limit, account)
+    return found
 
 
 def _policy(limit: Limit, account: accounts.Account) -> tuple[objects.Raw, objects.Raw]:
@@ -724,19 +728,17 @@ def _policy(limit: Limit, account: accounts.Account) -> tuple[objects.Raw, objec
         "validations": [
             {
                 "expression": demand,
-                "message": f"bounds of {account.name}: {told}",
+                "message": f"bounds of {account.name}: {message}",
                 "reason": "Forbidden",
             }
-            for demand, told in limit.demands
+            for demand, message in limit.demands
         ],
     }
     own = {"taints": _listed(account.taints), "most": str(account.replicas)}
-    asked = [
-        (name, value)
-        for name, value in own.items()
-        if any(f"variables.{name}" in x for x, _ in limit.demands)
-    ]
-    if variables := [*limit.variables, *asked]:
+    demands = " ".join(demand for demand, _message in limit.demands)
+    variables = [*limit.variables]
+    variables += [(name, value) for name, value in own.items() if f"variables.{name}" in demands]
+    if variables:
         spec["variables"] = [
             {"name": name, "expression": expression} for name, expression in variables
         ]

@@ -291,9 +291,10 @@ MAINTAIN = ("read", "locks", "runs", "nodes", "evict", "guard", "surge")
 
 def steps_with(verb: str, group: str, resource: str) -> list[str]:
     """The steps whose role allows this verb on this resource."""
-    return [
-        role.step
-        for role in ROLES
-        for rule in role.rules
-        if rule.group == group and resource in rule.resources.split() and verb in rule.verbs.split()
-    ]
+    steps = []
+    for role in ROLES:
+        for rule in role.rules:
+            named = resource in rule.resources.split() and verb in rule.verbs.split()
+            if named and rule.group == group:
+                steps.append(role.step)
+    return steps

@@ -37,9 +37,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages 
     reasons,
 )
 
-SERVED_WITHIN = 30.0
+SERVED_WITHIN_SECONDS = 30.0
 """Seconds within which a kind that was just defined has to be served."""
-LOOK_EVERY = 0.2
+LOOK_EVERY_SECONDS = 0.2
 
 DONE = {
     "create": outcomes.AccessOutcome.CREATED,
@@ -276,25 +276,19 @@ def _check_namespaces(
 
 def _foreign(pieces: t.Iterable[Piece]) -> list[reasons.Finding]:
     """Objects with our names that we did not make."""
-    found = (
-        p
-        for p in pieces
-        if p.found is not None and p.decide is not _added and not accounts.ours(p.found)
-    )
     label = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
-    return [
-        reasons.Finding(
-            "not_ours",
-            f"{ref} exists, and this collection did not make it.",
-            (
-                "Rename or delete it; if it is to be replaced, label it: kubectl label "
-                f"{_kubectl(ref)} {label}"
-            ),
-            "blocker",
-            str(ref),
+    found = []
+    for piece in pieces:
+        if piece.found is None or piece.decide is _added or accounts.ours(piece.found):
+            continue
+        ref = accounts.ref_of(piece.wanted)
+        message = f"{ref} exists, and this collection did not make it."
+        remedy = (
+            "Rename or delete it; if it is to be replaced, label it: kubectl label "
+            f"{_kubectl(ref)} {label}"
         )
-        for ref in (accounts.ref_of(piece.wanted) for piece in found)
-    ]
+        found.append(reasons.Finding("not_ours", message, remedy, "blocker", str(ref)))
+    return found
 
 
 def _kubectl(ref: objects.Ref) -> str:
@@ -360,7 +354,7 @@ def _settled(ctx: run_context.Context, piece: Piece, state: State) -> dict[str, 
 
 def _await_served(ctx: run_context.Context, group_version: str, kind: str) -> None:
     """Until then, creating an object of the kind fails as if its namespace did not exist."""
-    for _late in ctx.poll(LOOK_EVERY, SERVED_WITHIN):
+    for _late in ctx.poll(LOOK_EVERY_SECONDS, SERVED_WITHIN_SECONDS):
         if ctx.check or _served(ctx, group_version, kind):
             return
 

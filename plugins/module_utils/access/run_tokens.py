@@ -159,13 +159,13 @@ def written(ctx: run_context.Context, asked: TokenRequest) -> dict[str, t.Any]:
     """
     entry, account = ctx.cluster.entry, asked.account
     content = asked.place.read()
-    held = parsed(token_in(content, entry, account.name))
-    if held and held.serves(account.user, _uid(ctx, account), ctx.clock.epoch()):
-        lasting = not held.expires
+    present = parsed(token_in(content, entry, account.name))
+    if present and present.serves(account.user, _uid(ctx, account), ctx.clock.epoch()):
+        lasting = not present.expires
         if lasting == (asked.form == "secret"):
-            return _told(asked, outcomes.AccessOutcome.ALREADY_PRESENT, held.until)
+            return _result(asked, outcomes.AccessOutcome.ALREADY_PRESENT, present.until)
     token = _from_secret(ctx, asked) if asked.form == "secret" else _requested(ctx, asked)
-    before = {"account": account.user, "token": f"valid until {held.until}"} if held else {}
+    before = {"account": account.user, "token": f"valid until {present.until}"} if present else {}
     before = before or ({"account": "another"} if content else {})
     after = {"account": account.user, "token": "new"}
     verb: api_changes.Verb = "patch" if content else "create"
@@ -175,7 +175,7 @@ def written(ctx: run_context.Context, asked: TokenRequest) -> dict[str, t.Any]:
     ctx.changed(api_changes.Change(verb, asked.target, sentence, before=before, after=after))
     made = parsed(token)
     outcome = outcomes.AccessOutcome.CHANGED if content else outcomes.AccessOutcome.CREATED
-    return _told(asked, outcome, made.until if made else "")
+    return _result(asked, outcome, made.until if made else "")
 
 
 def removed(ctx: run_context.Context, asked: TokenRequest) -> dict[str, t.Any]:
@@ -189,21 +189,21 @@ def removed(ctx: run_context.Context, asked: TokenRequest) -> dict[str, t.Any]:
         target = accounts.ref_of(asked.secret)
         run_reconcile.reconcile(ctx, target, lambda found: _unfilled(asked, found))
     content = asked.place.read()
-    held = parsed(token_in(content, ctx.cluster.entry, asked.account.name))
-    if held is None or held.user != asked.account.user:
-        return _told(asked, outcomes.AccessOutcome.ALREADY_ABSENT, "")
+    present = parsed(token_in(content, ctx.cluster.entry, asked.account.name))
+    if present is None or present.user != asked.account.user:
+        return _result(asked, outcomes.AccessOutcome.ALREADY_ABSENT, "")
     if not ctx.check:
         asked.place.remove()
     sentence = f"Delete the kubeconfig {asked.place.path}"
     ctx.changed(
         api_changes.Change(
-            "delete", asked.target, sentence, before={"account": held.user}, after={}
+            "delete", asked.target, sentence, before={"account": present.user}, after={}
         )
     )
-    return _told(asked, outcomes.AccessOutcome.DELETED, "")
+    return _result(asked, outcomes.AccessOutcome.DELETED, "")
 
 
-def _told(asked: TokenRequest, outcome: outcomes.AccessOutcome, until: str) -> dict[str, t.Any]:
+def _result(asked: TokenRequest, outcome: outcomes.AccessOutcome, until: str) -> dict[str, t.Any]:
     return {
         "path": asked.place.path,
         "user": asked.account.user,

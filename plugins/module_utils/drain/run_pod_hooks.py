@@ -99,7 +99,7 @@ class Actions:
             hook.answer = self.calls.start(hook.call, again=hook.again, moved=hook.moved)
         elif pod is not None:
             if self._pool is None:
-                self._pool = self.ctx.clock.pool(run_hook_calls.AT_ONCE, "announce")
+                self._pool = self.ctx.clock.pool(run_hook_calls.MAX_PARALLEL, "announce")
             hook.answer = self._pool.submit(self._announce, pod, record)
 
     def _announce(self, pod: objects.Pod, record: node_records.Record) -> str:

@@ -189,10 +189,10 @@ def _deadline(where: str, value: t.Any, faults: Faults) -> float:
         seconds = durations.seconds(value)
     except ValueError:
         faults.append((where, value, durations.EXPECTED))
-        return hook_definitions.DEADLINE
+        return hook_definitions.DEADLINE_SECONDS
     if seconds == 0:
         faults.append((where, value, "more than 0 seconds"))
-    return hook_definitions.DEADLINE if seconds is None else seconds
+    return hook_definitions.DEADLINE_SECONDS if seconds is None else seconds
 
 
 def _http(

@@ -34,7 +34,7 @@ State = t.Literal["due", "begun", "done", "failed"]
 
 HOOKS: tuple[Hook, ...] = ("before_pod", "after_pod", "before_node", "after_node")
 ACTIONS: tuple[Action, ...] = ("tasks", "http", "annotation")
-DEADLINE = 300.0
+DEADLINE_SECONDS = 300.0
 """Seconds that a hook may take unless its rule says otherwise."""
 MOVING: frozenset[drain_policy.Route] = frozenset({"evict", "surge", "replace", "job"})
 """The routes by which the collection ends a pod; only such pods have hooks."""
@@ -95,7 +95,7 @@ class Rule:
     hook: Hook
     name: str
     action: Action
-    deadline: float = DEADLINE
+    deadline: float = DEADLINE_SECONDS
     selects: pod_selectors.PodSelector = EVERY
     tasks: str = ""
     http: Http | None = None
@@ -184,24 +184,24 @@ class Call:
 
         ``moved``, of a hook after the move: whether the pod has gone.
         """
-        told: dict[str, t.Any] = {
+        body: dict[str, t.Any] = {
             "hook": self.rule.hook,
             "rule": self.rule.name,
             "node": self.node,
             "again": again,
         }
         if self.uid:
-            told |= {
+            body |= {
                 "namespace": self.namespace,
                 "name": self.name,
                 "uid": self.uid,
                 "owner": self.owner,
             }
         if self.rule.hook == "before_pod":
-            told["ip"] = self.ip
+            body["ip"] = self.ip
         if self.rule.hook == "after_pod":
-            told["moved"] = moved
-        return told
+            body["moved"] = moved
+        return body
 
     def to_dict(self, state: str, *, moved: bool | None = None) -> dict[str, t.Any]:
         """As modules return it and take it; for ``tasks`` with the file and the variables."""
@@ -215,10 +215,10 @@ class Call:
         return {**self.variables(again=again, moved=moved), **found, "tasks": self.rule.tasks}
 
 
-def entry_of(told: t.Mapping[str, t.Any], state: State) -> dict[str, str]:
+def entry_of(body: t.Mapping[str, t.Any], state: State) -> dict[str, str]:
     """What the record says of a call with these variables."""
     about = {
-        key: str(told.get(key) or "") for key in ("rule", "action", "namespace", "name", "owner")
+        key: str(body.get(key) or "") for key in ("rule", "action", "namespace", "name", "owner")
     }
     return {"state": state, **{key: value for key, value in about.items() if value}}
 
@@ -308,11 +308,9 @@ def announcing(
     if raw is None or raw["metadata"].get("uid") != uid:
         return None
     pod = objects.Pod.of(raw)
-    return (
-        None
-        if pod.annotations.get(names.PLANNED) == record.since
-        else announcement(pod, record.since)
-    )
+    if pod.annotations.get(names.PLANNED) == record.since:
+        return None
+    return announcement(pod, record.since)
 
 
 def announcement(pod: objects.Pod, since: str) -> api_changes.Change:

@@ -17,11 +17,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks imp
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import clocks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import run_node_lock
 
-AT_ONCE = 8
+MAX_PARALLEL = 8
 """Calls that are under way at the same time."""
 PAUSES = (1.0, 2.0, 5.0)
 """Seconds before a call is repeated; the last one for all further times."""
-PATIENCE = 30.0
+PATIENCE_SECONDS = 30.0
 """Seconds one attempt may take."""
 REMEDY = "Find out why at the other end, then run the same command again."
 
@@ -64,14 +64,14 @@ class HttpCalls:
     @property
     def free(self) -> int:
         """How many more calls can start now."""
-        return AT_ONCE - self._busy
+        return MAX_PARALLEL - self._busy
 
     def start(
         self, call: hook_definitions.Call, *, again: bool, moved: bool | None = None
     ) -> concurrent.futures.Future[str]:
         """Carry the call out; the result says why it failed, and is empty if it did not."""
         if self._pool is None:
-            self._pool = self.ctx.clock.pool(AT_ONCE, "hook")
+            self._pool = self.ctx.clock.pool(MAX_PARALLEL, "hook")
         with self._lock:
             self._busy += 1
         return self._pool.submit(self._work, call, again, moved)
@@ -126,7 +126,7 @@ def repeated(
     until, tries, message = clock.now() + deadline, 0, ""
     while not stop.is_set() and (left := until - clock.now()) > 0:
         try:
-            answer = attempt(tries, min(left, PATIENCE))
+            answer = attempt(tries, min(left, PATIENCE_SECONDS))
         except NoAnswerError as error:
             message = str(error)
         else:

@@ -35,12 +35,12 @@ class Interruption:
 
     def __init__(self, thread: Callable[[], object] = threading.get_ident) -> None:
         self.asked = False
-        self._thread, self._mine, self._told = thread, thread(), False
+        self._thread, self._mine, self._raised = thread, thread(), False
 
     def look(self) -> None:
         """Raises Interrupted if the call is to end, and has not been told."""
-        if self.asked and not self._told and self._thread() == self._mine:
-            self._told = True
+        if self.asked and not self._raised and self._thread() == self._mine:
+            self._raised = True
             raise Interrupted
 
 

@@ -45,7 +45,7 @@ except ImportError:
 else:
     LIBRARY_ERROR = None
 
-_RENEWED_AFTER = 240.0
+_RENEWED_AFTER_SECONDS = 240.0
 """Seconds after which a token without a known expiry is read again;
 the loaders renew tokens 300 s ahead.
 """
@@ -160,7 +160,7 @@ class _Loader:
             and not options.api_key
             and found.configuration.refresh_api_key_hook is not None
         ):
-            lasts = _RENEWED_AFTER
+            lasts = _RENEWED_AFTER_SECONDS
         header = _authorization(found.configuration, options)
         transport = transports.Transport(endpoint)
         context = found.context or (IN_CLUSTER if found.source == _POD else "")

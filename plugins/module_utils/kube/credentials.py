@@ -29,9 +29,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube impo
 with suppress(ImportError):  # the `kubernetes` package brings it; connection.py reports both
     from urllib3._collections import HTTPHeaderDict  # public only since urllib3 2
 
-ABANDONED = exec_plugin.DEADLINE + 5.0
+ABANDONED = exec_plugin.DEADLINE_SECONDS + 5.0
 """Seconds after which a reading counts as hung, as a network file system or a login server may."""
-_AHEAD = 120.0
+_AHEAD_SECONDS = 120.0
 """Seconds before its expiry in which a credential is renewed while it is still used."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 10.0, 300.0
 _LOGIN = "Check the kubeconfig, how its user logs in, and the file systems that both are on."
@@ -158,7 +158,7 @@ class Credentials:
 
     def _ending(self, loaded: Loaded, now: float) -> bool:
         if loaded.expires is not None:
-            return now >= loaded.expires - _AHEAD
+            return now >= loaded.expires - _AHEAD_SECONDS
         return loaded.lasts is not None and self._clock.now() >= self._since + loaded.lasts
 
     def _read(self, seen: int | None = None) -> _Reading:

@@ -92,8 +92,8 @@ class ClusterError(Exception):
         if self.request is not None:
             words = (self.request.verb, self.request.resource, self.request.object)
             asked = " ".join(word for word in words if word) + ": "
-        told = [self.message, *(c.message for c in self.causes if c.reason == "DisruptionBudget")]
-        message = _short(" ".join(part for part in told if part))
+        parts = [self.message, *(c.message for c in self.causes if c.reason == "DisruptionBudget")]
+        message = _short(" ".join(part for part in parts if part))
         code = " ".join(part for part in (str(self.status or ""), self.reason) if part)
         text = (
             f"{asked}{self.rule}"

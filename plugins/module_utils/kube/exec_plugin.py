@@ -24,10 +24,10 @@ from typing import Any
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import clocks, errors
 
-DEADLINE = 60.0
+DEADLINE_SECONDS = 60.0
 """Seconds a plugin may take."""
-_POLL = 0.1
-_LAST_WORDS = 1.0
+_POLL_SECONDS = 0.1
+_LAST_WORDS_SECONDS = 1.0
 _CLUSTER = (
     "server",
     "tls-server-name",
@@ -108,11 +108,11 @@ class Plugin:
         self, process: subprocess.Popen[bytes], clock: clocks.Clock, stop: threading.Event
     ) -> bytes:
         """Its output until it ends, even if a process that it left behind keeps the output open."""
-        deadline = clock.now() + DEADLINE
+        deadline = clock.now() + DEADLINE_SECONDS
         while True:
             ended = process.poll() is not None
             try:
-                return process.communicate(timeout=_POLL)[0]
+                return process.communicate(timeout=_POLL_SECONDS)[0]
             except subprocess.TimeoutExpired as error:
                 if ended:
                     return error.output or b""
@@ -120,7 +120,7 @@ class Plugin:
                 raise self._error("the connection was closed")
             if clock.now() >= deadline:
                 raise self._error(
-                    f"it took longer than {DEADLINE:.0f} s and was killed",
+                    f"it took longer than {DEADLINE_SECONDS:.0f} s and was killed",
                     (
                         "Run it by hand: it may wait for a login, "
                         "or for a server that it cannot reach."
@@ -188,7 +188,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     if process.stdout is not None:
         process.stdout.close()
     with suppress(subprocess.TimeoutExpired):
-        process.wait(_LAST_WORDS)
+        process.wait(_LAST_WORDS_SECONDS)
 
 
 def _seconds(timestamp: object) -> float | None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import clocks, errors
 
-_ONCE_MORE = 0.5
+_ONCE_MORE_SECONDS = 0.5
 _NO_VERDICT = (errors.Forbidden, errors.Unauthorized, errors.Unrenewed)
 
 
@@ -58,4 +58,4 @@ class Refusals:
         since = self._since = now if self._since is None else self._since
         if isinstance(error, errors.Unrenewed) or granted:
             return self._backoff.delay() if now - since < self._within else None
-        return _ONCE_MORE if first and isinstance(error, errors.Forbidden) else None
+        return _ONCE_MORE_SECONDS if first and isinstance(error, errors.Forbidden) else None

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, verbs
 
 PROTOCOL = "v4.channel.k8s.io"
-_LARGEST = 16 * 1024 * 1024
+_MAX_BYTES = 16 * 1024 * 1024
 _BINARY, _CLOSE, _PING, _PONG = 2, 8, 9, 10
 _DATA, _ERROR = 0, 1
 
@@ -69,7 +69,7 @@ def fetch(wire: Wire, path: str, *, request: verbs.Request, late: Callable[[], b
 
 def _answer(wire: Wire, request: verbs.Request, late: Callable[[], bool]) -> Any:
     got, opened = b"", set[int]()
-    while not late() and len(got) < _LARGEST:
+    while not late() and len(got) < _MAX_BYTES:
         code, payload = _read_frame(lambda count: _exactly(wire, count, late))
         if code == _PING:
             wire.write(_frame(_PONG, payload))
@@ -81,8 +81,8 @@ def _answer(wire: Wire, request: verbs.Request, late: Callable[[], bool]) -> Any
         if channel not in opened:
             opened.add(channel)
         elif channel == _ERROR:
-            told = payload.decode("utf-8", "replace").strip()
-            raise errors.Unreachable(f"the port cannot be reached: {told}", request=request)
+            words = payload.decode("utf-8", "replace").strip()
+            raise errors.Unreachable(f"the port cannot be reached: {words}", request=request)
         else:
             got += payload
             found = _document(got, request, ended=False)
@@ -142,6 +142,6 @@ def _read_frame(read: Callable[[int], bytes]) -> tuple[int | None, bytes]:
         (size,) = struct.unpack("!H", read(2).rjust(2, b"\0"))
     elif size == 127:
         (size,) = struct.unpack("!Q", read(8).rjust(8, b"\0"))
-    if size > _LARGEST:
+    if size > _MAX_BYTES:
         raise OSError("a frame is too large")
     return (head[0] & 0x0F) or _BINARY, read(size)

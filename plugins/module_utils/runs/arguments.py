@@ -81,9 +81,9 @@ def _listed(ctx: run_context.Context, options: StateOptions) -> run_context.Resu
         lacking = run_permissions.refused(
             ctx, error, plan_needs.of_every_run(drain_policy.DrainPolicy())
         )
-        told = [finding.to_dict() for finding in lacking]
+        findings = [finding.to_dict() for finding in lacking]
         return run_context.Result(
-            {"findings": told}, failed=True, message="\n".join(one.sentence for one in lacking)
+            {"findings": findings}, failed=True, message="\n".join(one.sentence for one in lacking)
         )
     shown = [trace.to_dict(alive=trace.run in alive) for trace in found]
     return run_context.Result({"traces": shown, "resumable": resumable, "nodes": []})

@@ -203,19 +203,17 @@ def recover(ctx: run_context.Context, *, finished: bool, parked: bool) -> run_co
     if wanted is None and not finished:
         run_preview_leftovers.sweep(ctx)
     if not finished:
-        predicted = {name for some in by_run.values() for name in some} if ctx.check else set()
-        held = staying | {record.run for name, record in still.items() if name not in predicted}
+        predicted = set[str]().union(*by_run.values()) if ctx.check else set[str]()
+        holding = staying | {record.run for name, record in still.items() if name not in predicted}
         alive = {
             run_leases.holder_of(lease)
             for lease in loose
             if lock_leases.place_of(lease) not in silent
         }
-        signs = {run_leases.holder_of(lease) for lease in loose if not _is_lock(lease)}
-        marked = {
-            run for node in found.snapshot.nodes.values() for run in queue_marks.runs_of(node)
-        }
-        left = {run for run in {*found.runs, *marked} if wanted in (None, run)} | signs
-        _memories(ctx, sorted(left), held, alive, done)
+        left = {run_leases.holder_of(lease) for lease in loose if not _is_lock(lease)}
+        marked = set[str]().union(*map(queue_marks.runs_of, found.snapshot.nodes.values()))
+        left |= {run for run in {*found.runs, *marked} if wanted in (None, run)}
+        _memories(ctx, sorted(left), holding, alive, done)
     return run_context.Result(
         {"nodes": done.nodes}, failed=bool(done.failed), message="; ".join(done.failed)
     )
@@ -277,11 +275,10 @@ def _side_by_side(
     """Give the nodes of all runs back and watch the loose leases meanwhile;
     returns those that nobody renews.
     """
-    silent = (
-        {lock_leases.place_of(lease): lock_leases.Seen.among(lease, loose) for lease in loose}
-        if ctx.check
-        else {}
-    )
+    silent: dict[lock_leases.NamespacedName, lock_leases.Seen] = {}
+    if ctx.check:
+        for lease in loose:
+            silent[lock_leases.place_of(lease)] = lock_leases.Seen.among(lease, loose)
     with ctx.clock.pool(run_requests.MAX_PARALLEL, "recover") as pool:
         watching = None if ctx.check else pool.submit(run_lease.expired, ctx, loose, named)
         back = functools.partial(_give_back, ctx, explicit=bool(named), in_service=in_service)
@@ -333,8 +330,8 @@ def _give_back(
 def _each(
     step: t.Callable[[tuple[str, ...]], run_context.Result], nodes: tuple[str, ...]
 ) -> dict[str, dict[str, t.Any]]:
-    """What came of each node. If a step fails as a whole, it is repeated for each node alone,
-    so that one is blamed.
+    """The entry of each node in the step's result. A step that fails as a whole is repeated for
+    each node alone, so that the failure is said of the node that it is about.
     """
     if not nodes:
         return {}
@@ -342,14 +339,15 @@ def _each(
         found = step(nodes).data["nodes"]
     except REFUSALS as error:
         if len(nodes) > 1:
-            return {name: entry for one in nodes for name, entry in _each(step, (one,)).items()}
+            entries: dict[str, dict[str, t.Any]] = {}
+            for node in nodes:
+                entries |= _each(step, (node,))
+            return entries
         found = [
             outcomes.entry(nodes[0], outcomes.StateOutcome.FAILED, f"Node {nodes[0]}: {error}")
         ]
-    return {
-        one["name"]: {key: one[key] for key in ("name", "outcome", "failed", "message")}
-        for one in found
-    }
+    keys = ("name", "outcome", "failed", "message")
+    return {entry["name"]: {key: entry[key] for key in keys} for entry in found}
 
 
 def _is_lock(lease: objects.Raw) -> bool:
@@ -381,13 +379,11 @@ def _is_loose(found: _Found, lease: objects.Raw, wanted: str | None) -> bool:
 
 def _orphans(ctx: run_context.Context, found: _Found, wanted: str | None, done: _Recovery) -> None:
     """Give back surges and budgets whose nodes are gone or have no record."""
-    lonely = {
-        name
-        for trace in stored_objects.traces(replace(found.snapshot, nodes={}), ())
-        if not wanted or trace.run in ("", wanted)
-        for name in trace.nodes
-        if name not in {*found.records, *found.bad}
-    }
+    lonely = set[str]()
+    for trace in stored_objects.traces(replace(found.snapshot, nodes={}), ()):
+        if not wanted or trace.run in ("", wanted):
+            lonely.update(trace.nodes)
+    lonely -= {*found.records, *found.bad}
     if not lonely:
         return
     with done.telling("Surges and budgets of nodes without a record"):

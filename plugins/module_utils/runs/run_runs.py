@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import typing as t
 from dataclasses import asdict, replace
 
@@ -51,7 +52,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
 # goes with the run, or with ``recover``.
 
 
-PATIENCE = 10.0
+PATIENCE_SECONDS = 10.0
 """Seconds for which a request is repeated while the API server is away or overloaded."""
 
 
@@ -124,7 +125,7 @@ def _all(
         try:
             first = run_reconcile.at_first(change, decide)
             run_reconcile.reconcile(
-                ctx, target, first, known=None, prove_lock=prove_lock, patience=PATIENCE
+                ctx, target, first, known=None, prove_lock=prove_lock, patience=PATIENCE_SECONDS
             )
         except errors.ClusterError as error:
             message = f"Node {node.name}: {error}"
@@ -340,10 +341,10 @@ def _resumed(ctx: run_context.Context, run: stored_objects.StoredRun) -> stored_
 
 def _earlier(ctx: run_context.Context, run: stored_objects.StoredRun) -> dict[str, t.Any]:
     """What earlier starts of a run have done, as the report of the next one reads it."""
-    waves, begun = (
-        [[name for name in wave if name in run.finished] for wave in run.plan],
-        decoding.moment(run.since),
-    )
+    waves = []
+    for wave in run.plan:
+        waves.append([name for name in wave if name in run.finished])
+    begun = decoding.moment(run.since)
     done = {
         "since": ctx.clock.here(begun.timestamp()) if begun else None,
         "waves": waves,
@@ -378,11 +379,16 @@ def noted(
                 its[found[name].run] = (*its.get(found[name].run, ()), name)
     by_hand = not (caller.id and caller.nonce)
     over = earlier.of_wave(build.build_report(results), ctx.clock.token()) if results else None
-    told = [_note(ctx, run_id, some, over, by_hand=by_hand) for run_id, some in its.items()]
-    finished = tuple(dict.fromkeys(name for known, _text in told for name in known))
+    finished: dict[str, None] = {}
+    texts = []
+    for run_id, some in its.items():
+        of_run, text = _note(ctx, run_id, some, over, by_hand=by_hand)
+        finished |= dict.fromkeys(of_run)
+        if text:
+            texts.append(text)
     entries = [outcomes.entry(name, outcomes.StateOutcome.NOTED) for name in nodes]
-    text = " ".join(text for _known, text in told if text)
-    return run_context.Result({"nodes": entries, "finished_nodes": list(finished)}, message=text)
+    data = {"nodes": entries, "finished_nodes": list(finished)}
+    return run_context.Result(data, message=" ".join(texts))
 
 
 def _note(
@@ -404,7 +410,7 @@ def _note(
             return None
         seen.append(run)
         finished = _with(run, nodes)
-        if by_hand and {name for wave in run.plan for name in wave} <= set(finished):
+        if by_hand and set(itertools.chain.from_iterable(run.plan)) <= set(finished):
             # No node is left that it could be resumed for.
             return _deletion(run)
         fields: dict[str, t.Any] = {}
@@ -431,7 +437,8 @@ def _rewrite(run: stored_objects.StoredRun, sentence: str, **fields: t.Any) -> a
     """What gives the stored run these fields."""
     before, after = run.data(), replace(run, **fields).data()
     target, version = run_stored.run_ref(run.id), run.resource_version
-    old, new = ({key: data[key] for key in fields} for data in (before, after))
+    old = {key: before[key] for key in fields}
+    new = {key: after[key] for key in fields}
     return api_changes.Change(
         "patch", target, sentence, {"data": new}, old, new, resource_version=version
     )
@@ -442,7 +449,8 @@ def _with(run: stored_objects.StoredRun, nodes: t.Sequence[str]) -> tuple[str, .
 
 
 def _to_do(run: stored_objects.StoredRun, finished: t.Collection[str]) -> str:
-    left = [name for wave in run.plan for name in wave if name not in finished]
+    planned = itertools.chain.from_iterable(run.plan)
+    left = [name for name in planned if name not in finished]
     if not left:
         return ""
     return (

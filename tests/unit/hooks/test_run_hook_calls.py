@@ -46,8 +46,8 @@ def test_the_calls_that_are_under_way_are_counted_under_their_lock() -> None:
     going = [
         calls.start(hook_definitions.Call(rule, "n1", "shop", f"web-{n}", f"uid-{n}"), again=False) for n in range(3)
     ]
-    assert calls.free == run_hook_calls.AT_ONCE - 3
+    assert calls.free == run_hook_calls.MAX_PARALLEL - 3
     ended.set()
     assert [one.result(5) for one in going] == ["", "", ""]
     calls.close()
-    assert (calls.free, calls.unlocked) == (run_hook_calls.AT_ONCE, 0)
+    assert (calls.free, calls.unlocked) == (run_hook_calls.MAX_PARALLEL, 0)

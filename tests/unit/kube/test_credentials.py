@@ -90,7 +90,7 @@ def tokens(api: Api) -> list[str | None]:
 def test_a_plugin_that_hangs_at_the_first_reading_is_ended(
     login: Login, hang: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exec_plugin, "DEADLINE", 5.0)
+    monkeypatch.setattr(exec_plugin, "DEADLINE_SECONDS", 5.0)
     hang.touch()
     began = time.monotonic()
     with pytest.raises(errors.ConfigError) as caught:
@@ -147,7 +147,7 @@ def test_an_expired_token_is_not_waited_for_longer_than_the_request_may_take(
 def test_a_plugin_that_comes_back_is_no_end(
     api: Api, expired: Cluster, hang: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exec_plugin, "DEADLINE", 1.0)
+    monkeypatch.setattr(exec_plugin, "DEADLINE_SECONDS", 1.0)
     hang.touch()
     threading.Timer(2.0, hang.unlink).start()
     api.expect("GET", PATH)

@@ -13,7 +13,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_drain import DrainOptions, drain
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks.run_hook_calls import (
-    AT_ONCE,
+    MAX_PARALLEL,
     NoAnswerError,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
@@ -77,7 +77,7 @@ def test_a_pod_is_called_before_it_is_evicted_and_after_it_has_gone(scene: Make)
 
 
 def test_as_many_pods_are_called_at_once_as_can_be_sent_and_the_others_follow(scene: Make) -> None:
-    one = scene(BEFORE, replicas=AT_ONCE + 2)
+    one = scene(BEFORE, replicas=MAX_PARALLEL + 2)
     me, told = one.begin(), list[int]()
 
     def answer(count: int) -> int:
@@ -88,8 +88,8 @@ def test_as_many_pods_are_called_at_once_as_can_be_sent_and_the_others_follow(sc
     one.answer = answer
     assert outcome(one.ended(one.drain(me)))[0] == "drained"
     began = sorted(at - one.calls[0][0] for at, _url, _told in one.calls)
-    assert [at // 10.0 for at in began] == [0.0] * AT_ONCE + [1.0] * 2
-    assert told[0] == AT_ONCE, "whoever waits for a place is not said to be called"
+    assert [at // 10.0 for at in began] == [0.0] * MAX_PARALLEL + [1.0] * 2
+    assert told[0] == MAX_PARALLEL, "whoever waits for a place is not said to be called"
 
 
 def test_every_call_is_in_the_record_before_it_is_made(scene: Make) -> None:
@@ -389,9 +389,9 @@ def test_progress_names_no_hook_that_is_done(scene: Make) -> None:
 
 def test_only_pods_that_were_asked_to_go_are_told_that_they_stay(scene: Make) -> None:
     """The first ones say no, so the node is given up before the others are asked."""
-    one = scene(BEFORE, AFTER, replicas=AT_ONCE + 2, answer=lambda count: 404 if count <= AT_ONCE else 200)
+    one = scene(BEFORE, AFTER, replicas=MAX_PARALLEL + 2, answer=lambda count: 404 if count <= MAX_PARALLEL else 200)
     assert outcome(one.ended(one.drain(one.begin())))[0] == "failed"
     told = {hook: {told["name"]: told for _at, _url, told in one.calls if told["hook"] == hook} for hook in HOOKS}
-    assert len(told["before_pod"]) == AT_ONCE
+    assert len(told["before_pod"]) == MAX_PARALLEL
     assert told["after_pod"].keys() == told["before_pod"].keys()
     assert {call["moved"] for call in told["after_pod"].values()} == {False}
