@@ -21,7 +21,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal
     workload_copies,
 )
 
-Made = dict[str, t.Any]
+Json = dict[str, t.Any]
 
 NODE_SWITCH = "lab.kubeops.io/node"
 _USUAL_CONDITIONS = {
@@ -42,8 +42,8 @@ class Copy:
     are the pods of each StatefulSet, which have to carry the hash of its revision.
     """
 
-    steps: t.Mapping[str, list[Made]]
-    conditions: t.Mapping[str, list[Made]]
+    steps: t.Mapping[str, list[Json]]
+    conditions: t.Mapping[str, list[Json]]
     ready: frozenset[tuple[str, str]]
     members: t.Mapping[tuple[str, str], frozenset[str]]
     notes: list[snapshot_files.Note] = field(default_factory=list)
@@ -60,7 +60,7 @@ def copy(snapshot: snapshot_files.Snapshot, *, stop: float) -> Copy:
     found = {kind: snapshot.objects.get(kind) or [] for kind in _KINDS}
     gaps = [*snapshot.notes, notes.note("extensions")]
     made = workload_copies.Workloads(found, stop, gaps)
-    steps: dict[str, list[Made]] = {
+    steps: dict[str, list[Json]] = {
         "ground": _ground(found),
         "nodes": [_node(raw) for raw in found["nodes"]],
         "storage": [
@@ -105,7 +105,7 @@ _KINDS = (
 )
 
 
-def _object(api_version: str, kind: str, raw: objects.Raw, **fields: t.Any) -> Made:
+def _object(api_version: str, kind: str, raw: objects.Raw, **fields: t.Any) -> Json:
     return {
         "apiVersion": api_version,
         "kind": kind,
@@ -114,22 +114,20 @@ def _object(api_version: str, kind: str, raw: objects.Raw, **fields: t.Any) -> M
     }
 
 
-def _ground(found: t.Mapping[str, list[Made]]) -> list[Made]:
+def _ground(found: t.Mapping[str, list[Json]]) -> list[Json]:
     made = [_object("v1", "Namespace", raw) for raw in found["namespaces"]]
     for kind, api_version, name in (
         ("priority_classes", "scheduling.k8s.io/v1", "PriorityClass"),
         ("storage_classes", "storage.k8s.io/v1", "StorageClass"),
         ("runtime_classes", "node.k8s.io/v1", "RuntimeClass"),
     ):
-        fields = ({k: v for k, v in raw.items() if k != "metadata"} for raw in found[kind])
-        made += [
-            _object(api_version, name, raw, **each)
-            for raw, each in zip(found[kind], fields, strict=True)
-        ]
+        for raw in found[kind]:
+            fields = {key: value for key, value in raw.items() if key != "metadata"}
+            made.append(_object(api_version, name, raw, **fields))
     return made
 
 
-def _node(raw: objects.Raw) -> Made:
+def _node(raw: objects.Raw) -> Json:
     status = raw["status"]
     ready = next((c["status"] for c in status["conditions"] if c["type"] == "Ready"), "True")
     switch = {"False": {NODE_SWITCH: "not-ready"}, "Unknown": {NODE_SWITCH: "down"}}.get(ready, {})
@@ -143,7 +141,7 @@ def _node(raw: objects.Raw) -> Made:
     return made
 
 
-def _conditions(raw: objects.Raw) -> list[Made]:
+def _conditions(raw: objects.Raw) -> list[Json]:
     """Conditions that a healthy kubelet does not report: those of others,
     and the kubelet's bad ones.
     """
@@ -155,7 +153,7 @@ def _conditions(raw: objects.Raw) -> list[Made]:
     ]
 
 
-def _volume(raw: objects.Raw) -> Made:
+def _volume(raw: objects.Raw) -> Json:
     spec = {**raw["spec"], "persistentVolumeReclaimPolicy": "Retain"}
     name = raw["metadata"]["name"]
     if raw.get("driver"):
@@ -167,11 +165,11 @@ def _volume(raw: objects.Raw) -> Made:
     return _object("v1", "PersistentVolume", raw, spec=spec)
 
 
-def _claim(raw: objects.Raw) -> Made:
+def _claim(raw: objects.Raw) -> Json:
     return _object("v1", "PersistentVolumeClaim", raw, spec=raw["spec"])
 
 
-def _csi_node(raw: objects.Raw) -> Made:
+def _csi_node(raw: objects.Raw) -> Json:
     drivers = [
         {**one, "nodeID": one.get("nodeID") or raw["metadata"]["name"]}
         for one in raw["spec"].get("drivers") or ()
@@ -179,14 +177,14 @@ def _csi_node(raw: objects.Raw) -> Made:
     return _object("storage.k8s.io/v1", "CSINode", raw, spec={"drivers": drivers})
 
 
-def _budgets(found: t.Mapping[str, list[Made]]) -> list[Made]:
+def _budgets(found: t.Mapping[str, list[Json]]) -> list[Json]:
     return [
         _object("policy/v1", "PodDisruptionBudget", raw, spec=raw["spec"])
         for raw in found["budgets"]
     ]
 
 
-def _services(found: t.Mapping[str, list[Made]]) -> list[Made]:
+def _services(found: t.Mapping[str, list[Json]]) -> list[Json]:
     made = []
     for raw in found["services"]:
         spec = {key: value for key, value in raw["spec"].items() if key != "headless" and value}
@@ -197,7 +195,7 @@ def _services(found: t.Mapping[str, list[Made]]) -> list[Made]:
     return made
 
 
-def _scalers(found: t.Mapping[str, list[Made]], gaps: list[snapshot_files.Note]) -> list[Made]:
+def _scalers(found: t.Mapping[str, list[Json]], gaps: list[snapshot_files.Note]) -> list[Json]:
     """Autoscalers with their limits; without metrics they leave the count
     between these as it is.
     """
@@ -205,18 +203,14 @@ def _scalers(found: t.Mapping[str, list[Made]], gaps: list[snapshot_files.Note])
     metrics = [{"type": "Resource", "resource": target}]
     if found["autoscalers"]:
         gaps.append(notes.note("autoscaling"))
-    return [
-        _object(
-            "autoscaling/v2",
-            "HorizontalPodAutoscaler",
-            raw,
-            spec={**raw["spec"], "metrics": metrics},
-        )
-        for raw in found["autoscalers"]
-    ]
+    made = []
+    for raw in found["autoscalers"]:
+        spec = {**raw["spec"], "metrics": metrics}
+        made.append(_object("autoscaling/v2", "HorizontalPodAutoscaler", raw, spec=spec))
+    return made
 
 
-def _limits(found: t.Mapping[str, list[Made]]) -> list[Made]:
+def _limits(found: t.Mapping[str, list[Json]]) -> list[Json]:
     quotas = [_object("v1", "ResourceQuota", raw, spec=raw["spec"]) for raw in found["quotas"]]
     return quotas + [_object("v1", "LimitRange", raw, spec=raw["spec"]) for raw in found["limits"]]
 
@@ -229,9 +223,10 @@ def expected(made: Copy) -> dict[tuple[str, str], int]:
     for raw in made.steps["pods"]:
         if (raw["metadata"]["namespace"], raw["metadata"]["name"]) in made.ready:
             pods[raw["metadata"]["namespace"]].append(objects.Pod.of(raw))
-    budgets = [
-        objects.Budget.of(raw)
-        for raw in made.steps["rules"]
-        if raw["kind"] == "PodDisruptionBudget"
-    ]
-    return {(b.namespace, b.name): sum(b.covers(pod) for pod in pods[b.namespace]) for b in budgets}
+    counts = {}
+    for raw in made.steps["rules"]:
+        if raw["kind"] == "PodDisruptionBudget":
+            budget = objects.Budget.of(raw)
+            count = sum(budget.covers(pod) for pod in pods[budget.namespace])
+            counts[budget.namespace, budget.name] = count
+    return counts

@@ -25,7 +25,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 
 
 PodRaw = objects.Raw
-PodMade = dict[str, t.Any]
+PodJson = dict[str, t.Any]
 
 SPEC = (
     *(
@@ -79,20 +79,20 @@ def kept_annotations(raw: PodRaw) -> dict[str, str]:
     }
 
 
-def template(raw: PodRaw) -> PodMade:
+def template(raw: PodRaw) -> PodJson:
     """A pod template."""
-    meta: PodMade = {
+    meta: PodJson = {
         "labels": dict((raw.get("metadata") or {}).get("labels") or {}),
         "annotations": kept_annotations(raw),
     }
     return {"metadata": meta, "spec": pod_spec(raw.get("spec") or {})}
 
 
-def pod_spec(raw: PodRaw) -> PodMade:
+def pod_spec(raw: PodRaw) -> PodJson:
     """The spec of a pod; ``preStopSeconds`` is how long a container sleeps
     before it is told to stop.
     """
-    found: PodMade = {key: raw[key] for key in SPEC if raw.get(key) is not None}
+    found: PodJson = {key: raw[key] for key in SPEC if raw.get(key) is not None}
     if raw.get("resources"):
         found["resources"] = _resources(raw)
     for key in ("containers", "initContainers"):
@@ -117,7 +117,7 @@ def dropped(raw: PodRaw) -> list[str]:
     return found
 
 
-def pod_status(raw: PodRaw) -> PodMade:
+def pod_status(raw: PodRaw) -> PodJson:
     """What is kept of a pod's status; ``start`` are the seconds from bound to ready,
     ``None`` if that is not known.
 
@@ -128,9 +128,8 @@ def pod_status(raw: PodRaw) -> PodMade:
     conditions = {c["type"]: c for c in found.get("conditions") or ()}
     ready = (conditions.get("Ready") or {}).get("status") == "True"
     restarts = sum(one.get("restartCount") or 0 for one in found.get("containerStatuses") or ())
-    bound = (conditions.get("PodScheduled") or {}).get("lastTransitionTime") or raw["metadata"].get(
-        "creationTimestamp"
-    )
+    bound = (conditions.get("PodScheduled") or {}).get("lastTransitionTime")
+    bound = bound or raw["metadata"].get("creationTimestamp")
     since = (conditions.get("Ready") or {}).get("lastTransitionTime")
     seconds = _between(bound, since) if ready and not restarts else None
     return {"phase": found.get("phase", ""), "ready": ready, "start": seconds}
@@ -143,21 +142,19 @@ def _between(first: str | None, last: str | None) -> float | None:
     return (ended - began).total_seconds()
 
 
-def _container(raw: PodRaw) -> PodMade:
-    found: PodMade = {"name": raw.get("name", "")}
+def _container(raw: PodRaw) -> PodJson:
+    found: PodJson = {"name": raw.get("name", "")}
     if raw.get("resources"):
         found["resources"] = _resources(raw)
-    if ports := [
-        {k: p[k] for k in ("containerPort", "hostPort", "protocol") if k in p}
-        for p in raw.get("ports") or ()
-    ]:
-        found["ports"] = ports
+    if raw.get("ports"):
+        keys = ("containerPort", "hostPort", "protocol")
+        found["ports"] = [{key: port[key] for key in keys if key in port} for port in raw["ports"]]
     if raw.get("restartPolicy"):
         found["restartPolicy"] = raw["restartPolicy"]
     return found
 
 
-def _resources(raw: PodRaw) -> PodMade:
+def _resources(raw: PodRaw) -> PodJson:
     return {
         key: dict(raw["resources"][key])
         for key in ("requests", "limits")
@@ -165,7 +162,7 @@ def _resources(raw: PodRaw) -> PodMade:
     }
 
 
-def _pod_volume(raw: PodRaw) -> PodMade | None:
+def _pod_volume(raw: PodRaw) -> PodJson | None:
     """A volume that a decision depends on: scratch space, a claim, or a folder of the node."""
     name = {"name": raw.get("name", "")}
     if "emptyDir" in raw:
@@ -186,7 +183,7 @@ def _pod_volume(raw: PodRaw) -> PodMade | None:
 
 
 Raw = objects.Raw
-Made = dict[str, t.Any]
+Json = dict[str, t.Any]
 
 _CONTROLLERS_TAINTS = frozenset(
     f"node.kubernetes.io/{name}"
@@ -245,7 +242,7 @@ _WHOLE = {
 }
 
 
-def slim(kind: str, raw: Raw) -> Made | None:
+def slim(kind: str, raw: Raw) -> Json | None:
     """What is kept of an object of the kind (``nodes``, ``pods``, …);
     ``None`` for one that the copy does without.
     """
@@ -275,9 +272,9 @@ def _is_ours(raw: Raw) -> bool:
     )
 
 
-def _meta(raw: Raw, labels: bool = True) -> Made:
+def _meta(raw: Raw, labels: bool = True) -> Json:
     meta = raw["metadata"]
-    found: Made = {key: meta[key] for key in ("namespace", "name", "uid") if meta.get(key)}
+    found: Json = {key: meta[key] for key in ("namespace", "name", "uid") if meta.get(key)}
     if labels and meta.get("labels"):
         found["labels"] = dict(meta["labels"])
     if kept := kept_annotations(raw):
@@ -292,7 +289,7 @@ def _meta(raw: Raw, labels: bool = True) -> Made:
     return found
 
 
-def _pod(kind: str, raw: Raw) -> Made | None:
+def _pod(kind: str, raw: Raw) -> Json | None:
     del kind
     spec, status = raw.get("spec") or {}, pod_status(raw)
     if status["phase"] in ("Succeeded", "Failed"):
@@ -300,13 +297,13 @@ def _pod(kind: str, raw: Raw) -> Made | None:
     return {"metadata": _meta(raw), "spec": pod_spec(spec), "status": status}
 
 
-def _workload(kind: str, raw: Raw) -> Made | None:
+def _workload(kind: str, raw: Raw) -> Json | None:
     spec, status = raw.get("spec") or {}, raw.get("status") or {}
     if kind == "replica_sets" and not spec.get("replicas", 1) and not status.get("replicas"):
         return None
     if kind == "jobs" and not status.get("active"):
         return None
-    found: Made = {key: spec[key] for key in _WORKLOAD[kind] if spec.get(key) is not None}
+    found: Json = {key: spec[key] for key in _WORKLOAD[kind] if spec.get(key) is not None}
     found["template"] = template(spec.get("template") or {})
     if kind == "stateful_sets" and spec.get("volumeClaimTemplates"):
         found["volumeClaimTemplates"] = [
@@ -319,25 +316,25 @@ def _workload(kind: str, raw: Raw) -> Made | None:
     return {"metadata": _meta(raw), "spec": found}
 
 
-def _fields(raw: Raw, wanted: t.Iterable[str]) -> Made:
+def _fields(raw: Raw, wanted: t.Iterable[str]) -> Json:
     return {key: raw[key] for key in wanted if raw.get(key) is not None}
 
 
-def _with_spec(kind: str, raw: Raw) -> Made:
+def _with_spec(kind: str, raw: Raw) -> Json:
     return {"metadata": _meta(raw), "spec": _fields(raw.get("spec") or {}, _SPEC[kind])}
 
 
-def _whole(kind: str, raw: Raw) -> Made:
+def _whole(kind: str, raw: Raw) -> Json:
     return {"metadata": _meta(raw, labels=False), **_fields(raw, _WHOLE[kind])}
 
 
-def _claim(kind: str, raw: Raw) -> Made:
+def _claim(kind: str, raw: Raw) -> Json:
     found = _with_spec(kind, raw)
     found["bound"] = (raw.get("status") or {}).get("phase") == "Bound"
     return found
 
 
-def _volume(kind: str, raw: Raw) -> Made:
+def _volume(kind: str, raw: Raw) -> Json:
     """A volume with the driver that attaches it; of all other kinds of volumes only where they
     can be used is kept.
     """
@@ -351,7 +348,7 @@ def _volume(kind: str, raw: Raw) -> Made:
     return found
 
 
-def _namespace(kind: str, raw: Raw) -> Made:
+def _namespace(kind: str, raw: Raw) -> Json:
     del kind
     labels = {
         k: v
@@ -361,7 +358,7 @@ def _namespace(kind: str, raw: Raw) -> Made:
     return {"metadata": {"name": raw["metadata"]["name"], "labels": labels}}
 
 
-def _service(kind: str, raw: Raw) -> Made | None:
+def _service(kind: str, raw: Raw) -> Json | None:
     """A service that selects pods. Its ports keep their numbers,
     because names of ports are names of containers.
     """
@@ -373,12 +370,12 @@ def _service(kind: str, raw: Raw) -> Made | None:
         {"name": f"p{i}", "port": p["port"], "protocol": p.get("protocol") or "TCP"}
         for i, p in enumerate(spec.get("ports") or ())
     ]
-    found: Made = {"selector": dict(spec["selector"]), "headless": spec.get("clusterIP") == "None"}
+    found: Json = {"selector": dict(spec["selector"]), "headless": spec.get("clusterIP") == "None"}
     found["publishNotReadyAddresses"] = bool(spec.get("publishNotReadyAddresses"))
     return {"metadata": _meta(raw), "spec": {**found, "ports": ports}}
 
 
-def _node(kind: str, raw: Raw) -> Made:
+def _node(kind: str, raw: Raw) -> Json:
     """A node as it is outside of maintenances: what a run has added is left out, its cordon too."""
     del kind
     spec, status, meta = raw.get("spec") or {}, raw.get("status") or {}, raw["metadata"]
@@ -410,7 +407,7 @@ def _node(kind: str, raw: Raw) -> Made:
     }
 
 
-_SLIMMED: t.Mapping[str, t.Callable[[str, Raw], Made | None]] = {
+_SLIMMED: t.Mapping[str, t.Callable[[str, Raw], Json | None]] = {
     "nodes": _node,
     "namespaces": _namespace,
     "pods": _pod,

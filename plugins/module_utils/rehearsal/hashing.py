@@ -17,7 +17,7 @@ import hmac
 import re
 import typing as t
 
-Found = t.Any
+Json = t.Any
 
 KEPT = frozenset(
     {
@@ -92,7 +92,7 @@ class Hasher:
             self._known[text] = made
         return self._known[text]
 
-    def hashed(self, found: Found, field: str = "") -> Found:
+    def hashed(self, found: Json, field: str = "") -> Json:
         """A value with every name in it hashed, as far as its field says that it is one;
         raises as ``name`` does.
         """
@@ -115,7 +115,7 @@ class Hasher:
             ]
         return self.name(found) if field in NAMES and isinstance(found, str) else found
 
-    def _expression(self, found: t.Mapping[str, Found]) -> dict[str, Found]:
+    def _expression(self, found: t.Mapping[str, Json]) -> dict[str, Json]:
         """A requirement of a selector, a taint or a toleration."""
         made = dict(found)
         if isinstance(found.get("values"), (list, tuple)):
@@ -130,12 +130,13 @@ class Hasher:
     def _made(self, text: str) -> str:
         parts = _PARTS.split(text)
         last = len(parts) - 1
-        made = "".join(
-            part
-            if part in (".", "-", "") or (i == last and i and _NUMBER.fullmatch(part))
-            else self._word(part, _LENGTH)
-            for i, part in enumerate(parts)
-        )
+        made = ""
+        for index, part in enumerate(parts):
+            ordinal = index and index == last and _NUMBER.fullmatch(part)
+            if part in (".", "-", "") or ordinal:
+                made += part
+            else:
+                made += self._word(part, _LENGTH)
         return made if len(made) <= LONGEST else self._word(text, 4 * _LENGTH)
 
     def _word(self, text: str, length: int) -> str:

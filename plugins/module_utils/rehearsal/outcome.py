@@ -15,7 +15,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal
 )
 
 Raw = t.Mapping[str, t.Any]
-Made = dict[str, t.Any]
+Json = dict[str, t.Any]
 
 VERSION = 1
 """Of ``rehearsal.json``: increases when a field changes its meaning or is removed."""
@@ -28,7 +28,7 @@ class NoReportError(ValueError):
     """It is no report of this version; the text says what it is instead."""
 
 
-def rehearsed(report: Raw, not_rehearsed: t.Sequence[str] = ()) -> Made:
+def rehearsed(report: Raw, not_rehearsed: t.Sequence[str] = ()) -> Json:
     """What a run came to: whether it ``finished`` or is ``blocked``, by what, its waves,
     times and thin services.
 
@@ -46,25 +46,31 @@ def rehearsed(report: Raw, not_rehearsed: t.Sequence[str] = ()) -> Made:
     for node in report["nodes"]:
         if node["wave"]:
             waves.setdefault(node["wave"], []).append(node["name"])
-    told = sorted(
-        {(f["severity"], f["code"], name) for f in report["findings"] for name in _objects(f)}
-    )
-    blockers = [(code, name) for severity, code, name in told if severity == "blocker"]
-    stuck = [one for one in report["refusals"] if one["stuck"]]
-    held = [
-        {"object": one["blocker"] or one["rule"], "count": one["count"], "pods": one["stuck"]}
-        for one in stuck
+    findings = set()
+    for finding in report["findings"]:
+        findings |= {(finding["severity"], finding["code"], name) for name in _objects(finding)}
+    blockers: list[Json] = [
+        {"code": code, "object": name}
+        for severity, code, name in sorted(findings)
+        if severity == "blocker"
     ]
-    failed = bool(report["problems"]) or report["totals"]["nodes_failed"] > 0
-    verdict = "blocked" if blockers or held else "failed" if failed else "finished"
+    for refusal in report["refusals"]:
+        if refusal["stuck"]:
+            by = refusal["blocker"] or refusal["rule"]
+            blockers.append({"object": by, "count": refusal["count"], "pods": refusal["stuck"]})
+    verdict = "finished"
+    if blockers:
+        verdict = "blocked"
+    elif report["problems"] or report["totals"]["nodes_failed"] > 0:
+        verdict = "failed"
     return {
         "version": VERSION,
         "verdict": verdict,
         "headline": report.get("headline", ""),
         "waves": [sorted(waves[number]) for number in sorted(waves)],
         "nodes": [_node(node) for node in report["nodes"]],
-        "findings": [list(one) for one in told],
-        "blockers": [{"code": code, "object": about} for code, about in blockers] + held,
+        "findings": [list(one) for one in sorted(findings)],
+        "blockers": blockers,
         "problems": [f"{one['subject']}: {one['message']}" for one in report["problems"]],
         "thin": [_thin(one) for one in report["services"] if one["lowest"] < one["desired"]],
         "seconds": report["totals"]["seconds"],
@@ -80,30 +86,26 @@ def _objects(finding: Raw) -> t.Sequence[str]:
     return finding.get("objects") or [finding["object"]]
 
 
-def _node(raw: Raw) -> Made:
+def _node(raw: Raw) -> Json:
     return {
         key: raw.get(key) for key in ("name", "wave", "outcome", "message", "seconds", "pods_moved")
     }
 
 
-def _thin(raw: Raw) -> Made:
+def _thin(raw: Raw) -> Json:
     found = {key: raw[key] for key in ("namespace", "name", "desired", "lowest", "below_seconds")}
     return {**found, "dark_seconds": raw.get("dark_seconds") or 0.0}
 
 
 def lines(found: Raw) -> list[str]:
     """A rehearsal for the terminal."""
-    told = {
+    sentences = {
         "finished": "The maintenance finished on the copy",
         "blocked": "The maintenance is blocked on the copy",
     }
+    sentence = sentences.get(found["verdict"], "The maintenance failed on the copy")
     took = f" in {found['seconds']:.0f} s" if found["seconds"] is not None else ""
-    shown = [
-        (
-            f"{told.get(found['verdict'], 'The maintenance failed on the copy')}{took}. "
-            f"{found['headline']}"
-        ).strip()
-    ]
+    shown = [f"{sentence}{took}. {found['headline']}".strip()]
     shown += [f"blocked by {one['object'] or one.get('code')}" for one in found["blockers"]]
     shown += found["problems"]
     for node in found["nodes"]:
@@ -126,7 +128,7 @@ def lines(found: Raw) -> list[str]:
     return shown + [f"not rehearsed: {one}" for one in found["not_rehearsed"]]
 
 
-def compared(before: Raw, real: Raw) -> Made:
+def compared(before: Raw, real: Raw) -> Json:
     """A rehearsal beside the real run: ``rows`` with what was foreseen,
     and whether ``all`` of it came so.
 
@@ -144,42 +146,22 @@ def compared(before: Raw, real: Raw) -> Made:
         raise NoReportError(
             "It is no rehearsal of this version. Give the rehearsal.json that rehearse has written."
         )
+    drained = "seconds from cordon to drained"
     rows = [
-        _row(what, before[key], real[key])
-        for what, key in (("verdict", "verdict"), ("waves", "waves"))
+        _row("verdict", before["verdict"], real["verdict"]),
+        _row("waves", before["waves"], real["waves"]),
+        _row("blockers", _blocked_by(before), _blocked_by(real)),
+        _row("findings", _as_lists(before), _as_lists(real)),
+        _row("pods moved", before["pods_moved"], real["pods_moved"]),
+        _row("seconds", before["seconds"], real["seconds"], timed=True),
+        _row(drained, before["moving_seconds"], real["moving_seconds"], timed=True),
     ]
-    rows.append(
-        _row(
-            "blockers",
-            *(sorted(str(b["object"]) for b in one["blockers"]) for one in (before, real)),
-        )
-    )
-    rows.append(_row("findings", *([list(f) for f in one["findings"]] for one in (before, real))))
-    rows.append(_row("pods moved", before["pods_moved"], real["pods_moved"]))
-    rows.append(_row("seconds", before["seconds"], real["seconds"], timed=True))
-    rows.append(
-        _row(
-            "seconds from cordon to drained",
-            before["moving_seconds"],
-            real["moving_seconds"],
-            timed=True,
-        )
-    )
-    known = ({node["name"]: node["seconds"] for node in one["nodes"]} for one in (before, real))
-    ours, theirs = known
-    rows += [
-        _row(f"node {name}", ours.get(name), theirs.get(name), timed=True)
-        for name in {**ours, **theirs}
-    ]
-    thin = (
-        {f"{s['namespace']}/{s['name']}": s["lowest"] for s in one["thin"]}
-        for one in (before, real)
-    )
-    rehearsed_, real_ = thin
-    rows += [
-        _row(f"lowest of {name}", rehearsed_.get(name), real_.get(name))
-        for name in {**rehearsed_, **real_}
-    ]
+    of_copy, of_cluster = _seconds_of_nodes(before), _seconds_of_nodes(real)
+    for name in {**of_copy, **of_cluster}:
+        rows.append(_row(f"node {name}", of_copy.get(name), of_cluster.get(name), timed=True))
+    of_copy, of_cluster = _lowest(before), _lowest(real)
+    for name in {**of_copy, **of_cluster}:
+        rows.append(_row(f"lowest of {name}", of_copy.get(name), of_cluster.get(name)))
     return {
         "version": VERSION,
         "rows": rows,
@@ -188,7 +170,24 @@ def compared(before: Raw, real: Raw) -> Made:
     }
 
 
-def _row(what: str, before: t.Any, real: t.Any, *, timed: bool = False) -> Made:
+def _blocked_by(found: Raw) -> list[str]:
+    return sorted(str(blocker["object"]) for blocker in found["blockers"])
+
+
+def _as_lists(found: Raw) -> list[list[t.Any]]:
+    return [list(finding) for finding in found["findings"]]
+
+
+def _seconds_of_nodes(found: Raw) -> Json:
+    return {node["name"]: node["seconds"] for node in found["nodes"]}
+
+
+def _lowest(found: Raw) -> Json:
+    """The fewest ready endpoints of each Service that had too few."""
+    return {f"{one['namespace']}/{one['name']}": one["lowest"] for one in found["thin"]}
+
+
+def _row(what: str, before: t.Any, real: t.Any, *, timed: bool = False) -> Json:
     same = before == real
     if timed and before is not None and real is not None:
         same = abs(real - before) <= CLOSE * max(before, real)

@@ -46,7 +46,9 @@ def copy(ctx: run_context.Context, options: CopyOptions) -> run_context.Result:
         snapshot=options.snapshot, stop=options.stop, timeout=options.timeout
     )
     made = run_rebuild.rebuild(ctx, wanted)
-    found = collections.Counter(raw["kind"] for raws in made.steps.values() for raw in raws)
+    found = collections.Counter[str]()
+    for raws in made.steps.values():
+        found.update(raw["kind"] for raw in raws)
     names = snapshot_files.names_of(options.snapshot, "nodes")
     return _result(options.snapshot, dict(found), {name: name for name in names}, made.notes)
 

@@ -27,7 +27,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal
     snapshot_files,
 )
 
-Made = dict[str, t.Any]
+Json = dict[str, t.Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,7 @@ class _Builder:
         self._settling.ready(ready)
         # A controller adopts the pods that it has seen, so each kind follows when
         # what it adopts is there.
-        owners: list[Made] = []
+        owners: list[Json] = []
         for kinds_ in (("ReplicaSet", "StatefulSet", "Job"), ("Deployment",)):
             created = self._create([raw for raw in steps["owners"] if raw["kind"] in kinds_])
             self._settling.counted(created)
@@ -112,13 +112,13 @@ class _Builder:
         self._settling.counted([*daemons, *owners])
         self._settling.budgets(copies.expected(replace(self._made, ready=ready)))
 
-    def _create(self, raws: t.Sequence[Made]) -> list[Made]:
+    def _create(self, raws: t.Sequence[Json]) -> list[Json]:
         """Those that exist afterwards."""
         with self._ctx.clock.pool(run_requests.MAX_PARALLEL, "copies") as pool:
             created = pool.map(self._create_one, raws)
             return [raw for raw, is_there in zip(raws, created, strict=True) if is_there]
 
-    def _create_one(self, raw: Made, *, remember: bool = True) -> bool:
+    def _create_one(self, raw: Json, *, remember: bool = True) -> bool:
         target = _ref(raw)
         change = api_changes.Change("create", target, f"Create {target}", raw)
 
@@ -156,7 +156,7 @@ class _Builder:
         if wanted:
             run_reconcile.reconcile(self._ctx, target, decide, remember=False)
 
-    def _mark_members(self, steps: t.Mapping[str, t.Sequence[Made]]) -> None:
+    def _mark_members(self, steps: t.Mapping[str, t.Sequence[Json]]) -> None:
         """Give pods of StatefulSets the hash of the revision that their controller will compute,
         or it replaces them.
 
@@ -172,17 +172,16 @@ class _Builder:
             run_reconcile.remove(
                 self._ctx, api_changes.Change("delete", target, f"Delete {target}"), remember=False
             )
-        of_pod = {
-            (namespace, pod): revisions[namespace, name]
-            for (namespace, name), pods in self._made.members.items()
-            for pod in pods
-            if (namespace, name) in revisions
-        }
+        of_pod: dict[tuple[str, str], str] = {}
+        for (namespace, name), pods in self._made.members.items():
+            if (namespace, name) in revisions:
+                revision = revisions[namespace, name]
+                of_pod |= {(namespace, pod): revision for pod in pods}
         for raw in steps["pods"]:
-            if revision := of_pod.get(run_settle.place(raw)):
-                raw["metadata"].setdefault("labels", {})["controller-revision-hash"] = revision
+            if of_it := of_pod.get(run_settle.place(raw)):
+                raw["metadata"].setdefault("labels", {})["controller-revision-hash"] = of_it
 
-    def _own_mirrors(self, pods: t.Sequence[Made]) -> None:
+    def _own_mirrors(self, pods: t.Sequence[Json]) -> None:
         nodes = self._ctx.cluster.items(kinds.NODES, patience=run_requests.PATIENCE).items
         uids = {raw["metadata"]["name"]: raw["metadata"]["uid"] for raw in nodes}
         for raw in pods:
@@ -190,6 +189,6 @@ class _Builder:
                 owner["uid"] = uids.get(owner["name"], "")
 
 
-def _ref(raw: Made) -> objects.Ref:
+def _ref(raw: Json) -> objects.Ref:
     namespace, name = run_settle.place(raw)
     return objects.Ref(raw["kind"], name, namespace, api_version=raw["apiVersion"])

@@ -16,14 +16,14 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube impo
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal import copies
 
-Made = dict[str, t.Any]
-Place = tuple[str, str]
+Json = dict[str, t.Any]
+NamespacedName = tuple[str, str]
 
-EVERY = 0.5
+LOOK_EVERY_SECONDS = 0.5
 """Seconds between two looks."""
 
 
-def place(raw: objects.Raw) -> Place:
+def place(raw: objects.Raw) -> NamespacedName:
     """Namespace and name."""
     return raw["metadata"].get("namespace", ""), raw["metadata"]["name"]
 
@@ -36,7 +36,7 @@ class Settling:
     def __init__(self, ctx: run_context.Context, deadline: float) -> None:
         self._ctx, self._deadline = ctx, deadline
 
-    def nodes(self, wanted: t.Iterable[Made]) -> None:
+    def nodes(self, wanted: t.Iterable[Json]) -> None:
         """Until the nodes that have to be ready are, and take pods."""
         names = {
             raw["metadata"]["name"]
@@ -47,17 +47,17 @@ class Settling:
         def missing() -> list[str]:
             seen = {node.name: node for node in map(objects.Node.of, self._all(kinds.NODES))}
             starting = "node.kubernetes.io/not-ready"
-            return [
-                f"Node {name}"
-                for name in sorted(names)
-                if name not in seen
-                or not seen[name].ready
-                or any(x["key"] == starting for x in seen[name].taints)
-            ]
+            found = []
+            for name in sorted(names):
+                node = seen.get(name)
+                keys = [taint["key"] for taint in node.taints] if node else []
+                if node is None or not node.ready or starting in keys:
+                    found.append(f"Node {name}")
+            return found
 
         self._until(missing)
 
-    def accounts(self, ground: t.Iterable[Made]) -> None:
+    def accounts(self, ground: t.Iterable[Json]) -> None:
         """Until each namespace has its service account, without which it takes no pods."""
         wanted = {raw["metadata"]["name"] for raw in ground if raw["kind"] == "Namespace"}
 
@@ -71,7 +71,7 @@ class Settling:
 
         self._until(missing)
 
-    def placed(self, wanted: t.Sequence[Made]) -> None:
+    def placed(self, wanted: t.Sequence[Json]) -> None:
         """Until each DaemonSet has its pods."""
 
         def missing() -> list[str]:
@@ -80,9 +80,9 @@ class Settling:
 
         self._until(missing)
 
-    def revisions(self, sets: t.Sequence[Made]) -> dict[Place, str]:
+    def revisions(self, sets: t.Sequence[Json]) -> dict[NamespacedName, str]:
         """The revision of each StatefulSet, once its controller has computed it."""
-        found: dict[Place, str] = {}
+        found: dict[NamespacedName, str] = {}
 
         def missing() -> list[str]:
             for raw in self._all(kinds.STATEFUL_SETS) if sets else ():
@@ -93,7 +93,7 @@ class Settling:
         self._until(missing)
         return found
 
-    def ready(self, wanted: t.Collection[Place]) -> None:
+    def ready(self, wanted: t.Collection[NamespacedName]) -> None:
         """Until these pods are ready."""
 
         def missing() -> list[str]:
@@ -103,50 +103,49 @@ class Settling:
 
         self._until(missing)
 
-    def counted(self, wanted: t.Sequence[Made]) -> None:
+    def counted(self, wanted: t.Sequence[Json]) -> None:
         """Until each controller has the pods that it wants,
         and its ready pods count as available.
         """
         kinds_ = {raw["kind"] for raw in wanted} - {"Job"}
 
         def missing() -> list[str]:
-            seen = {
-                (kind, place(raw)): raw
-                for kind in kinds_
-                for raw in self._all(kinds.KINDS[_api_version(kind), kind])
-            }
-            found = (
-                (raw, seen.get((raw["kind"], place(raw))) or {})
-                for raw in wanted
-                if raw["kind"] in kinds_
-            )
-            return [str(_ref(raw)) for raw, real in found if not _is_counted(real)]
+            seen = {}
+            for kind in kinds_:
+                for raw in self._all(kinds.KINDS[_api_version(kind), kind]):
+                    seen[kind, place(raw)] = raw
+            found = []
+            for raw in wanted:
+                real = seen.get((raw["kind"], place(raw))) or {}
+                if raw["kind"] in kinds_ and not _is_counted(real):
+                    found.append(str(_ref(raw)))
+            return found
 
         self._until(missing)
 
-    def budgets(self, wanted: t.Mapping[Place, int]) -> None:
+    def budgets(self, wanted: t.Mapping[NamespacedName, int]) -> None:
         """Until each budget counts so many ready pods at least."""
 
         def missing() -> list[str]:
             seen = {
                 (b.namespace, b.name): b for b in map(objects.Budget.of, self._all(kinds.BUDGETS))
             }
-            return [
-                f"PodDisruptionBudget {'/'.join(key)}"
-                for key, count in wanted.items()
-                if key in seen
-                and not (
-                    seen[key].sync_failed or (seen[key].observed and seen[key].healthy >= count)
-                )
-            ]
+            found = []
+            for key, count in wanted.items():
+                budget = seen.get(key)
+                if budget is None or budget.sync_failed:
+                    continue
+                if not budget.observed or budget.healthy < count:
+                    found.append(f"PodDisruptionBudget {'/'.join(key)}")
+            return found
 
         self._until(missing)
 
-    def _all(self, kind: kinds.Kind) -> list[Made]:
+    def _all(self, kind: kinds.Kind) -> list[Json]:
         return self._ctx.cluster.items(kind, patience=run_requests.PATIENCE).items
 
     def _until(self, missing: t.Callable[[], list[str]]) -> None:
-        for late in self._ctx.poll(EVERY, self._deadline - self._ctx.clock.now()):
+        for late in self._ctx.poll(LOOK_EVERY_SECONDS, self._deadline - self._ctx.clock.now()):
             left = missing()
             if not left:
                 return

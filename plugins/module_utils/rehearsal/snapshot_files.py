@@ -102,13 +102,15 @@ def _sum(found: t.Any, notes: t.Any) -> str:
 
 def _is_whole(found: t.Any, notes: t.Any) -> bool:
     """Whether it has the shape of a snapshot."""
-    lists = list(found.values()) if isinstance(found, dict) else [None]
-    named = (
-        isinstance(raw, dict) and (raw.get("metadata") or {}).get("name")
-        for raws in lists
-        for raw in raws or ()
-    )
-    return isinstance(notes, list) and all(isinstance(raws, list) for raws in lists) and all(named)
+    if not isinstance(found, dict) or not isinstance(notes, list):
+        return False
+    for raws in found.values():
+        if not isinstance(raws, list):
+            return False
+        for raw in raws:
+            if not isinstance(raw, dict) or not (raw.get("metadata") or {}).get("name"):
+                return False
+    return True
 
 
 def names_of(snapshot: Snapshot, kind: str) -> list[str]:

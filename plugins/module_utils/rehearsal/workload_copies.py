@@ -22,7 +22,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal
 STOP = "lab.kubeops.io/stop"
 START = "lab.kubeops.io/start"
 READY = "lab.kubeops.io/ready"
-SHORTEST = 1.0
+SHORTEST_SECONDS = 1.0
 """Seconds a copy takes to stop at least. A pod of a StatefulSet that ends at once counts as
 disrupted for two minutes: its successor has its name, and the controller of budgets knows evicted
 pods by their names.
@@ -66,13 +66,13 @@ def stop_delay(meta: objects.Raw, spec: objects.Raw, usual: float) -> str:
     """How long a pod takes to stop: as a lab says, else what it sleeps before,
     else and besides the usual time.
     """
-    if told := (meta.get("annotations") or {}).get(STOP):
-        short = told in ("0s", "0ms", "0m")
-        return text(SHORTEST) if short else str(told)
-    return text(max(usual, SHORTEST) + float(spec.get("preStopSeconds") or 0))
+    if given := (meta.get("annotations") or {}).get(STOP):
+        short = given in ("0s", "0ms", "0m")
+        return text(SHORTEST_SECONDS) if short else str(given)
+    return text(max(usual, SHORTEST_SECONDS) + float(spec.get("preStopSeconds") or 0))
 
 
-Made = dict[str, t.Any]
+Json = dict[str, t.Any]
 Raw = objects.Raw
 
 IMAGE = "registry.invalid/copy"
@@ -100,7 +100,7 @@ _LISTS = {
 """Controllers of pods that the copy has, too, and the lists they are in."""
 
 
-def meta(raw: Raw) -> Made:
+def meta(raw: Raw) -> Json:
     """The metadata of a copy: no UIDs and no owners."""
     kept = ("namespace", "name", "labels", "annotations")
     return {
@@ -119,14 +119,12 @@ class Workloads:
     """The pods of a snapshot and what controls them; ``gaps`` gets what the copy lacks."""
 
     def __init__(
-        self, found: t.Mapping[str, list[Made]], stop: float, gaps: list[snapshot_files.Note]
+        self, found: t.Mapping[str, list[Json]], stop: float, gaps: list[snapshot_files.Note]
     ) -> None:
         self._found, self._stop, self._gaps = found, stop, gaps
-        self._by_uid = {
-            raw["metadata"].get("uid"): raw
-            for kind in (*_LISTS.values(), "deployments")
-            for raw in found[kind]
-        }
+        self._by_uid: dict[str, Json] = {}
+        for kind in (*_LISTS.values(), "deployments"):
+            self._by_uid |= {raw["metadata"].get("uid"): raw for raw in found[kind]}
         self._copied = [
             raw
             for raw in found["pods"]
@@ -135,13 +133,10 @@ class Workloads:
         self._starts = starts(found["pods"], self._key)
         self._never = never_ready(found["pods"], self._key)
         self._nodes = {raw["metadata"]["name"] for raw in found["nodes"]}
-        self._classes = {
-            raw["metadata"]["name"]
-            for kind in ("priority_classes", "runtime_classes")
-            for raw in found[kind]
-        }
+        classes = (*found["priority_classes"], *found["runtime_classes"])
+        self._classes = {raw["metadata"]["name"] for raw in classes}
 
-    def pods(self) -> list[Made]:
+    def pods(self) -> list[Json]:
         """All bound pods but those of DaemonSets, without owners;
         a mirror pod names its node as its owner.
         """
@@ -165,10 +160,10 @@ class Workloads:
                 )
         return {place: frozenset(names_) for place, names_ in found.items()}
 
-    def daemons(self) -> list[Made]:
+    def daemons(self) -> list[Json]:
         return [self._controller("DaemonSet", raw) for raw in self._found["daemon_sets"]]
 
-    def owners(self) -> list[Made]:
+    def owners(self) -> list[Json]:
         """ReplicaSets before their Deployments, which adopt them; then the others."""
         made = [self._controller("ReplicaSet", raw) for raw in self._found["replica_sets"]]
         made += self._stand_ins()
@@ -207,13 +202,13 @@ class Workloads:
 
     # -- copies
 
-    def _pod(self, raw: Raw) -> Made:
+    def _pod(self, raw: Raw) -> Json:
         spec = self._spec(raw["spec"], about("Pod", raw))
         spec.pop("schedulingGates", None)
-        place, told = meta(raw), self._notes(raw["metadata"], raw["spec"], None)
-        place["annotations"] = told
+        place, annotations = meta(raw), self._notes(raw["metadata"], raw["spec"], None)
+        place["annotations"] = annotations
         if not raw["status"].get("ready"):
-            told[READY] = "never"
+            annotations[READY] = "never"
         owner = raw["metadata"].get("owner") or {}
         if owner.get("kind") == "Node":
             mirrored = {
@@ -225,12 +220,12 @@ class Workloads:
             place["ownerReferences"] = [mirrored]
         elif owner.get("kind") == "Job" and not self._foreign(raw):
             place["finalizers"] = [JOB_FINALIZER]
-            told.setdefault(COMPLETE, "never")
+            annotations.setdefault(COMPLETE, "never")
         elif self._foreign(raw):
             place.setdefault("labels", {})[STAND_IN] = owner["uid"]
         return {"apiVersion": "v1", "kind": "Pod", "metadata": place, "spec": spec}
 
-    def _controller(self, kind: str, raw: Raw) -> Made:
+    def _controller(self, kind: str, raw: Raw) -> Json:
         owner = raw["metadata"].get("owner")
         key = (raw["metadata"]["namespace"], kind, raw["metadata"]["name"])
         if kind == "ReplicaSet" and owner and owner["uid"] in self._by_uid:
@@ -241,7 +236,7 @@ class Workloads:
         )
         return {"apiVersion": _API[kind], "kind": kind, "metadata": meta(raw), "spec": spec}
 
-    def _template(self, raw: Raw, key: Key, where: str, of_job: bool = False) -> Made:
+    def _template(self, raw: Raw, key: Key, where: str, of_job: bool = False) -> Json:
         made = {
             "labels": dict(raw["metadata"].get("labels") or {}),
             "annotations": self._notes(raw["metadata"], raw["spec"], key),
@@ -261,7 +256,7 @@ class Workloads:
             found[READY] = "never"
         return found
 
-    def _spec(self, raw: Raw, where: str) -> Made:
+    def _spec(self, raw: Raw, where: str) -> Json:
         made = {name: value for name, value in raw.items() if name != "preStopSeconds"}
         for kind in ("containers", "initContainers"):
             if kind in made:
@@ -278,7 +273,7 @@ class Workloads:
                 del made[field]
         return made
 
-    def _stand_ins(self) -> list[Made]:
+    def _stand_ins(self) -> list[Json]:
         """A ReplicaSet for each controller of pods that the copy lacks."""
         groups = collections.defaultdict[str, list[Raw]](list)
         for raw in self._copied:
