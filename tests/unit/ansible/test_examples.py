@@ -164,10 +164,10 @@ def wrong(command: str) -> list[str]:
     if "_raw_params" in given:
         return [f"{given['_raw_params']} belongs to no variable"]
     if playbook in INPUT:
-        # What is in a file is not known here, but the nodes are.
-        found: list[str] = inputs.read({"maintain_nodes": "a", **given} if "-e @" in command else given, playbook)[
-            "errors"
-        ]
+        # What is in a file is not known here, but the nodes are, and who is told.
+        found: list[str] = inputs.read(
+            {"maintain_nodes": "a", "maintain_announce_events": True, **given} if "-e @" in command else given, playbook
+        )["errors"]
         return found
     read = [file, *REPOSITORY.glob(f"roles/{playbook}/meta/*.yml")]
     text = "".join(path.read_text(encoding="utf-8") for path in read)
