@@ -131,6 +131,8 @@ def _successor(snapshot: snapshots.Snapshot, pod: objects.Pod) -> tuple[Successo
     workload = snapshot.workload_of(pod)
     if workload is not None and workload.replicas == 0:
         return "none", f"{workload.ref} is scaled to 0"
+    if workload is None and owner.kind == "ReplicaSet":
+        return "none", f"Its {owner} is gone, and nothing replaces it"
     for volume in pod.volumes:
         if tied := eligibility.tied(snapshot, volume, pod.namespace):
             return "after_its_volume", f"Its successor is created at once, and waits for {tied}"

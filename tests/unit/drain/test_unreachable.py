@@ -79,6 +79,7 @@ def test_a_node_that_is_heard_of_has_no_fate(ready: str) -> None:
         (owned("DaemonSet", "agent"), {}, "none"),
         (owned("StatefulSet", "db"), {"stateful_sets": [workload("StatefulSet", "db", 2)]}, "after_its_object"),
         (owned("Job", "j", "batch/v1"), {}, "at_once"),
+        (owned("ReplicaSet", "web"), {}, "none"),
         (owned("ReplicaSet", "web"), deployment("web", 2), "at_once"),
         (owned("ReplicaSet", "web"), deployment("web", 0), "none"),
     ],
