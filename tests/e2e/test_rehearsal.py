@@ -49,7 +49,8 @@ class Rehearsing:
     def beside(self, real: Run) -> dict[str, Json]:
         """The rows of the comparison with a real run, both named as seen from the folder of another run."""
         files = {"compare": self.file("rehearsal.json"), "real": real.folder / "report/report.json"}
-        words: Json = {f"rehearse_{name}": f"../{os.path.relpath(file, real.folder.parent)}" for name, file in files.items()}
+        seen = {name: os.path.relpath(file, real.folder.parent) for name, file in files.items()}
+        words: Json = {f"rehearse_{name}": f"../{path}" for name, path in seen.items()}
         compared = self._play("rehearse", **words)
         assert compared.ok, compared.text
         rows = json.loads(self.file("comparison.json").read_text("utf-8"))["rows"]
