@@ -325,7 +325,7 @@ GUARDS = (
         replaced_by(run_outcome.NodeOutcomes, "_listed", lambda self, site: frozenset()),
         silent_watch,
     ),
-    Guard("settled before a surge is lowered", replaced_by(steps, "settled", lambda *args: ""), lagging_controller),
+    Guard("settled before a surge is lowered", replaced_by(steps, "not_applied", lambda *args: ""), lagging_controller),
     Guard(
         "renewal at the gates", replaced_by(run_locks.Locks, "take_recorded", lambda self, records: {}), at_the_gates
     ),

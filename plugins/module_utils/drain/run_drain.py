@@ -258,7 +258,7 @@ class _Drain:
             )
             self.node_outcomes.begin()
             self._record_awaited()
-            self.surges.hold()
+            self.surges.claim()
             self._evacuate(todo)
             try:
                 self.jobs.start()

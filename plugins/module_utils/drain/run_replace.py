@@ -308,7 +308,7 @@ class Replacing:
         if code != state.why:
             state.why, state.blocked = code, now
         grows = self.routing.choices.node_autoscaler and code == "surge_unschedulable"
-        lasts = state.blocked is not None and now - state.blocked >= run_raise.PATIENCE_WITH.get(
+        lasts = state.blocked is not None and now - state.blocked >= run_raise.SECONDS_BY_CODE.get(
             code, 0.0
         )
         if found and lasts and not grows:

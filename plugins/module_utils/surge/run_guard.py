@@ -96,18 +96,20 @@ def guard(ctx: run_context.Context, options: GuardOptions) -> run_context.Result
     try:
         work.read("nodes", "leases")
         work.narrow()
-        for node_drain in work.node_drains.values():
-            _read_record(work, node_drain, present=options.state == "present")
+        for guarded_node in work.guarded_nodes.values():
+            _read_record(work, guarded_node, present=options.state == "present")
         if options.state == "present":
             _present(work, options)
         else:
             _absent(work)
     except (run_context.CallAborted, errors.ClusterError) as error:
         work.stop(work.nodes, error)
-    failed = [node_drain.message for node_drain in work.node_drains.values() if node_drain.failed]
+    failed = [
+        guarded_node.message for guarded_node in work.guarded_nodes.values() if guarded_node.failed
+    ]
     return run_context.Result(
         {
-            "nodes": [node_drain.to_dict() for node_drain in work.node_drains.values()],
+            "nodes": [guarded_node.to_dict() for guarded_node in work.guarded_nodes.values()],
             "workloads": work.workloads,
             "findings": [finding.to_dict() for finding in work.findings],
             **(work.services.result() if work.services.watched else {}),
@@ -118,19 +120,19 @@ def guard(ctx: run_context.Context, options: GuardOptions) -> run_context.Result
 
 
 def _read_record(
-    work: run_guard_call.GuardCall, node_drain: run_guard_call.GuardedNode, *, present: bool
+    work: run_guard_call.GuardCall, guarded_node: run_guard_call.GuardedNode, *, present: bool
 ) -> None:
-    node = work.snapshot.nodes.get(node_drain.name)
+    node = work.snapshot.nodes.get(guarded_node.name)
     if node is None:
         if present:
-            node_drain.outcome, node_drain.message = (
+            guarded_node.outcome, guarded_node.message = (
                 outcomes.GuardOutcome.GONE,
-                f"Node {node_drain.name} does not exist.",
+                f"Node {guarded_node.name} does not exist.",
             )
         return
-    node_drain.record, why = run_guard_call.claim(work.ctx, node)
+    guarded_node.record, why = run_guard_call.claim(work.ctx, node)
     if why and (present or why.code != "not_in_maintenance"):
-        node_drain.close(outcomes.GuardOutcome(why.code), why.message)
+        guarded_node.close(outcomes.GuardOutcome(why.code), why.message)
 
 
 def _present(work: run_guard_call.GuardCall, options: GuardOptions) -> None:
@@ -147,13 +149,13 @@ def _present(work: run_guard_call.GuardCall, options: GuardOptions) -> None:
             work.stop(nodes, error)
     for name in work.nodes:
         done = any(name in w["nodes"] and w["outcome"] in PREPARED for w in work.workloads)
-        node_drain = work.node_drains[name]
-        node_drain.outcome = (
+        guarded_node = work.guarded_nodes[name]
+        guarded_node.outcome = (
             outcomes.GuardOutcome.PROTECTED if done else outcomes.GuardOutcome.ALREADY_PROTECTED
         )
-        node_drain.message = f"The pods of node {name} are protected."
-        if node_drain.record is None:
-            node_drain.message = f"{node_drain.message} {node_records.presumed(name)}"
+        guarded_node.message = f"The pods of node {name} are protected."
+        if guarded_node.record is None:
+            guarded_node.message = f"{guarded_node.message} {node_records.presumed(name)}"
 
 
 def _protect(work: run_guard_call.GuardCall, options: GuardOptions, nodes: list[str]) -> None:
@@ -189,14 +191,14 @@ class _Wave:
         todo = [surge for uid, surge in self.wanted.items() if uid not in done]
         self.cases = [run_raise.WorkloadSurge(surge.workload, surge.node, "plan") for surge in todo]
         plans = self._routes(seen, nodes)
-        self.floors = run_guard_budgets.GuardBudgets(
+        self.guards = run_guard_budgets.GuardBudgets(
             call.ctx, guard_budgets.guards(seen, plans), call.prove_locks
         )
         self.refused = [plan for plan in plans if plan.code == BAD_SURGE]
 
     @property
     def todo(self) -> bool:
-        return bool(self.cases) or self.floors.todo
+        return bool(self.cases) or self.guards.todo
 
     def plan(self, seen: snapshots.Snapshot) -> dict[str, surge_records.Surge]:
         """The surges that are wanted now, by the UID of the workload;
@@ -228,11 +230,12 @@ class _Wave:
         call.prior.update({uid: surge.prior_replicas for uid, surge in self.wanted.items()})
         recorded = [old for uid, old in self.recorded.items() if uid in self.wanted]
         surges = [*self.wanted.values(), *recorded] if self.cases else []
-        call.read(*(("selecting_services",) if self.cases else ()))
-        beside = (
-            *(("slices",) if self.cases else ()),
-            *(("budgets",) if self.floors.floors else ()),
-        )
+        watched = ["pods"]
+        if self.cases:
+            call.read("selecting_services")
+            watched.append("slices")
+        if self.guards.budgets:
+            watched.append("budgets")
         surging = run_raise.Surging(
             ctx,
             self.me,
@@ -245,18 +248,18 @@ class _Wave:
             self.options.node_autoscaler,
         )
         with (
-            run_guard_call.watching(call, surges, "pods", *beside) as live,
+            run_guard_call.watching(call, surges, *watched) as live,
             contextlib.closing(surging),
             contextlib.closing(run_object_events.Events(ctx, live)) as events,
         ):
-            call.loop(surging, self.floors, events, self.options.timeout)
+            call.loop(surging, self.guards, events, self.options.timeout)
 
     def close(self) -> None:
-        """Add what came of every workload to the result."""
+        """Add the outcome of every workload to the result."""
         for surge in self.ready:
             self.call.show_surge(surge, outcomes.WorkloadOutcome.ALREADY_RAISED)
-        for floor in self.floors.floors:
-            self.call.show_guard(floor)
+        for guard_budget in self.guards.budgets:
+            self.call.show_guard(guard_budget)
         for case in self.cases:
             _close_present(self.call, case, self.wanted[case.workload.uid])
         for plan in self.refused:
@@ -265,11 +268,11 @@ class _Wave:
     def predict(self) -> None:
         """Check mode: what a real call would change, in its order."""
         call = self.call
-        for floor in self.floors.floors:
-            if floor.guard.change and not floor.guard.instead:
-                call.ctx.changed(floor.guard.change)
-                floor.written = True
-            call.show_guard(floor)
+        for guard_budget in self.guards.budgets:
+            if guard_budget.guard.change and not guard_budget.guard.instead:
+                call.ctx.changed(guard_budget.guard.change)
+                guard_budget.written = True
+            call.show_guard(guard_budget)
         for case in self.cases:
             surge, old = self.wanted[case.workload.uid], self.recorded.get(case.workload.uid)
             if old and old.run == self.me.id and surge.pod_uid == old.pod_uid:
@@ -330,15 +333,15 @@ def _absent(work: run_guard_call.GuardCall) -> None:
 
 def _close_nodes(work: run_guard_call.GuardCall) -> None:
     for name in work.nodes:
-        node_drain = work.node_drains[name]
-        node_drain.message = f"Nothing protects the pods on node {name} any more."
+        guarded_node = work.guarded_nodes[name]
+        guarded_node.message = f"Nothing protects the pods on node {name} any more."
         if any(name in line["nodes"] for line in work.workloads):
-            node_drain.outcome = outcomes.GuardOutcome.GIVEN_BACK
-            node_drain.message = f"The protection of the pods on node {name} was undone."
-        elif node_drain.record is None:
-            node_drain.outcome = outcomes.GuardOutcome.NOT_IN_MAINTENANCE_ANY_MORE
+            guarded_node.outcome = outcomes.GuardOutcome.GIVEN_BACK
+            guarded_node.message = f"The protection of the pods on node {name} was undone."
+        elif guarded_node.record is None:
+            guarded_node.outcome = outcomes.GuardOutcome.NOT_IN_MAINTENANCE_ANY_MORE
         else:
-            node_drain.outcome = outcomes.GuardOutcome.ALREADY_GIVEN_BACK
+            guarded_node.outcome = outcomes.GuardOutcome.ALREADY_GIVEN_BACK
 
 
 def _report_unreadable(work: run_guard_call.GuardCall) -> None:
@@ -377,7 +380,7 @@ def _give_back(
             surging,
             run_guard_budgets.GuardBudgets(ctx, (), work.prove_locks),
             events,
-            run_guard_call.UNDO_WITHIN,
+            run_guard_call.UNDO_SECONDS,
         )
     for case, surge in zip(cases, surges, strict=True):
         _close_absent(work, case, surge)
@@ -407,10 +410,8 @@ def _remove_guard(
             prove_lock=functools.partial(work.prove_locks, here),
         )
     except (run_context.CallAborted, errors.ClusterError) as error:
-        outcome, message = (
-            outcomes.WorkloadOutcome.NOT_GIVEN_BACK,
-            f"{budget.ref} could not be removed: {error}",
-        )
+        outcome = outcomes.WorkloadOutcome.NOT_GIVEN_BACK
+        message = f"{budget.ref} could not be removed: {error}"
         work.fail(here, outcome, str(budget.ref), message, REMEDY)
     else:
         work.show_unguarded(budget, serves)
@@ -420,12 +421,12 @@ def _close_absent(
     work: run_guard_call.GuardCall, case: run_raise.WorkloadSurge, surge: surge_records.Surge
 ) -> None:
     failed = case.open or case.failed
-    ended = (
-        outcomes.WorkloadOutcome.KEPT
-        if case.kept
-        else t.cast("outcomes.WorkloadOutcome", case.outcome)
-    )
-    outcome = outcomes.WorkloadOutcome.NOT_GIVEN_BACK if failed else ended
+    if failed:
+        outcome = outcomes.WorkloadOutcome.NOT_GIVEN_BACK
+    elif case.kept:
+        outcome = outcomes.WorkloadOutcome.KEPT
+    else:
+        outcome = t.cast("outcomes.WorkloadOutcome", case.outcome)
     message = case.waiting if case.open else "; ".join(case.kept) or case.message
     work.show_surge(surge, outcome, message)
     if failed:

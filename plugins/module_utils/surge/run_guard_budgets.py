@@ -32,15 +32,17 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge imp
     run_surge_writer,
 )
 
-AGAIN = 1.0
-"""Seconds before a guard that was written and is not seen is written again:
-its watch may be behind.
+WRITE_AGAIN_SECONDS = 1.0
+"""Seconds after which a guard that was written, and that the watch does not show, is written again:
+the watch may be late.
 """
 
 
 @dataclass
 class GuardBudget:
-    """One guard; ``outcome`` says why there is none, ``None`` while it is in place or tried for."""
+    """One guard and how far it is: ``there`` once it is in place, ``outcome`` is why there is
+    none.
+    """
 
     guard: guard_budgets.Guard
     there: bool = False
@@ -67,43 +69,50 @@ class GuardBudgets:
         prove_locks: run_surge_lease.ProveLocks,
     ) -> None:
         self._ctx, self._prove_locks = ctx, prove_locks
-        self.floors = [GuardBudget(guard) for guard in wanted]
+        self.budgets = [GuardBudget(guard) for guard in wanted]
 
     @property
     def todo(self) -> bool:
         """Whether anything has to be written, as far as the plan knows."""
-        return any(floor.guard.change for floor in self.floors)
+        return any(guard_budget.guard.change for guard_budget in self.budgets)
 
     @property
     def done(self) -> bool:
         """Whether every guard was seen in place just now, or never will be."""
-        return all(floor.settled for floor in self.floors)
+        return all(guard_budget.settled for guard_budget in self.budgets)
 
     @property
     def waiting(self) -> list[str]:
-        return [floor.waiting for floor in self.floors if not floor.settled and floor.waiting]
+        return [
+            guard_budget.waiting
+            for guard_budget in self.budgets
+            if not guard_budget.settled and guard_budget.waiting
+        ]
 
     def step(self, snapshot: snapshots.Snapshot) -> None:
-        """Write the guards that are not in place."""
-        for floor in self.floors:
-            if floor.outcome or floor.guard.instead:
+        """Called by the loop in each turn: write the guards that are not in place."""
+        for guard_budget in self.budgets:
+            if guard_budget.outcome or guard_budget.guard.instead:
                 continue
             try:
-                self._step(floor, snapshot)
+                self._step(guard_budget, snapshot)
             except run_reconcile.PASSING as error:
-                floor.waiting = str(error)
+                guard_budget.waiting = str(error)
             except errors.NotFound:
-                gone = f"{floor.guard.workload} is gone with its namespace."
-                self._end(floor, outcomes.WorkloadOutcome.ENDED, gone)
+                gone = f"{guard_budget.guard.workload} is gone with its namespace."
+                self._end(guard_budget, outcomes.WorkloadOutcome.ENDED, gone)
             except run_node_lock.LostLockError as lost:
-                self._without(floor, lost, snapshot)
+                self._without(guard_budget, lost, snapshot)
             except run_context.CallAborted as stop:
                 self._end(
-                    floor, outcomes.WorkloadOutcome.FAILED, stop.reason.message, stop.reason.remedy
+                    guard_budget,
+                    outcomes.WorkloadOutcome.FAILED,
+                    stop.reason.message,
+                    stop.reason.remedy,
                 )
             except errors.ClusterError as error:
                 self._end(
-                    floor,
+                    guard_budget,
                     outcomes.WorkloadOutcome.GUARD_DENIED,
                     str(error),
                     "Fix that, then run again.",
@@ -111,41 +120,55 @@ class GuardBudgets:
 
     def give_up(self) -> None:
         remedy = "Check what removes it, and kube-controller-manager."
-        for floor in self.floors:
-            if not floor.settled:
-                text = f"{floor.guard.budget} was not in place in time" + (
-                    f": {floor.waiting}." if floor.waiting else "."
+        for guard_budget in self.budgets:
+            if not guard_budget.settled:
+                text = f"{guard_budget.guard.budget} was not in place in time" + (
+                    f": {guard_budget.waiting}." if guard_budget.waiting else "."
                 )
-                self._end(floor, outcomes.WorkloadOutcome.TIMED_OUT, text, remedy)
+                self._end(guard_budget, outcomes.WorkloadOutcome.TIMED_OUT, text, remedy)
 
-    def _step(self, floor: GuardBudget, snapshot: snapshots.Snapshot) -> None:
-        place = (floor.guard.budget.namespace, floor.guard.budget.name)
+    def _step(self, guard_budget: GuardBudget, snapshot: snapshots.Snapshot) -> None:
+        place = (guard_budget.guard.budget.namespace, guard_budget.guard.budget.name)
         budget, now = snapshot.budget(*place), self._ctx.clock.now()
-        laid = budget is not None and guard_budgets.ensuring(floor.guard, budget) is None
+        laid = budget is not None and guard_budgets.ensuring(guard_budget.guard, budget) is None
         # Where its controller cannot count its pods, nothing more will come:
         # the drain goes on without it.
-        floor.there = laid and budget is not None and bool(budget.observed or budget.sync_failed)
-        floor.waiting = "" if floor.there else f"{floor.guard.budget} to be observed"
-        if laid or now < floor.not_before:
+        guard_budget.there = (
+            laid and budget is not None and bool(budget.observed or budget.sync_failed)
+        )
+        guard_budget.waiting = (
+            "" if guard_budget.there else f"{guard_budget.guard.budget} to be observed"
+        )
+        if laid or now < guard_budget.not_before:
             return
-        guard = guard_budgets.again(snapshot, floor.guard)
+        guard = guard_budgets.again(snapshot, guard_budget.guard)
         if guard.instead:
-            floor.guard = guard
+            guard_budget.guard = guard
             return
-        floor.not_before = now + AGAIN
-        floor.written = self._write(guard, guard_budgets.ensuring(guard, budget)) or floor.written
+        guard_budget.not_before = now + WRITE_AGAIN_SECONDS
+        guard_budget.written = (
+            self._write(guard, guard_budgets.ensuring(guard, budget)) or guard_budget.written
+        )
 
     def _without(
-        self, floor: GuardBudget, lost: run_node_lock.LostLockError, snapshot: snapshots.Snapshot
+        self,
+        guard_budget: GuardBudget,
+        lost: run_node_lock.LostLockError,
+        snapshot: snapshots.Snapshot,
     ) -> None:
         """Go on for the nodes that are still ours."""
-        serves = {node: uid for node, uid in floor.guard.serves.items() if node != lost.node}
+        serves = {node: uid for node, uid in guard_budget.guard.serves.items() if node != lost.node}
         if serves:
-            floor.guard = guard_budgets.again(snapshot, replace(floor.guard, serves=serves))
-            floor.not_before = float("-inf")
+            guard_budget.guard = guard_budgets.again(
+                snapshot, replace(guard_budget.guard, serves=serves)
+            )
+            guard_budget.not_before = float("-inf")
         else:
             self._end(
-                floor, outcomes.WorkloadOutcome.ADOPTED_BY, lost.reason.message, lost.reason.remedy
+                guard_budget,
+                outcomes.WorkloadOutcome.ADOPTED_BY,
+                lost.reason.message,
+                lost.reason.remedy,
             )
 
     def _write(self, guard: guard_budgets.Guard, change: api_changes.Change | None) -> bool:
@@ -170,9 +193,18 @@ class GuardBudgets:
         return made is not None
 
     def _end(
-        self, floor: GuardBudget, outcome: outcomes.WorkloadOutcome, message: str, remedy: str = ""
+        self,
+        guard_budget: GuardBudget,
+        outcome: outcomes.WorkloadOutcome,
+        message: str,
+        remedy: str = "",
     ) -> None:
-        floor.outcome, floor.message, floor.remedy, floor.there = outcome, message, remedy, False
+        guard_budget.outcome, guard_budget.message, guard_budget.remedy, guard_budget.there = (
+            outcome,
+            message,
+            remedy,
+            False,
+        )
         what = phases.What.FAILED if outcome.failed else phases.What.NOTE
-        guard = floor.guard
+        guard = guard_budget.guard
         run_surge_writer.tell(self._ctx, what, message, guard.workload, min(guard.nodes))

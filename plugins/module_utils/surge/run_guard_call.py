@@ -44,13 +44,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge imp
     run_raise,
 )
 
-TICK = 0.5
+LOOP_PAUSE_SECONDS = 0.5
 """Longest pause of the loop; every change in the cluster ends it early."""
-PACE = 1.0
+SECONDS_BETWEEN_LINES = 1.0
 """Least seconds between two lines about one workload, whose controllers pass through
 many states meanwhile.
 """
-UNDO_WITHIN = 60.0
+UNDO_SECONDS = 60.0
 """Seconds for undoing surges after the call's own time is up."""
 
 OF_OTHERS = ("leases", "budgets")
@@ -118,10 +118,13 @@ def claim(
 
 @dataclass
 class GuardCall:
-    """What the call found and did; ``versions`` are those of the lists that ``found`` is from."""
+    """One call of ``pdb_guard``: its nodes, what it has read of the cluster, and its result.
+
+    ``found`` are the objects by kind, ``versions`` the resourceVersions of these lists.
+    """
 
     ctx: run_context.Context
-    node_drains: dict[str, GuardedNode]
+    guarded_nodes: dict[str, GuardedNode]
     found: dict[str, list[t.Any]]
     workloads: list[dict[str, t.Any]] = field(default_factory=list)
     findings: list[reasons.Finding] = field(default_factory=list)
@@ -129,17 +132,15 @@ class GuardCall:
 
     def __post_init__(self) -> None:
         self.began, self.prior = self.ctx.clock.now(), dict[str, int]()
-        self.locks, self.services = (
-            run_locks.Locks(self.ctx),
-            run_services.Services(self.ctx, self.prior),
-        )
+        self.locks = run_locks.Locks(self.ctx)
+        self.services = run_services.Services(self.ctx, self.prior)
         self.snapshot = snapshots.Snapshot.of(self.found)
         self.scope: scopes.ReadScope | None = None
 
     @property
     def nodes(self) -> tuple[str, ...]:
         """The nodes that are still to be served."""
-        return tuple(name for name, node_drain in self.node_drains.items() if node_drain.open)
+        return tuple(name for name, guarded_node in self.guarded_nodes.items() if guarded_node.open)
 
     def read(self, *wanted: str, **known: list[t.Any]) -> None:
         """Read more kinds, each once, of what is in scope;
@@ -153,7 +154,7 @@ class GuardCall:
 
     def narrow(self) -> None:
         """Read of a large cluster only what the call's nodes need; needs the nodes."""
-        self.scope = scopes.narrow(self.node_drains, len(self.snapshot.nodes))
+        self.scope = scopes.narrow(self.guarded_nodes, len(self.snapshot.nodes))
 
     def enter(self, namespaces: t.Iterable[str]) -> None:
         """Take in namespaces, before anything that is read by them;
@@ -172,50 +173,46 @@ class GuardCall:
             surged = (
                 workload for surge in surges if (workload := self.snapshot.workload(surge.uid))
             )
-            new = self.scope.widen(related.pods(self.snapshot, pods, surged))
-            more = [
-                pod
-                for part in new
-                for pod in run_listing.listed(self.ctx.cluster, "pods", part, self.scope)
-            ]
-            self.read(pods=[*self.found["pods"], *more])
+            every = list(self.found["pods"])
+            for part in self.scope.widen(related.pods(self.snapshot, pods, surged)):
+                every += run_listing.listed(self.ctx.cluster, "pods", part, self.scope)
+            self.read(pods=every)
 
     def identity(self, nodes: t.Iterable[str]) -> run_context.Run:
         """In whose name the call acts on the nodes: that of their record, else its own."""
-        if record := next(
-            (record for name in nodes if (record := self.node_drains[name].record)), None
-        ):
-            return run_context.Run(record.run, record.nonce)
+        for name in nodes:
+            if record := self.guarded_nodes[name].record:
+                return run_context.Run(record.run, record.nonce)
         return self.ctx.run if self.ctx.run and self.ctx.run.id else run_context.Run("none")
 
     def lock(self, nodes: t.Collection[str]) -> list[str]:
         """Lock the nodes, and give those that are ours to write for now; the others are closed."""
-        records = {name: record for name in nodes if (record := self.node_drains[name].record)}
+        records = {name: record for name in nodes if (record := self.guarded_nodes[name].record)}
         for name, why in self.locks.take_recorded(records).items():
-            self.node_drains[name].close(outcomes.GuardOutcome.HELD, why)
+            self.guarded_nodes[name].close(outcomes.GuardOutcome.HELD, why)
         if records:
             self._look_again()
-        return [name for name in nodes if self.node_drains[name].open]
+        return [name for name in nodes if self.guarded_nodes[name].open]
 
     def _look_again(self) -> None:
         """Close what somebody has given back or taken over between our look and our lock."""
         found, _whole = run_targeted_reads.nodes_of(self.ctx.cluster, self.nodes)
         now = {name: objects.Node.of(raw) for name, raw in found.items()}
         for name in self.nodes:
-            was = self.node_drains[name].record
+            was = self.guarded_nodes[name].record
             if was is None:
                 continue
             record = node_records.record_of(now[name]) if name in now else None
             if record is None or record.nonce != was.nonce:
-                why = (
-                    record.owner(name) if record else f"Node {name} is not in maintenance any more."
-                )
-                self.node_drains[name].close(outcomes.GuardOutcome.ADOPTED_BY, why)
+                why = f"Node {name} is not in maintenance any more."
+                if record:
+                    why = record.owner(name)
+                self.guarded_nodes[name].close(outcomes.GuardOutcome.ADOPTED_BY, why)
 
     def unlock(self) -> None:
         """Leave the locks for the next call of the run."""
         for name, why in self.locks.lost().items():
-            self.node_drains[name].close(
+            self.guarded_nodes[name].close(
                 outcomes.GuardOutcome.ADOPTED_BY, f"Node {name} was taken over: {why}"
             )
         self.locks.leave()
@@ -227,7 +224,7 @@ class GuardCall:
     def loop(
         self,
         surging: run_raise.Surging,
-        floors: run_guard_budgets.GuardBudgets,
+        guards: run_guard_budgets.GuardBudgets,
         events: run_object_events.Events,
         limit: float | None,
     ) -> None:
@@ -242,21 +239,21 @@ class GuardCall:
             surging.step(snapshot)
             events.ask_once(case.silent(snapshot) for case in surging.cases)
             if not late:
-                floors.step(snapshot)
+                guards.step(snapshot)
             over = ctx.clock.now() >= deadline
-            if (surging.done and floors.done) or (late and over):
+            if (surging.done and guards.done) or (late and over):
                 return
             if over:
-                late, deadline = True, ctx.clock.now() + UNDO_WITHIN
-                floors.give_up()
+                late, deadline = True, ctx.clock.now() + UNDO_SECONDS
+                guards.give_up()
                 surging.fail_open(
                     outcomes.WorkloadOutcome.TIMED_OUT, f"not ready after {limit:g} s", snapshot
                 )
                 continue
-            self._tell_progress(surging, floors.waiting)
+            self._tell_progress(surging, guards.waiting)
             if surging.planning:
                 live.follow(OF_OTHERS)
-            live.wait(min(TICK, surging.seconds_left))
+            live.wait(min(LOOP_PAUSE_SECONDS, surging.seconds_left))
 
     def _tell_progress(self, surging: run_raise.Surging, pending: list[str]) -> None:
         """A line when what is waited for has changed."""
@@ -265,14 +262,14 @@ class GuardCall:
                 self.ctx.tell_changed(
                     phases.What.PROTECTING,
                     f"waiting: {case.waiting}",
-                    pace=PACE,
+                    pace=SECONDS_BETWEEN_LINES,
                     node=case.node,
                     namespace=case.workload.namespace,
                     name=case.workload.name,
                 )
         if pending:
             text = f"waiting: {reasons.listed(pending, 3)}"
-            self.ctx.tell_changed(phases.What.WAITING, text, pace=PACE)
+            self.ctx.tell_changed(phases.What.WAITING, text, pace=SECONDS_BETWEEN_LINES)
 
     def show_surge(
         self, surge: surge_records.Surge, outcome: outcomes.WorkloadOutcome, message: str = ""
@@ -283,14 +280,12 @@ class GuardCall:
         replicas = (surge.prior_replicas, during)
         self.show(surge.workload, replicas, next(over, None), outcome, (surge.node,), message)
 
-    def show_guard(self, floor: run_guard_budgets.GuardBudget) -> None:
+    def show_guard(self, guard_budget: run_guard_budgets.GuardBudget) -> None:
         """Add a workload's line about its guard; without it, its nodes have failed."""
-        guard, message = floor.guard, floor.message
-        outcome = (
-            outcomes.WorkloadOutcome.GUARDED
-            if floor.written
-            else outcomes.WorkloadOutcome.ALREADY_GUARDED
-        )
+        guard, message = guard_budget.guard, guard_budget.message
+        outcome = outcomes.WorkloadOutcome.ALREADY_GUARDED
+        if guard_budget.written:
+            outcome = outcomes.WorkloadOutcome.GUARDED
         budget = guard.budget
         if guard.instead:
             outcome, budget = outcomes.WorkloadOutcome.NOT_GUARDED, guard.instead
@@ -302,11 +297,11 @@ class GuardCall:
             self.findings.append(
                 reasons.Finding("guard_overlaps", message, remedy, "info", str(guard.workload))
             )
-        outcome = floor.outcome or outcome
+        outcome = guard_budget.outcome or outcome
         replicas = (guard.replicas, guard.replicas)
         self.show(guard.workload, replicas, budget.name, outcome, guard.nodes, message)
         if outcome.failed:
-            self.fail(guard.nodes, outcome, str(guard.workload), message, floor.remedy)
+            self.fail(guard.nodes, outcome, str(guard.workload), message, guard_budget.remedy)
 
     def fail(
         self,
@@ -321,21 +316,19 @@ class GuardCall:
         self.findings.append(found)
         outcome = FAILS_NODE.get(what, outcomes.GuardOutcome.BLOCKED)
         for name in nodes:
-            if name in self.node_drains:
-                self.node_drains[name].close(outcome, f"Node {name}: {found.sentence}")
+            if name in self.guarded_nodes:
+                self.guarded_nodes[name].close(outcome, f"Node {name}: {found.sentence}")
 
     def stop(
         self, nodes: t.Iterable[str], error: run_context.CallAborted | errors.ClusterError
     ) -> None:
         """Close the nodes whose work ended by this."""
-        why = (
-            error.reason
-            if isinstance(error, run_context.CallAborted)
-            else reasons.Finding("failed", str(error))
-        )
+        why = reasons.Finding("failed", str(error))
+        if isinstance(error, run_context.CallAborted):
+            why = error.reason
         self.findings.append(replace(why, object="the call"))
         for name in nodes:
-            self.node_drains[name].close(outcomes.GuardOutcome.FAILED, why.sentence)
+            self.guarded_nodes[name].close(outcomes.GuardOutcome.FAILED, why.sentence)
 
     def show_unguarded(self, budget: objects.Budget, nodes: t.Iterable[str]) -> None:
         """Add the line about a guard that was removed; its workload may be gone."""
@@ -369,11 +362,7 @@ class GuardCall:
         )
 
 
-# What ``pdb_guard`` reads and watches beside nodes and leases:
-# in large clusters only what its nodes need.
-
-
-FRESH = 3.0
+FRESH_SECONDS = 3.0
 """Seconds for which watches may begin with what the call has listed before its locks were taken."""
 
 
@@ -412,17 +401,15 @@ def absent(work: GuardCall) -> None:
     if work.scope is None:
         work.read("pods", "budgets")
         return
-    found, labels = (
-        surges(work, frozenset(work.nodes)),
-        f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY}",
-    )
+    found = surges(work, frozenset(work.nodes))
+    labels = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
     ours = run_listing.listed(work.ctx.cluster, "budgets", scopes.ALL, labels=labels)
     nodes = set(work.nodes)
     serving = {budget.namespace for budget in ours if nodes & guard_budgets.nodes_of(budget).keys()}
     work.enter(serving | {surge.workload.namespace for surge in found})
-    work.read(
-        "budgets", *(("pods", *related.surged(surge.kind for surge in found)) if found else ())
-    )
+    work.read("budgets")
+    if found:
+        work.read("pods", *related.surged(surge.kind for surge in found))
     known = {budget.uid for budget in ours}
     work.read(
         budgets=[*ours, *(budget for budget in work.found["budgets"] if budget.uid not in known)]
@@ -449,7 +436,7 @@ def watching(
         dict.fromkeys((*wanted, *related.surged(surge.kind for surge in surges))),
         work.scope,
     )
-    if work.scope is None and work.ctx.clock.now() - work.began <= FRESH:
+    if work.scope is None and work.ctx.clock.now() - work.began <= FRESH_SECONDS:
         live.begin_with(work.found, work.versions)
     live.seed(work.found)
     return live

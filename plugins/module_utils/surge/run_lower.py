@@ -33,7 +33,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge imp
     steps,
 )
 
-SETTLE = 2.0
+SETTLE_SECONDS = 2.0
 """Seconds the new pods have to serve where no record says that they did."""
 
 LASTING = (
@@ -46,7 +46,7 @@ LASTING = (
 
 
 @dataclass
-class _Surge(run_surge_writer.Tracked):
+class _Surge(run_surge_writer.TrackedSurge):
     """One surge on its way to the end; ``lost``: its node is not ours to empty any more."""
 
     state: t.Literal["open", "lowered", "done", "failed"] = "open"
@@ -97,26 +97,26 @@ class Surges:
         """Whether no surge serves the node any more."""
         return all(one.state == "done" for one in self._of(node))
 
-    def step(self, snapshot: snapshots.Snapshot, held: t.Container[str] = ()) -> None:
+    def step(self, snapshot: snapshots.Snapshot, not_yet: t.Container[str] = ()) -> None:
         """Do what can be done now for every surge; one that is refused for good fails alone.
 
-        ``held`` are the UIDs of workloads of which no pod may leave yet.
+        ``not_yet`` are the UIDs of workloads of which no pod may leave yet.
         """
         endpoints = serving.Endpoints(snapshot)
 
         def work(one: _Surge) -> None:
-            self._hold(one)
-            if one.state == "open" and one.held.uid in held:
+            self._claim(one)
+            if one.state == "open" and one.current.uid in not_yet:
                 return
             self._step(one, snapshot, endpoints)
 
         self._each(work)
 
-    def hold(self) -> None:
+    def claim(self) -> None:
         """Make every lease ours now; they are renewed until ``close``,
         whatever else is done first.
         """
-        self._each(self._hold)
+        self._each(self._claim)
 
     def _each(self, work: t.Callable[[_Surge], None]) -> None:
         """For all that are not over, at once."""
@@ -131,7 +131,7 @@ class Surges:
             except LASTING as error:
                 self._fail(one, str(error))
 
-        run_surge_writer.at_once(
+        run_surge_writer.in_parallel(
             self.ctx, [one for one in self._surges.values() if not one.over], try_
         )
 
@@ -146,21 +146,21 @@ class Surges:
 
     def failed_for(self, node: str) -> str:
         """Why a surge that serves the node could not be ended, empty where none failed."""
-        found = (self.failures.get(one.held.uid) for one in self._of(node))
+        found = (self.failures.get(one.current.uid) for one in self._of(node))
         return "; ".join(why for why in found if why)
 
     def predict(self, snapshot: snapshots.Snapshot) -> None:
         """Note the changes that ending the surges will take, for check mode."""
         for one in self._surges.values():
-            for change in (*steps.lowering(snapshot, one.held), one.held.forgetting()):
+            for change in (*steps.lowering(snapshot, one.current), one.current.forgetting()):
                 self.ctx.changed(change)
 
-    def _hold(self, one: _Surge) -> None:
+    def _claim(self, one: _Surge) -> None:
         if not one.claimed:
-            one.surge, one.claimed = self._writer.leases.hold(one.held), True
+            one.surge, one.claimed = self._writer.leases.claim(one.current), True
 
     def _of(self, node: str) -> list[_Surge]:
-        return [one for one in self._surges.values() if node == one.held.node and not one.lost]
+        return [one for one in self._surges.values() if node == one.current.node and not one.lost]
 
     def _lose(self, one: _Surge, why: str) -> None:
         one.lost = True
@@ -169,15 +169,12 @@ class Surges:
     def _step(
         self, one: _Surge, snapshot: snapshots.Snapshot, endpoints: serving.Endpoints
     ) -> None:
-        workload = snapshot.workload(one.held.uid)
+        workload = snapshot.workload(one.current.uid)
         if self._writer.behind(workload):
             return
-        ended = not steps.alive(snapshot, one.held)
-        if (
-            one.state == "open"
-            and workload
-            and not (ended and workload.replicas != one.held.target)
-        ):
+        ended = not steps.alive(snapshot, one.current)
+        recounted = workload is not None and workload.replicas != one.current.target
+        if one.state == "open" and workload and not (ended and recounted):
             self._lower(one, snapshot, workload, endpoints)
         elif workload and not ended:
             self._verify(one, snapshot, workload)
@@ -193,26 +190,26 @@ class Surges:
     ) -> None:
         if self._rebased(one, snapshot) or (one.raising and not self._raise(one, snapshot)):
             return
-        surge = one.held
-        one.waiting = steps.settled(snapshot, surge) or self.hooks_of(steps.alive(snapshot, surge))
+        surge = one.current
+        one.waiting = steps.not_applied(snapshot, surge) or self.hooks_of(
+            steps.alive(snapshot, surge)
+        )
         if one.waiting:
             return
         if workload.replicas != surge.target:
-            self._fail(
-                one,
-                (
-                    f"{workload.ref} has {workload.replicas} replicas instead of the surge's "
-                    f"{surge.target}: somebody else changed the count, so its pods on the leaving "
-                    "nodes cannot be surged"
-                ),
+            why = (
+                f"{workload.ref} has {workload.replicas} replicas instead of the surge's "
+                f"{surge.target}: somebody else changed the count, so its pods on the leaving "
+                "nodes cannot be surged"
             )
+            self._fail(one, why)
             return
         one.waiting = steps.waiting_for(snapshot, surge, endpoints, (surge.node,), lowering=True)
         if one.waiting:
             one.serving_since = None
             return
-        if one.served(self.ctx.clock.now()) < SETTLE and surge.stage != "ready":
-            one.waiting = f"the new pods of {workload.ref} to serve for {SETTLE:g} s"
+        if one.served(self.ctx.clock.now()) < SETTLE_SECONDS and surge.stage != "ready":
+            one.waiting = f"the new pods of {workload.ref} to serve for {SETTLE_SECONDS:g} s"
             return
         leaving = ", ".join(pod.name for pod in steps.alive(snapshot, surge))
         if self._writer.do(surge, steps.lowering(snapshot, surge)):
@@ -228,10 +225,10 @@ class Surges:
 
     def _raise(self, one: _Surge, snapshot: snapshots.Snapshot) -> bool:
         """Raise a count that somebody else set, once: whether it was, and the view shows it."""
-        changes = steps.raising(snapshot, one.held)
+        changes = steps.raising(snapshot, one.current)
         if changes:
-            one.raising = not self._writer.do(one.held, changes)
-            one.waiting = run_surge_writer.unseen(one.held)
+            one.raising = not self._writer.do(one.current, changes)
+            one.waiting = run_surge_writer.unseen(one.current)
             return False
         one.raising = False
         return True
@@ -242,27 +239,27 @@ class Surges:
         """After lowering the leaving pods have to end, and no other."""
         if self._rebased(one, snapshot, lowered=True):
             return
-        one.waiting = steps.settled(snapshot, one.held)
+        one.waiting = steps.not_applied(snapshot, one.current)
         if not one.waiting:
-            stayed = f"{one.held.pod} stayed while another pod ended"
+            stayed = f"{one.current.pod} stayed while another pod ended"
             self._fail(one, f"after {workload.ref} was scaled down, {stayed}")
 
     def _finish(self, one: _Surge, snapshot: snapshots.Snapshot) -> None:
-        undo = steps.giving_back(snapshot, one.held, lowered=True)
+        undo = steps.giving_back(snapshot, one.current, lowered=True)
         one.waiting = undo.waiting
         if undo.changes:
-            self._writer.do(one.held, undo.changes)
+            self._writer.do(one.current, undo.changes)
             return
         if undo.waiting:
             return
-        self._writer.leases.forget(one.held)
+        self._writer.leases.forget(one.current)
         one.state, one.waiting = "done", ""
         self._tell(phases.What.RESTORED, one, run_surge_writer.RESTORED)
 
     def _fail(self, one: _Surge, why: str) -> None:
         one.state = "failed"
-        self.failures[one.held.uid] = why
+        self.failures[one.current.uid] = why
         self._tell(phases.What.FAILED, one, why)
 
     def _tell(self, what: phases.What, one: _Surge, message: str) -> None:
-        run_surge_writer.tell(self.ctx, what, message, one.held.workload, one.held.node)
+        run_surge_writer.tell(self.ctx, what, message, one.current.workload, one.current.node)

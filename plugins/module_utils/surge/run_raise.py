@@ -3,7 +3,7 @@
 
 """Raising surges and undoing them: one small state machine for each workload, stepped by a loop.
 
-``plan`` (nothing is written yet) -> ``held`` (another run has it) -> ``raise`` -> ``wait`` ->
+``plan`` (nothing is written yet) -> ``current`` (another run has it) -> ``raise`` -> ``wait`` ->
 ``ready``, and from anywhere ``undo`` -> ``undone``, after which a surge that only blocked
 another is planned anew.
 """
@@ -38,11 +38,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge imp
     steps,
 )
 
-GRACE = 2.0
+GRACE_SECONDS = 2.0
 """Seconds a refused or unplaced new pod is given: the scheduler or a quota may be just behind."""
-PATIENCE_WITH = {
-    "surge_refused": GRACE,
-    "surge_unschedulable": GRACE,
+SECONDS_BY_CODE = {
+    "surge_refused": GRACE_SECONDS,
+    "surge_unschedulable": GRACE_SECONDS,
     "surge_not_starting": 60.0,
     "surge_not_scheduled": 60.0,
 }
@@ -51,12 +51,12 @@ a registry or a scheduler may be away for a moment.
 """
 CONSENT_IS_NO_HELP = frozenset({"surge_not_scheduled"})
 """Reasons for which the pod's successor would not run again on its own node either."""
-State = t.Literal["plan", "held", "raise", "wait", "ready", "undo", "undone"]
+State = t.Literal["plan", "of_other_run", "raise", "wait", "ready", "undo", "undone"]
 Planner = t.Callable[[snapshots.Snapshot], t.Mapping[str, surge_records.Surge]]
 
 
 @dataclass
-class WorkloadSurge(run_surge_writer.Tracked):
+class WorkloadSurge(run_surge_writer.TrackedSurge):
     """One workload of a call of ``pdb_guard``.
 
     ``again``: its present surge only blocks the wanted one, which is planned once this one is
@@ -173,7 +173,7 @@ class Surging:
     @property
     def planning(self) -> bool:
         """Whether a case is still to be planned, such as one that another run has."""
-        return any(case.state in ("plan", "held") for case in self.cases)
+        return any(case.state in ("plan", "of_other_run") for case in self.cases)
 
     @property
     def seconds_left(self) -> float:
@@ -186,7 +186,9 @@ class Surging:
         )
 
     def step(self, snapshot: snapshots.Snapshot) -> None:
-        """Do what can be done now for every case, at once for those that may write."""
+        """Called by the loop in each turn: do what can be done now for every case, in parallel for
+        those that may write.
+        """
         look = Look(snapshot, self.planner)
         going = [case for case in self.cases if case.open]
         if any(case.state == "plan" for case in going):
@@ -194,7 +196,7 @@ class Surging:
         quiet = [case for case in going if case.state == "wait" and self._settling(case) > 0]
         for case in quiet:
             self._try(case, look)
-        run_surge_writer.at_once(
+        run_surge_writer.in_parallel(
             self.ctx,
             [case for case in going if case not in quiet],
             lambda case: self._try(case, look),
@@ -209,12 +211,8 @@ class Surging:
         try:
             self._step(case, look)
         except run_node_lock.LostLockError as lost:
-            case.end(
-                self.ctx,
-                outcomes.WorkloadOutcome.ADOPTED_BY,
-                lost.reason.message,
-                lost.reason.remedy,
-            )
+            why = lost.reason
+            case.end(self.ctx, outcomes.WorkloadOutcome.ADOPTED_BY, why.message, why.remedy)
         except run_surge_lease.LostSurgeError as error:
             remedy = "Look at the other run: it continues the surge."
             case.end(self.ctx, outcomes.WorkloadOutcome.ADOPTED_BY, str(error), remedy)
@@ -238,9 +236,8 @@ class Surging:
         """Give up what is not ready, and undo it."""
         for case in self.cases:
             if case.open and case.state != "undo":
-                waited = f"{case.workload} was {message}" + (
-                    f": {case.waiting}." if case.waiting else "."
-                )
+                waited = f"{case.workload} was {message}"
+                waited += f": {case.waiting}." if case.waiting else "."
                 allowed = case.blocked_since is not None and self._raising.may_interrupt(
                     case, snapshot
                 )
@@ -255,7 +252,7 @@ class Surging:
 
     def _step(self, case: WorkloadSurge, look: Look) -> None:
         match case.state:
-            case "plan" | "held":
+            case "plan" | "of_other_run":
                 self._raising.plan(case, look)
             case "raise":
                 self._raising.scale(case, look.snapshot)
@@ -266,9 +263,9 @@ class Surging:
 
     def _undo(self, case: WorkloadSurge, snapshot: snapshots.Snapshot) -> None:
         """One step on the way back."""
-        surge = case.held
+        surge = case.current
         if not case.claimed:
-            case.surge = surge = self._writer.leases.hold(surge)
+            case.surge = surge = self._writer.leases.claim(surge)
             case.claimed = True
         if self._writer.behind(snapshot.workload(surge.uid)):
             return
@@ -281,10 +278,8 @@ class Surging:
         case.waiting = undo.waiting
         if not undo.waiting and case.outcome is outcomes.WorkloadOutcome.INTERRUPTION_ALLOWED:
             # The drain learns it from the record, which goes when the nodes are given back.
-            case.surge, case.state = (
-                self._writer.leases.hold(replace(surge, stage="reverted")),
-                "undone",
-            )
+            case.surge = self._writer.leases.claim(replace(surge, stage="reverted"))
+            case.state = "undone"
             case.tell(
                 self.ctx,
                 phases.What.NOTE,
@@ -300,10 +295,8 @@ class Surging:
             if case.again:
                 case.again, case.state = False, "plan"
             else:
-                case.state, case.outcome = (
-                    "undone",
-                    case.outcome or outcomes.WorkloadOutcome.GIVEN_BACK,
-                )
+                case.state = "undone"
+                case.outcome = case.outcome or outcomes.WorkloadOutcome.GIVEN_BACK
                 case.message = case.message or run_surge_writer.RESTORED
 
     def _refused(
@@ -313,18 +306,13 @@ class Surging:
         one of an undo stays recorded.
         """
         if case.state == "undo":
-            message, remedy = (
-                f"{case.message} {error}".strip(),
-                "Fix that, then run recover -e recover_state=undone.",
-            )
+            message = f"{case.message} {error}".strip()
+            remedy = "Fix that, then run recover -e recover_state=undone."
             case.end(self.ctx, outcomes.WorkloadOutcome.UNDO_FAILED, message, remedy)
         else:
-            allowed = self._raising.may_interrupt(case, snapshot)
-            outcome = (
-                outcomes.WorkloadOutcome.INTERRUPTION_ALLOWED
-                if allowed
-                else outcomes.WorkloadOutcome.SURGE_DENIED
-            )
+            outcome = outcomes.WorkloadOutcome.SURGE_DENIED
+            if self._raising.may_interrupt(case, snapshot):
+                outcome = outcomes.WorkloadOutcome.INTERRUPTION_ALLOWED
             case.end(self.ctx, outcome, str(error), undo=True)
 
 
@@ -350,7 +338,7 @@ class _Raising:
         elif found.run == self._me.id or self._silent(case, found):
             self._take(case, found, look)
         else:
-            case.state = "held"
+            case.state = "of_other_run"
             case.waiting = (
                 f"run {found.run} of {found.by} to end its surge of {found.workload} "
                 f"(since {found.since})"
@@ -358,7 +346,7 @@ class _Raising:
 
     def _begin(self, case: WorkloadSurge, look: Look) -> None:
         wanted = look.wanted.get(case.workload.uid)
-        if why := steps.restless(look.snapshot, case.workload.uid):
+        if why := steps.not_at_rest(look.snapshot, case.workload.uid):
             # What is still moving is refused for now, or has a pod too many;
             # so has an undo of a moment ago.
             case.state, case.waiting = "plan", why
@@ -385,10 +373,13 @@ class _Raising:
     def _take(self, case: WorkloadSurge, found: surge_records.Surge, look: Look) -> None:
         """Go on with our own run's surge where it fits, else undo it and plan anew."""
         try:
-            surge = self._writer.leases.hold(found)
+            surge = self._writer.leases.claim(found)
         except run_surge_lease.LostSurgeError:
             # It was not silent after all, or ended at this moment.
-            case.state, case.waiting = "held", f"a fresh view of the surge of {found.workload}"
+            case.state, case.waiting = (
+                "of_other_run",
+                f"a fresh view of the surge of {found.workload}",
+            )
             return
         case.surge, case.claimed, case.waiting = surge, True, ""
         wanted = look.wanted.get(case.workload.uid)
@@ -399,7 +390,7 @@ class _Raising:
 
     def scale(self, case: WorkloadSurge, snapshot: snapshots.Snapshot) -> None:
         """Raise the count, with all that has to be changed before it."""
-        surge = case.held
+        surge = case.current
         workload = snapshot.workload(surge.uid)
         if workload is None:
             case.end(
@@ -422,7 +413,7 @@ class _Raising:
 
     def wait(self, case: WorkloadSurge, look: Look) -> None:
         """Look whether the new pods serve, or never will."""
-        snapshot, surge, now = look.snapshot, case.held, self._ctx.clock.now()
+        snapshot, surge, now = look.snapshot, case.current, self._ctx.clock.now()
         workload = snapshot.workload(surge.uid)
         if self._writer.behind(workload):
             return
@@ -456,8 +447,8 @@ class _Raising:
         if case.blocked_since is None or case.blocked_by != why.code:
             case.blocked_by, case.blocked_since, case.serving_since = why.code, now, None
         # A count that was put back takes a moment to end a pod, and it may be a leaving one.
-        acting = why.code == "surge_reverted" and steps.settled(snapshot, case.held)
-        patient = now - case.blocked_since < PATIENCE_WITH.get(why.code, 0.0)
+        acting = why.code == "surge_reverted" and steps.not_applied(snapshot, case.current)
+        patient = now - case.blocked_since < SECONDS_BY_CODE.get(why.code, 0.0)
         # It is the pod without a place for which a node is added, however long that takes.
         patient = patient or (self._node_autoscaler and why.code == "surge_unschedulable")
         if not acting and not patient:
@@ -479,6 +470,6 @@ class _Raising:
         return workload is not None and (self._allow_interruption or workload.interruptible)
 
     def _ready(self, case: WorkloadSurge, outcome: outcomes.WorkloadOutcome, message: str) -> None:
-        case.surge = self._writer.leases.hold(replace(case.held, stage="ready"))
+        case.surge = self._writer.leases.claim(replace(case.current, stage="ready"))
         case.state, case.outcome, case.message, case.waiting = "ready", outcome, message, ""
         case.tell(self._ctx, phases.What.READY, message)

@@ -75,7 +75,7 @@ def give_back(work: run_guard_call.GuardCall, pods: t.Iterable[objects.Pod]) -> 
 
 def _end(work: run_guard_call.GuardCall, pod: objects.Pod, mark: released.Mark) -> str:
     """Give it back or evict it; why neither is possible."""
-    record = work.node_drains[pod.node].record
+    record = work.guarded_nodes[pod.node].record
     lock = record.lock if record else ""
     prove_lock = functools.partial(work.prove_locks, (pod.node,))
     regain = functools.partial(work.locks.regain, pod.node)

@@ -21,12 +21,14 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import clocks, errors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import surge_records
 
-MARGIN = 5.0
-"""Seconds before its end from which a lease proves nothing any more."""
-RENEW_WITHIN = 5.0
+MARGIN_SECONDS = 5.0
+"""So many seconds before its end a lease proves nothing any more: a request takes time to
+arrive.
+"""
+RENEW_WITHIN_SECONDS = 5.0
 """Seconds one attempt of a renewal in the background may take."""
-AT_ONCE = 8
-LEAVE_WITHIN = 10.0
+MAX_PARALLEL = 8
+LEAVE_WITHIN_SECONDS = 10.0
 """Seconds the end of a call waits for a renewal that is under way."""
 
 ProveLocks = t.Callable[[t.Collection[str]], None]
@@ -86,12 +88,12 @@ class SurgeLeases:
         with self._turn(surge.uid):
             return self._put(surge, decide, first=True)
 
-    def hold(self, surge: surge_records.Surge) -> surge_records.Surge:
+    def claim(self, surge: surge_records.Surge) -> surge_records.Surge:
         """Put our name and the present time into the lease,
         with the record as it is in ``surge``.
         """
         with self._turn(surge.uid):
-            return self._hold(surge)
+            return self._claim(surge)
 
     def prove(self, surge: surge_records.Surge) -> None:
         """Prove before a write for the surge that its nodes and its lease are still ours,
@@ -99,8 +101,8 @@ class SurgeLeases:
         """
         self._prove_locks((surge.node,))
         held = self._held.get(surge.uid)
-        if held is None or held.sent.read() > surge_records.LEASE_SECONDS - MARGIN:
-            self.hold(held.surge if held else surge)
+        if held is None or held.sent.read() > surge_records.LEASE_SECONDS - MARGIN_SECONDS:
+            self.claim(held.surge if held else surge)
 
     def forget(self, surge: surge_records.Surge) -> None:
         def decide(lease: objects.Raw | None) -> api_changes.Change | None:
@@ -116,10 +118,10 @@ class SurgeLeases:
             self._held.pop(surge.uid, None)
 
     def close(self) -> None:
-        """Stop renewing; what is still held lasts for ``HOLD`` seconds more."""
+        """Stop renewing; what is still held lasts for ``LEASE_SECONDS`` seconds more."""
         self._stop.set()
         if self._keeper:
-            self._keeper.join(LEAVE_WITHIN)
+            self._keeper.join(LEAVE_WITHIN_SECONDS)
             self._keeper = None
 
     def _turn(self, uid: str) -> threading.Lock:
@@ -130,7 +132,7 @@ class SurgeLeases:
         held = self._held.get(surge.uid)
         return held.lease if held else self._found.get(surge.lease_uid, run_reconcile.UNREAD)
 
-    def _hold(self, surge: surge_records.Surge, *, once: bool = False) -> surge_records.Surge:
+    def _claim(self, surge: surge_records.Surge, *, once: bool = False) -> surge_records.Surge:
         name, now = self._holder or surge.holder, self._ctx.clock.server()
         tried = False
 
@@ -155,10 +157,8 @@ class SurgeLeases:
         seen = surge_records.Surge.from_lease(lease) if lease else None
         if seen is None or seen.lease_uid != surge.lease_uid:
             raise LostSurgeError(f"the record of the surge of {surge.workload} is gone")
-        mine, theirs = (
-            run_context.Run.parse(self._holder or surge.holder),
-            run_context.Run.parse(seen.holder),
-        )
+        mine = run_context.Run.parse(self._holder or surge.holder)
+        theirs = run_context.Run.parse(seen.holder)
         same_run = bool(mine and theirs and mine.id == theirs.id)
         untouched = (seen.holder, seen.resource_version) == (surge.holder, surge.resource_version)
         if not (same_run or untouched):
@@ -188,7 +188,7 @@ class SurgeLeases:
             prove_lock=prove_lock,
             remember=first,
             patience=run_requests.NO_PATIENCE if once else run_requests.PATIENCE,
-            timeout=RENEW_WITHIN if once else 30.0,
+            timeout=RENEW_WITHIN_SECONDS if once else 30.0,
         ).object
         lease = t.cast("objects.Raw", found)
         held = t.cast("surge_records.Surge", surge_records.Surge.from_lease(lease))
@@ -207,7 +207,7 @@ class SurgeLeases:
 
     def _keep(self) -> None:
         while not self._stop.wait(surge_records.RENEW_EVERY_SECONDS):
-            with self._ctx.clock.pool(AT_ONCE, "surge") as pool:
+            with self._ctx.clock.pool(MAX_PARALLEL, "surge") as pool:
                 list(pool.map(self._renew, list(self._held)))
 
     def _renew(self, uid: str) -> None:
@@ -216,17 +216,17 @@ class SurgeLeases:
             if held is None or self._stop.is_set():
                 return
             try:
-                self._hold(held.surge, once=True)
+                self._claim(held.surge, once=True)
             except (LostSurgeError, run_context.CallAborted, errors.ClusterError):
-                # Whoever writes for this surge next learns it from ``prove``.
+                # The next write for this surge calls ``prove``, which fails for the same reason.
                 return
 
 
 def _is_as(lease: objects.Raw, surge: surge_records.Surge, holder: str, now: str) -> bool:
     """Whether the lease is as a write of that time in that name leaves it."""
     spec = lease.get("spec") or {}
-    ours = (spec.get("holderIdentity"), spec.get("renewTime")) == (
-        holder,
-        surge_records.micro_time(now),
-    )
-    return ours and surge_records.Surge.from_lease(lease) == surge
+    if spec.get("holderIdentity") != holder:
+        return False
+    if spec.get("renewTime") != surge_records.micro_time(now):
+        return False
+    return surge_records.Surge.from_lease(lease) == surge

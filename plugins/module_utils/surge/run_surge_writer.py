@@ -30,7 +30,7 @@ RESTORED = "restored to its state before the surge"
 
 
 @dataclass(kw_only=True)
-class Tracked:
+class TrackedSurge:
     """What both halves of a surge know of it.
 
     ``claimed``: its lease carries our name. ``serving_since`` is of the context's monotonic clock.
@@ -42,7 +42,7 @@ class Tracked:
     waiting: str = ""
 
     @property
-    def held(self) -> surge_records.Surge:
+    def current(self) -> surge_records.Surge:
         return t.cast("surge_records.Surge", self.surge)
 
     def served(self, now: float) -> float:
@@ -78,12 +78,14 @@ class SurgeWriter:
         """Whether this view of the workload is older than our last write to it."""
         return workload is not None and self._writer.behind(workload.ref, workload.resource_version)
 
-    def rebase(self, one: Tracked, snapshot: snapshots.Snapshot, *, lowered: bool = False) -> bool:
+    def rebase(
+        self, one: TrackedSurge, snapshot: snapshots.Snapshot, *, lowered: bool = False
+    ) -> bool:
         """Whether somebody else set the count, so that the surge begins anew on theirs."""
-        other = steps.rebased(snapshot, one.held, lowered=lowered)
+        other = steps.rebased(snapshot, one.current, lowered=lowered)
         if other is None:
             return False
-        one.surge, one.serving_since = self.leases.hold(other), None
+        one.surge, one.serving_since = self.leases.claim(other), None
         message = (
             f"scaled to {other.prior_replicas} replicas by somebody else: "
             "surge continued from there"
@@ -92,7 +94,7 @@ class SurgeWriter:
         return True
 
 
-def at_once(ctx: run_context.Context, some: t.Sequence[T], do: t.Callable[[T], object]) -> None:
+def in_parallel(ctx: run_context.Context, some: t.Sequence[T], do: t.Callable[[T], object]) -> None:
     """Do it for each of them; it may wait for the server, so it is done for several at a time."""
     if len(some) < 2:
         for one in some:

@@ -82,7 +82,7 @@ def surges(
 ) -> tuple[surge_records.Surge, ...]:
     """One surge for each workload with a pod that leaves by surge.
 
-    It is the only one, once the workload is at rest (``restless``).
+    It is the only one, once the workload is at rest (``not_at_rest``).
     """
     leaving: dict[str, objects.Pod] = {}
     for plan in plans:
@@ -114,7 +114,7 @@ def surges(
     return tuple(found)
 
 
-def restless(snapshot: snapshots.Snapshot, uid: str) -> str:
+def not_at_rest(snapshot: snapshots.Snapshot, uid: str) -> str:
     """Why the workload is not at rest, empty where it is or where it is gone."""
     workload = snapshot.workload(uid)
     if workload is None:
@@ -136,7 +136,7 @@ def alive(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> tuple[obj
     return tuple(pod for pod in active(snapshot, surge) if pod.uid == surge.pod_uid)
 
 
-def settled(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> str:
+def not_applied(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> str:
     """Why the controller has not applied the replica count yet, empty once it has."""
     workload = snapshot.workload(surge.uid)
     if workload is None:
@@ -211,7 +211,7 @@ def waiting_for(
     workload = snapshot.workload(surge.uid)
     if workload is None:
         return f"{surge.workload} is gone"
-    why = settled(snapshot, surge) or eligibility.rollout(snapshot, workload)
+    why = not_applied(snapshot, surge) or eligibility.rollout(snapshot, workload)
     if why:
         return why
     pods = active(snapshot, surge)
@@ -383,7 +383,7 @@ def giving_back(
     if workload.replicas != surge.prior_replicas and not lowered:
         kept = (f"somebody else set {workload.ref} to {workload.replicas} replicas; left as is",)
     costs = _costs_back(pods, surge, workload)
-    waiting = settled(snapshot, surge) if costs else ""
+    waiting = not_applied(snapshot, surge) if costs else ""
     return Undo(() if waiting else tuple(costs), waiting, kept)
 
 

@@ -47,7 +47,7 @@ class Scene:
             for pod in self.seen().pods
             if pod.name.startswith(app)
         ]
-        self.floors = GuardBudgets(self.ctx, guard_budgets.guards(self.seen(), plans), self.prove_locks)
+        self.guards = GuardBudgets(self.ctx, guard_budgets.guards(self.seen(), plans), self.prove_locks)
 
     def prove_locks(self, nodes: t.Collection[str]) -> None:
         for lost in self.lost:
@@ -71,10 +71,10 @@ class Scene:
         return objects.snapshot(*parts, pods=pods, budgets=[*there, *budgets])
 
     def step(self, seen: Snapshot | None = None, seconds: float = 0.0) -> GuardBudget:
-        """A step after so many seconds; the first floor."""
+        """A step after so many seconds; the first guard_budget."""
         self.world.machine.run_for(seconds)
-        self.me.run(lambda _ctx: self.floors.step(seen or self.seen()))
-        return self.floors.floors[0]
+        self.me.run(lambda _ctx: self.guards.step(seen or self.seen()))
+        return self.guards.budgets[0]
 
     @property
     def writes(self) -> list[str]:
@@ -107,14 +107,14 @@ Make = t.Callable[..., Scene]
 def test_a_guard_is_written_and_waited_for_until_the_watch_shows_it(scene: Make) -> None:
     one = scene()
     old = one.seen()
-    assert (one.floors.todo, one.floors.done) == (True, False)
-    floor = one.step(old)
+    assert (one.guards.todo, one.guards.done) == (True, False)
+    guard_budget = one.step(old)
     name = names.guard_name("uid-Deployment-web")
-    assert (floor.there, floor.written, one.floors.done) == (False, True, False)
-    assert one.floors.waiting == [f"PodDisruptionBudget shop/{name} to be observed"]
+    assert (guard_budget.there, guard_budget.written, one.guards.done) == (False, True, False)
+    assert one.guards.waiting == [f"PodDisruptionBudget shop/{name} to be observed"]
     one.world.machine.run_for(1.0)
-    floor = one.step()
-    assert (floor.there, floor.written, one.floors.done, one.floors.waiting) == (True, True, True, [])
+    guard_budget = one.step()
+    assert (guard_budget.there, guard_budget.written, one.guards.done, one.guards.waiting) == (True, True, True, [])
     assert one.writes == [f"create {BUDGETS}"]
     assert one.told() == [("guarded", "web", "n1")]
 
@@ -127,25 +127,25 @@ def test_a_guard_that_is_not_seen_is_written_again_after_a_second(scene: Make) -
         one.world.delete(kinds.BUDGETS, name, namespace)
     one.step(old, 0.99)
     assert one.writes == [f"create {BUDGETS}"]
-    floor = one.step(old, 0.01)
+    guard_budget = one.step(old, 0.01)
     assert one.writes == [f"create {BUDGETS}"] * 2
-    assert floor.written
+    assert guard_budget.written
 
 
 def test_a_guard_whose_watch_is_behind_is_not_made_twice(scene: Make) -> None:
     one = scene()
     old = one.seen()
     one.step(old)
-    floor = one.step(old, 1.0)
+    guard_budget = one.step(old, 1.0)
     assert len(one.told()) == 1, "nothing was changed"
-    assert (floor.written, floor.outcome) == (True, None)
+    assert (guard_budget.written, guard_budget.outcome) == (True, None)
 
 
 def test_a_guard_that_is_there_is_not_there_before_its_status_is(scene: Make) -> None:
     one = scene()
     one.world.controller(serving.Budgets).stop()
     one.step()
-    assert (one.step(None, 5.0).there, one.floors.done) == (False, False)
+    assert (one.step(None, 5.0).there, one.guards.done) == (False, False)
     assert one.writes == [f"create {BUDGETS}"], "it is there"
     one.world.controller(serving.Budgets).go_on()
     assert one.step(None, 1.0).there
@@ -159,7 +159,7 @@ def test_a_guard_that_cannot_be_counted_is_not_waited_for(scene: Make) -> None:
     (raw,) = one.world.store.of(BUDGETS).values()
     told = {"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": "no scale"}
     one.world.objects.replace(kinds.BUDGETS, raw, {**raw, "status": {"conditions": [told]}}, "status")
-    assert (one.step().there, one.floors.done) == (True, True)
+    assert (one.step().there, one.guards.done) == (True, True)
 
 
 def test_a_guard_that_was_there_and_went_is_not_there(scene: Make) -> None:
@@ -167,16 +167,16 @@ def test_a_guard_that_was_there_and_went_is_not_there(scene: Make) -> None:
     one.step()
     assert one.step(None, 1.0).there
     one.world.delete(kinds.BUDGETS, names.guard_name("uid-Deployment-web"))
-    floor = one.step()
-    assert (floor.there, one.floors.done) == (False, False)
-    assert "to be observed" in floor.waiting
+    guard_budget = one.step()
+    assert (guard_budget.there, one.guards.done) == (False, False)
+    assert "to be observed" in guard_budget.waiting
 
 
 def test_where_a_budget_came_meanwhile_no_guard_is_written(scene: Make) -> None:
     one = scene()
-    floor = one.step(one.seen(objects.budget("foreign", 1)))
-    assert str(floor.guard.instead) == "PodDisruptionBudget shop/foreign"
-    assert (floor.written, one.floors.done, one.writes) == (False, True, [])
+    guard_budget = one.step(one.seen(objects.budget("foreign", 1)))
+    assert str(guard_budget.guard.instead) == "PodDisruptionBudget shop/foreign"
+    assert (guard_budget.written, one.guards.done, one.writes) == (False, True, [])
     one.step(None, 5.0)
     assert one.writes == [], "it stays without one"
 
@@ -194,11 +194,11 @@ def test_a_guard_that_cannot_be_written_ends_alone(
 ) -> None:
     one = scene("web", "zoo")
     one.lost = [error]
-    one.floors._prove_locks = lambda nodes: None if one.floors.floors[0].outcome else one.prove_locks(nodes)
-    floor = one.step()
-    assert floor.outcome == outcome
-    assert words in floor.message
-    assert (floor.there, floor.settled) == (False, True)
+    one.guards._prove_locks = lambda nodes: None if one.guards.budgets[0].outcome else one.prove_locks(nodes)
+    guard_budget = one.step()
+    assert guard_budget.outcome == outcome
+    assert words in guard_budget.message
+    assert (guard_budget.there, guard_budget.settled) == (False, True)
     assert one.told() == [(what, "web", "n1"), ("guarded", "zoo", "n1")]
     one.step(None, 5.0)
     assert one.writes == [f"create {BUDGETS}"], "nothing more is tried for the first one"
@@ -206,7 +206,7 @@ def test_a_guard_that_cannot_be_written_ends_alone(
 
 def test_a_guard_that_ended_holds_up_no_other(scene: Make) -> None:
     one = scene("web", "zoo")
-    one.floors.floors[0].outcome = WorkloadOutcome.ENDED
+    one.guards.budgets[0].outcome = WorkloadOutcome.ENDED
     one.step()
     assert one.told() == [("guarded", "zoo", "n1")]
 
@@ -221,8 +221,8 @@ def test_a_remedy_is_passed_on(scene: Make) -> None:
 def test_what_may_pass_is_waited_for_and_tried_again(scene: Make, passing: Exception) -> None:
     one = scene()
     one.lost = [passing]
-    floor = one.step()
-    assert (floor.outcome, floor.waiting) == (None, str(passing))
+    guard_budget = one.step()
+    assert (guard_budget.outcome, guard_budget.waiting) == (None, str(passing))
     one.lost = []
     assert one.step(None, 1.0).written
 
@@ -230,8 +230,8 @@ def test_what_may_pass_is_waited_for_and_tried_again(scene: Make, passing: Excep
 def test_a_guard_goes_on_for_the_nodes_that_are_still_ours(scene: Make) -> None:
     one = scene()
     one.lost = [LostLockError("n1", "r2 has it")]
-    floor = one.step()
-    assert (floor.outcome, floor.guard.nodes, floor.written) == (None, ("n2",), False)
+    guard_budget = one.step()
+    assert (guard_budget.outcome, guard_budget.guard.nodes, guard_budget.written) == (None, ("n2",), False)
     assert one.step().written, "at once"
     (raw,) = one.world.store.of(BUDGETS).values()
     assert raw["metadata"]["annotations"][names.SERVES_NODES] == '{"n2":"uid-n2"}'
@@ -241,9 +241,9 @@ def test_a_guard_without_a_node_that_is_ours_is_left_to_others(scene: Make) -> N
     one = scene()
     for node in ("n1", "n2"):
         one.lost = [LostLockError(node, "r2 has it")]
-        floor = one.step()
-    assert (floor.outcome, floor.written, one.writes) == ("adopted_by", False, [])
-    assert "r2 has it" in floor.message
+        guard_budget = one.step()
+    assert (guard_budget.outcome, guard_budget.written, one.writes) == ("adopted_by", False, [])
+    assert "r2 has it" in guard_budget.message
 
 
 def test_what_is_not_in_place_in_time_is_given_up(scene: Make) -> None:
@@ -251,8 +251,8 @@ def test_what_is_not_in_place_in_time_is_given_up(scene: Make) -> None:
     one.world.controller(serving.Budgets).stop()
     one.me.faults.when(lambda r: r.writes and "zoo" in str(r.body), Fault("forbidden"), times=100)
     one.step()
-    one.floors.give_up()
-    web, zoo = one.floors.floors
+    one.guards.give_up()
+    web, zoo = one.guards.budgets
     assert (web.outcome, zoo.outcome) == ("timed_out", "guard_denied")
     budget = f"PodDisruptionBudget shop/{names.guard_name('uid-Deployment-web')}"
     assert web.message == f"{budget} was not in place in time: {budget} to be observed."
@@ -261,8 +261,8 @@ def test_what_is_not_in_place_in_time_is_given_up(scene: Make) -> None:
 
 def test_what_was_never_looked_at_is_given_up_without_a_reason(scene: Make) -> None:
     one = scene()
-    one.floors.give_up()
-    assert one.floors.floors[0].message.endswith(" was not in place in time.")
+    one.guards.give_up()
+    assert one.guards.budgets[0].message.endswith(" was not in place in time.")
 
 
 @pytest.mark.parametrize(
@@ -273,19 +273,19 @@ def test_a_guard_is_settled_when_it_is_there_or_never_will_be(
     scene: Make, there: bool, outcome: WorkloadOutcome | None, settled: bool
 ) -> None:
     one = scene("web", "zoo")
-    for floor in one.floors.floors:
-        floor.there, floor.outcome, floor.waiting = there, outcome, "it"
-    assert (one.floors.done, one.floors.waiting) == (settled, [] if settled else ["it", "it"])
-    one.floors.floors[0].there, one.floors.floors[0].outcome = True, None
-    one.floors.floors[1].there, one.floors.floors[1].outcome, one.floors.floors[1].waiting = False, None, ""
-    assert (one.floors.done, one.floors.waiting) == (False, [])
+    for guard_budget in one.guards.budgets:
+        guard_budget.there, guard_budget.outcome, guard_budget.waiting = there, outcome, "it"
+    assert (one.guards.done, one.guards.waiting) == (settled, [] if settled else ["it", "it"])
+    one.guards.budgets[0].there, one.guards.budgets[0].outcome = True, None
+    one.guards.budgets[1].there, one.guards.budgets[1].outcome, one.guards.budgets[1].waiting = False, None, ""
+    assert (one.guards.done, one.guards.waiting) == (False, [])
 
 
 def test_without_a_change_there_is_nothing_to_do(scene: Make) -> None:
     one = scene()
     one.step()
     one.world.machine.run_for(1.0)
-    again = guard_budgets.again(one.seen(), one.floors.floors[0].guard)
+    again = guard_budgets.again(one.seen(), one.guards.budgets[0].guard)
     assert not GuardBudgets(one.ctx, [again], one.prove_locks).todo
     assert not GuardBudgets(one.ctx, [], one.prove_locks).todo
     assert GuardBudgets(one.ctx, [], one.prove_locks).done

@@ -112,14 +112,14 @@ def test_a_call_acts_in_the_name_of_the_record_or_else_in_its_own(
     world: World, records: list[Record | None], run: str, me: str
 ) -> None:
     one = work(world, run=run)
-    for node_drain, record in zip(one.node_drains.values(), records, strict=True):
-        node_drain.record = record
+    for guarded_node, record in zip(one.guarded_nodes.values(), records, strict=True):
+        guarded_node.record = record
     assert one.identity(["n1", "n2"]) == Run.parse(me)
 
 
 def test_only_open_nodes_are_served(world: World) -> None:
     one = work(world, "n1", "n2", "n3")
-    one.node_drains["n2"].outcome = GuardOutcome.HELD
+    one.guarded_nodes["n2"].outcome = GuardOutcome.HELD
     assert one.nodes == ("n1", "n3")
 
 
@@ -150,15 +150,15 @@ def test_a_node_that_changed_hands_before_it_was_locked_is_closed(
     if raw:
         world.apply({"apiVersion": "v1", "kind": "Node", **raw})
     one, me = work(world, "n2", "n1"), world.process("me")
-    one.node_drains["n1"].record = RECORD
+    one.guarded_nodes["n1"].record = RECORD
     me.run(lambda _ctx: one._look_again())
-    assert (one.node_drains["n1"].outcome, one.node_drains["n2"].outcome) == (outcome, None)
-    assert words in one.node_drains["n1"].message
+    assert (one.guarded_nodes["n1"].outcome, one.guarded_nodes["n2"].outcome) == (outcome, None)
+    assert words in one.guarded_nodes["n1"].message
 
 
 def test_nodes_without_a_record_need_no_lock(world: World) -> None:
     one, me = work(world), world.process("me")
-    one.node_drains["n2"].outcome = GuardOutcome.HELD
+    one.guarded_nodes["n2"].outcome = GuardOutcome.HELD
     assert me.run(lambda _ctx: one.lock(["n1", "n2"])) == ["n1"]
     assert world.log == []
 
@@ -196,8 +196,8 @@ class Counted(GuardBudgets):
         self.gave_up += 1
 
 
-def looped(one: GuardCall, surging: Surging, floors: GuardBudgets, limit: float | None) -> None:
-    one.loop(surging, floors, Events(one.ctx, WatchCache(one.ctx, ())), limit)
+def looped(one: GuardCall, surging: Surging, guards: GuardBudgets, limit: float | None) -> None:
+    one.loop(surging, guards, Events(one.ctx, WatchCache(one.ctx, ())), limit)
 
 
 @pytest.mark.parametrize(
@@ -215,14 +215,14 @@ def test_the_loop_ends_when_all_is_decided_or_a_minute_after_its_limit(
     world: World, needed: float, limit: float | None, seconds: float, given_up: bool
 ) -> None:
     one, me = work(world), world.process("me")
-    surging, floors = Stuck(one, needed), Counted(one.ctx, [], one.prove_locks)
+    surging, guards = Stuck(one, needed), Counted(one.ctx, [], one.prove_locks)
     began = world.machine.now
-    me.run(lambda _ctx: looped(one, surging, floors, limit))
+    me.run(lambda _ctx: looped(one, surging, guards, limit))
     assert world.machine.now - began == seconds
     assert surging.undone == ([("timed_out", f"not ready after {limit:g} s")] if given_up else [])
-    assert floors.gave_up == given_up
+    assert guards.gave_up == given_up
     # What is given up is not written again.
-    assert floors.steps == (int((limit or 0.0) / 0.5) + 1 if given_up else surging.steps)
+    assert guards.steps == (int((limit or 0.0) / 0.5) + 1 if given_up else surging.steps)
 
 
 def test_the_limit_counts_from_the_beginning_of_the_call(world: World) -> None:
@@ -235,10 +235,10 @@ def test_the_limit_counts_from_the_beginning_of_the_call(world: World) -> None:
 
 def test_guards_that_are_not_in_place_are_waited_for(world: World) -> None:
     one, me = work(world), world.process("me")
-    floors = Counted(one.ctx, [], one.prove_locks)
-    floors.floors = [t.cast("GuardBudget", type("Pending", (), {"settled": False, "waiting": "it"})())]
+    guards = Counted(one.ctx, [], one.prove_locks)
+    guards.budgets = [t.cast("GuardBudget", type("Pending", (), {"settled": False, "waiting": "it"})())]
     began = world.machine.now
-    me.run(lambda _ctx: looped(one, Stuck(one, 0.0), floors, 3.0))
+    me.run(lambda _ctx: looped(one, Stuck(one, 0.0), guards, 3.0))
     assert world.machine.now - began == 63.0
 
 
@@ -306,7 +306,7 @@ def test_a_surge_is_shown_with_its_replicas_and_the_budget_of_its_pods(
         }
 
 
-def floor(**changes: t.Any) -> GuardBudget:
+def guard_budget(**changes: t.Any) -> GuardBudget:
     seen = objects.snapshot(objects.deployment("web", 3))
     workload = seen.workload(WEB.uid)
     assert workload
@@ -326,7 +326,7 @@ def floor(**changes: t.Any) -> GuardBudget:
 def test_a_guard_is_shown_by_what_became_of_it(
     world: World, changes: Raw, instead: bool, outcome: str, failed: bool
 ) -> None:
-    one, shown = work(world), floor(**changes)
+    one, shown = work(world), guard_budget(**changes)
     foreign = Ref("PodDisruptionBudget", "foreign", "shop")
     if instead:
         shown.guard = replace(shown.guard, instead=foreign)
@@ -337,8 +337,8 @@ def test_a_guard_is_shown_by_what_became_of_it(
     assert [(one.code, one.severity) for one in one.findings] == (
         [("guard_overlaps", "info")] if instead else [("guard_denied", "blocker")] if failed else []
     )
-    assert (one.node_drains["n1"].outcome, one.node_drains["n2"].outcome) == ("blocked" if failed else None, None)
-    assert not failed or one.node_drains["n1"].message == "Node n1: no Fix."
+    assert (one.guarded_nodes["n1"].outcome, one.guarded_nodes["n2"].outcome) == ("blocked" if failed else None, None)
+    assert not failed or one.guarded_nodes["n1"].message == "Node n1: no Fix."
 
 
 @pytest.mark.parametrize(
@@ -354,8 +354,8 @@ def test_a_workload_that_failed_closes_the_nodes_that_this_call_has(
 ) -> None:
     one = work(world)
     one.fail(["n9", "n2"], what, "Deployment shop/web", "It failed.", "Help it.")
-    assert (one.node_drains["n1"].outcome, one.node_drains["n2"].outcome) == (None, outcome)
-    assert one.node_drains["n2"].message == "Node n2: It failed. Help it."
+    assert (one.guarded_nodes["n1"].outcome, one.guarded_nodes["n2"].outcome) == (None, outcome)
+    assert one.guarded_nodes["n2"].message == "Node n2: It failed. Help it."
     (found,) = one.findings
     assert (found.code, found.object, found.severity) == (what.value, "Deployment shop/web", "blocker")
 
@@ -372,8 +372,8 @@ def test_what_ends_the_call_closes_its_nodes(
 ) -> None:
     one = work(world)
     one.stop(["n2"], error)
-    assert (one.node_drains["n1"].outcome, one.node_drains["n2"].outcome) == (None, "failed")
-    assert one.node_drains["n2"].message == message
+    assert (one.guarded_nodes["n1"].outcome, one.guarded_nodes["n2"].outcome) == (None, "failed")
+    assert one.guarded_nodes["n2"].message == message
     assert [(found.code, found.object) for found in one.findings] == [(code, "the call")]
 
 

@@ -28,7 +28,7 @@ def closed(close: t.Any, changes: Raw) -> tuple[dict[str, t.Any], dict[str, t.An
         work = GuardCall(world.process("me").ctx(), {"n1": GuardedNode("n1")}, {})
         close(work, WorkloadSurge(WEB, "n1", **changes), SURGE)
         (line,) = work.workloads
-        return line, work.node_drains["n1"].to_dict(), [f"{one.code} {one.remedy}".strip() for one in work.findings]
+        return line, work.guarded_nodes["n1"].to_dict(), [f"{one.code} {one.remedy}".strip() for one in work.findings]
 
 
 LATE = {"outcome": WorkloadOutcome.TIMED_OUT, "message": "It was late.", "remedy": "Look."}

@@ -105,8 +105,8 @@ def test_each_surge_fails_alone(world: World, three: Surges, error: Exception, s
     tried: list[str] = []
 
     def work(one: t.Any) -> None:
-        tried.append(one.held.name)
-        if one.held.name == "b":
+        tried.append(one.current.name)
+        if one.current.name == "b":
             raise error
 
     world.sim.process("steps").run(lambda _ctx: three._each(work))
@@ -125,7 +125,7 @@ def test_each_surge_fails_alone(world: World, three: Surges, error: Exception, s
 def test_only_a_run_with_a_nonce_puts_its_name_into_the_lease(world: World, run: str, holder: str) -> None:
     Play(world).rounds()
     end = End(world, run)
-    end.does(end.surges.hold)
+    end.does(end.surges.claim)
     assert recorded(world).holder == holder
 
 
@@ -133,7 +133,7 @@ def test_the_lease_is_ours_before_the_first_step_and_is_not_held_twice(world: Wo
     Play(world).rounds()
     end = End(world, "r1/n2")
     for _time in range(2):
-        end.does(end.surges.hold)
+        end.does(end.surges.claim)
     assert end.writes == [f"patch {LEASES}"]
     end.step()
     assert end.writes == [f"patch {LEASES}", SCALE]

@@ -96,7 +96,7 @@ def test_a_foreign_surge_is_silent_after_the_duration_of_its_lease_by_our_clock(
     world.act(seconds)
     play.step()
     assert play.case.claimed is taken
-    assert play.case.state == ("undo" if taken else "held")
+    assert play.case.state == ("undo" if taken else "of_other_run")
     assert play.case.again is taken
 
 
@@ -108,7 +108,7 @@ def test_a_foreign_surge_that_is_renewed_is_not_silent(world: World) -> None:
         world.act(30.0)
         world.apply(recorded(world).renewing("other/n", f"2026-01-01T00:0{second}:00.000Z"))
     play.step()
-    assert (play.case.state, play.case.foreign_since) == ("held", play.ctx.clock.now())
+    assert (play.case.state, play.case.foreign_since) == ("of_other_run", play.ctx.clock.now())
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_surge_of_the_same_run_goes_on_where_it_fits(world: World, run: str, a
     play.step()
     assert play.case.state == state
     assert (play.case.claimed, play.case.again) == (True, another)
-    assert play.case.held.stage == ("ready" if another else "raising")
+    assert play.case.current.stage == ("ready" if another else "raising")
 
 
 def test_a_workload_that_nothing_leaves_any_more_needs_no_surge(world: World) -> None:
@@ -155,7 +155,7 @@ def test_a_record_that_we_deleted_is_not_found_in_an_old_view(world: World) -> N
         world.act()
     assert (state(play), play.case.claimed, bool(play.case.surge), play.case.again) == ("plan", False, False, False)
     play.step(before)
-    assert state(play) != "held"
+    assert state(play) != "of_other_run"
     assert play.rounds().outcome == "raised"
 
 
@@ -192,7 +192,7 @@ def test_what_may_be_a_moments_is_given_one(
     play.step()
     why = reasons.Reason(code, "so it is", "Do it.")
     monkeypatch.setattr(steps, "blocked", lambda *_all: why)
-    monkeypatch.setattr(steps, "settled", lambda *_all: acting)
+    monkeypatch.setattr(steps, "not_applied", lambda *_all: acting)
     play.step()
     if seconds:
         assert play.case.outcome is None
@@ -226,7 +226,7 @@ def test_whatever_keeps_a_second_pod_from_serving_consent_gets_by(
     else:
         why = reasons.Reason(code, "so it is", "Do it.")
         monkeypatch.setattr(steps, "blocked", lambda *_all: why)
-        monkeypatch.setattr(steps, "settled", lambda *_all: "")
+        monkeypatch.setattr(steps, "not_applied", lambda *_all: "")
     play.rounds(120)
     assert (state(play), play.case.outcome) == ("undone", "interruption_allowed")
     assert recorded(world).stage == "reverted"

@@ -20,7 +20,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.support.halves impo
 from ansible_collections.kubeops.node_maintenance.tests.unit.support.play import recorded, wanted
 from ansible_collections.kubeops.node_maintenance.tests.unit.support.world import World
 
-STATES: tuple[State, ...] = ("plan", "held", "raise", "wait", "ready", "undo", "undone")
+STATES: tuple[State, ...] = ("plan", "of_other_run", "raise", "wait", "ready", "undo", "undone")
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ class Keeper(Caller):
         self.surge = wanted(world, "n1")
 
     def hold(self, surge: Surge | None = None) -> None:
-        self.surge = self.me.run(lambda _ctx: self.leases.hold(surge or self.surge))
+        self.surge = self.me.run(lambda _ctx: self.leases.claim(surge or self.surge))
 
     def write(self) -> None:
         self.surge = self.me.run(lambda _ctx: self.leases.write(self.surge))
@@ -227,7 +227,7 @@ def test_a_surge_begins_anew_on_somebody_elses_count(
     Play(world).rounds()
     one = Caller(world, "r1/n1")
     writer = run_surge_writer.SurgeWriter(one.ctx, "r1/n1", one.prove_locks)
-    tracked = run_surge_writer.Tracked(surge=recorded(world), claimed=True, serving_since=1.0)
+    tracked = run_surge_writer.TrackedSurge(surge=recorded(world), claimed=True, serving_since=1.0)
     world.scale(count)
     assert one.me.run(lambda _ctx: writer.rebase(tracked, world.snapshot(), lowered=lowered)) is (prior is not None)
     assert (recorded(world).prior_replicas, recorded(world).target) == (prior or 1, (prior or 1) + 1)
@@ -238,7 +238,7 @@ def test_a_surge_begins_anew_on_somebody_elses_count(
 
 
 def test_what_serves_without_a_break_is_counted_from_its_first_second() -> None:
-    tracked = run_surge_writer.Tracked()
+    tracked = run_surge_writer.TrackedSurge()
     assert [tracked.served(now) for now in (0.0, 3.0)] == [0.0, 3.0]
     tracked.serving_since = None
     assert [tracked.served(now) for now in (5.0, 6.5)] == [0.0, 1.5]

@@ -47,7 +47,7 @@ def test_another_run_that_lives_is_waited_for(world: World) -> None:
     for _round in range(100):
         play.rounds(1)
         world.apply(recorded(world).renewing("other/n", play.ctx.clock.wall()))
-    assert play.case.state == "held"
+    assert play.case.state == "of_other_run"
     assert play.case.waiting.startswith("run other of me@here to end its surge of Deployment shop/web")
     assert not [sent for sent in play.sent if sent.startswith(("patch", "delete"))]
 
@@ -80,7 +80,7 @@ def test_another_run_that_ends_makes_room(world: World) -> None:
     other.rounds()
     play = Play(world)
     play.rounds(5)
-    assert play.case.state == "held"
+    assert play.case.state == "of_other_run"
     back = Play(world, "other/n", "undo")
     back.case.surge = recorded(world)
     back.rounds()
@@ -237,7 +237,7 @@ def test_the_record_of_a_surge_whose_only_node_somebody_else_holds_is_left_to_th
     Play(world).rounds()
     end, before = End(world), recorded(world)
     end.surges.lose("n1", "Node n1 is held by run r2")
-    end.does(end.surges.hold)
+    end.does(end.surges.claim)
     end.does(end.surges.close)
     assert not end.writes
     assert (recorded(world).node, recorded(world).holder) == (before.node, before.holder)

@@ -121,7 +121,7 @@ def test_a_surge_that_shows_life_when_it_is_taken_is_left_alone(world: World) ->
     silent = world.snapshot()
     world.apply(recorded(world).renewing("other/n", "2026-01-01T00:01:01.000Z"))
     play.step(silent)
-    assert play.case.state == "held"
+    assert play.case.state == "of_other_run"
     assert recorded(world).holder == "other/n"
 
 

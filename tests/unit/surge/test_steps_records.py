@@ -107,16 +107,16 @@ def test_a_pod_that_does_not_leave_loses_our_cost() -> None:
     ],
 )
 def test_a_workload_rests_once_it_has_as_many_pods_as_it_wants(listed: Snapshot, why: str) -> None:
-    assert (why in steps.settled(listed, SURGE)) if why else not steps.settled(listed, SURGE)
-    assert (why in steps.restless(listed, UID)) if why else not steps.restless(listed, UID)
+    assert (why in steps.not_applied(listed, SURGE)) if why else not steps.not_applied(listed, SURGE)
+    assert (why in steps.not_at_rest(listed, UID)) if why else not steps.not_at_rest(listed, UID)
 
 
 def test_a_count_that_the_controller_has_not_seen_is_not_judged() -> None:
     parts = deployment("web", 3)
     parts["deployments"][0]["metadata"]["generation"] = 2
     found = snapshot(parts, pods=[pod("old", owner=WEB)])
-    assert "has not seen its count of 3 yet" in steps.settled(found, SURGE)
-    assert "has not seen the latest specification" in steps.restless(found, UID)
+    assert "has not seen its count of 3 yet" in steps.not_applied(found, SURGE)
+    assert "has not seen the latest specification" in steps.not_at_rest(found, UID)
 
 
 ENDPOINTS = serving.Endpoints(Snapshot())
