@@ -319,8 +319,9 @@ def _refused(
             "them, or may `escalate` clusterroles and `bind` them."
         )
         return reasons.Finding("missing_permission", message, remedy, "blocker", words)
-    except errors.NotFound:
-        # Its namespace, role or kind is to be created first.
+    except (errors.NotFound, errors.Conflict):
+        # Its namespace, role or kind is to be created first; or somebody has just written it,
+        # such as the controller of its status, and it is read again before the real write.
         return None
     except errors.Invalid:
         if _REFERS_TO.get(change.target.kind) not in created:

@@ -146,6 +146,18 @@ def test_a_policy_that_was_changed_is_brought_back_and_shown_in_the_diff(world: 
     assert stands(world) == "present"
 
 
+def test_a_policy_whose_controller_writes_its_status_at_that_moment_is_brought_back_all_the_same(world: World) -> None:
+    """What is tried before is refused then, as in the lab."""
+    outcomes(world)
+    world.patch(kinds.ADMISSION_POLICIES, names.FENCE_POLICY, {"spec": {"failurePolicy": "Fail"}})
+    policy = kinds.ADMISSION_POLICIES.resource
+    me = world.process("me")
+    tried = ("dryRun", "All")
+    me.faults.when(lambda request: request.resource == policy and tried in request.query, Fault("conflict"))
+    assert [entry["outcome"] for entry in brought(world)["objects"]].count("changed") == 1
+    assert (len(me.faults.met), stands(world)) == (1, "present")
+
+
 def test_a_server_without_such_policies_is_told_from_one_that_refuses(world: World) -> None:
     world.server.absent.add(kinds.ADMISSION_POLICIES.resource)
     with pytest.raises(CallAborted, match="has no ValidatingAdmissionPolicy") as stopped:
