@@ -334,7 +334,7 @@ GUARDS = (
         replaced_by(ownership, "node_lost", lambda *args: None),
         orders_of("a drain and a person", 30),
     ),
-    Guard("our own count of who serves", replaced_by(Evictor, "_short", lambda *args: None), guard_is_gone),
+    Guard("our own count of who serves", replaced_by(Evictor, "_too_few", lambda *args: None), guard_is_gone),
     Guard("the memory of runs that live", forgetful, between_two_waves),
     Guard("what is forgotten is what was read", unconditional, resumed_meanwhile),
     Guard("guards are counted for before they count", observed_at_once, slow_budgets),

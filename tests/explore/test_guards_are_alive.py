@@ -29,7 +29,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run
     NodeLock,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_guard_call, steps
-from ansible_collections.kubeops.node_maintenance.tests.explore import guards_of_runs, scenes, stories
+from ansible_collections.kubeops.node_maintenance.tests.explore import (
+    guards_of_replacements,
+    guards_of_runs,
+    scenes,
+    stories,
+)
 from ansible_collections.kubeops.node_maintenance.tests.explore.guards import (
     SCENE,
     Guard,
@@ -248,7 +253,11 @@ GUARDS = (
 )
 
 
-@pytest.mark.parametrize("guard", [*GUARDS, *guards_of_runs.GUARDS], ids=lambda guard: guard.name.replace(" ", "-"))
+@pytest.mark.parametrize(
+    "guard",
+    [*GUARDS, *guards_of_runs.GUARDS, *guards_of_replacements.GUARDS],
+    ids=lambda guard: guard.name.replace(" ", "-"),
+)
 def test_it_is_missed_when_it_is_taken_out(
     guard: Guard, monkeypatch: pytest.MonkeyPatch, record_property: t.Callable[[str, object], None]
 ) -> None:
