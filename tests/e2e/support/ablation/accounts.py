@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -41,9 +42,9 @@ class Right(NamedTuple):
         return f"{self.verb} {plural}{'.' + self.group if self.group else ''}{slash}{subresource}"
 
     def named_in(self, said: str) -> bool:
-        resource = self.words.partition(" ")[2]
-        ends = (" ", ":", ",", ".", ")")
-        return any(f"{words}{end}" in f"{said} " for words in (self.words, f"{self.verb} {resource}") for end in ends)
+        """Also as one of several verbs: ``may not list, get leases.coordination.k8s.io``."""
+        resource = re.escape(self.words.partition(" ")[2])
+        return re.search(rf"\b{self.verb}\b(, \w+)* {resource}[ :,.)]", f"{said} ") is not None
 
 
 def granted(step: str) -> list[Right]:

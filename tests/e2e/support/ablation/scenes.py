@@ -63,7 +63,7 @@ class World:
     def fill(self) -> None:
         """Makes the pods."""
         arena = self.arena
-        arena.deployment("single")
+        arena.deployment("single", notes={"maintenance.kubeops.io/method": "surge"})
         arena.workload("ReplicaSet", "set")
         arena.deployment("many", 2, budget={"maxUnavailable": 1})
         arena.deployment("bare", 2, service=False)
