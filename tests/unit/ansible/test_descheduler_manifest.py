@@ -92,7 +92,7 @@ def test_plugins_that_nobody_knows_may_be_warned_of_only() -> None:
     strict, lenient = prepared(own), prepared(own, validate="warn")
     assert {fault.severity for fault in strict.faults} >= {"error"}
     assert {fault.severity for fault in lenient.faults} == {"warning"}
-    assert (lenient.invalid, lenient.hopeless) == (None, False)
+    assert (lenient.invalid, lenient.always_invalid) == (None, False)
     assert {one.code for one in lenient.faults} == {one.code for one in strict.faults}
     for text in ("a: [", CONFIG.replace("kind: DeschedulerConfiguration", "kind: DeschedulerPolicy"), "no mapping"):
         assert prepared(text, validate="warn").invalid
