@@ -51,7 +51,7 @@ def fits(record: Record) -> tuple[bool, bool]:
 def _refused(record: Record) -> bool:
     snapshot = _snapshot(record)
     around = world.World(snapshot)
-    guest = world.Guest.successor(Pod.of(_named(record["pod"], "guest")), {})
+    guest = world.PodInfo.successor(Pod.of(_named(record["pod"], "guest")), {})
     place = around.places[record["places"][0]["node"]["metadata"]["name"]]
     match record["kind"]:
         case "NodeUnschedulable":
@@ -82,7 +82,7 @@ def preempted(record: Record) -> tuple[Victims, Victims]:
     """Which pods of a node make room for another one. Of equally important ones it is any, as in the scheduler."""
     snapshot = _snapshot(record)
     around = world.World(snapshot)
-    guest = world.Guest.successor(Pod.of(_named(record["pod"], "guest")), {})
+    guest = world.PodInfo.successor(Pod.of(_named(record["pod"], "guest")), {})
     place = around.places[record["places"][0]["node"]["metadata"]["name"]]
     found = forecast.on_node(filters.Filters(around), guest, place, forecast.by_namespace(snapshot))
     known = {other.name: (other.priority, other.since) for other in place.guests.values()}
@@ -95,7 +95,7 @@ def picked(record: Record) -> tuple[bool, bool]:
     """Whether the node on which pods are preempted costs no more than any other."""
     costs = {}
     for node, victims in record["found"].items():
-        pods = [world.Guest.of(Pod.of(_named(pod, "victim"))) for pod in victims["Pods"]]
+        pods = [world.PodInfo.of(Pod.of(_named(pod, "victim"))) for pod in victims["Pods"]]
         costs[node] = forecast.Eviction("", tuple(pods), victims.get("NumPDBViolations", 0)).cost
     return True, costs[record["chosen"]] == min(costs.values())
 

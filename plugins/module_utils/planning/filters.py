@@ -49,7 +49,7 @@ class Company:
     unwelcome: Domains
 
 
-def company(around: world.World, guest: world.Guest) -> Company | None:
+def company(around: world.World, guest: world.PodInfo) -> Company | None:
     """What the pods of the cluster mean for this one, as they are now; ``None`` for nothing."""
     wanted, shunned = guest.terms("podAffinity"), guest.terms("podAntiAffinity")
     shunning = around.shunning(guest)
@@ -82,7 +82,7 @@ def company(around: world.World, guest: world.Guest) -> Company | None:
     return Company(keys[0], near, first, keys[1], bad, unwelcome)
 
 
-def affinity_reason(found: Company, place: world.Place) -> str:
+def affinity_reason(found: Company, place: world.NodeInfo) -> str:
     """Why the pod cannot be on the node, ``""`` if it can."""
     if found.wanted:
         domains = [(key, place.labels.get(key)) for key in found.wanted]
@@ -101,7 +101,7 @@ def affinity_reason(found: Company, place: world.Place) -> str:
     )
 
 
-def _within(domains: Domains, keys: t.Iterable[str], place: world.Place) -> bool:
+def _within(domains: Domains, keys: t.Iterable[str], place: world.NodeInfo) -> bool:
     return any(domains.get((key, place.labels[key]), 0) > 0 for key in keys if key in place.labels)
 
 
@@ -123,7 +123,7 @@ def _wanted(
     return None if more is None else more | set(listed), term.get("labelSelector")
 
 
-def _covers(around: world.World, namespace: str, term: objects.Raw, guest: world.Guest) -> bool:
+def _covers(around: world.World, namespace: str, term: objects.Raw, guest: world.PodInfo) -> bool:
     spaces, selector = _wanted(around, namespace, term)
     return (spaces is None or guest.namespace in spaces) and selectors.matches(
         selector, guest.labels
@@ -145,7 +145,7 @@ CONFLICT = "pod affinity terms conflict"
 _CORDON: objects.Raw = {"key": world.UNSCHEDULABLE, "effect": "NoSchedule"}
 
 
-def nodes_named(guest: world.Guest) -> frozenset[str] | None:
+def nodes_named(guest: world.PodInfo) -> frozenset[str] | None:
     """The node names that its ``matchFields`` leave, ``None`` for any:
     each of the ORed terms has to name some.
     """
@@ -163,12 +163,12 @@ def nodes_named(guest: world.Guest) -> frozenset[str] | None:
     return frozenset(found) if terms else None
 
 
-def matches(guest: world.Guest, node: objects.Node) -> bool:
+def matches(guest: world.PodInfo, node: objects.Node) -> bool:
     """Whether node selector and node affinity allow the node."""
     return node_affinity.selects(guest.spec, node)
 
 
-def node_reason(guest: world.Guest, place: world.Place) -> str:
+def node_reason(guest: world.PodInfo, place: world.NodeInfo) -> str:
     """Why the pod cannot be on the node, ``""`` if it can."""
     if place.closed and not node_taints.tolerates(guest.tolerations, _CORDON):
         return CLOSED
@@ -190,7 +190,7 @@ def unmet(pod: objects.Pod, node: objects.Node) -> list[str]:
     ]
 
 
-def preference(guest: world.Guest, place: world.Place) -> tuple[int, int]:
+def preference(guest: world.PodInfo, place: world.NodeInfo) -> tuple[int, int]:
     """How little the pod wants the node: PreferNoSchedule taints that it does not tolerate,
     weights that do not match.
 
@@ -231,7 +231,7 @@ class Constraint:
     counts: t.Mapping[str, int]
 
 
-def constraints(around: world.World, guest: world.Guest) -> tuple[Constraint, ...]:
+def constraints(around: world.World, guest: world.PodInfo) -> tuple[Constraint, ...]:
     """The pod's constraints as the cluster is now."""
     raws = [
         raw
@@ -244,7 +244,7 @@ def constraints(around: world.World, guest: world.Guest) -> tuple[Constraint, ..
     return tuple(_constraint(around, guest, raw, keys) for raw in raws)
 
 
-def spread_reason(found: t.Iterable[Constraint], place: world.Place) -> str:
+def spread_reason(found: t.Iterable[Constraint], place: world.NodeInfo) -> str:
     """Why the pod cannot be on the node, ``""`` if it can."""
     for one in found:
         domain = place.labels.get(one.key)
@@ -256,7 +256,7 @@ def spread_reason(found: t.Iterable[Constraint], place: world.Place) -> str:
 
 
 def _constraint(
-    around: world.World, guest: world.Guest, raw: objects.Raw, keys: t.Sequence[str]
+    around: world.World, guest: world.PodInfo, raw: objects.Raw, keys: t.Sequence[str]
 ) -> Constraint:
     key, selector = raw["topologyKey"], _selector(guest, raw)
     counting = _counting(around, guest, raw, keys)
@@ -276,7 +276,7 @@ def _constraint(
 
 
 def _counting(
-    around: world.World, guest: world.Guest, raw: objects.Raw, keys: t.Sequence[str]
+    around: world.World, guest: world.PodInfo, raw: objects.Raw, keys: t.Sequence[str]
 ) -> world.Domains:
     """The nodes that count, with their domain: they have the labels of all constraints, and the
     policies allow them.
@@ -300,7 +300,7 @@ def _counting(
     )
 
 
-def _selector(guest: world.Guest, raw: objects.Raw) -> objects.Raw | None:
+def _selector(guest: world.PodInfo, raw: objects.Raw) -> objects.Raw | None:
     selector: objects.Raw | None = raw.get("labelSelector")
     more = {
         key: guest.labels[key] for key in raw.get("matchLabelKeys") or () if key in guest.labels
@@ -314,7 +314,7 @@ def _selector(guest: world.Guest, raw: objects.Raw) -> objects.Raw | None:
     }
 
 
-def _counts(guest: world.Guest, raw: objects.Raw, place: world.Place) -> bool:
+def _counts(guest: world.PodInfo, raw: objects.Raw, place: world.NodeInfo) -> bool:
     """Whether the node is a domain's, by the constraint's two policies."""
     if raw.get("nodeAffinityPolicy", "Honor") == "Honor" and not matches(guest, place.node):
         return False
@@ -355,7 +355,7 @@ class _Suiting:
 
     seen: int = 0
     reasons: dict[str, str] = field(default_factory=dict)
-    places: dict[str, world.Place] = field(default_factory=dict)
+    places: dict[str, world.NodeInfo] = field(default_factory=dict)
 
 
 class Filters:
@@ -371,7 +371,7 @@ class Filters:
         self.looks = 0
         self._suiting: dict[str, _Suiting] = {}
 
-    def answer(self, guest: world.Guest) -> Answer:
+    def answer(self, guest: world.PodInfo) -> Answer:
         """Every node for the pod."""
         around, total = self.around, len(self.around.places)
         look = self.look(guest)
@@ -388,7 +388,7 @@ class Filters:
                 nodes.append(place.name)
         return Answer(tuple(sorted(nodes)), dict(counts), len(around.places))
 
-    def look(self, guest: world.Guest) -> Look:
+    def look(self, guest: world.PodInfo) -> Look:
         """What the pod needs of the pods around it, as they are now."""
         named = nodes_named(guest)
         if named is not None and not named:
@@ -407,8 +407,8 @@ class Filters:
         )
 
     def by_itself(
-        self, guest: world.Guest
-    ) -> tuple[t.Mapping[str, str], t.Mapping[str, world.Place]]:
+        self, guest: world.PodInfo
+    ) -> tuple[t.Mapping[str, str], t.Mapping[str, world.NodeInfo]]:
         """Reasons by node of what the nodes are by themselves,
         and the places that are left, by name.
         """
@@ -441,13 +441,13 @@ class Look:
     """A pod's needs at one moment."""
 
     filters: Filters
-    guest: world.Guest
+    guest: world.PodInfo
     refusal: str = ""
     needs: storage.Needs = storage.NOTHING
     spread: tuple[Constraint, ...] = ()
     company: Company | None = None
 
-    def reasons(self, place: world.Place) -> tuple[str, ...]:
+    def reasons(self, place: world.NodeInfo) -> tuple[str, ...]:
         """Why the pod cannot be on a node that suits it by itself; empty if it can."""
         guest = self.guest
         self.filters.looks += 1

@@ -56,7 +56,7 @@ class Eviction:
     """
 
     node: str
-    victims: tuple[world.Guest, ...]
+    victims: tuple[world.PodInfo, ...]
     against: int
 
     @property
@@ -77,7 +77,7 @@ class Eviction:
         )
 
 
-def preempted(scheduler: filters.Filters, guest: world.Guest) -> Eviction | None:
+def preempted(scheduler: filters.Filters, guest: world.PodInfo) -> Eviction | None:
     """What would be deleted for the pod: as few against budgets,
     as unimportant and as few as can be.
 
@@ -106,7 +106,7 @@ def by_namespace(snapshot: snapshots.Snapshot) -> Budgets:
 
 
 def on_node(
-    scheduler: filters.Filters, guest: world.Guest, place: world.Place, budgets: Budgets
+    scheduler: filters.Filters, guest: world.PodInfo, place: world.NodeInfo, budgets: Budgets
 ) -> Eviction | None:
     """The pods that have to leave this node; those that may stay are kept,
     the most important first.
@@ -117,7 +117,7 @@ def on_node(
     for other in lower:
         around.leave(other)
     against = _against(budgets, lower)
-    victims: list[world.Guest] | None = None
+    victims: list[world.PodInfo] | None = None
     if not scheduler.look(guest).reasons(place):
         victims = []
         for other in sorted(lower, key=lambda one: id(one) not in against):
@@ -134,7 +134,7 @@ def on_node(
     return Eviction(place.name, tuple(victims), sum(id(victim) in against for victim in victims))
 
 
-def _against(budgets: Budgets, guests: t.Iterable[world.Guest]) -> set[int]:
+def _against(budgets: Budgets, guests: t.Iterable[world.PodInfo]) -> set[int]:
     """Those of the pods that their budgets do not let go together with the ones before them."""
     gone: collections.Counter[str] = collections.Counter()
     found = set()
@@ -217,7 +217,7 @@ def forecasts(
 
 
 def place(
-    scheduler: filters.Filters, guest: world.Guest
+    scheduler: filters.Filters, guest: world.PodInfo
 ) -> tuple[str | None, filters.Answer | None]:
     """The node for the pod, which takes its room there, or the answer if no node can take it."""
     look = scheduler.look(guest)
@@ -238,7 +238,9 @@ def place(
     return best[-1], None
 
 
-def _from_the_emptiest(scheduler: filters.Filters, guest: world.Guest) -> t.Iterator[world.Place]:
+def _from_the_emptiest(
+    scheduler: filters.Filters, guest: world.PodInfo
+) -> t.Iterator[world.NodeInfo]:
     places = scheduler.by_itself(guest)[1]
     by_crowd = scheduler.around.by_crowd
     return (
@@ -257,7 +259,7 @@ class Sequence:
         self.with_volumes = with_volumes
         self.around = world.World(snapshot)
         self.scheduler = filters.Filters(self.around)
-        self.placed: list[tuple[world.Guest, str]] = []
+        self.placed: list[tuple[world.PodInfo, str]] = []
         self.known: world.Known = {}
         self.unserved = unserved(snapshot)
         self.by_devices = devices.served(snapshot)
@@ -354,7 +356,7 @@ class Sequence:
             if old is not None:
                 self.around.leave(old)
             return unknown
-        guest = world.Guest.successor(pod, template, self.known)
+        guest = world.PodInfo.successor(pod, template, self.known)
         if old is not None and plan.route not in BEFORE:
             self.around.leave(old)
         found = self._placed(guest)
@@ -362,7 +364,7 @@ class Sequence:
             self.around.leave(old)
         return found
 
-    def _placed(self, guest: world.Guest) -> Forecast:
+    def _placed(self, guest: world.PodInfo) -> Forecast:
         target, answer = place(self.scheduler, guest)
         if answer is None and target is not None:
             self.placed.append((guest, target))
@@ -402,7 +404,7 @@ class Sequence:
             starved=tuple(starved),
         )
 
-    def _first(self, guest: world.Guest) -> bool:
+    def _first(self, guest: world.PodInfo) -> bool:
         """Whether the pod would fit without the pods that the forecast placed
         before it in this wave.
         """

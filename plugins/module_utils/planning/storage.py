@@ -115,7 +115,7 @@ NOTHING = Needs()
 """The needs of a pod without claims."""
 
 
-def needs(storage: Storage, around: world.World, guest: world.Guest) -> Needs:
+def needs(storage: Storage, around: world.World, guest: world.PodInfo) -> Needs:
     """What the volumes of a pod to be placed mean for it."""
     claims: list[objects.Raw] = []
     busy = False
@@ -155,7 +155,7 @@ def needs(storage: Storage, around: world.World, guest: world.Guest) -> Needs:
     return Needs("", tuple(bound), missing, tuple(waiting), csi, busy, alone)
 
 
-def reasons(storage: Storage, found: Needs, place: world.Place) -> tuple[str, ...]:
+def reasons(storage: Storage, found: Needs, place: world.NodeInfo) -> tuple[str, ...]:
     """Why the pod's volumes keep it off the node, of the first plugin that refuses it."""
     if found.disks and _disk_taken(found.disks, place):
         return (DISK,)
@@ -168,7 +168,7 @@ def reasons(storage: Storage, found: Needs, place: world.Place) -> tuple[str, ..
     return (OTHER_ZONE,) if _in_other_zone(found, place) else ()
 
 
-def provisioner(storage: Storage, guest: world.Guest) -> str:
+def provisioner(storage: Storage, guest: world.PodInfo) -> str:
     """Who makes a volume for the pod anew, as it does for generic ephemeral ones;
     empty if nobody has to.
     """
@@ -249,7 +249,7 @@ def _limits(raw: objects.Raw) -> dict[str, int]:
     return {name: count for name, count in counts if count is not None}
 
 
-def _over_limit(storage: Storage, found: Needs, place: world.Place) -> bool:
+def _over_limit(storage: Storage, found: Needs, place: world.NodeInfo) -> bool:
     limits = storage.limits.get(place.name)
     attached = storage.attached.get(place.name, ())
     at_most = (
@@ -274,7 +274,7 @@ def _over_limit(storage: Storage, found: Needs, place: world.Place) -> bool:
     )
 
 
-def _binding(storage: Storage, found: Needs, place: world.Place) -> tuple[str, ...]:
+def _binding(storage: Storage, found: Needs, place: world.NodeInfo) -> tuple[str, ...]:
     why: tuple[str, ...] = ()
     if not all(_on_node(volume, place) for volume in found.bound):
         why = (ELSEWHERE,)
@@ -283,12 +283,12 @@ def _binding(storage: Storage, found: Needs, place: world.Place) -> tuple[str, .
     return (*why, GONE) if found.missing else why
 
 
-def _on_node(volume: objects.Raw, place: world.Place) -> bool:
+def _on_node(volume: objects.Raw, place: world.NodeInfo) -> bool:
     required = (volume["spec"].get("nodeAffinity") or {}).get("required")
     return required is None or node_affinity.node_matches(required, place.node)
 
 
-def _bindable(storage: Storage, claims: t.Sequence[objects.Raw], place: world.Place) -> bool:
+def _bindable(storage: Storage, claims: t.Sequence[objects.Raw], place: world.NodeInfo) -> bool:
     """Whether each claim finds a free volume for the node, or can be provisioned there."""
     chosen: set[str] = set()
     for claim in sorted(
@@ -310,7 +310,7 @@ def _bindable(storage: Storage, claims: t.Sequence[objects.Raw], place: world.Pl
 
 
 def _volume_for(
-    storage: Storage, claim: objects.Raw, chosen: t.Collection[str], place: world.Place
+    storage: Storage, claim: objects.Raw, chosen: t.Collection[str], place: world.NodeInfo
 ) -> objects.Raw | None:
     for volume in storage.by_class(_class_of(claim)):
         if _serves(volume, claim, chosen, place):
@@ -319,7 +319,7 @@ def _volume_for(
 
 
 def _serves(
-    volume: objects.Raw, claim: objects.Raw, chosen: t.Collection[str], place: world.Place
+    volume: objects.Raw, claim: objects.Raw, chosen: t.Collection[str], place: world.NodeInfo
 ) -> bool:
     spec, wanted = volume["spec"], claim["spec"]
     holder = spec.get("claimRef")
@@ -350,7 +350,7 @@ def _serves(
     return set(wanted.get("accessModes") or ()) <= set(spec.get("accessModes") or ())
 
 
-def _allowed(terms: t.Sequence[objects.Raw] | None, place: world.Place) -> bool:
+def _allowed(terms: t.Sequence[objects.Raw] | None, place: world.NodeInfo) -> bool:
     return not terms or any(
         all(
             place.labels.get(one["key"]) in one["values"]
@@ -360,7 +360,7 @@ def _allowed(terms: t.Sequence[objects.Raw] | None, place: world.Place) -> bool:
     )
 
 
-def _in_other_zone(found: Needs, place: world.Place) -> bool:
+def _in_other_zone(found: Needs, place: world.NodeInfo) -> bool:
     if not any(key in place.labels for key in ZONES):
         return False
     for volume in found.bound:
@@ -374,7 +374,7 @@ def _in_other_zone(found: Needs, place: world.Place) -> bool:
     return False
 
 
-def _disk_taken(mine: t.Iterable[Disk], place: world.Place) -> bool:
+def _disk_taken(mine: t.Iterable[Disk], place: world.NodeInfo) -> bool:
     for other in place.mounting.values():
         for volume in other.volumes:
             theirs = _disk(volume)

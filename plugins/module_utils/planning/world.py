@@ -143,8 +143,9 @@ Known: t.TypeAlias = "dict[tuple[int, int, int], Common]"
 
 
 @dataclass(eq=False, slots=True)
-class Guest:
-    """A pod, on a node or to be placed; ``deleting`` pods do not count for topology spread.
+class PodInfo:
+    """A pod, on a node or to be placed, as the scheduler's ``PodInfo``; ``deleting`` pods do not
+    count for topology spread.
 
     ``spec`` is trimmed, ``volumes`` are those of ``HOLDING``, ``requests`` and ``ports`` are what
     it takes. It started at ``since``, which is ``NOW`` before that. ``suiting`` is the same for all
@@ -176,7 +177,7 @@ class Guest:
         return affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
 
     @classmethod
-    def of(cls, pod: objects.Pod, known: Known | None = None) -> Guest:
+    def of(cls, pod: objects.Pod, known: Known | None = None) -> PodInfo:
         """A pod as it runs; ``known`` is what such pods before it have in common."""
         found, key = {} if known is None else known, (id(pod.placed), 0, 0)
         if key not in found:
@@ -186,7 +187,7 @@ class Guest:
     @classmethod
     def successor(
         cls, pod: objects.Pod, template: objects.Raw, known: Known | None = None
-    ) -> Guest:
+    ) -> PodInfo:
         """The pod that replaces it: as it is, but with the requests of its workload's
         ``template`` (a raw pod spec).
 
@@ -218,7 +219,7 @@ class Guest:
         return spec
 
     @classmethod
-    def _of(cls, pod: objects.Pod, common: Common, *, running: bool) -> Guest:
+    def _of(cls, pod: objects.Pod, common: Common, *, running: bool) -> PodInfo:
         return cls(
             namespace=pod.namespace,
             name=pod.name,
@@ -238,10 +239,11 @@ class Guest:
 
 
 @dataclass(eq=False, slots=True)
-class Place:
-    """A node with what is on it; ``taints`` and ``closed`` (unschedulable) are as they will be.
+class NodeInfo:
+    """A node with what is on it, as the scheduler's ``NodeInfo``; ``taints`` and ``closed``
+    (unschedulable) are as they will be.
 
-    ``mounting`` are those of ``guests`` that have volumes.
+    ``guests`` are its pods by their ``id()``, ``mounting`` those of them that have volumes.
     """
 
     node: objects.Node
@@ -251,8 +253,8 @@ class Place:
     most_pods: int
     used: Amounts = field(default_factory=dict)
     ports: Counter[Port] = field(default_factory=Counter)
-    guests: dict[int, Guest] = field(default_factory=dict)
-    mounting: dict[int, Guest] = field(default_factory=dict)
+    guests: dict[int, PodInfo] = field(default_factory=dict)
+    mounting: dict[int, PodInfo] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -281,7 +283,7 @@ class Tally:
         self.living = living
         self.by_node: Counter[str] = Counter()
 
-    def counts(self, guest: Guest) -> bool:
+    def counts(self, guest: PodInfo) -> bool:
         """Whether the pod matches; with ``living``, one that is being deleted does not."""
         if self.living and guest.deleting:
             return False
@@ -310,13 +312,13 @@ class World:
     def __init__(self, snapshot: snapshots.Snapshot) -> None:
         self.snapshot = snapshot
         self.places = {name: _place(node) for name, node in sorted(snapshot.nodes.items())}
-        self.by_uid: dict[str, Guest] = {}
+        self.by_uid: dict[str, PodInfo] = {}
         self.where: dict[int, str] = {}
         self.lowest = min((pod.priority for pod in snapshot.pods if not pod.finished), default=0)
         self.changed: list[str] = []
         self.claims_used: Counter[tuple[str, str]] = Counter()
-        self.by_crowd: dict[int, dict[str, Place]] = {0: dict(self.places)}
-        self.anti: dict[str, tuple[Guest, Counter[str]]] = {}
+        self.by_crowd: dict[int, dict[str, NodeInfo]] = {0: dict(self.places)}
+        self.anti: dict[str, tuple[PodInfo, Counter[str]]] = {}
         self._anti_by_label: dict[tuple[str, str] | None, dict[str, None]] = {}
         self.namespace_labels = {
             n["metadata"]["name"]: n["metadata"].get("labels") or {} for n in snapshot.namespaces
@@ -325,15 +327,15 @@ class World:
         self._domains: dict[str, tuple[int, Domains]] = {}
         self._hinted: dict[tuple[str, str], list[Tally]] = {}
         self._unhinted: list[Tally] = []
-        self._labelled: dict[tuple[str, str], dict[int, Guest]] = {}
+        self._labelled: dict[tuple[str, str], dict[int, PodInfo]] = {}
         known: Known = {}
         for pod in snapshot.pods:
             if pod.node in self.places and not pod.finished:
-                guest = Guest.of(pod, known)
+                guest = PodInfo.of(pod, known)
                 self.by_uid[pod.uid] = guest
                 self.take(guest, pod.node)
 
-    def take(self, guest: Guest, name: str) -> None:
+    def take(self, guest: PodInfo, name: str) -> None:
         """The pod is on the node from now on."""
         self.where[id(guest)] = name
         place = self.places[name]
@@ -345,7 +347,7 @@ class World:
         for label in guest.labels.items():
             self._labelled.setdefault(label, {})[id(guest)] = guest
 
-    def leave(self, guest: Guest) -> str | None:
+    def leave(self, guest: PodInfo) -> str | None:
         """The pod is gone; its node."""
         name = self.where.pop(id(guest), None)
         if name is None:
@@ -394,7 +396,7 @@ class World:
             self._domains[key] = (now, known)
         return known
 
-    def shunning(self, guest: Guest) -> list[tuple[Guest, Counter[str]]]:
+    def shunning(self, guest: PodInfo) -> list[tuple[PodInfo, Counter[str]]]:
         """Those of ``anti`` whose terms may mean the pod, by a label that a term asks for."""
         labels = (None, *guest.labels.items())
         groups = dict.fromkeys(
@@ -402,12 +404,12 @@ class World:
         )
         return [self.anti[group] for group in groups]
 
-    def _moved(self, place: Place, step: int) -> None:
+    def _moved(self, place: NodeInfo, step: int) -> None:
         crowd = len(place.guests)
         del self.by_crowd[crowd][place.name]
         self.by_crowd.setdefault(crowd + step, {})[place.name] = place
 
-    def _change(self, guest: Guest, place: Place, step: int) -> None:
+    def _change(self, guest: PodInfo, place: NodeInfo, step: int) -> None:
         for resource, amount in guest.requests.items():
             place.used[resource] = place.used.get(resource, 0) + step * amount
         for port in guest.ports:
@@ -421,7 +423,7 @@ class World:
             if tally.counts(guest):
                 tally.by_node[place.name] += step
 
-    def _anti_of(self, guest: Guest, terms: t.Sequence[objects.Raw]) -> Counter[str]:
+    def _anti_of(self, guest: PodInfo, terms: t.Sequence[objects.Raw]) -> Counter[str]:
         """How many pods with the same terms as this one each node has."""
         guest.group = guest.group or key_of(guest.namespace, terms)
         if guest.group not in self.anti:
@@ -431,7 +433,7 @@ class World:
                 self._anti_by_label.setdefault(label, {})[guest.group] = None
         return self.anti[guest.group][1]
 
-    def _tallies_for(self, guest: Guest) -> t.Iterator[Tally]:
+    def _tallies_for(self, guest: PodInfo) -> t.Iterator[Tally]:
         """Those whose ``hint`` is a label of the pod, and those without one."""
         for label in guest.labels.items():
             yield from self._hinted.get(label, ())
@@ -450,7 +452,7 @@ class World:
         if found is None:
             found = self._tallies[key] = Tally(wanted, living=living)
             hint = found.hint
-            guests: t.Iterable[Guest]
+            guests: t.Iterable[PodInfo]
             if hint:
                 self._hinted.setdefault(hint, []).append(found)
                 guests = self._labelled.get(hint, {}).values()
@@ -503,9 +505,9 @@ def _label_of(selector: objects.Raw | None) -> tuple[str, str] | None:
     return next(iter(exact.items()), None)
 
 
-def _place(node: objects.Node) -> Place:
+def _place(node: objects.Node) -> NodeInfo:
     room = {name: quantities.counted(name, text) for name, text in node.allocatable.items()}
-    return Place(node, node.taints, node.unschedulable, room, room.get("pods", 0))
+    return NodeInfo(node, node.taints, node.unschedulable, room, room.get("pods", 0))
 
 
 # Filters by what is left on a node: host ports, pod count,
@@ -521,7 +523,7 @@ def insufficient(resource: str) -> str:
     return f"Insufficient {resource}"
 
 
-def ports_taken(guest: Guest, place: Place) -> bool:
+def ports_taken(guest: PodInfo, place: NodeInfo) -> bool:
     """Whether a host port that it wants is in use; one on every address clashes
     with the same on any.
     """
@@ -533,7 +535,7 @@ def ports_taken(guest: Guest, place: Place) -> bool:
     return False
 
 
-def short(guest: Guest, place: Place) -> tuple[str, ...]:
+def short(guest: PodInfo, place: NodeInfo) -> tuple[str, ...]:
     """Every resource that the node is short of: the scheduler names all of them."""
     found: tuple[str, ...]
     found, has, used = (
@@ -547,7 +549,7 @@ def short(guest: Guest, place: Place) -> tuple[str, ...]:
     return found
 
 
-def load(guest: Guest, place: Place) -> float:
+def load(guest: PodInfo, place: NodeInfo) -> float:
     """How full the node is with the pod, of CPU and memory together (the scheduler's
     LeastAllocated); 0 is empty.
     """

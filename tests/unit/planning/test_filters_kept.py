@@ -63,7 +63,7 @@ DEEDS = st.lists(
 def test_an_answer_does_not_depend_on_what_was_asked_before(deeds: list[tuple[str, int, str]], apps: list[str]) -> None:
     nodes = {name: node(name, "ab"[number % 2]) for number, name in enumerate(NODES)}
     pods = [pod(f"p{number}", app, "", **rule) for number, (app, rule) in enumerate(zip(apps, RULES, strict=True))]
-    guests = [world.Guest.successor(each, {}) for each in pods]
+    guests = [world.PodInfo.successor(each, {}) for each in pods]
     kept = filters.Filters(world.World(snapshots.Snapshot(nodes=nodes)))
     there: dict[int, str] = {}
     closed: set[str] = set()
@@ -134,7 +134,7 @@ def spread_over(*pods: Raw, **rule: t.Any) -> tuple[str, ...]:
     """The nodes, one in each of two zones, that take a pod of web that is to be spread evenly."""
     nodes = {"n1": node("n1", "a"), "n2": node("n2", "b")}
     seen = snapshots.Snapshot(nodes=nodes, pods=tuple(map(objects.Pod.of, pods)))
-    guest = world.Guest.successor(pod("new", "web", "", **evenly(**rule.pop("policies", {})), **rule), {})
+    guest = world.PodInfo.successor(pod("new", "web", "", **evenly(**rule.pop("policies", {})), **rule), {})
     return filters.Filters(world.World(seen)).answer(guest).nodes
 
 

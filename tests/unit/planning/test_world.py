@@ -17,14 +17,14 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.support import obje
 ANY = "0.0.0.0"
 
 
-def guest(ports: tuple[t.Any, ...] = (), **requests: int) -> world.Guest:
-    return world.Guest("shop", "p", {}, {}, (), (), t.cast("t.Any", requests), ports)
+def guest(ports: tuple[t.Any, ...] = (), **requests: int) -> world.PodInfo:
+    return world.PodInfo("shop", "p", {}, {}, (), (), t.cast("t.Any", requests), ports)
 
 
-def place(most_pods: int = 10, guests: int = 0, used: dict[str, int] | None = None, **has: int) -> world.Place:
+def place(most_pods: int = 10, guests: int = 0, used: dict[str, int] | None = None, **has: int) -> world.NodeInfo:
     [node] = objects.snapshot(nodes=[objects.node("n1")]).nodes.values()
     there = {number: guest() for number in range(guests)}
-    return world.Place(node, (), False, t.cast("t.Any", has), most_pods, t.cast("t.Any", used or {}), guests=there)
+    return world.NodeInfo(node, (), False, t.cast("t.Any", has), most_pods, t.cast("t.Any", used or {}), guests=there)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def place(most_pods: int = 10, guests: int = 0, used: dict[str, int] | None = No
     ],
 )
 def test_every_resource_that_a_node_is_short_of_is_named(
-    wants: dict[str, t.Any], here: world.Place, lacks: tuple[str, ...]
+    wants: dict[str, t.Any], here: world.NodeInfo, lacks: tuple[str, ...]
 ) -> None:
     assert world.short(guest(**wants), here) == lacks
 
@@ -80,6 +80,6 @@ def test_a_port_of_the_host_is_had_by_one_pod_for_each_address_and_protocol(
     ],
 )
 def test_a_node_is_as_full_as_its_processors_and_memory_are(
-    wants: dict[str, t.Any], here: world.Place, full: float
+    wants: dict[str, t.Any], here: world.NodeInfo, full: float
 ) -> None:
     assert world.load(guest(**wants), here) == full

@@ -39,8 +39,8 @@ def scheduler(*raws: Raw, **kinds: list[Raw]) -> filters.Filters:
     return filters.Filters(world.World(Snapshot.of(found)))
 
 
-def guest(raw: Raw) -> world.Guest:
-    return world.Guest.successor(Pod.of(raw), {})
+def guest(raw: Raw) -> world.PodInfo:
+    return world.PodInfo.successor(Pod.of(raw), {})
 
 
 def claim(name: str, volume: str = "", mode: str = "ReadWriteOnce", cls: str = "") -> Raw:

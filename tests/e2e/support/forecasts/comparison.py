@@ -258,8 +258,8 @@ def _path(raw: Json, plural: str = "pods", name: str | None = None) -> str:
     return f"{stem}/{last}" if last else stem
 
 
-def _guest(raw: Json) -> world.Guest:
-    return world.Guest.successor(Pod.of(raw), {})
+def _guest(raw: Json) -> world.PodInfo:
+    return world.PodInfo.successor(Pod.of(raw), {})
 
 
 def _foresee(snapshot: Snapshot, scheduler: filters.Filters, raw: Json) -> Foreseen:
