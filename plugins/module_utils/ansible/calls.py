@@ -10,10 +10,7 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
-    decoding,
-    run_context,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import run_context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
     clocks,
     connection,
@@ -69,8 +66,8 @@ def perform(
     ctx = run_context.Context(cluster, check=check, run=run, progress=progress, clock=cluster.clock)
     try:
         result = ended(ctx, loop, let_go)
-        if result.failed and cluster.refusals and lacking:
-            _name_lacking(ctx, result, lacking)
+        if lacking:
+            name_lacking(ctx, result, lacking)
     finally:
         cluster.close()
     return result.shaped(ctx)
@@ -96,20 +93,19 @@ def _result(
     ctx: run_context.Context, loop: t.Callable[[run_context.Context], run_context.Result]
 ) -> run_context.Result:
     try:
-        return loop(ctx)
-    except run_context.CallAborted as stop:
-        return stopped(stop)
+        return run_context.attempt(ctx, loop)
     except clocks.Interrupted:
-        return stopped(
+        return run_context.stopped(
             run_context.CallAborted(
                 INTERRUPTED, "The call was interrupted.", "The same command resumes its run."
             )
         )
-    except (errors.ConfigError, errors.ClusterError, decoding.BadStateError) as error:
-        return run_context.Result({"findings": []}, failed=True, message=str(error))
 
 
-def _name_lacking(ctx: run_context.Context, result: run_context.Result, lacking: Lacking) -> None:
+def name_lacking(ctx: run_context.Context, result: run_context.Result, lacking: Lacking) -> None:
+    """Name in the result of a failed call that was refused something all that is missing."""
+    if not (result.failed and ctx.cluster.refusals):
+        return
     try:
         found = lacking(ctx)
     except errors.ClusterError:
@@ -124,10 +120,3 @@ def _name_lacking(ctx: run_context.Context, result: run_context.Result, lacking:
 def failure(message: str) -> dict[str, t.Any]:
     """The result of a call that failed before its first request."""
     return {"findings": [], **run_context.Result({}, failed=True, message=message).shaped()}
-
-
-def stopped(stop: run_context.CallAborted) -> run_context.Result:
-    """The result of a call that ended itself."""
-    return run_context.Result(
-        {"findings": [stop.reason.to_dict()]}, failed=True, message=stop.reason.sentence
-    )

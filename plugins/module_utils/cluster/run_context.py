@@ -11,8 +11,15 @@ import threading
 import typing as t
 from dataclasses import asdict, dataclass, field
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import api_changes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import client, clocks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    api_changes,
+    decoding,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
+    client,
+    clocks,
+    errors,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
     outcomes,
     phases,
@@ -86,6 +93,8 @@ def user_at_host() -> str:
 class Context:
     """One call: its connection, its clock, its progress callback,
     and what it has changed so far.
+
+    ``locks`` are those that the steps of a call share, see ``state.run_locks.SharedLocks``.
     """
 
     cluster: client.Cluster
@@ -97,6 +106,7 @@ class Context:
     timeline: list[Event] = field(default_factory=list)
     changes: list[api_changes.Change] = field(default_factory=list)
     _last: dict[tuple[str, ...], tuple[str, float]] = field(default_factory=dict)
+    locks: object | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -210,3 +220,18 @@ class Result:
             "diff": api_changes.diff_of(changes),
             "timeline": [asdict(event) for event in timeline],
         }
+
+
+def attempt(ctx: Context, loop: t.Callable[[Context], Result]) -> Result:
+    """The loop's result, with every expected error as part of it; an interrupt is not one."""
+    try:
+        return loop(ctx)
+    except CallAborted as stop:
+        return stopped(stop)
+    except (errors.ConfigError, errors.ClusterError, decoding.BadStateError) as error:
+        return Result({"findings": []}, failed=True, message=str(error))
+
+
+def stopped(stop: CallAborted) -> Result:
+    """The result of a call that ended itself."""
+    return Result({"findings": [stop.reason.to_dict()]}, failed=True, message=stop.reason.sentence)

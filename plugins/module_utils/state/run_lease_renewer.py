@@ -46,7 +46,7 @@ class LeaseRenewer:
     """
 
     def __init__(self, ctx: run_context.Context) -> None:
-        self._ctx = ctx
+        self.ctx = self._ctx = ctx
         self.locks: dict[str, run_node_lock.NodeLock] = {}
         self.heartbeats: dict[run_context.Run, run_heartbeats.Heartbeat] = {}
         self._stop = ctx.clock.event()
@@ -68,6 +68,8 @@ class LeaseRenewer:
         """
         refused: dict[str, str] = {}
         for me, heartbeat in list(self.heartbeats.items()):
+            if heartbeat.fresh:
+                continue
             its = [lock for lock in self.locks.values() if lock.heartbeat is heartbeat]
             try:
                 heartbeat.start(listed.get((names.NAMESPACE, heartbeat.target.name)))
@@ -83,6 +85,9 @@ class LeaseRenewer:
 
     def start(self) -> None:
         """Renew whatever is held from now on."""
+        if self._thread:
+            return
+        self._stop = self._ctx.clock.event()
         self._thread = self._ctx.clock.thread(self._renew_all, "lease-keeper")
         self._thread.start()
 

@@ -17,6 +17,7 @@ for which the lease of each node holds by itself.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import typing as t
 from functools import partial
 
@@ -63,6 +64,23 @@ def lease_namespace(ctx: run_context.Context, wanted: str | None) -> str:
     return names.MEDIK8S_NAMESPACE
 
 
+class SharedLocks:
+    """The locks on nodes that the steps of one call hold one after the other.
+
+    A step takes what no step before it has taken, and leaves only what it deletes; all others are
+    renewed from the first step to ``leave``.
+    """
+
+    def __init__(self, ctx: run_context.Context) -> None:
+        self.ctx = ctx
+        self.keeper = run_lease_renewer.LeaseRenewer(ctx)
+        self.server = run_lock_policy.LockPolicy(ctx)
+
+    def leave(self) -> None:
+        """Let those that are still held hold for the usual time between two calls."""
+        Locks(dataclasses.replace(self.ctx, locks=self), all_shared=True).leave()
+
+
 class Locks:
     """The locks on nodes in the hands of one call, each in the name of the run it is given.
 
@@ -76,15 +94,21 @@ class Locks:
         me: run_context.Run | None = None,
         leases: t.Mapping[str, str] | None = None,
         kind: str = "Node",
+        *,
+        all_shared: bool = False,
     ) -> None:
-        self._ctx, self._of_nodes = ctx, kind == "Node"
-        self._keeper = run_lease_renewer.LeaseRenewer(ctx)
-        self._locks = self._keeper.locks
-        self._server = run_lock_policy.LockPolicy(ctx)
+        self._ctx, self._of_nodes, self._kind = ctx, kind == "Node", kind
+        shared = ctx.locks if self._of_nodes and isinstance(ctx.locks, SharedLocks) else None
+        self._stays = shared is not None and not all_shared
+        self._keeper = shared.keeper if shared else run_lease_renewer.LeaseRenewer(ctx)
+        self._server = shared.server if shared else run_lock_policy.LockPolicy(ctx)
+        self._locks: dict[str, run_node_lock.NodeLock] = {}
+        if not self._stays:
+            self._locks = self._keeper.locks
         for node, place in (leases or {}).items():
             me = me or run_context.Run("")
             heartbeat = self._keeper.heartbeat(me, place) if self._of_nodes else None
-            self._locks[node] = run_node_lock.NodeLock(ctx, me, node, place, kind, heartbeat)
+            self._add(me, node, place, heartbeat)
 
     def take_recorded(self, records: t.Mapping[str, node_records.Record]) -> dict[str, str]:
         """Take the locks of nodes that have a record, each in the name of its record's run.
@@ -98,10 +122,22 @@ class Locks:
         for node, record in records.items():
             me = run_context.Run(record.run, record.nonce)
             heartbeat = None if borrowed else self._keeper.heartbeat(me, record.lease)
-            self._locks[node] = run_node_lock.NodeLock(
-                self._ctx, me, node, record.lease, heartbeat=heartbeat
-            )
+            self._add(me, node, record.lease, heartbeat)
         return self.take(borrowed=borrowed) if records else {}
+
+    def _add(
+        self,
+        me: run_context.Run,
+        node: str,
+        place: str,
+        heartbeat: run_heartbeats.Heartbeat | None,
+    ) -> None:
+        """A lock to be taken; one that a step before has taken is taken already."""
+        lock = self._keeper.locks.get(node) if self._stays else None
+        if lock is None or not lock.is_of(me, place):
+            ctx = self._keeper.ctx
+            lock = run_node_lock.NodeLock(ctx, me, node, place, self._kind, heartbeat)
+        self._locks[node] = self._keeper.locks[node] = lock
 
     def take(
         self, *, patient: bool = False, borrowed: bool = False, adopt: bool = False
@@ -117,28 +153,18 @@ class Locks:
             adopt: the caller vouches that nobody works on the hosts any more, so a lease that the
                 same run left for the duration of its tasks is taken without waiting for its end.
         """
+        if self._stays and all(lock.fresh for lock in self._locks.values()):
+            return {}
         self._keeper.start()
         try:
             listed = self._keeper.listed()
             refused = self._keeper.start_heartbeats(listed)
-            wanted = [lock for node, lock in self._locks.items() if node not in refused]
+            untaken = [lock for lock in self._locks.values() if not lock.fresh]
+            wanted = [lock for lock in untaken if lock.node not in refused]
             current = self._keeper.seen_in(listed)
 
             def take(lock: run_node_lock.NodeLock) -> lock_leases.Seen | str | None:
-                seen = current.get(lock.node)
-
-                def free(lease: objects.Raw) -> bool:
-                    holder = run_context.Run.parse(lease["spec"].get("holderIdentity"))
-                    duration = run_node_lock.as_now(lease, seen).duration
-                    if adopt and duration > IDLE and holder and holder.id == lock.me.id:
-                        return True
-                    return holder == lock.me and not (borrowed and duration <= lock_leases.WORKING)
-
-                try:
-                    left = lock.take(free, seen.lease if seen else None)
-                except errors.ClusterError as error:
-                    return f"{lock.what} could not be locked: {error}"
-                return run_node_lock.as_now(left, seen) if left else None
+                return _taken(lock, current.get(lock.node), borrowed=borrowed, adopt=adopt)
 
             with self._ctx.clock.pool(run_requests.MAX_PARALLEL, "lock") as pool:
                 answers = list(pool.map(take, wanted))
@@ -197,13 +223,18 @@ class Locks:
         """Stop renewing, delete the leases of the nodes in ``drop``,
         and let the others hold for ``seconds``.
 
+        Those that steps share are renewed further, unless they are to hold for longer than
+        between two calls.
         A heartbeat is left for the usual time between two calls, or deleted if no lease names it
         any more. All of it ends within ``LEAVE_WITHIN``: what is not deleted or
         renewed by then expires.
         """
         until = self._ctx.clock.now() + run_lease_renewer.LEAVE_WITHIN_SECONDS
-        self._keeper.stop()
         going = [lock for node, lock in self._locks.items() if node in drop and lock.held]
+        if self._stays and seconds == IDLE:
+            self._drop(going, until)
+            return
+        self._keeper.stop()
         staying = [lock for node, lock in self._locks.items() if node not in drop and lock.held]
         beating = {lock.me for lock in staying if lock.heartbeat} if seconds == IDLE else set()
         # Both at once: neither may take the other's time.
@@ -228,6 +259,9 @@ class Locks:
                 [partial(run_heartbeats.sweep, self._ctx, run, left_over) for run in over],
                 until,
             )
+        if self._stays:
+            for node in self._locks:
+                self._keeper.locks.pop(node, None)
 
     def _hold(
         self,
@@ -269,3 +303,26 @@ class Locks:
 def _entries(locks: t.Iterable[run_node_lock.NodeLock]) -> dict[str, str]:
     """What the server's fence says of these locks: holder by name of the lease."""
     return {lock.target.name: str(lock.me) for lock in locks}
+
+
+def _taken(
+    lock: run_node_lock.NodeLock,
+    seen: lock_leases.Seen | None,
+    *,
+    borrowed: bool,
+    adopt: bool,
+) -> lock_leases.Seen | str | None:
+    """``None`` if the lock could be taken, else its lease as it is now, or why it cannot be."""
+
+    def free(lease: objects.Raw) -> bool:
+        holder = run_context.Run.parse(lease["spec"].get("holderIdentity"))
+        duration = run_node_lock.as_now(lease, seen).duration
+        if adopt and duration > IDLE and holder and holder.id == lock.me.id:
+            return True
+        return holder == lock.me and not (borrowed and duration <= lock_leases.WORKING)
+
+    try:
+        left = lock.take(free, seen.lease if seen else None)
+    except errors.ClusterError as error:
+        return f"{lock.what} could not be locked: {error}"
+    return run_node_lock.as_now(left, seen) if left else None

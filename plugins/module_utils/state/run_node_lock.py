@@ -74,6 +74,11 @@ class NodeLock(run_heartbeats.HeldLease):
         super().__init__(ctx, me, run_leases.ref(name, namespace))
         self.node, self.kind, self.lost, self.heartbeat = node, kind, "", heartbeat
 
+    def is_of(self, me: run_context.Run, place: str) -> bool:
+        """Whether it holds this lease in the name of this run."""
+        same = place == f"{self.target.namespace}/{self.target.name}"
+        return self.held and self.me == me and same
+
     @property
     def what(self) -> str:
         """What it locks, as text."""

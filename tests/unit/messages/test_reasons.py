@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible.calls import stopped
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.budgets import Verdict
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import CallAborted
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import CallAborted, stopped
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.schemas import Fault
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.reasons import Finding, Reason
 

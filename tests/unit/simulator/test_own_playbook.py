@@ -14,10 +14,13 @@ import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import calls
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible.specs import ClusterModuleSpec
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import CallAborted, Result
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import (
+    CallAborted,
+    Result,
+    stopped,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
@@ -86,7 +89,7 @@ class Play:
         try:
             result: Result = spec.engine(ctx, params)
         except CallAborted as stop:
-            result = calls.stopped(stop)
+            result = stopped(stop)
         finally:
             ctx.cluster.close()
         if result.failed or not result.data.get("feasible", True):

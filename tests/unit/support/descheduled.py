@@ -13,9 +13,12 @@ import copy
 import json
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible.calls import stopped
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import CallAborted, Context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import (
+    CallAborted,
+    Context,
+    stopped,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.arguments import SPEC
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.verbs import Request
