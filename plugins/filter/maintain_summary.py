@@ -11,7 +11,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks
     summary_lines,
     summary_return,
     summary_run,
-    summary_wave,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal import (
     arguments_summary,
@@ -39,8 +38,8 @@ options:
   of:
     description: What to summarize.
     type: str
-    choices: [cut, plan, traces, reach, reboot, choice, start, wave, through, broken, came, run, soak, release,
-      recovery, hooks, task_files, failed_task, announced, rehearsal_input, rehearsal_run, rehearsal, comparison]
+    choices: [cut, plan, traces, reach, reboot, choice, start, run, soak, release, recovery, hooks, failed_task,
+      announced, rehearsal_input, rehearsal_run, rehearsal, comparison]
     required: true
   known:
     description: What else the playbook knows, by the names that the summary uses for it.
@@ -67,16 +66,11 @@ SUMMARIES: dict[str, t.Callable[..., dict[str, t.Any]]] = {
     "reboot": summary_hosts.reboot,
     "choice": summary_hosts.choice,
     "start": summary_run.start,
-    "wave": summary_wave.wave,
-    "through": summary_wave.through,
-    "broken": summary_wave.broken,
-    "came": summary_wave.came,
     "run": summary_run.run,
     "soak": summary_run.soak,
     "release": summary_return.release,
     "recovery": summary_return.recovery,
-    "hooks": summary_wave.hooked,
-    "task_files": summary_wave.task_files,
+    "hooks": summary_hosts.hooked,
     "failed_task": summary_hosts.failed_task,
     "announced": summary_lines.announced,
     "rehearsal_input": arguments_summary.rehearsal_input,

@@ -49,10 +49,10 @@ def told_once(run: Run, run_id: str) -> None:
 def reached(place: str, running: Running, arena: Arena, here: str) -> Callable[[], bool]:
     """Whether the run is there."""
     return {
-        "drain": lambda: arena.step(here) == "cordoned" and running.has_started("node_drain"),
-        "between": lambda: running.has_done("node_cordon"),
+        "drain": lambda: arena.step(here) == "cordoned" and running.has_started("maintenance_wave"),
+        "between": lambda: running.has_done("maintenance_wave"),
         "tasks": lambda: arena.step(here) == "out",
-        "lock": lambda: running.has_started("node_cordon"),
+        "lock": lambda: running.has_started("maintenance_wave"),
     }[place]
 
 

@@ -262,7 +262,7 @@ def test_progress_is_told_while_the_long_calls_wait(arena: Arena, play: Player) 
     running = play.start("maintain", maintain_nodes=[here], maintain_method="surge")
     running.until_begun("pdb_guard")
     running.until_says("web", after=len(running.text))
-    assert not running.has_done("pdb_guard"), "the line came while the call was still waiting"
+    assert not running.has_done("maintenance_wave"), "the line came while the call was still waiting"
     run = running.wait()
     assert run.ok, run.text
 

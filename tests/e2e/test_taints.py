@@ -250,9 +250,8 @@ def test_a_node_comes_back_with_its_taints(arena: Arena, play: Player) -> None:
     assert node["spec"]["taints"] == [FOREIGN, {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}]
     assert not arena.is_cordoned(here)
     # The taint was there before the node took pods again.
-    done = [found.action.rpartition(".")[2] for found in run.results if found.status != "skipped"]
-    assert "node_taint" in done
-    assert done.index("node_taint") < len(done) - 1 - done[::-1].index("node_cordon")
+    steps = [step["step"] for found in run.results for step in found.result.get("steps", [])]
+    assert steps.index("taint") < steps.index("uncordon")
     play.module("node_cordon", nodes=[here], state="cordoned", run="by-hand")
     run = play("release", maintain_nodes=[here], maintain_taints=[{"key": "dedicated", "state": "absent"}])
     assert run.ok, run.text

@@ -237,7 +237,7 @@ def between_two_waves() -> None:
         world.machine.run_until(lambda: not undoing.alive)
         world.machine.run_until(lambda: not task.alive)
         told = task.value()
-        lost = [result.message for name, result in told.calls if "not stored" in result.message]
+        lost = [step["msg"] for step in told.steps() if "not stored" in step["msg"]]
         if lost or not told.ok:
             raise Violation(f"the memory of a living run is gone: {lost}, {told.failed}, {told.wrong}")
 

@@ -243,6 +243,7 @@ def test_only_what_reads_or_restores_a_descheduler_loads_its_package() -> None:
         "descheduler_config",
         "maintenance_plan",
         "maintenance_state",
+        "maintenance_wave",
         "node_drain",
         "pod_migration_job",
     ]

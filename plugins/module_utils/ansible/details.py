@@ -20,7 +20,9 @@ import uuid
 VARIABLE = "_maintain_details_apart"
 """The variable by which the playbooks ask for results in two parts."""
 KEY = "details"
-"""In a result: the paths of the files with its details. Each holds a whole result."""
+"""In a result: the paths of the files with its details, and before them of calls that it goes on
+from. Each holds a whole result.
+"""
 DETAILS = (
     "cluster",
     "pods",
@@ -31,6 +33,7 @@ DETAILS = (
     "services",
     "actions",
     "timeline",
+    "steps",
 )
 OF_NODES = ("pods",)
 
@@ -39,7 +42,7 @@ Result = t.Mapping[str, t.Any]
 
 def apart(result: dict[str, t.Any], folder: str) -> dict[str, t.Any]:
     """The result without its details, which are in a new file in the folder;
-    with them if that cannot be written.
+    with them if that cannot be written. Files that it names already come first.
     """
     brief = {key: value for key, value in result.items() if key not in DETAILS}
     if "nodes" in brief:
@@ -49,7 +52,7 @@ def apart(result: dict[str, t.Any], folder: str) -> dict[str, t.Any]:
         path.write_text(json.dumps(result), encoding="utf-8")
     except OSError:
         return result
-    return {**brief, KEY: [str(path)]}
+    return {**brief, KEY: [*result.get(KEY, ()), str(path)]}
 
 
 def _brief(entry: Result) -> dict[str, t.Any]:
@@ -60,30 +63,18 @@ def _brief(entry: Result) -> dict[str, t.Any]:
     return found
 
 
-def told(result: Result) -> Result:
-    """The result as it is kept for the report: where its details name it, they say the rest."""
-    paths = result.get(KEY) or ()
-    return {KEY: paths, "failed": result.get("failed", False)} if len(paths) == 1 else result
-
-
 def whole(result: t.Any) -> t.Any:
-    """The result with its details, as far as they can be read; anything else as it is.
-
-    What the result itself says counts. If it was combined from several, an entry about a node gets
-    the details of that one which has the same outcome of it.
+    """The result with its details, which are in the last of its files, as far as they can be read;
+    anything else as it is. What the result itself says counts.
     """
     if not isinstance(result, t.Mapping) or not result.get(KEY):
         return result
-    found = [details for path in result[KEY] if (details := _read(path))]
+    found = _read(result[KEY][-1])
     if not found:
         return result
-    both = {**found[0], **{key: value for key, value in result.items() if key != KEY}}
+    both = {**found, **{key: value for key, value in result.items() if key != KEY}}
     if "nodes" in result:
-        known = {
-            (entry["name"], entry["outcome"]): entry
-            for details in found
-            for entry in details.get("nodes") or ()
-        }
+        known = {(entry["name"], entry["outcome"]): entry for entry in found.get("nodes") or ()}
         both["nodes"] = [
             {**entry, **known.get((entry["name"], entry["outcome"]), {})}
             for entry in result["nodes"]

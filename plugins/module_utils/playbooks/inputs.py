@@ -82,6 +82,22 @@ POLICIES: t.Mapping[str, tuple[str, ...]] = {
     "drain": (*POLICY, "alarm_after"),
 }
 """What every call of a run is told that plans how pods are moved, prepares that, or does it."""
+STEPS: t.Mapping[str, tuple[str, ...]] = {
+    "cordon": (
+        "reason",
+        "exclude_from_load_balancers",
+        "hold_autoscalers",
+        "hold_remediation",
+        "node_conditions",
+        "planned_notice",
+        "rules",
+    ),
+    "protect": (*POLICIES["guard"], "timeout"),
+    "migrate": (*POLICIES["drain"], "timeout", "before_pod", "after_pod"),
+    "verify": ("gates", "taints", "conditions", "timeout"),
+}
+"""What the steps of ``maintenance_wave`` are told."""
+OF_WAVES = ("before_node", "after_node", "on_failure", "tasks_timeout")
 LISTS = (
     "nodes",
     "taints",
@@ -405,7 +421,24 @@ def read(
     if values["nodes"] == [CHOSEN]:
         values["nodes"], values["node_selector"] = [], values["node_selector"] or EVERY_NODE
     policies = {call: {name: values[name] for name in names} for call, names in POLICIES.items()}
+    policies["wave"] = _of_waves(values, playbook)
     return {**values, "policies": policies, "fingerprint": mark, "errors": wrong}
+
+
+def _of_waves(values: t.Mapping[str, t.Any], playbook: str) -> dict[str, t.Any]:
+    """The options of ``maintenance_wave`` that are the same for all waves of a run."""
+    steps = {step: {name: values[name] for name in names} for step, names in STEPS.items()}
+    steps["migrate"]["announce"] = values["alarm"]
+    if not steps["verify"]["timeout"]:
+        steps["verify"]["timeout"] = "10m"
+    return {
+        **steps,
+        **{name: values[name] for name in OF_WAVES},
+        "taint": {"taints": values["taints"], "allow_no_execute": True} if values["taints"] else {},
+        "goal": "evacuated" if playbook == "evacuate" else "maintained",
+        "has_work": playbook == "maintain" and bool(values["tasks"] or values["reboot"]),
+        "fences": bool(values["fence_tasks"]),
+    }
 
 
 def _converted(raw: t.Mapping[str, t.Any]) -> tuple[dict[str, t.Any], list[str]]:

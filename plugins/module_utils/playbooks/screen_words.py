@@ -12,8 +12,8 @@ import enum
 import pathlib
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks import call_results
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import text
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.waves import call_results
 
 Answer = t.Mapping[str, t.Any]
 

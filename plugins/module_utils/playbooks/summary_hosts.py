@@ -9,8 +9,8 @@ import typing as t
 from pathlib import PurePosixPath
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import reboots
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks import call_results
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import read
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.waves import call_results
 
 OMIT = "or omit its node from this run"
 
@@ -174,3 +174,25 @@ def choice(
             f"{_SAID[required]}.{' Its node is not taken out of service.' if stays else ''}"
         )
     return {"nodes": nodes, "lines": lines}
+
+
+# What came of task files of hooks so far, in the shape of one more call's result.
+
+
+def hooked(
+    answers: call_results.Answers, hook: call_results.Answer | None = None, wrong: str = ""
+) -> dict[str, t.Any]:
+    """The result ``so_far`` with what the other answers add: nodes that failed, and progress.
+
+    With a ``hook`` these are about its task file alone, which failed if ``wrong`` says why.
+    """
+    failed = call_results.failed(*([answers["so_far"]] if hook else answers.values()))
+    if hook and wrong:
+        about = (
+            f"Pod {hook['namespace']}/{hook['name']}" if hook.get("uid") else f"Node {hook['node']}"
+        )
+        what = f"{about}: hook {hook['hook']}, rule {hook['rule']} (tasks {hook['tasks']}) failed:"
+        message = f"{what} {call_results.ended(wrong)} Mend that, then run the same command again."
+        failed.append({**call_results.failure(hook["node"], message, None), "hook": hook["hook"]})
+    timeline = [event for answer in answers.values() for event in answer.get("timeline") or ()]
+    return {"nodes": failed, "failed": bool(failed), "timeline": timeline}

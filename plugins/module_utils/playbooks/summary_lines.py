@@ -12,11 +12,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import (
     arguments_window,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks import call_results
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import (
     arguments_announcements,
     text,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.waves import call_results
 
 PARTS = {
     "steps": "cordon and proof",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks import call_results
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.waves import call_results
 
 
 def release(answers: call_results.Answers, *, check: bool, broken: str = "") -> dict[str, t.Any]:

@@ -14,7 +14,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import (
     arguments_window,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks import call_results
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.waves import (
+    arguments,
+    call_results,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.waves import wave as way
 
 CONTINUES = (
     " Run the same command again then; if that is more than 24 hours after the start of this run, "
@@ -27,7 +31,8 @@ def run(
     answers: call_results.Answers,
     *,
     batches: t.Sequence[t.Sequence[str]],
-    waves: t.Sequence[t.Mapping[str, t.Any]],
+    waves: t.Sequence[call_results.Answer],
+    backs: t.Sequence[call_results.Answer] = (),
     taken_up: t.Sequence[call_results.Answer],
     in_the_way: t.Sequence[str] = (),
     left_out: t.Sequence[str] = (),
@@ -43,11 +48,11 @@ def run(
 
     ``answers`` are those of the last two calls, ``ended`` and ``report``, once they were made.
     ``batches`` are the planned waves, each with its controller host first, ``waves`` their results
-    as ``came`` has them (``{}`` for one that did not start or end; no wave at all if the run did
-    not start), ``taken_up`` the results for what an earlier start had ``finished``, ``in_the_way``
-    why the run did not start, ``left_out`` why nodes join no wave, ``soaks`` what failed in them,
-    ``descheduler`` the error of its rollout. ``seconds`` is the forecast for each batch, ``window``
-    and ``until`` are of the input, ``now`` is the time since the epoch. Returns
+    of the way out, ``backs`` of the way back (``{}`` for a call that was not made; no wave at all
+    if the run did not start), ``taken_up`` the results for what an earlier start had ``finished``,
+    ``in_the_way`` why the run did not start, ``left_out`` why nodes join no wave, ``soaks`` what
+    failed in them, ``descheduler`` the error of its rollout. ``seconds`` is the forecast for each
+    batch, ``window`` and ``until`` are of the input, ``now`` is the time since the epoch. Returns
 
     * ``failed``: an entry about each node that is not where it should be, ``stops``: why waves did
       not start, and ``left``: their nodes, and those of waves that did not
@@ -58,15 +63,19 @@ def run(
     * ``clean``: every wave succeeded, so that the steps after the waves may run, ``well``: these
       succeeded too, and ``wrong``: the parts of the last message.
     """
-    came = [wave for wave in waves if wave]
+    came: list[_Came] = []
+    for index, out in enumerate(waves):
+        if out:
+            returned = backs[index] if index < len(backs) else {}
+            came.append(_Came(batches[index][1:], out, {} if _skipped(returned) else returned))
     omitted = call_results.unique(
-        [*left_out, *(text for wave in came for text in wave.get("left_out", ()))]
+        [*left_out, *(text for each in came for text in each.last.get("left_out", ()))]
     )
-    of_waves = [entry for wave in came for entry in wave["failed"]]
+    of_waves = [entry for each in came for entry in each.failed]
     half_back = {entry["name"]: entry for entry in reversed(call_results.failed(*taken_up))}
     failures = [*dict(sorted(half_back.items())).values(), *of_waves]
     stops = [
-        *filter(None, (wave["stop"] for wave in came)),
+        *filter(None, (each.last.get("stop") for each in came)),
         *(soaked := call_results.unique(soaks)),
     ]
     left = [
@@ -83,14 +92,50 @@ def run(
         "failed": failures,
         "stops": stops,
         "left": left,
-        "told": [answer for wave in came for answer in wave.get("told", ())],
-        "back": (back := [*finished, *(node for wave in came for node in wave.get("back", ()))]),
+        "told": [answer for each in came for answer in each.told],
+        "back": (
+            back := [*finished, *(node for each in came for node in each.last.get("back", ()))]
+        ),
         "release": commands.release(back),
         "closed": closed,
         "clean": not of_waves and not stops and not left,
         "well": not failures and not stops and not left and not omitted and not descheduler,
         "wrong": [text for text in wrong if text],
     }
+
+
+def _skipped(answer: call_results.Answer) -> bool:
+    return bool(answer.get("skipped"))
+
+
+class _Came(t.NamedTuple):
+    """A wave of these nodes, and the results of its calls; without a way back in check mode."""
+
+    nodes: t.Sequence[str]
+    out: call_results.Answer
+    back: call_results.Answer
+
+    @property
+    def last(self) -> call_results.Answer:
+        """The call that says what came of the wave."""
+        return self.back if "nodes" in self.back else self.out
+
+    @property
+    def failed(self) -> list[call_results.Entry]:
+        """An entry about each node that is not where it should be."""
+        found = call_results.failed(self.last)
+        if "nodes" not in self.out:
+            # That call could not begin, so nothing was written.
+            return [call_results.failure(node, self.out["msg"], None) for node in self.nodes]
+        if self.back and "nodes" not in self.back:
+            ready = self.out.get("ready") or ()
+            return [*found, *(way.kept_out(node, self.back["msg"]) for node in ready)]
+        return found
+
+    @property
+    def told(self) -> list[call_results.Answer]:
+        """The results for the report, with what came of the nodes at the end."""
+        return [*arguments.told(self.last), {"nodes": self.failed}]
 
 
 def _not_ended(answers: call_results.Answers) -> list[str]:

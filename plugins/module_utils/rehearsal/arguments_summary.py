@@ -10,11 +10,11 @@ import typing as t
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import (
     connection_options,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks import call_results
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal import (
     notes,
     outcome,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.waves import call_results
 
 VARIABLES = (
     "snapshot",

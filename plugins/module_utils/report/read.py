@@ -168,7 +168,10 @@ def instant(value: t.Any) -> float | None:
 
 
 def read(results: t.Iterable[t.Any]) -> tuple[Call, ...]:
-    """The calls in the order of the results; loops are flattened, skipped tasks left out."""
+    """The calls in the order of the results.
+
+    Loops are flattened, waves are the calls that they consist of; skipped tasks are left out.
+    """
     return tuple(map(_call, itertools.chain.from_iterable(map(_flat, results))))
 
 
@@ -207,11 +210,12 @@ def failed_entry(entry: objects.Raw, call: Call) -> bool:
 def _flat(result: t.Any) -> t.Iterator[objects.Raw]:
     if not isinstance(result, t.Mapping) or result.get("skipped") is True:
         return
-    if isinstance(result.get("results"), (list, tuple)):
-        for item in result["results"]:
-            yield from _flat(item)
-    else:
-        yield result
+    for parts in ("results", "steps"):
+        if isinstance(result.get(parts), (list, tuple)):
+            for item in result[parts]:
+                yield from _flat(item)
+            return
+    yield result
 
 
 def listed(value: t.Any) -> t.Sequence[t.Any]:

@@ -30,6 +30,16 @@ from support.waiting import until
 
 HERE = Path(__file__).resolve().parent
 NAMESPACE = "kubeops.node_maintenance"
+STEPS = {
+    "again": "maintenance_plan",
+    **dict.fromkeys(("protect", "lost_guards", "over_guards", "guards"), "pdb_guard"),
+    **dict.fromkeys(("migrate", "fenced"), "node_drain"),
+    **dict.fromkeys(("before_node", "after_node", "lost_hooks"), "maintenance_hooks"),
+    "verify": "node_ready",
+    "taint": "node_taint",
+    "noted": "maintenance_state",
+}
+"""The module of each step of a wave; of all others it is node_cordon."""
 REPORTING = ("maintain", "evacuate", "release", "plan")
 """Playbooks that take the one set of inputs, the folder of the report among them."""
 
@@ -85,12 +95,16 @@ class Run:
         ]
 
     def of(self, module: str) -> list[Json]:
-        """The answers of a module of ours, in order; skipped tasks left out."""
-        return [
-            found.result
-            for found in self.results
-            if found.action == f"{NAMESPACE}.{module}" and found.status != "skipped"
-        ]
+        """The answers of a module of ours, in order; skipped tasks left out. A wave's steps are such answers."""
+        found: list[Json] = []
+        for each in self.results:
+            if each.status == "skipped":
+                continue
+            if each.action == f"{NAMESPACE}.{module}":
+                found.append(each.result)
+            steps = each.result.get("steps", []) if each.action == f"{NAMESPACE}.maintenance_wave" else []
+            found += [step for step in steps if STEPS.get(step["step"], "node_cordon") == module]
+        return found
 
     @property
     def answer(self) -> Json:
@@ -217,9 +231,12 @@ class Running:
         until(said, within, f"the run says {text!r}")
 
     def has_started(self, module: str) -> bool:
-        """Whether a task with this module of ours has begun."""
+        """Whether a task with this module of ours has begun, or a wave is where it makes its step."""
         lines = read_lines(self.folder / "results")
-        return any(e["event"] == "start" and e["action"] == f"{NAMESPACE}.{module}" for e in lines)
+        begun = {entry["action"].rpartition(".")[2] for entry in lines if entry["event"] == "start"}
+        if module in begun or "maintenance_wave" not in begun:
+            return module in begun
+        return module == "node_cordon" or (module in ("pdb_guard", "node_drain") and "  cordoned\n" in self.text)
 
     def until_begun(self, module: str, within: float = 120.0) -> None:
         """Wait until a module of ours has begun; a run that ended before fails the test."""

@@ -13,8 +13,8 @@ from typing import Any
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import details
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import arguments as drain
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import arguments as plan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks import summary_wave
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import arguments as guard
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.waves import arguments, run_steps
 
 MOST = 50_000
 """Bytes of the result of a plan of 100 nodes and 2,000 pods, and of all results of a wave of 10 nodes."""
@@ -112,37 +112,18 @@ def test_the_plan_of_a_hundred_nodes_is_small_and_has_what_the_waves_are_made_of
 
 def test_the_results_of_a_wave_are_small_and_the_report_gets_all_of_them(tmp_path: Path) -> None:
     again, known = planned(10, 200), ("cordon", "protect", "migrate", "returning", "verify", "guards", "uncordon")
-    results = {"again": again, **{call: answered(10, 200 if call == "migrate" else 0, call) for call in known}}
-    briefs = {call: details.apart(result, str(tmp_path)) for call, result in results.items()}
-    kept = summary_wave.came(
-        briefs,
-        nodes=[name(number) for number in range(10)],
-        has_work=False,
-        evacuates=False,
-        on_failure="auto",
-        check=False,
-        run="ab12cd34/01234567",
-        runs={},
-        works=[],
-    )
-    assert size(*results.values()) > 4 * MOST
-    assert size(*briefs.values(), kept) <= MOST
-    assert [details.whole(each) for each in kept["told"]] == [*results.values(), {"nodes": kept["failed"]}]
+    steps = [again, *(answered(10, 200 if step == "migrate" else 0, step) for step in known)]
+    answers = {step: run_steps.brief(result) for step, result in zip(("again", *known), steps, strict=True)}
+    out = {"nodes": [], "answers": answers, "steps": steps, "failed": False}
+    brief = details.apart(out, str(tmp_path))
+    back = details.apart({**out, "details": brief["details"], "steps": steps[:1]}, str(tmp_path))
+    assert size(out) > 4 * MOST
+    assert size(back) <= MOST
+    assert [details.whole(each)["steps"] for each in arguments.told(back)] == [steps, steps[:1]]
 
 
 def test_the_calls_of_a_wave_and_the_plan_have_details() -> None:
     assert [module.SPEC.detailed for module in (plan, drain, guard)] == [True] * 3
-
-
-def test_of_combined_results_each_node_has_the_details_of_its_outcome(tmp_path: Path) -> None:
-    first: dict[str, Any] = {
-        "nodes": [{"name": "a", "outcome": "drained", "pods": [1]}, {"name": "b", "outcome": "unreachable"}]
-    }
-    second: dict[str, Any] = {"nodes": [{"name": "b", "outcome": "drained", "pods": [2]}], "timeline": ["second"]}
-    parts = [details.apart(each, str(tmp_path)) for each in ({**first, "timeline": ["first"]}, second)]
-    nodes = [parts[0]["nodes"][0], parts[1]["nodes"][0]]
-    found = details.whole({"nodes": nodes, "failed": False, "details": [*parts[0]["details"], *parts[1]["details"]]})
-    assert found == {"nodes": [first["nodes"][0], second["nodes"][0]], "failed": False, "timeline": ["first"]}
 
 
 def test_where_the_details_cannot_be_kept_the_result_has_them() -> None:

@@ -24,6 +24,7 @@ MODULES = (
     "maintenance_plan",
     "maintenance_report",
     "maintenance_state",
+    "maintenance_wave",
     "node_cordon",
     "node_drain",
     "node_ready",

@@ -200,9 +200,9 @@ SATURDAY = datetime.datetime(2026, 11, 28, 22, tzinfo=datetime.UTC).timestamp()
     [
         ([], SATURDAY, ""),
         ([], SATURDAY - 60, "The maintenance window is closed. It opens Sat 2026-11-28 22:00 UTC."),
-        ([{"failed": [], "stop": ""}, {}], SATURDAY + 5 * 3600, "The next wave takes about 2 h 0 min, and the"),
+        ([{"nodes": [], "stop": ""}, {}], SATURDAY + 5 * 3600, "The next wave takes about 2 h 0 min, and the"),
         ([{}, {}], SATURDAY + 5 * 3600, ""),
-        ([{"failed": [], "stop": ""}] * 2, 0, ""),
+        ([{"nodes": [], "stop": ""}] * 2, 0, ""),
     ],
     ids=["open", "closed", "too long", "the first is short", "no more waves"],
 )
@@ -212,7 +212,7 @@ def test_the_next_wave_has_to_fit_in_the_window(waves: Any, now: float, said: st
 
 
 def test_nodes_that_the_window_left_are_told_with_the_time_to_continue() -> None:
-    came = [{"failed": [], "stop": ""}, {}]
+    came = [{"nodes": [], "stop": ""}, {}]
     found = run(came, seconds=[60, 7200], window=NIGHTS, now=str(SATURDAY + 5 * 3600))
     (wrong,) = found["wrong"]
     assert wrong.startswith("Not started: c. The next wave takes about 2 h 0 min")
@@ -245,7 +245,7 @@ def run(waves: list[dict[str, Any]], answers: Any = None, **known: Any) -> dict[
     return dict(SUMMED(answers or {}, "run", {"batches": batches, "waves": waves, "taken_up": [], **known}))
 
 
-WELL = {"failed": [], "stop": ""}
+WELL = {"nodes": [], "stop": ""}
 
 
 def test_a_run_that_came_through_says_nothing() -> None:
@@ -254,13 +254,13 @@ def test_a_run_that_came_through_says_nothing() -> None:
 
 
 def test_a_failure_and_the_waves_that_were_not_begun_for_it_are_in_the_last_message() -> None:
-    found = run([{"failed": [entry("a", failed=True, message="No luck. ")], "stop": ""}, {}])
+    found = run([{"nodes": [entry("a", failed=True, message="No luck. ")], "stop": ""}, {}])
     assert (found["well"], found["clean"], found["left"]) == (False, False, ["c"])
     assert [each["name"] for each in found["failed"]] == ["a"]
     assert found["wrong"] == ["No luck.", "Not started: c. Because of the failures above."]
 
 
-FAILED = {"failed": [entry("a", failed=True, message="No luck.")], "stop": ""}
+FAILED = {"nodes": [entry("a", failed=True, message="No luck.")], "stop": ""}
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_only_what_can_be_the_cause_is_said_of_waves_that_did_not_start(first: A
 
 
 def test_a_wave_that_does_not_fit_any_more_says_all_about_those_behind_it() -> None:
-    found = run([{"failed": [], "stop": "It does not fit."}, {}])
+    found = run([{"nodes": [], "stop": "It does not fit."}, {}])
     assert (found["stops"], found["clean"], found["wrong"]) == (["It does not fit."], False, ["It does not fit."])
 
 
@@ -299,6 +299,17 @@ def test_what_an_earlier_start_finished_and_is_still_out_is_said_once_for_each_n
     found = run([WELL, WELL], taken_up=taken_up)
     assert found["wrong"] == ["C is held.", "D is held."]
     assert (found["clean"], found["well"]) == (True, False)
+
+
+def test_a_wave_that_could_not_begin_was_not_touched_and_one_that_could_not_return_stays_out() -> None:
+    lost = {"failed": True, "msg": "No API."}
+    assert [each["message"] for each in run([lost, {}])["failed"]] == ["No API.", "No API."]
+    out = {"nodes": [entry("a", failed=True, message="No luck."), entry("b")], "ready": ["b"], "steps": []}
+    assert [each["name"] for each in run([out, {}], backs=[{"skipped": True}, {}])["failed"]] == ["a"], "check mode"
+    found = run([out, {}], backs=[lost, {}])
+    assert [each["name"] for each in found["failed"]] == ["a", "b"]
+    assert "Node b stays out of service." in found["failed"][1]["message"]
+    assert found["told"] == [out, {"nodes": found["failed"]}]
 
 
 @pytest.mark.parametrize(
@@ -319,7 +330,7 @@ def test_a_descheduler_that_could_not_be_rolled_out_is_a_failure() -> None:
 
 
 def test_after_a_soak_that_failed_no_wave_starts() -> None:
-    came = [{"failed": [], "stop": "", "back": ["a", "b"]}, {}]
+    came = [{"nodes": [], "stop": "", "back": ["a", "b"]}, {}]
     found = run(came, soaks=["", "A gate failed.", ""], finished=["z"])
     assert found["stops"] == ["A gate failed."]
     assert found["back"] == ["z", "a", "b"]

@@ -128,7 +128,7 @@ def objects() -> list[Raw]:
 CALLS: list[tuple[str, Raw]] = [
     ("planning.arguments", {"nodes": ["n1", "n2", "n3"], "allow_interruption": True}),
     (
-        "planning.arguments",
+        "nodes.arguments_ready",
         {
             "nodes": ["n2", "n3"],
             "gates": ["ready", "daemonsets", "pressure", "conditions", "stable"],

@@ -45,8 +45,8 @@ def run(world: World, within: float = 120.0) -> Outcome:
 
 
 def protected(outcome: Outcome) -> list[tuple[str, str]]:
-    (result,) = [result for name, result in outcome.calls if name == "present"]
-    return [(one["name"], one["outcome"]) for one in result.data["workloads"]]
+    (step,) = outcome.steps("protect")
+    return [(one["name"], one["outcome"]) for one in step["workloads"]]
 
 
 def guards(world: World) -> list[str]:

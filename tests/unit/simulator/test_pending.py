@@ -54,15 +54,13 @@ def run(world: World, given: Input, name: str = "me", within: float = 1800.0) ->
 
 
 def drained(outcome: Outcome, name: str = "n1") -> dict[str, t.Any]:
-    calls = [result.data for called, result in outcome.calls if called == "drain"]
+    calls = outcome.steps("migrate")
     return next(node for data in reversed(calls) for node in data["nodes"] if node["name"] == name)
 
 
 def kept(outcome: Outcome) -> list[str]:
     """What giving the node back says besides."""
-    return [
-        text for called, result in outcome.calls if called == "uncordoned" for text in result.data["nodes"][0]["kept"]
-    ]
+    return [text for step in outcome.steps("uncordon", "lost_nodes") for text in step["nodes"][0]["kept"]]
 
 
 def step(world: World, name: str = "n1") -> str:
@@ -100,7 +98,7 @@ def test_the_usual_shape_is_maintained_with_one_replica_less() -> None:
         }
         assert "0/3 nodes are available" in short["reason"]
         assert kept(outcome) == []
-        told = build.build_report([result.shaped() for _called, result in outcome.calls]).findings
+        told = build.build_report(outcome.steps()).findings
         assert {(one.code, one.severity, one.object) for one in told} == {
             ("fits_nowhere", "warning", "Deployment shop/web")
         }
@@ -144,7 +142,7 @@ def test_a_single_replica_that_only_its_node_takes(of_owner: bool | None) -> Non
     with World([manifests.node("n1"), manifests.node("n2"), web]) as world:
         world.settle()
         outcome = run(world, Input(("n1",), work=work, choices=DrainPolicy(allow_interruption=of_owner is False)))
-        found = {call: result.data.get("findings", ()) for call, result in outcome.calls}
+        found = {step["step"]: step.get("findings", ()) for step in outcome.steps()}
         (told,) = [one for one in found["plan"] if one["object"] == "Deployment shop/web"]
         if of_owner is None:
             assert (told["code"], told["severity"], len(outcome.wrong)) == ("no_room", "blocker", 1)
@@ -154,7 +152,7 @@ def test_a_single_replica_that_only_its_node_takes(of_owner: bool | None) -> Non
         assert (told["code"], told["severity"]) == ("fits_nowhere", "warning")
         assert outcome.ok, (outcome.failed, outcome.wrong)
         assert (evictions(world), seen, ready(world)) == (1, [0], 1)
-        (raised,) = [one for call, result in outcome.calls if call == "present" for one in result.data["workloads"]]
+        (raised,) = [one for step in outcome.steps("protect") for one in step["workloads"]]
         assert raised["outcome"] == "interruption_allowed"
         assert traces(world) == []
 
@@ -214,7 +212,7 @@ def test_a_second_pod_for_which_no_node_is_added_is_given_up_at_the_limit(consen
     choices = DrainPolicy(node_autoscaler=True, allow_interruption=consent)
     with crowded(1, room=0) as world:
         outcome = run(world, Input(("n1",), choices=choices, timeout=120.0))
-        (raised,) = [one for call, result in outcome.calls if call == "present" for one in result.data["workloads"]]
+        (raised,) = [one for step in outcome.steps("protect") for one in step["workloads"]]
         assert raised["outcome"] == ("interruption_allowed" if consent else "timed_out")
         assert "0/2 nodes are available" in raised["message"]
         assert (evictions(world), traces(world)) == (consent, [])
@@ -260,7 +258,7 @@ def test_a_pod_behind_one_that_is_not_ready_is_not_waited_for() -> None:
         assert of_order(outcome) == [("successor_waits", "warning", "StatefulSet shop/db")]
         (short,) = drained(outcome, home)["pending"]
         assert (short["ready"], short["wanted"], "db-0" in short["reason"]) == (1, 2, True)
-        told = next(result.data["findings"] for call, result in outcome.calls if call == "drain")
+        told = next(step["findings"] for step in outcome.steps("migrate"))
         assert [one["code"] for one in told] == ["successor_waits"]
         assert kept(outcome) == [], "its node is not what it waits for"
         (line,) = [event.message for event in world.process("me").told if event.what == "drained"]

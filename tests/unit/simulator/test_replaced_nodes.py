@@ -68,8 +68,8 @@ def run(world: World, work: Work, **options: t.Any) -> Outcome:
 
 
 def returned(outcome: Outcome) -> str:
-    (call,) = [result for name, result in outcome.calls if name == "returning"]
-    return str(call.data["nodes"][0]["outcome"])
+    (call,) = outcome.steps("returning")
+    return str(call["nodes"][0]["outcome"])
 
 
 def test_a_node_that_is_registered_again_passes_the_gates_and_leaves_nothing(world: World) -> None:

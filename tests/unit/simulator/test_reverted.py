@@ -115,7 +115,7 @@ def test_with_consent_its_pod_is_evicted_once_a_second_one_was_tried(operated: M
     assert outcome.ok, (outcome.failed, outcome.wrong)
     assert (shop.raised, len(evictions(shop.world)), shop.moved(), shop.count) == (1, 1, True, 1)
     assert traces(shop.world) == []
-    (told,) = [w for name, result in outcome.calls if name == "present" for w in result.data["workloads"]]
+    (told,) = [w for step in outcome.steps("protect") for w in step["workloads"]]
     assert told["outcome"] == "interruption_allowed"
     assert "Shop shop/front" in told["message"]
 

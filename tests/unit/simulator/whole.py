@@ -9,28 +9,25 @@ calls passes the time that Ansible needs (`gap`). Called again with the same inp
 
 from __future__ import annotations
 
-import contextlib
+import dataclasses
 import enum
 import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import calls as calls_module
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Context, Result
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_drain import DrainOptions, drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_drain import DrainOptions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import clocks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_cordon import cordon
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_gates import ReadyOptions, check_ready
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_node_hooks import (
-    HookOptions,
-    call_hooks,
-)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_node_steps import CordonOptions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning.run_plan import PlanOptions, make_plan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.runs.arguments import StateOptions, state
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import run_lease
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_guard import GuardOptions, guard
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.waves import run_steps, run_wave
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor
 
 GATES = ("ready", "daemonsets", "schedulable", "conditions", "pressure", "stable")
@@ -88,6 +85,13 @@ class Outcome:
     failed: dict[str, str] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
     calls: list[tuple[str, Result]] = field(default_factory=list)
+
+    def steps(self, *names: str) -> list[dict[str, t.Any]]:
+        """The results of these calls and of these steps of waves, or of all."""
+        found = list[dict[str, t.Any]]()
+        for name, result in self.calls:
+            found += result.data.get("steps") or [{"step": name, **result.shaped()}]
+        return [step for step in found if not names or step["step"] in names]
 
     @property
     def ok(self) -> bool:
@@ -219,148 +223,77 @@ class _Playbook:
         self.outcome.wrong += [node["message"] for node in failed]
 
     def _wave(self, nodes: list[str], *, first: bool) -> None:
-        """tasks/take_out.yml, tasks/work.yml, tasks/bring_back.yml, tasks/sum_up.yml."""
-        given, run = self.given, self.outcome.run
-        begun, told = len(self.outcome.calls), list[Result]()
-        broken = ""
-        cordoned: list[str] | None = None
-        ready: list[str] = []
-        try:
-            if not first:
-                options = PlanOptions(nodes=tuple(nodes), choices=given.choices, max_parallel=len(nodes))
-                again = self._call("plan", lambda ctx: make_plan(ctx, options), run)
-                if "feasible" not in again.data:
-                    raise _Broken(again.message)
-                if not again.data["feasible"]:
-                    self.outcome.wrong.append(f"The cluster changed, and the wave {nodes} does not fit any more.")
-                    return
-            marks: dict[str, t.Any] = {"adopt": bool(given.run), "stored": True}
-            marks |= {"node_conditions": given.node_conditions, "planned_notice": given.planned_notice}
-            result = self.call_nodes("cordoned", self._cordon("cordoned", nodes, **marks), run, told)
-            cordoned = _good(result)
-            protected = self._protect(self._hooked("before_node", cordoned, told), told)
-            ready = self._drain(protected, told)
-            if given.check:
-                self.outcome.failed.update({name: _said(name, told) for name in nodes if name not in ready})
-                return
-            if ready and given.work and not given.evacuates:
-                out = self._cordon("out", ready, lease_duration=given.tasks_timeout, rules=given.choices.rules)
-                ready = _good(self.call_nodes("out", out, run, told))
-        except _Broken as error:
-            broken, ready = str(error), []
-            if given.check:
-                self.outcome.wrong.append(broken)
-                return
-        lost = [name for name in (nodes if cordoned is None else cordoned) if name not in ready]
-        if lost:
-            self._give_back_lost(lost, told)
-        done, worked = self._work(ready)
-        uncordoned: list[str] = []
-        if given.evacuates:
-            parked = self._call("parked", self._cordon("parked", ready), run) if ready else None
-            told += [parked] if parked else []
-            uncordoned = [name for name in _good(parked) if name in ready] if parked else []
-        else:
-            uncordoned, said = self._bring_back(ready, done, worked, told)
-            broken = broken or said
-        for name in nodes:
-            if name not in uncordoned or name in worked:
-                self.outcome.failed[name] = (
-                    worked.get(name) or _said(name, told) or broken or "It did not come through."
-                )
-        calls = zip(self.outcome.calls[begun:], self.actor.contexts[-(len(self.outcome.calls) - begun) :], strict=True)
-        results = [result.shaped(ctx) for (_name, result), ctx in calls]
-        self._call("goes on", self._state("noted", results=tuple(results)), run)
+        """The two calls of a wave around the work on the hosts."""
+        given, outcome = self.given, self.outcome
+        options = self._options(nodes, first=first)
+        out = self._call("out", lambda ctx: run_wave.take_out(ctx, options), outcome.run)
+        last = out
+        if not given.check:
+            works = self._work(out.data["ready"]) if options.has_work else {}
+            went = dataclasses.replace(options, before=out.data, told=tuple(out.data["steps"]), works=works)
+            last = self._call("back", lambda ctx: run_wave.bring_back(ctx, went), outcome.run)
+        if last.data["stop"]:
+            outcome.wrong.append(last.data["stop"])
+        outcome.failed |= {node["name"]: node["message"] for node in last.data["nodes"] if node["failed"]}
 
-    def _protect(self, nodes: list[str], told: list[Result]) -> list[str]:
-        if not nodes:
-            return []
+    def _options(self, nodes: list[str], *, first: bool) -> run_steps.WaveOptions:
         given = self.given
-        options = GuardOptions(
-            "present",
-            tuple(nodes),
-            allow_interruption=given.choices.allow_interruption,
-            node_autoscaler=given.choices.node_autoscaler,
-            method=given.choices.method,
-            rules=given.choices.rules,
-            settle=given.settle,
-            timeout=given.timeout,
+        names, send = tuple(nodes), self.actor.world.endpoint.sender(self.actor)
+        rules = hook_definitions.Rules(given.rules("before_pod"), given.rules("after_pod"))
+        again = PlanOptions(nodes=names, choices=given.choices, max_parallel=len(nodes))
+        return run_steps.WaveOptions(
+            nodes=names,
+            plan=None if first else again,
+            cordon=CordonOptions(
+                "cordoned",
+                names,
+                adopt=bool(given.run),
+                stored=True,
+                node_conditions=given.node_conditions,
+                planned_notice=given.planned_notice,
+                rules=given.choices.rules,
+            ),
+            guard=GuardOptions(
+                "present",
+                names,
+                allow_interruption=given.choices.allow_interruption,
+                node_autoscaler=given.choices.node_autoscaler,
+                method=given.choices.method,
+                rules=given.choices.rules,
+                settle=given.settle,
+                timeout=given.timeout,
+            ),
+            drain=DrainOptions(names, given.choices, timeout=given.timeout, hooks=rules, send=send),
+            gates=ReadyOptions(names, gates=given.gates, wait=True, timeout=given.timeout),
+            before_node=given.rules("before_node"),
+            after_node=given.rules("after_node"),
+            on_failure=given.on_failure,
+            evacuates=given.evacuates,
+            has_work=bool(given.work) and not given.evacuates,
+            tasks_timeout=given.tasks_timeout,
         )
-        return _good(self.call_nodes("present", lambda ctx: guard(ctx, options), self.outcome.run, told))
 
-    def _drain(self, nodes: list[str], told: list[Result]) -> list[str]:
-        if not nodes:
-            return []
-        rules = hook_definitions.Rules(self.given.rules("before_pod"), self.given.rules("after_pod"))
-        send = self.actor.world.endpoint.sender(self.actor)
-        options = DrainOptions(tuple(nodes), self.given.choices, timeout=self.given.timeout, hooks=rules, send=send)
-        result = self.call_nodes("drain", lambda ctx: drain(ctx, options), self.outcome.run, told)
-        return [node["name"] for node in result.data["nodes"] if not node["failed"] and node["outcome"] != "gone"]
-
-    def _hooked(self, name: hook_definitions.Hook, nodes: list[str], told: list[Result]) -> list[str]:
-        """tasks/hooks.yml; gives the nodes of which no hook failed."""
-        rules, send = self.given.rules(name), self.actor.world.endpoint.sender(self.actor)
-        if not rules or not nodes:
-            return nodes
-        options = HookOptions("called", tuple(nodes), rules, (), send)
-        return _good(self.call_nodes(name, lambda ctx: call_hooks(ctx, options), self.outcome.run, told))
-
-    def _work(self, ready: list[str]) -> tuple[list[str], dict[str, str]]:
-        """Which nodes the tasks were done on, and why not on others."""
-        if self.given.work is None or self.given.evacuates:
-            return ready, {}
-        worked: dict[str, str] = {}
+    def _work(self, ready: list[str]) -> dict[str, dict[str, str]]:
+        """What came of the tasks on the hosts."""
+        works: dict[str, dict[str, str]] = {}
         for name in ready:
             try:
+                assert self.given.work
                 self.given.work(self.actor, name)
             except clocks.Interrupted:
                 raise
             except Exception as error:  # whatever a user's tasks do concerns this host only
-                worked[name] = f"A task: {error}"
-        return [name for name in ready if name not in worked], worked
-
-    def _bring_back(
-        self, ready: list[str], done: list[str], worked: dict[str, str], told: list[Result]
-    ) -> tuple[list[str], str]:
-        """The nodes that are in service again, and what was wrong with a whole call."""
-        given, run = self.given, self.outcome.run
-        returning = done + (list(worked) if given.on_failure == "release" else [])
-        if stay := [name for name in ready if name not in returning]:
-            told.append(self._call("parked", self._cordon("parked", stay), run))
-            if over := _over(told[-1]):
-                told.append(self._call("absent", lambda ctx: guard(ctx, GuardOptions("absent", tuple(over))), run))
-        if not returning:
-            return [], ""
-        uncordoned: list[str] = []
-        try:
-            back = self.call_nodes("returning", self._cordon("returning", returning), run, told)
-            there = [node["name"] for node in back.data["nodes"] if not node["failed"] and node["outcome"] != "gone"]
-            passed = self._gates(there, told)
-            verified = self._hooked("after_node", passed, told)
-            if held := [name for name in passed if name not in verified]:
-                self.call_nodes("parked", self._cordon("parked", held), run, told)
-            if noted := [name for name in verified if name not in worked]:
-                self.call_nodes("noted", self._state("noted", nodes=tuple(noted)), run, told)
-            released = _good(back) if given.on_failure == "release" else verified
-            released = [*released, *(name for name in _over(back) if name not in released)]
-            if released:
-                uncordoned = self._give_back(released, run, told)
-        except _Broken as broken:
-            if rest := [name for name in returning if name not in uncordoned]:
-                told.append(self._call("parked", self._cordon("parked", rest), run))
-            return uncordoned, str(broken)
-        return [name for name in uncordoned if name in verified], ""
+                works[name] = {"outcome": "failed", "message": f"A task: {error}"}
+            else:
+                works[name] = {"outcome": "done", "message": ""}
+        return works
 
     def _gates(self, nodes: list[str], told: list[Result]) -> list[str]:
         if not nodes:
             return []
         given, run = self.given, self.outcome.run
         options = ReadyOptions(tuple(nodes), gates=given.gates, wait=True, timeout=given.timeout)
-        result = self.call_nodes("gates", lambda ctx: check_ready(ctx, options), run, told)
-        failed = [node["name"] for node in result.data["nodes"] if node["failed"]]
-        if failed and given.on_failure != "release":
-            self.call_nodes("parked", self._cordon("parked", failed), run, told)
-        return _good(result)
+        return _good(self.call_nodes("gates", lambda ctx: check_ready(ctx, options), run, told))
 
     def _give_back(self, nodes: list[str], run: str, told: list[Result] | None = None) -> list[str]:
         told = [] if told is None else told
@@ -368,16 +301,6 @@ class _Playbook:
         given = _good(self.call_nodes("absent", lambda ctx: guard(ctx, options), run, told))
         back = _good(self.call_nodes("uncordoned", self._cordon("uncordoned", nodes), run, told))
         return [name for name in back if name in given]
-
-    def _give_back_lost(self, nodes: list[str], told: list[Result]) -> None:
-        run = self.outcome.run
-        if self.given.on_failure != "keep":
-            with contextlib.suppress(_Broken):
-                self._hooked("after_node", nodes, told)
-        options = GuardOptions("absent", tuple(nodes))
-        told.append(self._call("absent", lambda ctx: guard(ctx, options), run))
-        goal: t.Literal["parked", "uncordoned"] = "parked" if self.given.on_failure == "keep" else "uncordoned"
-        told.append(self._call(goal, self._cordon(goal, nodes), run))
 
     def verify_and_give_back(self, nodes: list[str], told: list[Result]) -> list[str]:
         """roles/verify and roles/uncordon for parked nodes; gives what is wrong."""
@@ -438,17 +361,5 @@ def _enums(value: t.Any) -> t.Iterator[enum.Enum]:
             yield from _enums(item)
 
 
-def _over(result: Result) -> list[str]:
-    """Nodes that are gone, or have lost their records."""
-    ended = ("gone", "replaced", "not_in_maintenance_yet")
-    return [node["name"] for node in result.data.get("nodes", ()) if node["outcome"] in ended]
-
-
 def _good(result: Result) -> list[str]:
     return [node["name"] for node in result.data["nodes"] if not node["failed"]] if "nodes" in result.data else []
-
-
-def _said(name: str, told: list[Result]) -> str:
-    nodes = [node for result in told for node in result.data.get("nodes", ()) if node["name"] == name]
-    wrong = [node for node in nodes if node["failed"]] + [node for node in nodes if node.get("outcome") == "gone"]
-    return str(wrong[0]["message"]) if wrong else ""

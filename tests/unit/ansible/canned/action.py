@@ -40,6 +40,9 @@ class ActionModule(ActionBase):
             left = names[-1:] if failing else []
             waves = [names[:1], [name for name in names[1:] if name not in left]]
             answer.update(feasible=True, findings=[], pods=[], waves=waves, wave_seconds=[1, 1], left_out=left)
+        if module == "maintenance_wave":
+            done = [] if failing else names
+            answer.update(ready=done, back=done, stop="", left_out=[], due=False, hooks=[], unreachable=[], answers={})
         if module == "maintenance_state":
             answer.update(traces=[], resumable=None, run="ab12/00000001", msg="Run ab12.")
             answer.update(cluster={"context": "lab", "server": ""})

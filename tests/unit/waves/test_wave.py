@@ -6,18 +6,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks.summary_wave import (
-    broken,
-    came,
-    task_files,
-    through,
-    wave,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks.summary_wave import hooked as hooks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks.summary_hosts import hooked
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.waves.wave import Wave, task_files
 
 BLOCKER = {"code": "room", "severity": "blocker", "message": "There is no room.", "remedy": "", "object": "Node b"}
 BACK = "ansible-playbook kubeops.node_maintenance.release -e maintain_nodes="
@@ -39,24 +34,44 @@ def whole(*nodes: str) -> dict[str, dict[str, Any]]:
     return {call: answer(*nodes) for call in CALLS}
 
 
+class Seen:
+    """A wave, of which the tests ask by words."""
+
+    def __init__(self, wave: Wave) -> None:
+        self._wave = wave
+
+    def __getitem__(self, word: str) -> Any:
+        return getattr(self._wave, word)
+
+
 def asked(
-    answers: dict[str, dict[str, Any]], *, tasks: str = "", on_failure: str = "auto", **known: Any
-) -> dict[str, Any]:
-    """The summary of a wave of nodes a and b that were asked for with these words."""
-    usual: dict[str, Any] = {
-        "nodes": ["a", "b"],
-        "has_work": bool(tasks) and not known.get("evacuates"),
-        "evacuates": False,
-        "on_failure": on_failure,
-        "check": False,
-        "run": "ab12/00000001",
-        "runs": {},
-        "works": [DONE, DONE] if tasks else [],
-    }
-    return wave(answers, **{**usual, **known})
+    answers: dict[str, dict[str, Any]],
+    *,
+    nodes: Sequence[str] = ("a", "b"),
+    tasks: str = "",
+    works: Sequence[dict[str, Any]] = (DONE, DONE),
+    evacuates: bool = False,
+    on_failure: str = "auto",
+    check: bool = False,
+    **known: Any,
+) -> Seen:
+    """A wave of nodes a and b that was asked for with these words."""
+    return Seen(
+        Wave(
+            answers=answers,
+            nodes=nodes,
+            has_work=bool(tasks) and not evacuates,
+            evacuates=evacuates,
+            on_failure=on_failure,
+            check=check,
+            run="ab12/00000001",
+            works=dict(zip(nodes, works, strict=True)) if tasks else {},
+            **{"runs": {}, **known},
+        )
+    )
 
 
-def failures(came: dict[str, Any]) -> dict[str, str]:
+def failures(came: Seen) -> dict[str, str]:
     return {entry["name"]: entry["message"] for entry in came["failed"]}
 
 
@@ -102,9 +117,6 @@ def test_a_node_that_is_blocked_by_now_is_left_out_of_its_wave() -> None:
     answers = {**whole("a"), "again": rechecked(True, "b")}
     found = asked(answers)
     assert (found["stop"], found["done"], found["failed"], found["lost"]) == ("", ["a"], [], [])
-    known = {"nodes": ["a", "b"], "has_work": False, "evacuates": False, "on_failure": "auto", "check": False}
-    kept = came(answers, **known, run="ab12/00000001", runs={}, works=[])
-    assert kept["left_out"] == ["Node b is blocked. It was left out."]
 
 
 def test_a_wave_whose_nodes_are_all_blocked_by_now_touches_none_and_stops_nothing() -> None:
@@ -309,7 +321,7 @@ def test_fenced_nodes_are_emptied_nodes() -> None:
 def test_a_resumed_run_tells_the_runs_whose_nodes_came_back_and_no_other() -> None:
     answers = {**whole("a", "b", "c"), "verify": answer("a", "b", "c")}
     runs = {"a": "ef56", "b": "ab12", "c": "ef56", "d": "ef56"}
-    came = asked(answers, nodes=["a", "b", "c", "d"], works=[WAITING] * 4, runs=runs)
+    came = asked(answers, nodes=["a", "b", "c", "d"], runs=runs)
     assert came["others"] == [{"run": "ef56", "nodes": ["a", "c"]}]
 
 
@@ -322,15 +334,15 @@ def test_hosts_that_need_no_reboot_are_named_for_the_gates() -> None:
 # -- hooks -------------------------------------------------------------------------------------------------------------
 
 
-def hooked(hook: str, node: str) -> dict[str, Any]:
+def failing(hook: str, node: str) -> dict[str, Any]:
     """What came of the hooks of a wave after a task file for a node failed."""
     due = {"hook": hook, "rule": "ceph", "node": node, "tasks": "/ceph.yml", "action": "tasks", "state": "due"}
-    (found,) = task_files({"listed": {"nodes": [{"hooks": [due, {**due, "state": "done"}]}]}}, hook)["due"]
-    return hooks({"so_far": {}, "begun": {"timeline": [{"what": "hook"}]}}, found, "Set the flag: no route to host")
+    (found,) = task_files({"nodes": [{"hooks": [due, {**due, "state": "done"}]}]}, hook)
+    return hooked({"so_far": {}, "begun": {"timeline": [{"what": "hook"}]}}, found, "Set the flag: no route to host")
 
 
 def test_a_node_whose_hook_fails_before_it_is_drained_goes_no_further() -> None:
-    came = asked({"cordon": answer("a", "b"), "hooks": hooked("before_node", "a")})
+    came = asked({"cordon": answer("a", "b"), "files": failing("before_node", "a")})
     assert came["lost"] == ["a", "b"]
     message = failures(came)["a"]
     for text in ("Node a: hook before_node, rule ceph (tasks /ceph.yml)", "no route to host.", "run the same command"):
@@ -338,45 +350,32 @@ def test_a_node_whose_hook_fails_before_it_is_drained_goes_no_further() -> None:
 
 
 def test_a_node_whose_hook_fails_after_its_pods_have_gone_is_given_back() -> None:
-    came = asked({**{c: answer("a", "b") for c in ("cordon", "protect", "migrate")}, "hooks": hooked("after_pod", "a")})
+    came = asked(
+        {**{c: answer("a", "b") for c in ("cordon", "protect", "migrate")}, "files": failing("after_pod", "a")}
+    )
     assert (came["drained"], came["lost"]) == (["b"], ["a"])
 
 
 def test_a_node_whose_hook_fails_before_it_returns_stays_out() -> None:
-    answers = {**whole("a", "b"), "hooks": hooked("after_node", "a"), "uncordon": answer("b"), "guards": answer("b")}
+    answers = {**whole("a", "b"), "files": failing("after_node", "a"), "uncordon": answer("b"), "guards": answer("b")}
     came = asked(answers)
     assert (came["held"], came["finished"], came["give_back"]) == (["a"], ["b"], ["b"])
     assert STAYS + "a" in failures(came)["a"]
 
 
 def test_the_progress_of_hooks_is_kept_and_an_earlier_failure_too() -> None:
-    first = hooked("before_node", "a")
-    both = hooks({"so_far": first, "called": {**answer("b", c="no"), "timeline": [{"what": "hook"}]}})
+    first = failing("before_node", "a")
+    both = hooked({"so_far": first, "called": {**answer("b", c="no"), "timeline": [{"what": "hook"}]}})
     assert ([entry["name"] for entry in both["nodes"]], len(both["timeline"])) == (["a", "c"], 2)
 
 
-def test_a_node_comes_through_a_call_unless_it_or_a_hook_failed() -> None:
-    assert through({"call": answer("a", "b", "c", d="Held."), "hooks": answer(b="Refused.")}) == {"nodes": ["a", "c"]}
-    assert through({"call": {"skipped": True}, "hooks": {}}) == {"nodes": []}
+def test_a_node_comes_through_a_step_unless_it_or_a_hook_failed() -> None:
+    answers = {"cordon": answer("a", "b", "c", d="Held."), "before_node": answer(b="Refused.")}
+    found = asked({**answers, "protect": answer("a", c="No.")}, nodes=["a", "b", "c", "d"])
+    assert (found["hooked"], found["protected"]) == (["a", "c"], ["a"])
 
 
-@pytest.mark.parametrize(
-    ("answers", "said"),
-    [
-        pytest.param({}, "", id="no call"),
-        pytest.param({"cordon": answer(a="Held."), "protect": {"skipped": True, "msg": "Skipped."}}, "", id="nodes"),
-        pytest.param({"cordon": answer("a"), "migrate": {"failed": False, "msg": "No API."}}, "No API.", id="a call"),
-        pytest.param({"out": {"failed": True, "msg": "No API."}}, "", id="one that fails its own task"),
-    ],
-)
-def test_a_call_is_broken_if_it_failed_as_a_whole(answers: dict[str, dict[str, Any]], said: str) -> None:
-    assert broken(answers) == {"text": said}
-
-
-def test_what_is_kept_of_a_wave_has_the_answers_for_the_report() -> None:
-    known = {"has_work": False, "evacuates": False, "on_failure": "auto", "check": False, "run": "", "runs": {}}
-    answers = {**whole("a"), "taint": {"skipped": True}, "parked": {}}
-    kept = came(answers, nodes=["a", "b"], works=[], **known)
-    assert (kept["back"], kept["stop"]) == (["a"], "")
-    assert [entry["name"] for entry in kept["failed"]] == ["b"]
-    assert kept["told"] == [*whole("a").values(), {"nodes": kept["failed"]}]
+def test_a_fenced_node_is_known_by_its_second_drain() -> None:
+    answers = {call: answer("a", "b") for call in ("cordon", "protect")}
+    answers |= {"migrate": answer("a", b="It does not respond."), "fenced": answer("b")}
+    assert asked(answers)["drained"] == ["a", "b"]
