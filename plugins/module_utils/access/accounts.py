@@ -201,8 +201,8 @@ def stale(
 def free(step: str, bindings: t.Iterable[objects.Raw], going: t.Container[objects.Ref]) -> bool:
     """Whether nothing but bindings that are ``going`` refers to the role of a step."""
     role = ("ClusterRole", roles.BY_STEP[step].name)
-    held = (found for found in bindings if ref_of(found) not in going)
-    return all((found["roleRef"]["kind"], found["roleRef"]["name"]) != role for found in held)
+    left = (found for found in bindings if ref_of(found) not in going)
+    return all((found["roleRef"]["kind"], found["roleRef"]["name"]) != role for found in left)
 
 
 def serves(service_account: objects.Raw, bindings: t.Iterable[objects.Raw]) -> bool:

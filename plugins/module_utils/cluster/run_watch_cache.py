@@ -33,7 +33,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube impo
 # and by lists of others.
 
 
-Place = tuple[str, str, str]
+ObjectKey = tuple[str, str, str]
 """What tells of an object, its namespace and its name."""
 
 
@@ -41,7 +41,7 @@ class View:
     """What is known of a cluster. Of one thread; the snapshots that it gives are anybody's."""
 
     def __init__(self) -> None:
-        self._followed: dict[str, indexes.Store[Place, t.Any]] = {}
+        self._followed: dict[str, indexes.Store[ObjectKey, t.Any]] = {}
         self._listed: dict[str, list[t.Any]] = {}
         self._anew: set[str] = set()
         self._snapshot = snapshots.Snapshot()
@@ -71,7 +71,7 @@ class View:
         self._listed.update(changed)
         self._anew.update(changed)
 
-    def after(self, changed: t.Mapping[str, t.Mapping[Place, t.Any]]) -> snapshots.Snapshot:
+    def after(self, changed: t.Mapping[str, t.Mapping[ObjectKey, t.Any]]) -> snapshots.Snapshot:
         """The snapshot when these objects of kinds that are followed have changed,
         ``None`` where one is gone.
         """
@@ -201,7 +201,7 @@ class WatchCache:
         self._seen: int | None = None
         self._looked = float("-inf")
         self.scope = scope
-        self._changed: dict[str, dict[Place, t.Any]] = {name: {} for name in watched}
+        self._changed: dict[str, dict[ObjectKey, t.Any]] = {name: {} for name in watched}
         self._reflectors: dict[str, watch.Reflector] = {}
         self._reflectors.update(self._watching(watched))
         for name, listing in (known or {}).items():

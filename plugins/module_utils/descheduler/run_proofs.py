@@ -225,7 +225,7 @@ class Verification:
         """
         target, clock = self.target, self.target.ctx.clock
         deadline = clock.now() + timeout
-        announced, held, since = "", None, 0.0
+        announced, before, since = "", None, 0.0
         while True:
             if target.prove_lock:
                 target.prove_lock()
@@ -239,8 +239,8 @@ class Verification:
             if not waiting and (proven or not fresh):
                 return "", ""
             now = clock.now()
-            if waiting or restarts != held:
-                held, since = restarts, now
+            if waiting or restarts != before:
+                before, since = restarts, now
             if not waiting and now - since >= STEADY_SECONDS:
                 return "", ""
             if progress.crash_looping or now >= deadline + (0.0 if waiting else STEADY_SECONDS):

@@ -21,18 +21,18 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks imp
 
 def _with_alarm(params: specs.Params) -> specs.Params:
     """Raises BadOption."""
-    told = params["announce"]
-    if told:
+    announce = params["announce"]
+    if announce:
         # Most drains tell nobody, and this imports reports.
         from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import (
             arguments_event,
         )
 
-        told = arguments_event.alarm(told)
+        announce = arguments_event.alarm(announce)
     return {
         **params,
         "alarm_after": params["alarm_after"] or float("inf"),
-        "announce": told or None,
+        "announce": announce or None,
     }
 
 

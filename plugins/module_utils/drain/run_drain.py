@@ -351,11 +351,11 @@ class _Drain:
         self._record_awaited()
         self._remove_conflicting_guards(snapshot)
         self.progress.tell_moved(self.node_drains.values())
-        held = run_node_drain.set_turns(self.node_drains.values(), self.ctx.clock.now())
+        not_yet = run_node_drain.set_turns(self.node_drains.values(), self.ctx.clock.now())
         for node_drain, lost in self.hooks.step(snapshot):
             self.node_outcomes.unrecorded(node_drain, lost)
         if not self.surges.done:
-            self.surges.step(snapshot, held)
+            self.surges.step(snapshot, not_yet)
             self._fail_surges()
         queue = self._queue()
         self.jobs.step(snapshot, queue)

@@ -84,8 +84,8 @@ def after_node_loss(
     told_at, seconds, why = _deletion(node, pod, now)
     if not why:
         successor, then = "none", "It is never deleted"
-    held = f" Volume {', '.join(volumes)} stays attached to {node.name}." if volumes else ""
-    return AfterNodeLoss(told_at, seconds, successor, volumes, f"{why}{then}.{held}")
+    volumes_stay = f" Volume {', '.join(volumes)} stays attached to {node.name}." if volumes else ""
+    return AfterNodeLoss(told_at, seconds, successor, volumes, f"{why}{then}.{volumes_stay}")
 
 
 def _deletion(node: objects.Node, pod: objects.Pod, now: str) -> tuple[str, int | None, str]:

@@ -85,8 +85,8 @@ def chosen(
     for keys in (*selecting.values(), *([counted] if selecting else [])):
         if taken & keys:
             continue
-        held = {key: next(_needing(snapshot, pod, {*taken, key}), "") for key in sorted(keys)}
-        if free := [key for key in held if not held[key]]:
+        needed_by = {key: next(_needing(snapshot, pod, {*taken, key}), "") for key in sorted(keys)}
+        if free := [key for key in needed_by if not needed_by[key]]:
             taken.add(
                 max(
                     free,
@@ -94,7 +94,7 @@ def chosen(
                 )
             )
         elif keys is not counted:
-            key, needed = next(iter(held.items()))
+            key, needed = next(iter(needed_by.items()))
             return reasons.Reason(
                 CODE, f"{needed} would change what it does about it without its label {key}."
             )

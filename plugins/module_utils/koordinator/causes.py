@@ -96,13 +96,13 @@ def waiting(
     others = [job for job in jobs if job.migrating and job.pod.uid != pod.uid]
     # Owners of other kinds are not read for a job that somebody else made.
     known = snapshot.workload_of(pod) or (pod.owner and pod.owner.kind == "Job")
-    held = (
+    reason = (
         (_uncounted(snapshot, pod, controller) if known else None)
         or _crowded(snapshot, pod, others, controller)
         or _of_workload(snapshot, pod, others, controller)
     )
-    if held and migration_jobs.EVICT not in pod.annotations:
-        return held
+    if reason and migration_jobs.EVICT not in pod.annotations:
+        return reason
     if not now or any(
         migration_jobs.EVICT in job.annotations for job in jobs if job.pod.uid == pod.uid
     ):

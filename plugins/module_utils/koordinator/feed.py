@@ -69,7 +69,7 @@ def admit(
     these let others pass.
     """
     start: list[drain_policy.PodPlan] = []
-    held: dict[str, reasons.Reason] = {}
+    not_admitted: dict[str, reasons.Reason] = {}
     jobs = [replace(job, phase="Running") for job in traffic.jobs]
     for plan in line:
         why = (
@@ -83,8 +83,8 @@ def admit(
             started = migration_jobs.manifest("", plan.pod.ref, migration_jobs.JobSettings())
             jobs.append(migration_jobs.Job.of({**started, "status": {"phase": "Running"}}))
         else:
-            held[plan.pod.uid] = why
-    return start, held
+            not_admitted[plan.pod.uid] = why
+    return start, not_admitted
 
 
 def ttl_of(

@@ -190,18 +190,18 @@ class JobMoves:
 
     def _step(self, move: JobMove, view: job_status.View) -> None:
         if move.state == "queued":
-            held = self._held(move, view)
-            if held is None:
+            reason = self._held_by(move, view)
+            if reason is None:
                 self._create(move)
-            elif held.message != move.announced:
-                move.announced = held.message
-                move.announce(self.ctx, f"no job yet: {held.message}")
+            elif reason.message != move.announced:
+                move.announced = reason.message
+                move.announce(self.ctx, f"no job yet: {reason.message}")
         if move.state == "following":
             self._follow(move, view)
         if move.state == "replacing":
             self._replacing(move, view)
 
-    def _held(self, move: JobMove, view: job_status.View) -> reasons.Reason | None:
+    def _held_by(self, move: JobMove, view: job_status.View) -> reasons.Reason | None:
         """What would hold a new job now."""
         pod = view.snapshot.pod(move.target.uid)
         if pod is None or self.controller is None:
@@ -314,7 +314,7 @@ class JobMoves:
             move.close(
                 outcomes.JobOutcome.TIMEOUT,
                 f"{move.target} has no job yet:",
-                self._held(move, view),
+                self._held_by(move, view),
             )
         elif move.state == "replacing":
             owner = move.pod.owner if move.pod else None

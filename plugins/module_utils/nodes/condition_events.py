@@ -49,7 +49,7 @@ class Account:
     """
 
     version: str = ""
-    told: Reported = field(default_factory=dict)
+    reported: Reported = field(default_factory=dict)
 
     @classmethod
     def read(cls, raw: objects.Raw | None) -> Account:
@@ -57,21 +57,21 @@ class Account:
         better twice than never.
         """
         data = (raw or {}).get("data") or {}
-        told: Reported = {}
+        reported: Reported = {}
         try:
             for uid, conditions in decoding.json_of(data.get("told") or "{}").items():
-                known = told[str(uid)] = {}
+                known = reported[str(uid)] = {}
                 for name, (status, since) in conditions.items():
                     known[str(name)] = (str(status), str(since))
         except (ValueError, AttributeError, TypeError):
             return cls()
-        return cls(str(data.get("version") or ""), told)
+        return cls(str(data.get("version") or ""), reported)
 
     def data(self) -> dict[str, str]:
         """For the ConfigMap."""
         return {
             "version": self.version,
-            "told": json.dumps(self.told, sort_keys=True, separators=(",", ":")),
+            "told": json.dumps(self.reported, sort_keys=True, separators=(",", ":")),
         }
 
 
@@ -82,7 +82,7 @@ def news(raw: objects.Raw, wanted: t.Iterable[WatchedCondition], account: Accoun
     A condition that has never been told is news only if it is not healthy.
     """
     node = objects.Node.of(raw)
-    known = account.told.setdefault(node.uid, {})
+    known = account.reported.setdefault(node.uid, {})
     events = []
     for want, condition in _found(raw, wanted):
         before, now = known.get(want.type), _state(condition)
@@ -99,7 +99,7 @@ def standing(
     of conditions that are not healthy.
     """
     node = objects.Node.of(raw)
-    known = account.told.get(node.uid) or {}
+    known = account.reported.get(node.uid) or {}
     return [
         _event(node, want, condition, previous=want.healthy, repeated=True)
         for want, condition in _found(raw, wanted)
@@ -146,13 +146,15 @@ def _event(
 
 def forget(raw: objects.Raw, account: Account) -> None:
     """A node that was deleted."""
-    account.told.pop(str(raw["metadata"].get("uid")), None)
+    account.reported.pop(str(raw["metadata"].get("uid")), None)
 
 
 def forget_others(raws: t.Iterable[objects.Raw], account: Account) -> None:
     """All nodes that are not among these."""
     there = {str(raw["metadata"].get("uid")) for raw in raws}
-    account.told = {uid: conditions for uid, conditions in account.told.items() if uid in there}
+    account.reported = {
+        uid: conditions for uid, conditions in account.reported.items() if uid in there
+    }
 
 
 def _in_maintenance(node: objects.Node) -> bool:

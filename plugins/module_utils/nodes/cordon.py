@@ -311,11 +311,11 @@ def _shown(
     present = {key: marks[key] if key in marks else _read(node, key) for key in _SET}
     shown: dict[str, t.Any] = {key: value for key, value in present.items() if value is not None}
     if record is not None:
-        told = json.loads(record)
-        shown["step"] = told["step"]
-        if hooks := told.get("hooks"):
+        record_fields = json.loads(record)
+        shown["step"] = record_fields["step"]
+        if hooks := record_fields.get("hooks"):
             shown["hooks"] = {key: entry["state"] for key, entry in hooks.items()}
-        if awaits := told.get("awaits"):
+        if awaits := record_fields.get("awaits"):
             shown["awaits"] = [one["workload"]["name"] for one in awaits]
     return {
         "unschedulable": unschedulable,

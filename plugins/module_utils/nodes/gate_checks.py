@@ -197,16 +197,16 @@ def _tainted(node: objects.Node, taint: objects.Raw) -> reasons.Finding:
 def _conditions(
     node: objects.Node,
     record: node_records.Record | None,
-    told: t.Collection[str],
+    of_other_gates: t.Collection[str],
     wanted: t.Mapping[str, str],
 ) -> list[reasons.Finding]:
     """Conditions that are worse than before, or not as wanted;
-    those ``told`` by another gate are left out.
+    those ``of_other_gates`` by another gate are left out.
     """
     before = (record.prior.get("conditions") if record else None) or ()
     found = []
     for kind in PROBLEMS:
-        if kind not in (*told, *before, *wanted) and node.conditions.get(kind) == "True":
+        if kind not in (*of_other_gates, *before, *wanted) and node.conditions.get(kind) == "True":
             why = f"its condition {kind} is True, and was not before the maintenance"
             remedy = f"Check it: kubectl describe node {node.name}."
             found.append(_blocker("unhealthy", node, why, remedy))

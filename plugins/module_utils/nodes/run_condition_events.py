@@ -115,16 +115,16 @@ class Listener:
         """Hand on what is new, and keep that it was, or at least now and then how far
         the history is known.
         """
-        told = 0
+        reported = 0
         for what, raw in events:
             if what == "DELETED":
                 condition_events.forget(raw, self._account)
                 continue
             for event in condition_events.news(raw, self._wanted, self._account):
                 self._emit(event)
-                told += 1
+                reported += 1
         late = self._ctx.clock.now() - self._kept_at > KEEP_SECONDS
-        if version and version != self._account.version and (told or late):
+        if version and version != self._account.version and (reported or late):
             self._keep(version)
 
     def _keep(self, version: str) -> None:

@@ -93,16 +93,16 @@ def await_schedulable(
     ``nodes`` are as the API server answered when their cordons were removed, by name; one watch of
     all of them begins there. Returns a note on each that has the taint after ``TAINT_SECONDS``.
     """
-    held = {name for name, raw in nodes.items() if _held(raw)}
-    if not held:
+    tainted = {name for name, raw in nodes.items() if _is_tainted(raw)}
+    if not tainted:
         return {}
     until, wake = ctx.clock.now() + TAINT_SECONDS, ctx.clock.condition()
 
     def see(what: str, raw: objects.Raw) -> None:
-        if what == "DELETED" or not _held(raw):
-            held.discard(raw["metadata"]["name"])
+        if what == "DELETED" or not _is_tainted(raw):
+            tainted.discard(raw["metadata"]["name"])
 
-    fields = f"metadata.name={next(iter(held))}" if len(held) == 1 else ""
+    fields = f"metadata.name={next(iter(tainted))}" if len(tainted) == 1 else ""
     reflector = watch.Reflector(
         ctx.cluster,
         kinds.NODES,
@@ -111,19 +111,19 @@ def await_schedulable(
         keep=lambda raw: raw if raw["metadata"]["name"] in nodes else None,
         on_event=see,
     )
-    versions = [nodes[name]["metadata"]["resourceVersion"] for name in held]
+    versions = [nodes[name]["metadata"]["resourceVersion"] for name in tainted]
     # From the first of them on, so that the watch tells of each;
     # where their order is unknown, a list does.
     reflector.resource_version = min(versions, key=int) if all(map(str.isdigit, versions)) else ""
     reflector.start()
     try:
         with wake:
-            while held and (left := until - ctx.clock.now()) > 0:
+            while tainted and (left := until - ctx.clock.now()) > 0:
                 if reflector.error or reflector.trouble:
                     # They were given back, even if they cannot be read now.
                     return {}
                 wake.wait(left)
-            late = sorted(held)
+            late = sorted(tainted)
     finally:
         reflector.stop()
     taint = (
@@ -175,7 +175,7 @@ def _lacks(snapshot: snapshots.Snapshot, waiting: t.Iterable[node_records.Awaite
     return [lack.text for lack in found if lack]
 
 
-def _held(raw: objects.Raw) -> bool:
+def _is_tainted(raw: objects.Raw) -> bool:
     """Whether a node that is not cordoned still has the taint of a cordon."""
     node = objects.Node.of(raw)
     keys = [taint.get("key") for taint in node.taints]

@@ -39,13 +39,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
     run_locks,
 )
 
-TICK = 1.0
+LOOP_PAUSE_SECONDS = 1.0
 """Longest pause of the loop, in seconds; any change in what is watched ends it early."""
 
 SOAK_LINES = 10
 """A soak tells about so many times how it stands."""
-LEAST_BETWEEN_LINES = 10.0
-MOST_BETWEEN_LINES = 300.0
+MIN_BETWEEN_LINES_SECONDS = 10.0
+MAX_BETWEEN_LINES_SECONDS = 300.0
 """Seconds between two of these lines, at least and at most."""
 
 Missing = t.Mapping[str, tuple[reasons.Finding, ...]]
@@ -150,9 +150,9 @@ def _soak(
         seconds -= (now - since).total_seconds()
     start, every = (
         ctx.clock.now(),
-        min(max(seconds / SOAK_LINES, LEAST_BETWEEN_LINES), MOST_BETWEEN_LINES),
+        min(max(seconds / SOAK_LINES, MIN_BETWEEN_LINES_SECONDS), MAX_BETWEEN_LINES_SECONDS),
     )
-    announced = shown = start - MOST_BETWEEN_LINES
+    announced = shown = start - MAX_BETWEEN_LINES_SECONDS
     # Of a node in service there is no record, and so no bootID from before.
     gates = tuple(gate for gate in asked.gates if gate != "rebooted")
     there = replace(asked, nodes=names, gates=gates or ("ready",))
@@ -173,7 +173,7 @@ def _soak(
             if ctx.run and ctx.run.nonce and at - shown >= run_locks.IDLE / 3:
                 shown = at
                 run_lease.renew(ctx, ctx.run)
-            live.wait(min(TICK, left))
+            live.wait(min(LOOP_PAUSE_SECONDS, left))
 
 
 def _as_it_is(seen: snapshots.Snapshot, node: objects.Node) -> node_records.Record:
@@ -246,7 +246,9 @@ def _watch(
             )
             if text:
                 ctx.tell_changed(phases.What.WAITING, text)
-            live.wait(min([TICK, *(seconds for seconds in left.values() if seconds > 0)]))
+            live.wait(
+                min([LOOP_PAUSE_SECONDS, *(seconds for seconds in left.values() if seconds > 0)])
+            )
 
 
 def _taken_over(name: str, why: str) -> reasons.Finding:

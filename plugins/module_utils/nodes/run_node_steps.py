@@ -169,17 +169,17 @@ def _decide_step(ctx: run_context.Context, options: CordonOptions, task: Task) -
         task.outcome = outcomes.CordonOutcome.UNCORDONED
         task.message = f"Node {node.name} is in service again."
         return
-    held = replace(record, nonce=task.identity.nonce)
+    ours = replace(record, nonce=task.identity.nonce)
     if not mine:
-        held = replace(held, by=ctx.by, reason=options.reason or record.reason)
+        ours = replace(ours, by=ctx.by, reason=options.reason or record.reason)
     task.kept = cordon.foreign_changes(node, record)
     if options.state == "uncordoned":
-        (task.change, task.kept), task.wanted = cordon.give_back(node, held), None
+        (task.change, task.kept), task.wanted = cordon.give_back(node, ours), None
     elif options.state == "cordoned":
-        task.wanted, task.change = _cordoned(ctx, options, node, held, mine=mine)
+        task.wanted, task.change = _cordoned(ctx, options, node, ours, mine=mine)
     else:
         reached: node_records.Step = "back" if record.step == "back" else options.state
-        task.wanted, task.change = held.at(reached), cordon.at_step(node, held, reached)
+        task.wanted, task.change = ours.at(reached), cordon.at_step(node, ours, reached)
     _set_outcome(options, task)
 
 
@@ -195,16 +195,16 @@ def _cordoned(
     ctx: run_context.Context,
     options: CordonOptions,
     node: objects.Node,
-    held: node_records.Record,
+    ours: node_records.Record,
     *,
     mine: bool,
 ) -> tuple[node_records.Record, api_changes.Change | None]:
     """The record of a node that is cordoned (again), and the change that it takes."""
-    if held.step == "back":
-        return _taken_out(options, node, replace(held, since=ctx.clock.server(), hooks={}))
-    if held.step in ("cordoned", "drained") and mine:
-        return held, None
-    return held.at("cordoned"), cordon.at_step(node, held, "cordoned")
+    if ours.step == "back":
+        return _taken_out(options, node, replace(ours, since=ctx.clock.server(), hooks={}))
+    if ours.step in ("cordoned", "drained") and mine:
+        return ours, None
+    return ours.at("cordoned"), cordon.at_step(node, ours, "cordoned")
 
 
 def _decide_unrecorded(

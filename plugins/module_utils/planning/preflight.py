@@ -419,8 +419,8 @@ def _spent(
 def _spent_budget(
     snapshot: snapshots.Snapshot, plan: drain_policy.PodPlan
 ) -> tuple[objects.Ref, str, str] | None:
-    told = plan.code in ("unhealthy_blocked", "operator_budget")
-    verdict = budgets.diagnose(snapshot, plan.pod) if plan.budgets and not told else None
+    said_already = plan.code in ("unhealthy_blocked", "operator_budget")
+    verdict = budgets.diagnose(snapshot, plan.pod) if plan.budgets and not said_already else None
     if verdict is None or verdict.allowed or verdict.lasting or not verdict.budget:
         return None
     return verdict.budget, verdict.message, verdict.remedy

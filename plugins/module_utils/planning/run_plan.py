@@ -148,10 +148,10 @@ def _plan(
     wanted: tuple[str, ...],
     options: PlanOptions,
     given_up: t.Mapping[str, str] = MappingProxyType({}),
-    told: tuple[reasons.Finding, ...] = (),
+    unreplaced_findings: tuple[reasons.Finding, ...] = (),
 ) -> run_context.Result:
     """The plan; ``given_up``: why pods of these workloads, by their UIDs,
-    are not replaced first, as ``told`` tells.
+    are not replaced first, as ``unreplaced_findings`` tells.
     """
     now = ctx.clock.server()
     choices, warned = run_installed.prepared(ctx, options.choices)
@@ -165,7 +165,7 @@ def _plan(
         planned, skipped = drafts.fitting(snapshot, asked, planned)
     plans, todo = planned.draft.plans, planned.draft.todo
     groups = planned.draft.waves
-    found = [*warned, *planned.findings, *unread, *told]
+    found = [*warned, *planned.findings, *unread, *unreplaced_findings]
     if any(plan.route == "job" for plan in plans):
         found += preflight.unapproved(run_installed.listed(ctx), plans, choices.job_wait)
     if not wanted:
@@ -184,8 +184,13 @@ def _plan(
             )
             if unreplaced:
                 # Their pods have another way, which is planned and tried anew.
-                told = (*told, *(one for one in refused if one.severity == "warning"))
-                return _plan(ctx, gathered, wanted, options, {**given_up, **unreplaced}, told)
+                unreplaced_findings = (
+                    *unreplaced_findings,
+                    *(one for one in refused if one.severity == "warning"),
+                )
+                return _plan(
+                    ctx, gathered, wanted, options, {**given_up, **unreplaced}, unreplaced_findings
+                )
             found += refused
         fence = run_access.standing(ctx, found)
     known = {"settle": options.settle, "notice": options.planned_notice or 0.0}

@@ -242,8 +242,8 @@ def refused(
     some = wanted[:MAX_TRIALS]
     with ctx.clock.pool(run_requests.MAX_PARALLEL, "dry runs") as pool:
         words = pool.map(functools.partial(_refusal, ctx), some)
-        told = [(trial, text) for trial, text in zip(some, words, strict=True) if text]
-    return [*findings(told), *untried(len(wanted))], unreplaced(told)
+        refusals = [(trial, text) for trial, text in zip(some, words, strict=True) if text]
+    return [*findings(refusals), *untried(len(wanted))], unreplaced(refusals)
 
 
 def _refusal(ctx: run_context.Context, trial: Trial) -> str:

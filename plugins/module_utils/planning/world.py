@@ -114,7 +114,7 @@ def _add(total: Amounts, more: Amounts) -> None:
         total[name] = total.get(name, 0) + amount
 
 
-Wanted: t.TypeAlias = "tuple[tuple[frozenset[str] | None, objects.Raw | None], ...]"
+PodTerms: t.TypeAlias = "tuple[tuple[frozenset[str] | None, objects.Raw | None], ...]"
 """Pairs of namespaces (``None``: all) and a label selector that a pod has to match, all of them."""
 
 
@@ -278,7 +278,7 @@ NO_DOMAINS = Domains({}, frozenset())
 class Tally:
     """How many pods on each node match all of some selectors."""
 
-    def __init__(self, wanted: Wanted, *, living: bool) -> None:
+    def __init__(self, wanted: PodTerms, *, living: bool) -> None:
         self.wanted = wanted
         self.living = living
         self.by_node: Counter[str] = Counter()
@@ -439,7 +439,7 @@ class World:
             yield from self._hinted.get(label, ())
         yield from self._unhinted
 
-    def tally(self, wanted: Wanted, *, living: bool = False) -> Tally:
+    def tally(self, wanted: PodTerms, *, living: bool = False) -> Tally:
         """The count of the pods that match, current from now on."""
         key = key_of(
             [

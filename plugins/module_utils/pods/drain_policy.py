@@ -23,7 +23,7 @@ KOORDINATOR = (
     "koordinator_key",
 )
 """The options that name what is not to be searched, in the order of the fields of
-``installation.Place``.
+``installation.Location``.
 """
 
 

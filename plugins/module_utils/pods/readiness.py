@@ -140,11 +140,11 @@ def last(snapshot: snapshots.Snapshot, pod: objects.Pod) -> LastPod | None:
             f"{workload.ref} was scaled down to one, and has not ended the others yet.",
             False,
         )
-    told = (
+    message = (
         f"{workload.ref} was scaled down to one meanwhile, and nothing would "
         "serve without this pod."
     )
-    return LastPod(workload.ref, told, True)
+    return LastPod(workload.ref, message, True)
 
 
 def _wanted(

@@ -330,10 +330,10 @@ def waiting(why: t.Mapping[str, str], most: int | None = None) -> str:
 def _refused(report: model.Report) -> str:
     if not report.refusals or report.planned:
         return ""
-    stuck, held = sum(len(r.stuck) for r in report.refusals), held_back(report)
+    stuck, longest = sum(len(r.stuck) for r in report.refusals), held_back(report)
     text = f"{count(report.totals.refusals, 'eviction')} by {count(len(report.refusals), 'rule')}"
     text += f", {count(stuck, 'pod')} still there" if stuck else ", all accepted later"
-    return text + (f", {held}" if held else "")
+    return text + (f", {longest}" if longest else "")
 
 
 def held_back(report: model.Report) -> str:

@@ -429,7 +429,7 @@ def _loose_locks(
 def _memories(
     ctx: run_context.Context,
     ids: t.Sequence[str],
-    held: t.Collection[str],
+    holding: t.Collection[str],
     alive: t.Collection[str],
     done: _Recovery,
 ) -> None:
@@ -442,7 +442,7 @@ def _memories(
                 phases.What.WAITING,
                 f"run {run_id} is alive between two of its nodes, so it stays stored",
             )
-        elif run_id not in held:
+        elif run_id not in holding:
             with done.telling(f"Run {run_id}"):
                 run_runs.forget(ctx, run_id)
                 run_lease.delete(ctx, run_id)

@@ -109,7 +109,7 @@ def of_pod(text: str) -> t.Any:
 
 
 def of_account(text: str) -> t.Any:
-    return condition_events.Account.read({"data": {"told": text}}).told or None
+    return condition_events.Account.read({"data": {"told": text}}).reported or None
 
 
 def of_journal(text: str) -> t.Any:

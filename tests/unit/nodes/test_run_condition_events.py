@@ -143,13 +143,13 @@ def test_nodes_that_are_gone_are_forgotten(world: World) -> None:
     flip(world, "a", "False")
     uid = world.get(kinds.NODES, "a")["metadata"]["uid"]
     assert listening.after()
-    assert uid in account(world).told
+    assert uid in account(world).reported
     listening.killed()
     world.delete(kinds.NODES, "a")
     again = Listening(world)
     flip(world, "b", "False")
     assert again.after() == [("b", "False", False)]
-    assert uid not in account(world).told
+    assert uid not in account(world).reported
 
 
 def test_it_says_whether_we_have_the_node_out_of_service(world: World) -> None:
@@ -179,7 +179,7 @@ def test_a_selector_and_other_conditions(world: World) -> None:
 @pytest.mark.parametrize("data", [{"told": "no JSON"}, {"told": "[]"}, {"told": '{"u":{"Ready":3}}'}, {}])
 def test_an_account_that_cannot_be_read_is_as_none(data: dict[str, str]) -> None:
     found = Account.read({"data": {"version": "7", **data}} if data else None)
-    assert (found.version, found.told) == ("", {})
+    assert (found.version, found.reported) == ("", {})
 
 
 def test_a_record_that_cannot_be_read_counts_as_maintenance() -> None:
