@@ -158,7 +158,7 @@ class Replacing:
             if not isinstance(error, run_reconcile.PASSING) and not run_lock_policy.by_the_fence(
                 error
             ):
-                # Whoever may not let it go may not give it back either.
+                # An account that may not let it go may not give it back either.
                 self._give_up(move, str(error))
                 return True
             move.tries += 1

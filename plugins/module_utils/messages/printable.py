@@ -14,7 +14,7 @@ import typing as t
 LONGEST = 2000
 """Characters of one text; a webhook may answer with a whole page."""
 LONGEST_OF_ALL = 4000
-"""Characters of a text that is made of several, such as what came of many pods."""
+"""Characters of a text that is made of several, such as the outcomes of many pods."""
 
 
 def line(value: str, most: int = LONGEST) -> str:

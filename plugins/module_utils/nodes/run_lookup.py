@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The nodes that a call names, and what came of them."""
+"""The nodes that a call names, and their entries in its result."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What came of a rehearsal, and how a real run compares with it.
+"""The outcome of a rehearsal, and how a real run compares with it.
 Both are read from ``report.json``.
 """
 

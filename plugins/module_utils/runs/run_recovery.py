@@ -85,7 +85,7 @@ class _Found:
 
 @dataclass
 class _Recovery:
-    """What came of each object."""
+    """The result of a call: an entry for each object, and what failed."""
 
     nodes: list[dict[str, t.Any]] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
@@ -106,7 +106,7 @@ class _Recovery:
 
 def look(ctx: run_context.Context) -> tuple[tuple[stored_objects.Trace, ...], set[str]]:
     """All traces, and the runs that are alive: their locks were renewed meanwhile,
-    or their sign of life holds.
+    or their own lease holds.
     """
     found = _everything(ctx)
     leases = {lock_leases.place_of(lease): lease for lease in found.snapshot.leases}

@@ -69,7 +69,7 @@ Rule = t.Callable[[objects.Node, str], "api_changes.Change | None"]
 def mark_waiting(
     ctx: run_context.Context, run_id: str, nodes: t.Collection[str], until: float
 ) -> None:
-    """Mark these nodes; ``until``, by the context's clock, the run's sign of life holds."""
+    """Mark these nodes; ``until``, by the context's clock, the run's lease holds."""
 
     def prove_lock() -> None:
         if ctx.clock.now() >= until:
@@ -253,7 +253,7 @@ def _named(run_id: str, known: t.Sequence[stored_objects.StoredRun]) -> stored_o
 
 
 def _refuse_alive(ctx: run_context.Context, run: stored_objects.StoredRun) -> None:
-    """Stop if somebody renews the run's sign of life or the lock of one of its nodes;
+    """Stop if somebody renews the run's lease or the lock of one of its nodes;
     watches for a minute at most.
     """
     found, _bad = _out(ctx)
@@ -276,7 +276,7 @@ def _outlived(
     ctx: run_context.Context, known: t.Sequence[stored_objects.StoredRun], mark: str, now: str
 ) -> list[stored_objects.StoredRun]:
     """Runs of other commands that nobody will resume: too old,
-    without a sign of life and without a node.
+    without a lease that holds and without a node.
 
     One that still has a node is kept, because it can be resumed by its name.
     """
@@ -551,7 +551,7 @@ def _deletion(run: stored_objects.StoredRun) -> api_changes.Change:
 def forget(
     ctx: run_context.Context, run_id: str, version: str = "", *, marked: bool = True
 ) -> None:
-    """Delete a run's sign of life and then the stored run; with a ``version`` only
+    """Delete a run's lease and then the stored run; with a ``version`` only
     if it still has that.
 
     In this order: if the caller is killed in between, the same command resumes what is stored. A
