@@ -49,6 +49,7 @@ def surges_and_evictions(arena: Arena) -> Made:
     node, _one, _two = arena.nodes(3)
     arena.deployment("single", on=node, **slow(20, 10))
     arena.deployment("web", 4, on=node, budget={"maxUnavailable": 1}, **slow(10, 5))
+    arena.statefulset("db", 3, on=node, budget={"maxUnavailable": 1}, **slow(8, 4))
     return {"maintain_nodes": [node]}
 
 
