@@ -206,10 +206,5 @@ findings: {description: Why the call failed as a whole., returned: after such a 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import specs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.waves import arguments
 
-
-def main() -> None:
-    specs.run_module(arguments.SPEC)
-
-
 if __name__ == "__main__":
-    main()
+    specs.run_module(arguments.SPEC)
