@@ -249,8 +249,11 @@ class Steps:
             raise Broken(result.message)
 
     def _made(self, ctx: run_context.Context, engine: Engine, options: t.Any) -> run_context.Result:
+        before = len(ctx.cluster.refusals)
         result = run_context.attempt(ctx, lambda ctx: engine(ctx, options))
-        self.options.explain(ctx, result, engine)
+        # What an earlier step could do without is no reason here.
+        if len(ctx.cluster.refusals) > before:
+            self.options.explain(ctx, result, engine)
         return result
 
     def apart(
