@@ -155,7 +155,13 @@ nodes:
   elements: dict
   contains:
     name: {description: The node., type: str, sample: worker-1}
-    outcome: {description: That of its last step., type: str, sample: drained}
+    outcome:
+      description:
+        - That of its last step, for a node that did not fail.
+        - V(failed), a failure - the maintenance of the node failed.
+        - V(failed_tasks), a failure - the user's tasks failed on the node.
+      type: str
+      sample: drained
     failed: {description: Whether it is not where it should be., type: bool}
     message: {description: "The outcome as a sentence, with the remedy for failures.", type: str}
 ready: {description: The nodes whose hosts the work may begin on., returned: when the work could begin, type: list, elements: str}

@@ -153,7 +153,7 @@ def test_auto_evicts_instead_where_the_window_is_longer_than_a_pod_waits(scene: 
     scene.moved_by_someone("n3")
     outcome = scene.maintain("n1", backend="auto", job_wait=30.0)
     assert outcome.ok
-    [node] = [node for name, result in outcome.calls if name == "drain" for node in result.data["nodes"]]
+    [node] = [node for step in outcome.steps("migrate") for node in step["nodes"]]
     pods = [pod for pod in node["pods"] if pod["route"] != "skip"]
     assert {(pod["route"], pod["outcome"]) for pod in pods} == {("evict", "evicted")}
     assert all("The object limiter would delay it for" in pod["reason"] for pod in pods)

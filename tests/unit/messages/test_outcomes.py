@@ -30,6 +30,7 @@ DOCUMENTED: dict[str, tuple[type[Outcome], ...]] = {
     "maintenance_event: events outcome": (outcomes.EventOutcome,),
     "maintenance_plan: nodes outcome": (outcomes.PlanOutcome,),
     "maintenance_state: nodes outcome": (outcomes.StateOutcome,),
+    "maintenance_wave: nodes outcome": (outcomes.PlaybookOutcome,),
     "node_cordon: nodes outcome": (outcomes.CordonOutcome,),
     "node_drain: nodes outcome": (outcomes.DrainOutcome,),
     "node_drain: nodes pods outcome": (outcomes.PodOutcome,),
@@ -42,7 +43,6 @@ DOCUMENTED: dict[str, tuple[type[Outcome], ...]] = {
 }
 """What a module returns as an outcome, by the way to it in its documentation."""
 KINDS: list[type[Outcome]] = [kind for kinds in DOCUMENTED.values() for kind in kinds]
-KINDS.append(outcomes.PlaybookOutcome)
 MEMBERS = [pytest.param(member, id=f"{kind.__name__}.{member.name}") for kind in KINDS for member in kind]
 
 
@@ -148,7 +148,7 @@ def test_playbooks_and_roles_ask_for_words_that_there_are() -> None:
 
 
 def test_a_summary_tells_every_word_of_its_own_list_and_asks_for_those_of_others() -> None:
-    texts = [path.read_text() for path in (UTILS / "playbooks").glob("*.py")]
+    texts = [path.read_text() for package in ("playbooks", "waves") for path in (UTILS / package).glob("*.py")]
     used = {found for text in texts for found in re.findall(r"outcomes\.(\w+)\.([A-Z_]+)", text)}
     told = {member for kind, member in used if kind == "PlaybookOutcome"}
     assert told == {member.name for member in outcomes.PlaybookOutcome}
