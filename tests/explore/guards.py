@@ -29,8 +29,9 @@ from ansible_collections.kubeops.node_maintenance.tests.explore.points import (
     robbed,
 )
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Task
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.whole import maintain
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor, World
 
 Out = t.Callable[[pytest.MonkeyPatch], None]
 Meets = t.Callable[[verbs.Request], bool]
@@ -80,12 +81,24 @@ def makes_budget(request: verbs.Request) -> bool:
 # -- explorations -------------------------------------------------------------------------------------------
 
 
-def cut_off(meets: Meets, fault: Fault) -> Notices:
-    """The run stands still at each such request, and is undone meanwhile."""
+Begin = t.Callable[[Actor], Task]
+
+
+def maintained(me: Actor) -> Task:
+    """The whole run of the scene."""
+    return me.spawn(lambda: maintain(me, SCENE.given))
+
+
+def cut_off(meets: Meets, fault: Fault, begin: Begin = maintained) -> Notices:
+    """What is begun stands still at each such request, and is undone meanwhile."""
 
     def notice() -> None:
-        for ordinal in asked_for(SCENE, meets):
-            robbed(SCENE, ordinal, fault)
+        with SCENE.world() as world:
+            task = begin(world.process("me"))
+            world.machine.run_until(lambda: not task.alive)
+            asked = [sent.ordinal for sent in world.log if sent.process == "me" and meets(sent.request)]
+        for ordinal in asked:
+            robbed(SCENE, ordinal, fault, begin)
 
     return notice
 

@@ -17,6 +17,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.loc
 from ansible_collections.kubeops.node_maintenance.tests.explore import followers, invariants, scenes
 from ansible_collections.kubeops.node_maintenance.tests.explore.judge import NODES, Judge, Violation, holder_of, record
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Task
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.whole import Outcome, maintain, recover
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.wire import Sent
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor, World
@@ -196,8 +197,10 @@ def replaced(point: Point) -> None:
         judge.evicted_once()
 
 
-def robbed(scene: scenes.Scene, ordinal: int, fault: Fault) -> None:
+def robbed(scene: scenes.Scene, ordinal: int, fault: Fault, begin: t.Callable[[Actor], Task] | None = None) -> None:
     """The run is cut off at a request; somebody undoes it by its name, and then it comes back.
+
+    `begin` starts other calls than those of `maintain`.
 
     Raises:
         Violation: what it did after that was seen.
@@ -205,7 +208,7 @@ def robbed(scene: scenes.Scene, ordinal: int, fault: Fault) -> None:
     with scene.world() as world:
         judge, me = Judge(world, scene.floors), world.process("me")
         me.faults.at(ordinal, fault)
-        task = me.spawn(lambda: maintain(me, scene.given))
+        task = begin(me) if begin else me.spawn(lambda: maintain(me, scene.given))
         world.machine.run_until(lambda: bool(me.faults.met) or not task.alive, within=WITHIN)
         known = next(filter(None, (record(raw) for raw in world.store.of(NODES).values())), None)
         if known is None:

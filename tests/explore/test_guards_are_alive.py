@@ -57,8 +57,9 @@ from ansible_collections.kubeops.node_maintenance.tests.explore.guards import (
 )
 from ansible_collections.kubeops.node_maintenance.tests.explore.judge import Violation, record
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Task
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.whole import maintain
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor, World
 
 
 def taints_survive() -> None:
@@ -214,6 +215,11 @@ WITHOUT_UNKNOWN = types.SimpleNamespace(**{**vars(errors), "UnknownOutcome": _Ne
 """The errors, of which one is never met."""
 
 
+def modules(me: Actor) -> Task:
+    """A playbook of plain modules, each of which takes the locks for itself."""
+    return stories.calls(me, "a/a1", stories.to("cordoned"), stories.guarded("present"), stories.drained())
+
+
 GUARDS = (
     Guard(
         "the proof of the lock before a write",
@@ -242,7 +248,7 @@ GUARDS = (
     Guard(
         "the record after the lock",
         replaced_by(run_guard_call.GuardCall, "_look_again", lambda self: None),
-        cut_off(is_renewal, Fault("frozen", 600.0)),
+        cut_off(is_renewal, Fault("frozen", 600.0), modules),
     ),
     Guard(
         "what is kept of the run after the lock",
