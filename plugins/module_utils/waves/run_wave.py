@@ -210,12 +210,16 @@ class _Way(run_steps.Steps):
 
     def _note_end(self) -> None:
         """Between two waves no lock of a node shows that the run is alive."""
-        if not self.once("end"):
+        if "end" in self.answers:
             return
         failed = self.wave.failed
         if self.options.files:
             self.results.append(dict(self.options.files))
         results = (*self.options.told, *self.results, {"nodes": failed})
         needed = () if self.options.last and not failed else results
-        seconds = self.options.lease_duration
-        run_context.attempt(self.apart(), lambda ctx: run_runs.noted(ctx, (), seconds, needed))
+        self.step("end", self._noted_end, needed, breaks=False)
+
+    def _noted_end(
+        self, ctx: run_context.Context, results: t.Sequence[t.Any]
+    ) -> run_context.Result:
+        return run_runs.noted(ctx, (), self.options.lease_duration, results)

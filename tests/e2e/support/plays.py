@@ -37,7 +37,7 @@ STEPS = {
     **dict.fromkeys(("before_node", "after_node", "lost_hooks"), "maintenance_hooks"),
     "verify": "node_ready",
     "taint": "node_taint",
-    "noted": "maintenance_state",
+    **dict.fromkeys(("noted", "end"), "maintenance_state"),
 }
 """The module of each step of a wave; of all others it is node_cordon."""
 REPORTING = ("maintain", "evacuate", "release", "plan")
