@@ -236,6 +236,14 @@ def test_a_module_loads_little_more_than_it_needs() -> None:
     assert len(loaded("plugins/modules/node_taint.py")) <= 52
 
 
+def test_the_filter_of_the_results_loads_no_engine() -> None:
+    """Each playbook loads it when it starts."""
+    found = loaded("plugins/filter/maintain_summary.py")
+    engines = {f"{UTILS}{path}.py" for path in ("drain/run_drain", "planning/run_plan", "surge/run_guard")}
+    assert engines & loaded("plugins/modules/maintenance_wave.py") == engines
+    assert not engines & found, sorted(found)
+
+
 def test_only_what_reads_or_restores_a_descheduler_loads_its_package() -> None:
     modules = [str(path.relative_to(HERE)) for path in sorted(HERE.glob("plugins/modules/*.py"))]
     reading = [path for path in modules if any(f"{UTILS}descheduler/" in one for one in loaded(path))]

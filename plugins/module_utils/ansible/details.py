@@ -63,6 +63,12 @@ def _brief(entry: Result) -> dict[str, t.Any]:
     return found
 
 
+def told(result: Result) -> list[Result]:
+    """The results of a wave's calls as they are kept for the report: where their details are."""
+    paths = [{KEY: [path], "failed": False} for path in result.get(KEY) or ()]
+    return [*paths, *([result] if "steps" in result else [])]
+
+
 def whole(result: t.Any) -> t.Any:
     """The result with its details, which are in the last of its files, as far as they can be read;
     anything else as it is. What the result itself says counts.

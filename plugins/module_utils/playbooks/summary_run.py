@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import details
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
     commands,
     outcomes,
@@ -14,10 +15,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import (
     arguments_window,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.waves import (
-    arguments,
-    call_results,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.waves import call_results
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.waves import wave as way
 
 CONTINUES = (
@@ -135,7 +133,7 @@ class _Came(t.NamedTuple):
     @property
     def told(self) -> list[call_results.Answer]:
         """The results for the report, with what came of the nodes at the end."""
-        return [*arguments.told(self.last), {"nodes": self.failed}]
+        return [*details.told(self.last), {"nodes": self.failed}]
 
 
 def _not_ended(answers: call_results.Answers) -> list[str]:

@@ -46,8 +46,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.waves imp
     run_wave,
 )
 
-T = t.TypeVar("T")
-
 
 class _Step(t.NamedTuple):
     """The module of a step, and what the wave says itself of the module's options."""
@@ -129,14 +127,8 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
         "runs": specs.plain(params["runs"] or {}),
         "files": specs.plain(params["files"] or {}),
         "before": before,
-        "told": tuple(map(details.whole, told(before))),
+        "told": tuple(map(details.whole, details.told(before))),
     }
-
-
-def told(result: t.Mapping[str, t.Any]) -> list[t.Mapping[str, t.Any]]:
-    """The results of a wave as they are kept for the report: where its details are."""
-    paths = [{details.KEY: [path], "failed": False} for path in result.get(details.KEY) or ()]
-    return [*paths, *([result] if "steps" in result else [])]
 
 
 def _engine(ctx: run_context.Context, params: specs.Params) -> run_context.Result:

@@ -14,7 +14,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible i
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import arguments as drain
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import arguments as plan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import arguments as guard
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.waves import arguments, run_steps
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.waves import run_steps
 
 MOST = 50_000
 """Bytes of the result of a plan of 100 nodes and 2,000 pods, and of all results of a wave of 10 nodes."""
@@ -119,7 +119,7 @@ def test_the_results_of_a_wave_are_small_and_the_report_gets_all_of_them(tmp_pat
     back = details.apart({**out, "details": brief["details"], "steps": steps[:1]}, str(tmp_path))
     assert size(out) > 4 * MOST
     assert size(back) <= MOST
-    assert [details.whole(each)["steps"] for each in arguments.told(back)] == [steps, steps[:1]]
+    assert [details.whole(each)["steps"] for each in details.told(back)] == [steps, steps[:1]]
 
 
 def test_the_calls_of_a_wave_and_the_plan_have_details() -> None:
