@@ -46,7 +46,7 @@ class LeaseRenewer:
     """
 
     def __init__(self, ctx: run_context.Context) -> None:
-        self.ctx = self._ctx = ctx
+        self.ctx = ctx
         self.locks: dict[str, run_node_lock.NodeLock] = {}
         self.heartbeats: dict[run_context.Run, run_heartbeats.Heartbeat] = {}
         self._stop = ctx.clock.event()
@@ -58,7 +58,7 @@ class LeaseRenewer:
         """
         if not (me.nonce and place.startswith(f"{names.NAMESPACE}/")):
             return None
-        return self.heartbeats.setdefault(me, run_heartbeats.Heartbeat(self._ctx, me))
+        return self.heartbeats.setdefault(me, run_heartbeats.Heartbeat(self.ctx, me))
 
     def start_heartbeats(self, listed: t.Mapping[NamespacedName, objects.Raw]) -> dict[str, str]:
         """Start them; returns the nodes that cannot be locked because of that,
@@ -70,12 +70,12 @@ class LeaseRenewer:
         for me, heartbeat in list(self.heartbeats.items()):
             if heartbeat.fresh:
                 continue
-            its = [lock for lock in self.locks.values() if lock.heartbeat is heartbeat]
+            its = [lock for lock in self._all() if lock.heartbeat is heartbeat]
             try:
                 heartbeat.start(listed.get((names.NAMESPACE, heartbeat.target.name)))
             except (errors.Forbidden, errors.DeniedByWebhook) as error:
                 text = f"locks are renewed one by one, because their heartbeat was refused: {error}"
-                self._ctx.tell(phases.What.NOTE, text)
+                self.ctx.tell(phases.What.NOTE, text)
                 del self.heartbeats[me]
                 for lock in its:
                     lock.heartbeat = None
@@ -83,12 +83,16 @@ class LeaseRenewer:
                 refused |= {lock.node: f"{lock.what} could not be locked: {error}" for lock in its}
         return refused
 
+    def _all(self) -> list[run_node_lock.NodeLock]:
+        """Those of this moment: a step may add to them while a round goes on."""
+        return list(self.locks.values())
+
     def start(self) -> None:
         """Renew whatever is held from now on."""
         if self._thread:
             return
-        self._stop = self._ctx.clock.event()
-        self._thread = self._ctx.clock.thread(self._renew_all, "lease-keeper")
+        self._stop = self.ctx.clock.event()
+        self._thread = self.ctx.clock.thread(self._renew_all, "lease-keeper")
         self._thread.start()
 
     def stop(self) -> None:
@@ -101,15 +105,15 @@ class LeaseRenewer:
     def _renew_all(self) -> None:
         rounds = 0
         while not self._stop.wait(RENEW_EVERY_SECONDS):
-            until, rounds = self._ctx.clock.now() + LEAVE_WITHIN_SECONDS, rounds + 1
-            held = [lock for lock in self.locks.values() if lock.held]
+            until, rounds = self.ctx.clock.now() + LEAVE_WITHIN_SECONDS, rounds + 1
+            held = [lock for lock in self._all() if lock.held]
             named = {lock.heartbeat for lock in held if lock.heartbeat}
             jobs: list[t.Callable[[], object]] = [lock.renew for lock in held if not lock.heartbeat]
-            at_once(self._ctx, [*jobs, *(heartbeat.renew for heartbeat in named)], until)
+            at_once(self.ctx, [*jobs, *(heartbeat.renew for heartbeat in named)], until)
             behind = [lock for lock in held if lock.behind]
             if named and rounds % RENEWALS_PER_LOOK == 0:
                 behind += self._vanished([lock for lock in held if lock.named])
-            at_once(self._ctx, [lock.look for lock in behind], until)
+            at_once(self.ctx, [lock.look for lock in behind], until)
 
     def _vanished(self, locks: t.Sequence[run_node_lock.NodeLock]) -> list[run_node_lock.NodeLock]:
         """Those of the locks whose lease is not ours any more, by one list of all leases."""
@@ -129,8 +133,8 @@ class LeaseRenewer:
 
     def listed(self) -> dict[NamespacedName, objects.Raw]:
         """All leases where those of the nodes are."""
-        namespaces = {lock.target.namespace for lock in self.locks.values()}
-        leases = run_leases.leases_in(self._ctx, namespaces)
+        namespaces = {lock.target.namespace for lock in self._all()}
+        leases = run_leases.leases_in(self.ctx, namespaces)
         return {lock_leases.place_of(lease): lease for lease in leases}
 
     def seen_in(
@@ -138,7 +142,7 @@ class LeaseRenewer:
     ) -> dict[str, lock_leases.Seen]:
         """Those of the nodes among the leases, by node."""
         found = {}
-        for node, lock in self.locks.items():
+        for node, lock in list(self.locks.items()):
             if lease := listed.get((lock.target.namespace, lock.target.name)):
                 name, _uid = lock_leases.heartbeat_of(lease)
                 heartbeat = listed.get((lock.target.namespace, name))
