@@ -420,8 +420,8 @@ def read(
     values["asks_hosts"] = values["nodes"] == [CHOSEN] or _only_reboots(values, playbook)
     if values["nodes"] == [CHOSEN]:
         values["nodes"], values["node_selector"] = [], values["node_selector"] or EVERY_NODE
-    policies = {call: {name: values[name] for name in names} for call, names in POLICIES.items()}
-    policies["wave"] = _of_waves(values, playbook)
+    plan = {name: values[name] for name in POLICIES["plan"]}
+    policies = {"plan": plan, "wave": _of_waves(values, playbook)}
     return {**values, "policies": policies, "fingerprint": mark, "errors": wrong}
 
 
@@ -436,7 +436,6 @@ def _of_waves(values: t.Mapping[str, t.Any], playbook: str) -> dict[str, t.Any]:
         **{name: values[name] for name in OF_WAVES},
         "taint": {"taints": values["taints"], "allow_no_execute": True} if values["taints"] else {},
         "goal": "evacuated" if playbook == "evacuate" else "maintained",
-        "has_work": playbook == "maintain" and bool(values["tasks"] or values["reboot"]),
         "fences": bool(values["fence_tasks"]),
     }
 

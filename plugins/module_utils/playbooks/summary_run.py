@@ -65,7 +65,7 @@ def run(
     for index, out in enumerate(waves):
         if out:
             returned = backs[index] if index < len(backs) else {}
-            came.append(_Came(batches[index][1:], out, {} if _skipped(returned) else returned))
+            came.append(_Came(batches[index][1:], out, returned))
     omitted = call_results.unique(
         [*left_out, *(text for each in came for text in each.last.get("left_out", ()))]
     )
@@ -102,10 +102,6 @@ def run(
     }
 
 
-def _skipped(answer: call_results.Answer) -> bool:
-    return bool(answer.get("skipped"))
-
-
 class _Came(t.NamedTuple):
     """A wave of these nodes, and the results of its calls; without a way back in check mode."""
 
@@ -125,7 +121,7 @@ class _Came(t.NamedTuple):
         if "nodes" not in self.out:
             # That call could not begin, so nothing was written.
             return [call_results.failure(node, self.out["msg"], None) for node in self.nodes]
-        if self.back and "nodes" not in self.back:
+        if self.back and "nodes" not in self.back and not self.back.get("skipped"):
             ready = self.out.get("ready") or ()
             return [*found, *(way.kept_out(node, self.back["msg"]) for node in ready)]
         return found

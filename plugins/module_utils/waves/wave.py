@@ -324,11 +324,7 @@ def _not_given_back(wave: Wave) -> dict[str, str]:
         for each in call_results.failed(*calls)
         if each.get("outcome") not in call_results.OF_OTHERS
     ]
-    whole = [
-        call["msg"]
-        for call in calls
-        if not call.get("skipped") and "nodes" not in call and "msg" in call
-    ]
+    whole = [call["msg"] for call in calls if "nodes" not in call and "msg" in call]
     messages = {
         **dict.fromkeys(wave.touched, next(iter(whole), "")),
         **call_results.messages(about),
