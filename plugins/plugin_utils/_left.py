@@ -85,6 +85,7 @@ class _End:
     def __init__(self, display: t.Any) -> None:
         self._display, self._pid = display, os.getpid()
         self._asked, self._latest, self._telling = False, 0.0, threading.Lock()
+        self._groups: list[int] = []
         self._before = {one: signal.getsignal(one) for one in _interrupts.SIGNALS}
         for number, handler in self._before.items():
             if handler != signal.SIG_IGN:
@@ -101,6 +102,7 @@ class _End:
             return
         if not self._asked:
             self._asked, self._latest = True, time.monotonic() + _interrupts.WITHIN
+            self._groups = _groups(multiprocessing.active_children())
             sys.unraisablehook = _raise_again
             threading.Thread(target=self._cut_off, args=(128 + number,), daemon=True).start()
             if number != signal.SIGINT:
@@ -125,12 +127,29 @@ class _End:
         for worker in multiprocessing.active_children():
             worker.join(max(0.0, self._latest - time.monotonic()))
             worker.kill()
+        for group in self._groups:
+            with contextlib.suppress(OSError):
+                os.killpg(group, signal.SIGTERM)
         for one in arguments_left.of(_notes()):
             for line in one.lines():
                 self._display.display(line, stderr=True)
             if not one.let_go and one.target is not None:
                 _let_go(one.run, one.target)
         return True
+
+
+def _groups(workers: t.Iterable[t.Any]) -> list[int]:
+    """The process groups that these workers lead, which they do since ansible-core 2.19.
+
+    A worker ends its group when it is terminated, but main terminates it twice, and the second
+    time it may die before it has done so: a module would go on without it.
+    """
+    groups = []
+    for worker in workers:
+        with contextlib.suppress(ProcessLookupError):
+            if os.getpgid(worker.pid) == worker.pid:
+                groups.append(worker.pid)
+    return groups
 
 
 def _raise_again(lost: t.Any) -> None:

@@ -78,6 +78,16 @@ class ActionModule(ActionBase):
         open(self._task.args["awaited"], "w").close()
         time.sleep(60)
 """
+DEFENCELESS = """
+import signal
+import subprocess
+from ansible.plugins.action import ActionBase
+
+class ActionModule(ActionBase):
+    def run(self, tmp=None, task_vars=None):
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        subprocess.run(self._task.args["argv"])
+"""
 EVENTS = [
     ["cordoned", "cordoned"],
     ["progress", "5 of 7 pods left, 2 ending; waiting: budget web allows no disruption"],
@@ -85,10 +95,11 @@ EVENTS = [
 
 
 def furnished(folder: Path) -> Path:
-    """The folder, with the actions ``tell`` and ``hold``."""
+    """The folder, with the actions ``tell``, ``hold`` and ``defenceless``."""
     (folder / "action_plugins").mkdir()
     (folder / "action_plugins" / "tell.py").write_text(TELLER)
     (folder / "action_plugins" / "hold.py").write_text(HOLDER)
+    (folder / "action_plugins" / "defenceless.py").write_text(DEFENCELESS)
     (folder / "ansible.cfg").touch()
     return folder
 

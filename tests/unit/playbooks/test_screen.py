@@ -176,10 +176,13 @@ def test_a_call_that_is_asked_to_end_does_so_and_says_how_to_go_on(stop: signal.
 
 
 @pytest.mark.parametrize("stop", STOPS, ids=lambda stop: stop.name)
-def test_between_two_calls_it_is_the_same(stop: signal.Signals, folder: Path) -> None:
-    """While a task of somebody's runs, which ends with it."""
+@pytest.mark.parametrize("action", ["ansible.builtin.command", "defenceless"])
+def test_between_two_calls_it_is_the_same(action: str, stop: signal.Signals, folder: Path) -> None:
+    """While a task of somebody's runs, which ends with it: also when its worker dies at once, as
+    one does that is terminated again before it has handed on the first time.
+    """
     script = f"echo $$ > {folder}/new; mv {folder}/new {folder}/pid; exec sleep 60"
-    theirs = f"- name: Patch\n  ansible.builtin.command: {{argv: [sh, -c, {json.dumps(script)}]}}\n"
+    theirs = f"- name: Patch\n  {action}: {{argv: [sh, -c, {json.dumps(script)}]}}\n"
     said(ended(folder, stop, tells(folder, "", run="r1/n0nce") + theirs, "pid"))
     pid = int((folder / "pid").read_text())
     latest = time.monotonic() + 5
