@@ -54,6 +54,8 @@ MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 MANAGED_BY = "kubeops.node_maintenance"
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+REVISION = "controller-revision-hash"
+"""Label of pods of StatefulSets, DaemonSets and CloneSets: of which revision they are."""
 HASH = "pod-template-hash"
 LOWEST_COST = "-2147483648"
 UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"

@@ -439,8 +439,9 @@ class Workload(Object):
     or an unknown owner's Scale.
 
     ``observed`` says that the controller has seen the current generation; ``spec`` is kept whole
-    because the routes read a dozen of its fields. ``failure`` is why its controller cannot create a
-    pod (a quota, a LimitRange, a webhook), empty when it can.
+    because the routes read a dozen of its fields. ``generation`` counts its changes from 1 on.
+    ``failure`` is why its controller cannot create a pod (a quota, a LimitRange, a webhook), empty
+    when it can.
     """
 
     api_version: str
@@ -452,6 +453,7 @@ class Workload(Object):
     observed: bool
     spec: Raw
     failure: str = ""
+    generation: int = 0
 
     @property
     def ref(self) -> Ref:
@@ -506,6 +508,7 @@ class Workload(Object):
             # Argo Rollouts writes it as text, its early versions as a hash, which is never current.
             observed=(decoding.whole(status.get("observedGeneration")) or 0)
             >= meta.get("generation", 0),
+            generation=meta.get("generation", 0),
             spec=share.workload_spec(spec),
             failure=_message(status, "ReplicaFailure", "True", "FailedCreate"),
         )

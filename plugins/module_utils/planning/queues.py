@@ -70,32 +70,42 @@ def of(snapshot: snapshots.Snapshot, workload: objects.Workload | None, grace: f
 
 
 def _in_rollouts(snapshot: snapshots.Snapshot, workload: objects.Workload) -> list[float]:
-    """How long the pods took that the pods of today have replaced one by one."""
-    if workload.kind != "StatefulSet":
+    """How long the pods took that the pods of the newest revision have replaced one by one.
+
+    In a rollout all of them follow one another, from the highest number on. Where two do not, some
+    were evicted since, or made as the StatefulSet was made or grew: then nothing is known.
+    """
+    if workload.kind != "StatefulSet" or workload.generation <= 1:
         return []
     numbered = {
         int(name[1]): pod
         for pod in snapshot.pods_of(workload)
         if (name := _NUMBERED.fullmatch(pod.name))
     }
+    newest = numbered[max(numbered)].labels.get(names.REVISION) if numbered else None
     settles = float(workload.spec.get("minReadySeconds") or 0)
-    found = (
-        _between(numbered[n + 1], pod, settles) for n, pod in numbered.items() if n + 1 in numbered
-    )
-    return [seconds for seconds in found if seconds is not None]
+    found = []
+    for number, pod in numbered.items():
+        before = numbered.get(number + 1)
+        if before is None or pod.labels.get(names.REVISION) != newest:
+            continue
+        seconds = _between(before, pod, settles)
+        if seconds is None:
+            continue
+        if not 0 < seconds <= pod.grace_seconds + LATE_SECONDS:
+            return []
+        found.append(seconds)
+    return found
 
 
 def _between(before: objects.Pod, pod: objects.Pod, settles: float) -> float | None:
-    """Seconds between when one was available and the other made,
-    if that was the end of the other's predecessor.
-
-    When a StatefulSet is made, or grows, the higher numbers come last, or all at the same time.
+    """Seconds between when one was available and the other made; in a rollout, until the other's
+    predecessor was gone.
     """
     ready, made = decoding.moment(before.ready_since), decoding.moment(pod.created)
     if not before.ready or before.restarted or ready is None or made is None:
         return None
-    seconds = (made - ready).total_seconds() - settles
-    return seconds if 0 < seconds <= pod.grace_seconds + LATE_SECONDS else None
+    return (made - ready).total_seconds() - settles
 
 
 Bound = t.Literal["least", "expected", "most"]

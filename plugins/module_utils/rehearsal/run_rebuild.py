@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
     api_changes,
+    names,
     objects,
     run_context,
     run_reconcile,
@@ -179,7 +180,7 @@ class _Builder:
                 of_pod |= {(namespace, pod): revision for pod in pods}
         for raw in steps["pods"]:
             if of_it := of_pod.get(run_settle.place(raw)):
-                raw["metadata"].setdefault("labels", {})["controller-revision-hash"] = of_it
+                raw["metadata"].setdefault("labels", {})[names.REVISION] = of_it
 
     def _own_mirrors(self, pods: t.Sequence[Json]) -> None:
         nodes = self._ctx.cluster.items(kinds.NODES, patience=run_requests.PATIENCE).items

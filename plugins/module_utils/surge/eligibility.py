@@ -176,7 +176,7 @@ def rollout(snapshot: snapshots.Snapshot, workload: objects.Workload) -> str:
     if workload.kind == "CloneSet":
         # It marks its pods with the revision that they were created from.
         pods = (pod for pod in snapshot.pods_of(workload) if not pod.deleting)
-        revisions = {pod.labels.get("controller-revision-hash") for pod in pods}
+        revisions = {pod.labels.get(names.REVISION) for pod in pods}
         return "its pods are of several revisions" if len(revisions) > 1 else ""
     if workload.kind not in WITH_REPLICA_SETS:
         return ""

@@ -33,9 +33,12 @@ def at(seconds: float) -> str:
     return (datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(seconds=seconds)).isoformat()
 
 
-def member(number: int, made: float, ready: float, restarts: int = NOT_RESTARTED, **changes: t.Any) -> Raw:
+def member(
+    number: int, made: float, ready: float, restarts: int = NOT_RESTARTED, revision: str = "2", **changes: t.Any
+) -> Raw:
     """A pod of the StatefulSet that was made, and became Ready, at these seconds."""
-    raw = pod(f"db-{number}", owner=DB, created=at(made), **changes)
+    labels = {"app": "db", "controller-revision-hash": f"db-{revision}"}
+    raw = pod(f"db-{number}", owner=DB, labels=labels, created=at(made), **changes)
     raw["status"]["conditions"][0]["lastTransitionTime"] = at(ready)
     raw["status"]["containerStatuses"] = [{"restartCount": restarts}]
     return raw
@@ -46,9 +49,10 @@ def unready(raw: Raw) -> Raw:
     return raw
 
 
-def stops(pods: list[Raw], **spec: t.Any) -> queues.StopTime:
-    kind = {"stateful_sets": [workload("StatefulSet", "db", len(pods), **spec)]}
-    found = snapshot(kind, pods=pods)
+def stops(pods: list[Raw], generation: int = 2, **spec: t.Any) -> queues.StopTime:
+    top = workload("StatefulSet", "db", len(pods), **spec)
+    top["metadata"]["generation"] = top["status"]["observedGeneration"] = generation
+    found = snapshot({"stateful_sets": [top]}, pods=pods)
     return queues.of(found, found.workloads[0], float(found.pods[0].grace_seconds))
 
 
@@ -72,6 +76,13 @@ UNKNOWN = queues.StopTime(2.0, 2.0, 30.0)
         pytest.param([member(2, 0, 10), member(0, 17, 30)], {}, UNKNOWN, id="not the next one"),
         pytest.param([member(1, 0, 10, RESTARTED), member(0, 17, 30)], {}, UNKNOWN, id="ready again since a restart"),
         pytest.param([unready(member(1, 0, 10)), member(0, 17, 30)], {}, UNKNOWN, id="not ready"),
+        pytest.param([member(1, 0, 10), member(0, 17, 30)], {"generation": 1}, UNKNOWN, id="never changed"),
+        pytest.param([member(2, 0, 10), member(1, 17, 30), member(0, -900, 5)], {}, UNKNOWN, id="two were evicted"),
+        pytest.param([member(2, -99, -90), member(1, 0, 10), member(0, 17, 30)], {}, UNKNOWN, id="the last two were"),
+        pytest.param(
+            [member(2, 0, 10), member(1, 17, 30), member(0, -900, 5, revision="1")], {}, (7, 7, 7), id="in a rollout"
+        ),
+        pytest.param([member(1, 0, 10), member(0, 17, 30, revision="1")], {}, UNKNOWN, id="of another revision"),
     ],
 )
 def test_a_rollout_tells_how_long_the_pods_of_a_stateful_set_took(
