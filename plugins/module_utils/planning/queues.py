@@ -90,7 +90,8 @@ def _in_rollouts(snapshot: snapshots.Snapshot, workload: objects.Workload) -> li
         if before is None or pod.labels.get(names.REVISION) != newest:
             continue
         seconds = _between(before, pod, settles)
-        if seconds is None:
+        if not seconds:
+            # Moments in objects are whole seconds.
             continue
         if not 0 < seconds <= pod.grace_seconds + LATE_SECONDS:
             return []

@@ -76,6 +76,7 @@ UNKNOWN = queues.StopTime(2.0, 2.0, 30.0)
         pytest.param([member(2, 0, 10), member(0, 17, 30)], {}, UNKNOWN, id="not the next one"),
         pytest.param([member(1, 0, 10, RESTARTED), member(0, 17, 30)], {}, UNKNOWN, id="ready again since a restart"),
         pytest.param([unready(member(1, 0, 10)), member(0, 17, 30)], {}, UNKNOWN, id="not ready"),
+        pytest.param([member(2, 0, 10), member(1, 10, 20), member(0, 24, 30)], {}, (4, 4, 4), id="one within a second"),
         pytest.param([member(1, 0, 10), member(0, 17, 30)], {"generation": 1}, UNKNOWN, id="never changed"),
         pytest.param([member(2, 0, 10), member(1, 17, 30), member(0, -900, 5)], {}, UNKNOWN, id="two were evicted"),
         pytest.param([member(2, -99, -90), member(1, 0, 10), member(0, 17, 30)], {}, UNKNOWN, id="the last two were"),
