@@ -220,7 +220,7 @@ def _stuck(
         message += " No surge preempts others."
     else:
         message += " Without a second pod it is not deleted."
-    remedy = f"{_remedy(one)} {reasons.GROWN}"
+    remedy = _remedy(one, waited_for=True)
     if all(plan.interruption for plan in group):
         allow = reasons.options(allow_interruption=True)
         remedy += (
@@ -256,7 +256,7 @@ def _blocker(
     return reasons.Finding(
         "no_room",
         message + text,
-        f"{_remedy(one)} {reasons.GROWN}",
+        _remedy(one, waited_for=True),
         "blocker",
         subject,
         nodes,
@@ -264,7 +264,20 @@ def _blocker(
     )
 
 
-def _remedy(one: forecast.Forecast) -> str:
+CORRECT = "Correct that first: until then its successor starts on no node at all."
+"""Where what keeps the pod off is not of nodes: a scheduler that does not run,
+or a claim that is not there.
+"""
+
+
+def _remedy(one: forecast.Forecast, *, waited_for: bool = False) -> str:
+    """What helps; ``waited_for``: a node autoscaler may, too."""
+    if not one.reasons:
+        return CORRECT
+    return f"{_room(one)} {reasons.GROWN}" if waited_for else _room(one)
+
+
+def _room(one: forecast.Forecast) -> str:
     if one.first:
         return "Plan fewer nodes, or add room."
     if any(reason.startswith(("Insufficient", "Too many")) for reason in one.reasons or ()):
