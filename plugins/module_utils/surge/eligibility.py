@@ -141,9 +141,14 @@ def _autoscaler(snapshot: snapshots.Snapshot, workload: objects.Workload) -> rea
         f"{scaler.ref} sets the count of {workload.ref}, and would lower it to "
         f"{workload.replicas} again."
     )
-    limits = {"minReplicas": wanted, **({"maxReplicas": wanted} if scaler.maximum < wanted else {})}
-    patch = json.dumps({"spec": limits}, separators=(",", ":"))
-    raise_it = f"kubectl patch hpa {scaler.name} -n {scaler.namespace} --type=merge -p '{patch}'"
+    before = {"minReplicas": scaler.minimum}
+    if scaler.maximum < wanted:
+        before["maxReplicas"] = scaler.maximum
+    patch = f"kubectl patch hpa {scaler.name} -n {scaler.namespace} --type=merge -p"
+    raise_it = (
+        f"{patch} '{_spec_of(dict.fromkeys(before, wanted))}', "
+        f"and after it: {patch} '{_spec_of(before)}'"
+    )
     if scaler.owner:
         why = (
             f"{scaler.ref} sets the count of {workload.ref}, "
@@ -152,6 +157,10 @@ def _autoscaler(snapshot: snapshots.Snapshot, workload: objects.Workload) -> rea
         raise_it = f"in {scaler.owner} (KEDA: minReplicaCount)"
     remedy = f"Raise its minimum to {wanted} for the maintenance: {raise_it}; or {ACCEPT}."
     return reasons.Reason("autoscaler_owned", why, remedy)
+
+
+def _spec_of(limits: t.Mapping[str, int]) -> str:
+    return json.dumps({"spec": limits}, separators=(",", ":"))
 
 
 def _rollout(snapshot: snapshots.Snapshot, workload: objects.Workload) -> reasons.Reason | None:
