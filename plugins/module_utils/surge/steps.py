@@ -260,13 +260,12 @@ def hindrance(
     ``newcomers`` are there already.
     """
     if rejected := unready.rejected(snapshot, workload):
-        denied = "admission webhook" in rejected or "ValidatingAdmissionPolicy" in rejected
-        need = (
-            "Let that admission rule admit one more pod"
-            if denied
-            else "Make room for one more pod (quota, LimitRange)"
+        # Once the pod is gone, a quota has room for its successor; others reject that, too.
+        remedy = (
+            f"Make room in the quota for one more pod, or {eligibility.ACCEPT}."
+            if "exceeded quota" in rejected
+            else "Correct what it names: after an eviction the successor would be rejected as well."
         )
-        remedy = f"{need}, or {eligibility.ACCEPT}."
         return reasons.Reason("surge_refused", f"{rejected[0].upper()}{rejected[1:]}.", remedy)
     for pod in newcomers:
         if pod.nominated and pod.unschedulable and not pod.node:

@@ -198,17 +198,21 @@ def test_what_the_controller_says_blocks_the_surge(replicas: int, current: int, 
     ("failure", "quota"),
     [
         ('pods "web-x" is forbidden: exceeded quota: pods', True),
+        ('pods "web-x" is forbidden: maximum cpu usage per Container is 1, but limit is 2', False),
+        ('pods "web-x" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true', False),
+        ('error looking up service account shop/web: serviceaccount "web" not found', False),
         ('admission webhook "pods.example.com" denied the request: no', False),
         ("pods \"web-x\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no", False),
     ],
 )
-def test_what_to_do_about_a_rejection_is_of_who_rejected(failure: str, quota: bool) -> None:
+def test_what_to_do_about_a_rejection_is_of_what_rejects(failure: str, quota: bool) -> None:
+    """Of these a quota alone has room again once the pod is gone."""
     parts = deployment("web", 2)
     condition = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": failure}
     parts["replica_sets"][0]["status"].update(replicas=1, conditions=[condition])
     found = steps.blocked(snapshot(parts, pods=[pod("old", owner=WEB)]), SURGE, ["n1"])
     assert found is not None
-    assert ("quota" in found.remedy) is quota
+    assert ("quota" in found.remedy, "allow_interruption" in found.remedy) == (quota, quota)
 
 
 @pytest.mark.parametrize(
