@@ -142,16 +142,17 @@ def dark(
 
 
 def might_be_alone(plans: t.Iterable[drain_policy.PodPlan]) -> list[drain_policy.PodPlan]:
-    """Those of numbered members that leave while others serve."""
+    """Those of named members, of a StatefulSet or of an operator, that leave while others serve."""
     moved = (
         plan
         for plan in plans
-        if plan.route in ("evict", "job") and plan.code in readiness.OF_SEVERAL
+        if plan.route in ("evict", "job")
+        and (plan.code in readiness.OF_SEVERAL or plan.code == "operator_budget")
     )
     return [
         plan
         for plan in moved
-        if plan.pod.ready and plan.pod.owner and plan.pod.owner.kind == "StatefulSet"
+        if plan.pod.ready and plan.pod.owner and plan.pod.owner.kind != "ReplicaSet"
     ]
 
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Services that have one pod of a StatefulSet of several for themselves, as those of single brokers."""
+"""Services that have one pod of several for themselves, as those of single brokers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import preflight, service_findings
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
-from ansible_collections.kubeops.node_maintenance.tests.unit.support.objects import Raw, owned, pod, snapshot, workload
+from ansible_collections.kubeops.node_maintenance.tests.unit.support.objects import (
+    Raw,
+    budget,
+    owned,
+    pod,
+    snapshot,
+    workload,
+)
 from ansible_collections.kubeops.node_maintenance.tests.unit.support.routed import planned
 
 DB = owned("StatefulSet", "db")
@@ -41,6 +48,16 @@ def test_a_service_of_one_member_is_named() -> None:
     assert "shop/db-announce-0" in found.message
     assert found.nodes == ("n1",)
     assert found.objects == ("StatefulSet shop/db", "Service shop/db-announce-0")
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_a_service_of_one_member_that_an_operator_makes_is_named(keeps: bool) -> None:
+    pods = [pod(f"db-{n}", f"n{n + 1}", owned("StrimziPodSet", "db", "core.strimzi.io/v1beta2")) for n in range(3)]
+    held = [budget("db", 0, rule={"maxUnavailable": 0}, desired=3)] if keeps else []
+    slices = [piece("db", "db-0", "db-1", "db-2"), piece("db-0", "db-0")]
+    seen = snapshot(pods=pods, budgets=held, slices=slices)
+    (found,) = service_findings.member_findings(seen, planned(seen, ("n1",), reactive_budgets=("app=web",)))
+    assert (found.code, found.objects) == ("member_services", ("StrimziPodSet shop/db", "Service shop/db-0"))
 
 
 @pytest.mark.parametrize(
