@@ -20,7 +20,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     serving,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import other_runs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import (
+    other_runs,
+    replacement,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import (
     drain_policy,
@@ -110,8 +113,8 @@ def _remedy(pod: objects.Pod) -> str:
 # Services that go dark: of pods that leave by consent, and those that one pod of several
 # alone stands behind.
 #
-# The latter are those of single brokers or announced addresses. Such a pod is evicted while the
-# others serve, but not for these Services: nothing else has what they select.
+# The latter are those of single brokers, announced addresses, or leaders. Such a pod is evicted
+# while the others serve, but not for these Services: nothing else has what they select.
 
 
 SERVICES_NAMED = 5
@@ -141,19 +144,14 @@ def dark(
     return found
 
 
+BESIDE_OTHERS = readiness.OF_SEVERAL | {"operator_budget", replacement.FIRST}
+"""Codes of plans that rely on other pods of the workload."""
+
+
 def might_be_alone(plans: t.Iterable[drain_policy.PodPlan]) -> list[drain_policy.PodPlan]:
-    """Those of named members, of a StatefulSet or of an operator, that leave while others serve."""
-    moved = (
-        plan
-        for plan in plans
-        if plan.route in ("evict", "job")
-        and (plan.code in readiness.OF_SEVERAL or plan.code == "operator_budget")
-    )
-    return [
-        plan
-        for plan in moved
-        if plan.pod.ready and plan.pod.owner and plan.pod.owner.kind != "ReplicaSet"
-    ]
+    """Those that leave while others serve."""
+    moved = (plan for plan in plans if plan.route in ("evict", "job", "replace"))
+    return [plan for plan in moved if plan.code in BESIDE_OTHERS and plan.pod.ready]
 
 
 def member_findings(
@@ -162,6 +160,10 @@ def member_findings(
     """One for each workload with pods that leave, and that Services have for themselves."""
     groups: dict[str, list[tuple[objects.Pod, list[str]]]] = {}
     for plan in might_be_alone(plans):
+        workload = snapshot.workload_of(plan.pod)
+        if workload and workload.replicas == 1:
+            # What serves before it leaves has the labels that its Services select.
+            continue
         if services := _alone_behind(snapshot, plan.pod):
             groups.setdefault(str(plan.workload or plan.pod.owner), []).append((plan.pod, services))
     return [_member_finding(subject, group) for subject, group in groups.items()]

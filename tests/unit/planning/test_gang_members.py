@@ -15,6 +15,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drai
 from ansible_collections.kubeops.node_maintenance.tests.unit.support.objects import (
     Raw,
     budget,
+    deployment,
     owned,
     pod,
     snapshot,
@@ -50,6 +51,18 @@ def test_a_service_of_one_member_is_named() -> None:
     assert found.objects == ("StatefulSet shop/db", "Service shop/db-announce-0")
 
 
+@pytest.mark.parametrize("method", ["evict", "replace"])
+def test_a_service_of_the_leader_alone_is_named(method: t.Any) -> None:
+    """Another pod has its label, and serves there, only once it leads."""
+    pods = [pod(f"web-{n}", f"n{n + 1}", owned("ReplicaSet", "web")) for n in range(3)]
+    slices = [piece("web", "web-0", "web-1", "web-2"), piece("leader", "web-0")]
+    for replicas, services in ((3, ["Service shop/leader"]), (1, [])):
+        some = {"pods": pods[:replicas], "slices": slices if services else slices[1:]}
+        seen = snapshot(deployment("web", replicas), **some)
+        found = service_findings.member_findings(seen, planned(seen, ("n1",), method=method, allow_interruption=True))
+        assert [name for one in found for name in one.objects[1:]] == services
+
+
 @pytest.mark.parametrize("keeps", [False, True])
 def test_a_service_of_one_member_that_an_operator_makes_is_named(keeps: bool) -> None:
     pods = [pod(f"db-{n}", f"n{n + 1}", owned("StrimziPodSet", "db", "core.strimzi.io/v1beta2")) for n in range(3)]
@@ -66,7 +79,6 @@ def test_a_service_of_one_member_that_an_operator_makes_is_named(keeps: bool) ->
         pytest.param([piece("db", "db-0", "db-1")], {}, id="others are behind it"),
         pytest.param([piece("db-0", "db-0", headless=True)], {}, id="headless"),
         pytest.param([piece("db-1", "db-1")], {}, id="of a pod that stays"),
-        pytest.param([piece("db", "db-0")], {"kind": "ReplicaSet"}, id="no numbered members"),
         pytest.param([piece("db", "db-0")], {"replicas": 1, "allow_interruption": True}, id="a single one, allowed"),
     ],
 )
