@@ -10,6 +10,7 @@ EndpointSlices shows it.
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
@@ -159,23 +160,27 @@ def member_findings(
 ) -> list[reasons.Finding]:
     """One for each workload with pods that leave, and that Services have for themselves."""
     groups: dict[str, list[tuple[objects.Pod, list[str]]]] = {}
+    endpoints = functools.cache(snapshot.endpoints)
     for plan in might_be_alone(plans):
         workload = snapshot.workload_of(plan.pod)
         if workload and workload.replicas == 1:
             # What serves before it leaves has the labels that its Services select.
             continue
-        if services := _alone_behind(snapshot, plan.pod):
+        if services := _alone_behind(snapshot, plan.pod, endpoints):
             groups.setdefault(str(plan.workload or plan.pod.owner), []).append((plan.pod, services))
     return [_member_finding(subject, group) for subject, group in groups.items()]
 
 
-def _alone_behind(snapshot: snapshots.Snapshot, pod: objects.Pod) -> list[str]:
+def _alone_behind(
+    snapshot: snapshots.Snapshot,
+    pod: objects.Pod,
+    endpoints: t.Callable[[index_keys.NamespacedName], set[str]],
+) -> list[str]:
     """The Services with a cluster IP of which the pod is the only ready endpoint."""
     places: dict[tuple[str, str], None] = {}
     for piece in _with_address(snapshot, pod):
         places |= dict.fromkeys(index_keys.service_of(piece))
-    alone = [place for place in places if snapshot.endpoints(place) == {pod.uid}]
-    return [f"{namespace}/{name}" for namespace, name in alone]
+    return ["/".join(place) for place in places if endpoints(place) == {pod.uid}]
 
 
 def _member_finding(
