@@ -71,10 +71,10 @@ def json_of(text: str) -> t.Any:
     if not isinstance(text, str) or len(text) > LONGEST:
         raise UnreadableError(f"it is no text of at most {LONGEST} characters")
     try:
-        value = json.loads(text, parse_constant=_no_number)
+        value = _JSON.decode(text)
         level = [value]
         for _depth in range(DEEPEST):
-            level = [inner for one in level for inner in _inner(one)]
+            level = _below(level)
             if not level:
                 return value
     except (ValueError, RecursionError) as error:
@@ -82,19 +82,28 @@ def json_of(text: str) -> t.Any:
     raise UnreadableError(f"it is nested deeper than {DEEPEST} levels")
 
 
-def _inner(value: t.Any) -> t.Iterable[t.Any]:
-    """What is in a JSON value, of which text and numbers are checked."""
-    if isinstance(value, dict):
-        return (*value, *value.values())
-    if isinstance(value, str):
-        value.encode()  # half a surrogate pair could never be written again
-    elif isinstance(value, (int, float)) and not abs(value) <= LARGEST:
-        raise UnreadableError("it has a number that is too large")
-    return value if isinstance(value, list) else ()
+def _below(values: t.Iterable[t.Any]) -> list[t.Any]:
+    """What is in JSON values, of which text and numbers are checked."""
+    found, texts = list[t.Any](), list[str]()
+    for value in values:
+        if isinstance(value, str):
+            texts.append(value)
+        elif isinstance(value, dict):
+            found += value
+            found += value.values()
+        elif isinstance(value, list):
+            found += value
+        elif value is not None and not abs(value) <= LARGEST:
+            raise UnreadableError("it has a number that is too large")
+    "".join(texts).encode()  # half a surrogate pair could never be written again
+    return found
 
 
 def _no_number(text: str) -> t.NoReturn:
     raise UnreadableError(f"{text} is no JSON")
+
+
+_JSON = json.JSONDecoder(parse_constant=_no_number)
 
 
 def shaped(kind: type[T], value: t.Any, **given: t.Any) -> T:
@@ -122,11 +131,16 @@ def _hints(kind: t.Any) -> dict[str, t.Any]:
     return t.get_type_hints(kind)
 
 
+@functools.cache
+def _generic(hint: t.Any) -> tuple[t.Any, tuple[t.Any, ...]]:
+    return t.get_origin(hint), t.get_args(hint)
+
+
 def _typed(hint: t.Any, value: t.Any, where: str) -> t.Any:
     """The value as a field with this type hint holds it."""
-    origin, parts = t.get_origin(hint), t.get_args(hint)
     if hint is t.Any or type(value) is hint:
         return value
+    origin, parts = _generic(hint)
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         return shaped(hint, value)
     if origin in (types.UnionType, t.Union):
@@ -174,7 +188,10 @@ def _fields_fit(value: Raw, shape: dict[t.Any, Shape]) -> bool:
     ):
         return False
     for key, part in shape.items():
-        if (inner := value.get(key)) is not None and key is not ... and not fits(inner, part):
+        inner = value.get(key)
+        if inner is None or (part is str and type(inner) is str):
+            continue
+        if key is not ... and not fits(inner, part):
             return False
     return True
 

@@ -11,6 +11,7 @@ changed since the one before.
 
 from __future__ import annotations
 
+import collections
 import itertools
 import typing as t
 
@@ -23,7 +24,9 @@ Change = tuple["T | None", "T | None"]
 PIECE = 64
 """Objects of one piece of a table at most."""
 PIECES = 256
-"""Pieces of an index."""
+"""Pieces of an index with more keys than one piece of a table has objects; that of a few keys is
+one piece.
+"""
 
 
 class Items(t.Sequence[T]):
@@ -114,19 +117,15 @@ class Index(t.Generic[K, T]):
         for one in found:
             for key in keys(one):
                 groups.setdefault(key, []).append(one)
-        pieces: list[dict[K, tuple[T, ...]]] = [{} for _piece in range(PIECES)]
-        while groups:
-            key, group = groups.popitem()
-            pieces[hash(key) % PIECES][key] = tuple(group)
-        return cls(keys, pieces)
+        return cls(keys, _split({key: tuple(group) for key, group in groups.items()}))
 
     def get(self, key: K) -> tuple[T, ...]:
         """The objects with this key."""
-        return self._pieces[hash(key) % PIECES].get(key, ())
+        return self._pieces[hash(key) % len(self._pieces)].get(key, ())
 
     def last(self, key: K) -> T | None:
         """The one that came last of those with this key."""
-        found = self._pieces[hash(key) % PIECES].get(key)
+        found = self.get(key)
         return found[-1] if found else None
 
     def __iter__(self) -> t.Iterator[K]:
@@ -146,7 +145,7 @@ class Index(t.Generic[K, T]):
             return self
         pieces, own = list(self._pieces), set[int]()
         for key, some in of_key.items():
-            at = hash(key) % PIECES
+            at = hash(key) % len(pieces)
             if at not in own:
                 own.add(at)
                 pieces[at] = dict(pieces[at])
@@ -154,7 +153,7 @@ class Index(t.Generic[K, T]):
                 pieces[at][key] = group
             else:
                 pieces[at].pop(key, None)
-        return Index(self._keys, pieces)
+        return Index(self._keys, pieces if len(pieces) > 1 else _split(pieces[0]))
 
     def differing(self, other: Index[K, T] | None) -> t.Iterator[K]:
         """The keys under which the other index, one before or after some
@@ -163,11 +162,33 @@ class Index(t.Generic[K, T]):
         if other is None:
             yield from self
             return
-        for mine, theirs in zip(self._pieces, other._pieces, strict=True):
+        for mine, theirs in _side_by_side(self._pieces, other._pieces):
             if mine is not theirs:
                 for key in mine.keys() | theirs.keys():
                     if mine.get(key) is not theirs.get(key):
                         yield key
+
+
+Groups = dict[K, tuple[T, ...]]
+
+
+def _split(groups: Groups[K, T]) -> list[Groups[K, T]]:
+    """The pieces of an index with these objects by key."""
+    if len(groups) <= PIECE:
+        return [groups]
+    pieces: list[Groups[K, T]] = [{} for _piece in range(PIECES)]
+    for key, group in groups.items():
+        pieces[hash(key) % PIECES][key] = group
+    return pieces
+
+
+def _side_by_side(
+    mine: t.Sequence[Groups[K, T]], theirs: t.Sequence[Groups[K, T]]
+) -> t.Iterable[tuple[t.Mapping[K, tuple[T, ...]], t.Mapping[K, tuple[T, ...]]]]:
+    """The pieces of two indexes that have the same keys."""
+    if len(mine) == len(theirs):
+        return zip(mine, theirs, strict=True)
+    return [(collections.ChainMap(*mine), collections.ChainMap(*theirs))]
 
 
 def _changed(group: tuple[T, ...], changes: t.Iterable[Change[T]]) -> tuple[T, ...]:

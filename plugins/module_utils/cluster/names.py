@@ -10,6 +10,7 @@ and with ``RELEASED`` and ``UNSERVED`` while they are replaced; ``READY_TO_MOVE`
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import typing as t
 
@@ -113,6 +114,7 @@ def node_lease_name(node: str) -> str:
     return NODE_LEASE_PREFIX + node
 
 
+@functools.lru_cache(maxsize=1024)
 def heartbeat_name(identity: str) -> str:
     """Name of the heartbeat of a start ``<run>/<nonce>``, from which nobody reads the nonce."""
     return HEARTBEAT_PREFIX + hashlib.sha256(identity.encode()).hexdigest()[:16]

@@ -38,21 +38,27 @@ def quantity(text: str | int | float) -> Fraction:
     Raises:
         UnreadableError: the text is not a quantity.
     """
+    number, suffix = _parsed(text)
+    if number.is_infinite():
+        return Fraction(decoding.LARGEST if number > 0 else -decoding.LARGEST)
+    return max(min(Fraction(number) * SUFFIXES[suffix], _MOST), -_MOST)
+
+
+def _parsed(text: str | int | float) -> tuple[decimal.Decimal, str]:
+    """Its number and suffix."""
     found = _QUANTITY.fullmatch(str(text))
     number = (
         _BOUNDED.create_decimal(f"{found[1]}e{found[2] or 0}") if found else decimal.Decimal("NaN")
     )
     if not found or number.is_nan():
         raise decoding.UnreadableError(f"{str(text)[:40]!r} is not a resource quantity")
-    if number.is_infinite():
-        return Fraction(decoding.LARGEST if number > 0 else -decoding.LARGEST)
-    return max(min(Fraction(number) * SUFFIXES[found[3] or ""], _MOST), -_MOST)
+    return number, found[3] or ""
 
 
 def readable(text: t.Any) -> bool:
     """Whether it is a quantity."""
     try:
-        return bool(quantity(text)) or True
+        return bool(_parsed(text))
     except decoding.UnreadableError:
         return False
 

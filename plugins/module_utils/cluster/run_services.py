@@ -36,9 +36,12 @@ class Services:
 
     def sample(self, snapshot: snapshots.Snapshot) -> None:
         """Record the present counts; only a changed count adds a step."""
-        at, seen, self._seen = self._ctx.clock.wall(), self._seen, snapshot.services
+        seen, self._seen = self._seen, snapshot.services
+        if seen is self._seen:
+            return
+        at = self._ctx.clock.wall()
         self._since = self._since or at
-        for service in snapshot.services.differing(seen):
+        for service in self._seen.differing(seen):
             count = len(snapshot.endpoints(service))
             series = self._series.setdefault(service, [])
             if not series or series[-1][1] != count:

@@ -28,6 +28,10 @@ which are read once.
 """
 
 
+_OF_SERVICES = ("selectors_by_namespace", "services_of_revisions")
+"""What is known once of all Services."""
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """A cluster at one moment. Kinds that no decision needs may be left empty.
@@ -128,6 +132,9 @@ class Snapshot:
                 new._indexes[name] = index
             elif changes and field_ in changes:
                 new._indexes[name] = index.after(changes[field_])
+        if "selecting_services" not in fields:
+            known = vars(self)
+            vars(new).update({name: known[name] for name in _OF_SERVICES if name in known})
         return new
 
     @functools.cached_property

@@ -11,6 +11,7 @@ it. That is counted by owner: a status is old while the controllers are down.
 
 from __future__ import annotations
 
+import functools
 import json
 import typing as t
 from dataclasses import asdict, dataclass
@@ -66,8 +67,12 @@ class Mark:
 def mark_of(pod: objects.Pod) -> Mark | None:
     """The mark of a pod that was let go; ``None`` for any other, and where it cannot be read."""
     text = pod.annotations.get(names.RELEASED)
-    if text is None or names.RELEASED not in pod.labels:
-        return None
+    return _read(text) if text is not None and names.RELEASED in pod.labels else None
+
+
+@functools.lru_cache(maxsize=4096)
+def _read(text: str) -> Mark | None:
+    """Remembered: a drain asks for the mark of each of its pods after every change."""
     try:
         data = decoding.json_of(text)
         return decoding.shaped(Mark, data) if data.pop("v") == VERSION else None

@@ -176,8 +176,7 @@ class Replacing:
         going: collections.Counter[str],
     ) -> None:
         workload = snapshot.workload(move.plan.workload.uid) if move.plan.workload else None
-        mark = self._mark(move)
-        if workload is None or mark is None or workload.uid in self.routing.unreplaced:
+        if workload is None or workload.uid in self.routing.unreplaced:
             # It is planned anew.
             return
         if going[workload.uid] >= released.most_at_once(workload):
@@ -188,8 +187,9 @@ class Replacing:
                 f"others of {workload.ref} are replaced before it",
             )
             return
-        going[workload.uid] += 1
-        self._write(move, functools.partial(released.releasing, uid=pod.uid, mark=mark))
+        if mark := self._mark(move):
+            going[workload.uid] += 1
+            self._write(move, functools.partial(released.releasing, uid=pod.uid, mark=mark))
 
     def _mark(self, move: run_pod_drain.PodDrain) -> released.Mark | None:
         """What the pod will carry; ``None`` where it is not its ReplicaSet's any more."""
@@ -269,9 +269,9 @@ class Replacing:
                 waits = f"other pods of {owner} to serve for {least:g} s"
             else:
                 waits = self._leave(move, pod, snapshot)
-        move.plan = dataclasses.replace(
-            move.plan, route="replace" if waits else "evict", code=released.CODE
-        )
+        route = "replace" if waits else "evict"
+        if (move.plan.route, move.plan.code) != (route, released.CODE):
+            move.plan = dataclasses.replace(move.plan, route=route, code=released.CODE)
         if not waits:
             return
         if why and names.UNSERVED in pod.annotations and deployment and not deployment.deleting:

@@ -30,7 +30,7 @@ than the server down.
 # Refusals that the server decides on only after it has checked permissions.
 _PAST_RIGHTS = (404, 409, 410, 422)
 _DECODER = json.JSONDecoder()
-_BETWEEN = re.compile(r"[\s,:]*")
+_BETWEEN = " \t\n\r,:"
 _NESTING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}]')
 
 
@@ -236,7 +236,7 @@ def decoded(raw: bytes) -> Any:
     A custom resource may store that, and comes in one list with all others.
     """
     try:
-        return json.loads(raw)
+        return _DECODER.decode(raw.decode(errors="surrogatepass"))
     except RecursionError:
         return json.loads(_cut_off(raw))
 
@@ -285,8 +285,9 @@ def _members(text: str, keep: Callable[[Any], Any]) -> Iterator[tuple[str, Any]]
 
 def _next(text: str, at: int) -> int:
     """Where the next value, name or end of what it is in begins."""
-    found = _BETWEEN.match(text, at)
-    return found.end() if found else at
+    while text[at] in _BETWEEN:
+        at += 1
+    return at
 
 
 def _cut_off(raw: bytes) -> bytes:

@@ -9,6 +9,7 @@ tells the state of the node; the lock (a lease) only tells who works on it now.
 
 from __future__ import annotations
 
+import functools
 import json
 import typing as t
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -188,14 +189,18 @@ def record_of(node: objects.Node) -> Record | None:
         BadRecordError: the annotation is not a record of a version this code knows.
     """
     text = node.annotations.get(names.RECORD)
-    if text is None:
-        return None
+    return None if text is None else _read(node.name, text)
+
+
+@functools.lru_cache(maxsize=4096)
+def _read(name: str, text: str) -> Record:
+    """Remembered: a drain asks for the record of each of its nodes after every change."""
     try:
         data = decoding.json_of(text)
         version = data.pop("v")
         if version != VERSION:
             raise BadRecordError(
-                f"Node {node.name}: annotation {names.RECORD} has version {version}, this "
+                f"Node {name}: annotation {names.RECORD} has version {version}, this "
                 f"collection knows {VERSION}. Use the collection that wrote it, or remove the "
                 "annotation by hand."
             )
@@ -204,7 +209,7 @@ def record_of(node: objects.Node) -> Record | None:
             raise decoding.UnreadableError("a hook has no state")
         namespace, _slash, lease = record.lease.partition("/")
         if record.lease and not (
-            decoding.host(namespace) and lease == names.node_lease_name(node.name)
+            decoding.host(namespace) and lease == names.node_lease_name(name)
         ):
             raise decoding.UnreadableError("its lock is not the node's")
         return record
@@ -212,7 +217,7 @@ def record_of(node: objects.Node) -> Record | None:
         raise
     except decoding.MISREAD as error:
         raise BadRecordError(
-            f"Node {node.name}: annotation {names.RECORD} cannot be read ({error}). It is the "
+            f"Node {name}: annotation {names.RECORD} cannot be read ({error}). It is the "
             "only record of the original state: repair it, or remove it and "
             "uncordon the node by hand."
         ) from error

@@ -10,6 +10,7 @@ import typing as t
 from dataclasses import replace
 
 import hypothesis
+import pytest
 from hypothesis import strategies as st
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import indexes
@@ -63,8 +64,16 @@ def test_the_gaps_of_what_is_gone_are_closed() -> None:
     assert list(shelf.table()) == list(after[:-1])
 
 
-@hypothesis.given(DEEDS)
-def test_an_index_that_follows_changes_is_the_one_made_anew(deeds: list[dict[int, Word | None]]) -> None:
+@pytest.mark.parametrize("piece", [1, indexes.PIECE])
+@hypothesis.given(deeds=DEEDS)
+def test_an_index_that_follows_changes_is_the_one_made_anew(piece: int, deeds: list[dict[int, Word | None]]) -> None:
+    """Also one that grows beyond its first piece on the way."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(indexes, "PIECE", piece)
+        follow(deeds)
+
+
+def follow(deeds: list[dict[int, Word | None]]) -> None:
     shelf = indexes.Store[int, Word]()
     index: indexes.Index[str, Word] = indexes.Index.of(lambda word: dict.fromkeys(word.text), ())
     for deed in deeds:

@@ -116,6 +116,8 @@ class Faults:
 
     def overtake(self, request: Request) -> None:
         """Called when a request has passed its fence."""
+        if not self._overtaken:
+            return
         chosen = next((one for one in self._overtaken if one.predicate(request)), None)
         if chosen is not None:
             self._overtaken.remove(chosen)
@@ -129,7 +131,7 @@ class Faults:
     def of(self, ordinal: int, request: Request) -> Fault | None:
         """What happens to this request; it is used up then."""
         fault = self._at.pop(ordinal, None)
-        if fault is None:
+        if fault is None and self._when:
             chosen = next((when for when in self._when if when.times > 0 and when.predicate(request)), None)
             if chosen is not None:
                 chosen.times -= 1

@@ -206,14 +206,16 @@ class Machine:
 
     def step(self, limit: float = FOREVER) -> bool:
         """One choice and what follows from it; False when nothing happens before the time `limit`."""
-        while True:
-            able = self._able()
-            if able:
-                break
+        ready = self.ready
+        while not (able := self._able() if self.somebody_is_frozen else ready):
             if not self._advance(limit):
                 return False
-        item = able[self.choices.choose(len(able))] if len(able) > 1 else able[0]
-        self.ready.remove(item)
+        at = self.choices.choose(len(able)) if len(able) > 1 else 0
+        item = able[at]
+        if able is ready:
+            del ready[at]
+        else:
+            ready.remove(item)
         self.steps += 1
         item.run()
         while self._condemned:
@@ -315,8 +317,7 @@ class Machine:
         return task
 
     def _able(self) -> list[Task | Action]:
-        if not self.somebody_is_frozen:
-            return self.ready
+        """What may run while somebody is frozen."""
         self.somebody_is_frozen = any(process.frozen for process in self.processes)
         return [item for item in self.ready if item.process is None or not item.process.frozen]
 

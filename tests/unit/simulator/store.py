@@ -134,7 +134,7 @@ class Store:
             listener(event)
 
 
-_ENCODER = json.JSONEncoder(separators=(",", ":"))
+_ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 
 
 def encoded(raw: Raw) -> bytes:
