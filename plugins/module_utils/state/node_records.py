@@ -208,9 +208,7 @@ def _read(name: str, text: str) -> Record:
         if any("state" not in entry for entry in record.hooks.values()):
             raise decoding.UnreadableError("a hook has no state")
         namespace, _slash, lease = record.lease.partition("/")
-        if record.lease and not (
-            decoding.host(namespace) and lease == names.node_lease_name(name)
-        ):
+        if record.lease and not (decoding.host(namespace) and lease == names.node_lease_name(name)):
             raise decoding.UnreadableError("its lock is not the node's")
         return record
     except BadRecordError:
