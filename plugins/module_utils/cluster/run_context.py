@@ -89,12 +89,34 @@ def user_at_host() -> str:
     return f"{name}@{socket.gethostname()}"
 
 
+FRESH_SECONDS = 3.0
+"""Seconds for which watches may begin with what was listed before locks were taken."""
+
+
+@dataclass
+class RecentLists:
+    """What a step of a call has listed of the whole cluster, for the step after it.
+
+    ``found`` are parsed objects by kind, ``versions`` the resourceVersions of these lists, ``at``
+    is before the first of them.
+    """
+
+    found: t.Mapping[str, list[t.Any]] = field(default_factory=dict)
+    versions: t.Mapping[str, str] = field(default_factory=dict)
+    at: float = float("-inf")
+
+    def fresh(self, now: float) -> RecentLists:
+        """These, or none if they are too old for a watch to begin with."""
+        return self if now - self.at <= FRESH_SECONDS else RecentLists()
+
+
 @dataclass
 class Context:
     """One call: its connection, its clock, its progress callback,
     and what it has changed so far.
 
-    ``locks`` are those that the steps of a call share, see ``state.run_locks.SharedLocks``.
+    ``locks`` are those that the steps of a call share, see ``state.run_locks.SharedLocks``;
+    ``recent`` is what a step before has listed, if it has written nothing since.
     """
 
     cluster: client.Cluster
@@ -107,6 +129,7 @@ class Context:
     changes: list[api_changes.Change] = field(default_factory=list)
     _last: dict[tuple[str, ...], tuple[str, float]] = field(default_factory=dict)
     locks: object | None = None
+    recent: RecentLists = field(default_factory=RecentLists)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property

@@ -225,14 +225,22 @@ class WatchCache:
         for reflector in self._reflectors.values():
             reflector.stop()
 
-    def begin_with(self, known: t.Mapping[str, list[t.Any]], versions: t.Mapping[str, str]) -> None:
-        """Before it starts: let the watches of these kinds begin where lists of a moment ago ended.
+    def begin_with(self, recent: run_context.RecentLists) -> None:
+        """Before it starts: let the watches begin where lists of a moment ago ended.
 
-        ``known`` and ``versions`` are from ``lists``. Only without a scope, and not for nodes.
+        Only without a scope, and not for nodes, whose raw form is not known any more.
         """
-        for name in self._reflectors.keys() & versions.keys():
-            before = [_kept_before(parsed) for parsed in known[name]]
-            self._reflectors[name].take(client.Listing(before, versions[name]))
+        self._begin_with(recent, self._reflectors)
+
+    def _begin_with(
+        self, recent: run_context.RecentLists, reflectors: t.Mapping[str, watch.Reflector]
+    ) -> None:
+        if self.scope is not None:
+            return
+        recent = recent.fresh(self._ctx.clock.now())
+        for name in (reflectors.keys() & recent.versions.keys()) - {"nodes"}:
+            before = [_kept_before(parsed) for parsed in recent.found[name]]
+            reflectors[name].take(client.Listing(before, recent.versions[name]))
 
     def seed(self, known: t.Mapping[str, list[t.Any]]) -> None:
         """Take in kinds that were read already and need no watch."""
@@ -269,6 +277,7 @@ class WatchCache:
             self._view.follow(kinds_)
             self._changed.update({name: {} for name in kinds_})
             self._reflectors.update(fresh)
+        self._begin_with(self._ctx.recent, fresh)
         if fresh:
             begin(self._ctx, fresh, self._wake)
 
@@ -301,10 +310,22 @@ class WatchCache:
         missing = [
             n for n in wanted if not self._view.follows(n) and (again or n not in self._view.listed)
         ]
-        found = run_listing.lists(self._ctx.cluster, missing, self.scope)
-        if "refused" in found:
-            found["refused"] += self._view.listed.get("refused", ())
+        found = {} if again else self._recent(missing)
+        found |= run_listing.lists(
+            self._ctx.cluster, [n for n in missing if n not in found], self.scope
+        )
+        if refused := found.get("refused"):
+            found["refused"] = [*refused, *self._view.listed.get("refused", ())]
         self._view.list(found)
+
+    def _recent(self, wanted: t.Iterable[str]) -> dict[str, list[t.Any]]:
+        """What of these kinds a step before has listed a moment ago; nothing if it was refused one,
+        as it is not known here which.
+        """
+        recent = self._ctx.recent.fresh(self._ctx.clock.now()).found
+        if self.scope is not None or "refused" in recent:
+            return {}
+        return {name: recent[name] for name in wanted if name in recent}
 
     def fetch_claims(self, pods: t.Iterable[objects.Pod]) -> None:
         """Read the claims and volumes of these pods and nodes for these;

@@ -116,7 +116,12 @@ def drain(ctx: run_context.Context, options: DrainOptions) -> run_context.Result
     """
     began, requests = ctx.clock.now(), ctx.cluster.requests
     deadline = began + options.timeout if options.timeout is not None else float("inf")
-    before = snapshots.Snapshot.of(run_listing.lists(ctx.cluster, ("leases",)))
+    recent = ctx.recent.fresh(began).found
+    before = snapshots.Snapshot.of(
+        {"leases": recent["leases"]}
+        if "leases" in recent
+        else run_listing.lists(ctx.cluster, ("leases",))
+    )
     wanted = dict.fromkeys(options.nodes)
     found = surge_records.surges_for(before, wanted)
     surges = {surge.uid: surge for surge in found if surge.stage != "reverted"}
@@ -251,11 +256,12 @@ class _Drain:
                 node_drain = self.node_drains[name]
                 node_drain.outcome, node_drain.message = outcomes.DrainOutcome.HELD, why
                 self.surges.lose(name, why)
-            # What the watches know is from before the locks, and they may be far behind.
-            found, _whole = run_targeted_reads.nodes_of(self.ctx.cluster, self.node_drains)
-            self.node_outcomes.check_ours(
-                {name: objects.Node.of(raw) for name, raw in found.items()}
-            )
+            if not self.locks.held_before:
+                # What the watches know is from before the locks, and they may be far behind.
+                found, _whole = run_targeted_reads.nodes_of(self.ctx.cluster, self.node_drains)
+                self.node_outcomes.check_ours(
+                    {name: objects.Node.of(raw) for name, raw in found.items()}
+                )
             self.node_outcomes.begin()
             self._record_awaited()
             self.surges.claim()

@@ -95,7 +95,8 @@ def check_ready(ctx: run_context.Context, options: ReadyOptions) -> run_context.
     asked = replace(options, nodes=tuple(nodes if options.node_selector else options.nodes))
     if asked.soak is not None:
         return _result(nodes, _soak(ctx, nodes, among, asked, asked.soak))
-    seen = _gathered(ctx, nodes, among, asked)
+    recent = _gathered(ctx, nodes, among, asked)
+    seen = snapshots.Snapshot.of(recent.found)
     if not asked.wait or ctx.check:
         return _result(nodes, _look(seen, asked, {}))
     # Where there is nothing to wait for, there is no lock to keep meanwhile.
@@ -106,11 +107,13 @@ def check_ready(ctx: run_context.Context, options: ReadyOptions) -> run_context.
     try:
         refused = locks.take_recorded(_own(ctx, nodes, asked.nodes))
         services = run_services.Services(ctx, {})
-        return _result(
-            nodes,
-            _watch(ctx, asked, among, lambda: {**refused, **locks.lost()}, services),
-            services,
+        live = run_watch_cache.WatchCache(
+            ctx, [*_watched(asked), "slices"], scopes.apart(asked.nodes, among)
         )
+        live.begin_with(recent)
+        with live:
+            found = _watch(ctx, asked, live, lambda: {**refused, **locks.lost()}, services)
+        return _result(nodes, found, services)
     finally:
         locks.leave()
 
@@ -121,15 +124,16 @@ def _watched(asked: ReadyOptions) -> list[str]:
 
 def _gathered(
     ctx: run_context.Context, nodes: Nodes, among: int, asked: ReadyOptions
-) -> snapshots.Snapshot:
+) -> run_context.RecentLists:
     """What is watched, by lists; the nodes have just been read."""
+    began = ctx.clock.now()
     found: dict[str, list[t.Any]] = {"nodes": list(nodes.values())}
+    versions: dict[str, str] = {}
     for name in _watched(asked):
-        if name == "pods":
-            found[name] = list(run_listing.pods_of(ctx.cluster, asked.nodes, among))
-        elif name not in found:
-            found |= run_listing.lists(ctx.cluster, (name,))
-    return snapshots.Snapshot.of(found)
+        if name not in found:
+            scope = scopes.apart(asked.nodes, among) if name == "pods" else None
+            found |= run_listing.lists(ctx.cluster, (name,), scope, versions)
+    return run_context.RecentLists(found, versions, began)
 
 
 def _soak(
@@ -211,44 +215,38 @@ def _own(
 def _watch(
     ctx: run_context.Context,
     asked: ReadyOptions,
-    among: int,
+    live: run_watch_cache.WatchCache,
     lost: t.Callable[[], t.Mapping[str, str]],
     seen: run_services.Services,
 ) -> Missing:
     """Evaluate the gates until all are passed or time is up.
 
-    ``among``: how many nodes the cluster has. ``lost`` gives the nodes whose locks are not ours,
-    and why; they are not waited for. Meanwhile Services are watched (``seen``),
-    except in large clusters.
+    ``lost`` gives the nodes whose locks are not ours, and why; they are not waited for. Meanwhile
+    Services are watched (``seen``), except in large clusters.
     """
     start = ctx.clock.now()
     holds_since: dict[str, float] = {}
-    with run_watch_cache.WatchCache(
-        ctx, [*_watched(asked), "slices"], scopes.apart(asked.nodes, among)
-    ) as live:
-        while True:
-            snapshot, now = live.snapshot(), ctx.clock.now()
-            seen.sample(snapshot)
-            bare = _look(snapshot, asked, {})
-            for name, missing in bare.items():
-                if missing:
-                    holds_since.pop(name, None)
-                else:
-                    holds_since.setdefault(name, now)
-            left = {name: asked.stable - (now - since) for name, since in holds_since.items()}
-            taken = {name: (_taken_over(name, why),) for name, why in lost().items()}
-            found = {**_look(snapshot, asked, left), **taken}
-            late = asked.timeout is not None and now - start >= asked.timeout
-            if late or not any(missing for name, missing in found.items() if name not in taken):
-                return found
-            text = " ".join(
-                f.message for missing in found.values() for f in missing if f.code != "unstable"
-            )
-            if text:
-                ctx.tell_changed(phases.What.WAITING, text)
-            live.wait(
-                min([LOOP_PAUSE_SECONDS, *(seconds for seconds in left.values() if seconds > 0)])
-            )
+    while True:
+        snapshot, now = live.snapshot(), ctx.clock.now()
+        seen.sample(snapshot)
+        bare = _look(snapshot, asked, {})
+        for name, missing in bare.items():
+            if missing:
+                holds_since.pop(name, None)
+            else:
+                holds_since.setdefault(name, now)
+        left = {name: asked.stable - (now - since) for name, since in holds_since.items()}
+        taken = {name: (_taken_over(name, why),) for name, why in lost().items()}
+        found = {**_look(snapshot, asked, left), **taken}
+        late = asked.timeout is not None and now - start >= asked.timeout
+        if late or not any(missing for name, missing in found.items() if name not in taken):
+            return found
+        text = " ".join(
+            f.message for missing in found.values() for f in missing if f.code != "unstable"
+        )
+        if text:
+            ctx.tell_changed(phases.What.WAITING, text)
+        live.wait(min([LOOP_PAUSE_SECONDS, *(seconds for seconds in left.values() if seconds > 0)]))
 
 
 def _taken_over(name: str, why: str) -> reasons.Finding:

@@ -100,6 +100,7 @@ def guard(ctx: run_context.Context, options: GuardOptions) -> run_context.Result
             _read_record(work, guarded_node, present=options.state == "present")
         if options.state == "present":
             _present(work, options)
+            ctx.recent = work.lists
         else:
             _absent(work)
     except (run_context.CallAborted, errors.ClusterError) as error:

@@ -152,6 +152,13 @@ class GuardCall:
         )
         self.snapshot = snapshots.Snapshot.of(self.found)
 
+    @property
+    def lists(self) -> run_context.RecentLists:
+        """What it has read of the whole cluster, for watches that begin with it."""
+        if self.scope is not None:
+            return run_context.RecentLists()
+        return run_context.RecentLists(self.found, self.versions, self.began)
+
     def narrow(self) -> None:
         """Read of a large cluster only what the call's nodes need; needs the nodes."""
         self.scope = scopes.narrow(self.guarded_nodes, len(self.snapshot.nodes))
@@ -190,7 +197,7 @@ class GuardCall:
         records = {name: record for name in nodes if (record := self.guarded_nodes[name].record)}
         for name, why in self.locks.take_recorded(records).items():
             self.guarded_nodes[name].close(outcomes.GuardOutcome.HELD, why)
-        if records:
+        if records and not self.locks.held_before:
             self._look_again()
         return [name for name in nodes if self.guarded_nodes[name].open]
 
@@ -362,10 +369,6 @@ class GuardCall:
         )
 
 
-FRESH_SECONDS = 3.0
-"""Seconds for which watches may begin with what the call has listed before its locks were taken."""
-
-
 def around(
     work: GuardCall, pods: t.Sequence[objects.Pod], choices: drain_policy.DrainPolicy
 ) -> None:
@@ -436,7 +439,6 @@ def watching(
         dict.fromkeys((*wanted, *related.surged(surge.kind for surge in surges))),
         work.scope,
     )
-    if work.scope is None and work.ctx.clock.now() - work.began <= FRESH_SECONDS:
-        live.begin_with(work.found, work.versions)
+    live.begin_with(work.lists)
     live.seed(work.found)
     return live

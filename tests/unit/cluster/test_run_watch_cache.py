@@ -12,6 +12,7 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
     names,
+    run_context,
     run_listing,
     run_watch_cache,
 )
@@ -175,7 +176,7 @@ def test_a_watch_that_begins_where_a_list_ended_shows_what_changed_since_and_lis
         world.apply(budget("new"))
         world.log.clear()
         live = run_watch_cache.WatchCache(ctx, ("budgets",))
-        live.begin_with(known, versions)
+        live.begin_with(run_context.RecentLists(known, versions, ctx.clock.now()))
         found = []
         with live:
             for _look in range(2):
@@ -188,6 +189,41 @@ def test_a_watch_that_begins_where_a_list_ended_shows_what_changed_since_and_lis
     assert first.keys() == {"same", "gone", "other"}
     assert then == {"same": None, "other": "yes", "new": None}
     assert [what.split(".")[0] for what in asked(world)] == ["watch poddisruptionbudgets"]
+
+
+LATER = run_context.FRESH_SECONDS + 0.1
+
+
+@pytest.mark.parametrize(
+    ("age", "more", "lists"),
+    [
+        pytest.param(0.0, {}, [], id="just now"),
+        pytest.param(LATER, {}, ["list pods", "list poddisruptionbudgets.policy"], id="too old"),
+        pytest.param(
+            0.0, {"refused": ["jobs.batch"]}, ["list poddisruptionbudgets.policy"], id="something was refused"
+        ),
+    ],
+)
+def test_what_a_step_before_has_listed_is_not_listed_again(
+    world: World, age: float, more: dict[str, list[t.Any]], lists: list[str]
+) -> None:
+    def loop(ctx: Context) -> tuple[int, int]:
+        versions: dict[str, str] = {}
+        found = run_listing.lists(ctx.cluster, ("pods", "budgets"), versions=versions)
+        ctx.recent = run_context.RecentLists({**found, **more}, versions, ctx.clock.now() - age)
+        world.apply(manifests.deployment("web", 2))
+        ctx.clock.sleep(1.0)
+        world.log.clear()
+        with run_watch_cache.WatchCache(ctx, ("nodes",)) as live:
+            live.follow(["pods"])
+            live.fetch(["budgets"])
+            ctx.clock.sleep(1.0)
+            seen = live.snapshot()
+            return len(seen.pods), len(seen.budgets)
+
+    world.apply(manifests.budget("same", maxUnavailable=1))
+    assert world.process("me").run(loop) == (2, 1)
+    assert [what for what in asked(world) if what.startswith("list") and what != "list nodes"] == lists
 
 
 def test_another_kind_is_watched_from_then_on_and_only_once(world: World) -> None:
