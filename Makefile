@@ -171,12 +171,15 @@ mutants: $(READY) ## how many random mutants of rules and loops the unit tests n
 
 CHAOS_NAME := $(if $(filter lab,$(LAB_NAME)),chaos,$(LAB_NAME))
 CHAOS_OF_ALL := --lab-name='$(CHAOS_NAME)' --seconds='$(SECONDS)' --seed='$(SEED)' --only='$(ONLY)'
-CHAOS_ON_REAL_NODES := chaos.real $(CHAOS_OF_ALL)
+CHAOS_ON_REAL_NODES := chaos.real $(CHAOS_OF_ALL) --kind='$(KIND)'
 CHAOS := chaos $(CHAOS_OF_ALL) --labs='$(if $(filter file,$(origin LABS)),1,$(LABS))' --tracks='$(TRACKS)' \
   --outage='$(OUTAGE)' --backends='$(BACKENDS)' --scenes='$(SCENES)' --faults='$(FAULTS)'
-chaos: $(READY) ## random faults in its own labs; SECONDS, SEED, LABS, TRACKS, OUTAGE, KIND=real; ONLY=... runs one again
-	@PYTHONPATH='$(PYTHONPATH):$(CURDIR)/tests:$(CURDIR)/tests/e2e:$(CURDIR)/roles/lab/files' \
-	  python -m $(if $(filter real,$(KIND)),$(CHAOS_ON_REAL_NODES),$(CHAOS))
+chaos: $(READY) ## random faults in its own labs; SECONDS, SEED, LABS, TRACKS, OUTAGE, KIND=kwok, KIND=real; ONLY=... runs one again
+	@export PYTHONPATH='$(PYTHONPATH):$(CURDIR)/tests:$(CURDIR)/tests/e2e:$(CURDIR)/roles/lab/files'; \
+	  failed=0; \
+	  $(if $(filter real,$(KIND)),,python -m $(CHAOS) || failed=1;) \
+	  $(if $(filter kwok,$(KIND))$(if $(KIND),,$(ONLY)),,python -m $(CHAOS_ON_REAL_NODES) || failed=1;) \
+	  exit $$failed
 
 bench: $(READY) ## speed compared with kubectl drain and kubernetes.core.k8s_drain
 	@python bench/run.py

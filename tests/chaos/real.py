@@ -2,7 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Faults on real nodes, whose judge is who sends requests: `make chaos KIND=real SECONDS=600 SEED=1`.
+"""Faults on real nodes, whose judge is who sends requests: `make chaos KIND=real SECONDS=600 SEED=1`, and the last
+part of `make chaos` where real nodes are possible.
 
 A node with servers that stop gracefully is maintained over and over. In each trial one fault hits in one phase: the
 run is killed, the API server restarts, or the cable of the node is unplugged for a while. Then the same command is run
@@ -24,6 +25,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import lab_network
 import lab_place
 import lab_real
 from support.lab import Lab, lab_playbook, started
@@ -35,7 +37,9 @@ from witness.traffic import Way
 
 from chaos.trial import BY_NAME
 
-NODE = "node-001"
+NODES, NODE = 3, "node-001"
+SHARE = 0.25
+"""Of the time that is wanted, where other chaos comes before."""
 NAMESPACE = "chaos"
 PHASES = ("node_cordon", "pdb_guard", "node_drain", "work", "maintenance_report")
 """The modules with which a run goes its way, and the tasks of the user in their middle."""
@@ -190,18 +194,23 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--only", default="", help="these trials alone, comma separated: FAULT/PHASE")
     parser.add_argument("--lab-name", default="chaos")
+    parser.add_argument("--kind", default="", help="real: all of the time is for this, not a quarter")
     wanted = parser.parse_args([word for word in sys.argv[1:] if not word.endswith("=")])
+    if reason := lab_network.obstacle(os.uname().sysname, os.getuid(), NODES):
+        print(f"no real nodes here: {reason}")
+        return 1 if wanted.kind else 0
+    seconds = wanted.seconds * (1 if wanted.kind else SHARE)
     seed = secrets.randbelow(2**31) if wanted.seed is None else wanted.seed
     chance = random.Random(seed)
     trials = [tuple(text.split("/")) for text in wanted.only.split(",") if text]
     folder = Path(tempfile.mkdtemp(prefix="kubeops-chaos-"))
     print(f"seed {seed}, logs in {folder}", flush=True)
     name = f"{wanted.lab_name}-real"
-    lab = started(folder, name, lab_kind="real", lab_nodes=3, lab_metrics=False)
+    lab = started(folder, name, lab_kind="real", lab_nodes=NODES, lab_metrics=False)
     outcomes: list[Outcome] = []
     try:
         machines = prepared(lab, folder)
-        until_when = time.monotonic() + wanted.seconds
+        until_when = time.monotonic() + seconds
         while trials if wanted.only else time.monotonic() < until_when:
             fault, phase = trials.pop(0) if wanted.only else (chance.choice([*FAULTS]), chance.choice(PHASES))
             place = folder / f"{len(outcomes) + 1:03}"
