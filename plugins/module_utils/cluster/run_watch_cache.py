@@ -142,6 +142,14 @@ def _kept_before(parsed: t.Any) -> dict[str, t.Any]:
     return {"metadata": named, "parsed": parsed, "raw": None}
 
 
+def _begin_with(
+    reflectors: t.Mapping[str, watch.Reflector], recent: run_context.RecentLists
+) -> None:
+    for name in (reflectors.keys() & recent.versions.keys()) - {"nodes"}:
+        before = [_kept_before(parsed) for parsed in recent.found[name]]
+        reflectors[name].take(client.Listing(before, recent.versions[name]))
+
+
 def begin(
     ctx: run_context.Context, reflectors: t.Mapping[str, watch.Reflector], wake: threading.Condition
 ) -> None:
@@ -230,17 +238,8 @@ class WatchCache:
 
         Only without a scope, and not for nodes, whose raw form is not known any more.
         """
-        self._begin_with(recent, self._reflectors)
-
-    def _begin_with(
-        self, recent: run_context.RecentLists, reflectors: t.Mapping[str, watch.Reflector]
-    ) -> None:
-        if self.scope is not None:
-            return
-        recent = recent.fresh(self._ctx.clock.now())
-        for name in (reflectors.keys() & recent.versions.keys()) - {"nodes"}:
-            before = [_kept_before(parsed) for parsed in recent.found[name]]
-            reflectors[name].take(client.Listing(before, recent.versions[name]))
+        if self.scope is None:
+            _begin_with(self._reflectors, recent.fresh(self._ctx.clock.now()))
 
     def seed(self, known: t.Mapping[str, list[t.Any]]) -> None:
         """Take in kinds that were read already and need no watch."""
@@ -277,7 +276,8 @@ class WatchCache:
             self._view.follow(kinds_)
             self._changed.update({name: {} for name in kinds_})
             self._reflectors.update(fresh)
-        self._begin_with(self._ctx.recent, fresh)
+        if self.scope is None:
+            _begin_with(fresh, self._ctx.recent.fresh(self._ctx.clock.now()))
         if fresh:
             begin(self._ctx, fresh, self._wake)
 
