@@ -95,6 +95,32 @@ def test_a_wave_costs_the_same_for_many_pods_and_little_for_each_node(
     assert least <= whole_calls <= least + LOOKS, wave
 
 
+@pytest.mark.parametrize(("method", "most"), [("replace", 49), ("surge", 77)])
+def test_five_single_replicas_are_moved_with_few_requests(
+    monkeypatch: pytest.MonkeyPatch, method: str, most: int
+) -> None:
+    """From the cordon to the proof that the node is empty, all requests counted."""
+    pods = [manifests.deployment(f"web{number}", 1) for number in range(5)]
+    choices = drain_policy.DrainPolicy(method=method)
+    with world.World([manifests.node("a"), *pods]) as here:
+        here.apply(manifests.node("z"))
+        sent: list[int] = []
+        loop = run_wave.take_out
+
+        def counted(*given: t.Any) -> t.Any:
+            before = len(here.log)
+            result = loop(*given)
+            sent.append(len(here.log) - before)
+            return result
+
+        monkeypatch.setattr(run_wave, "take_out", counted)
+        actor = here.process("me")
+        run = actor.spawn(lambda: whole.maintain(actor, whole.Input(("a",), choices=choices)))
+        here.machine.run_until(lambda: not run.alive)
+        assert run.value().ok
+    assert sent == [most]
+
+
 def test_pods_that_end_late_cost_no_requests_for_each_node() -> None:
     """Their nodes are known by the watch, and all of them are listed now and then."""
     names = tuple(f"a{number}" for number in range(20))
