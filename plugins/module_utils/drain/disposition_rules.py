@@ -23,6 +23,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import (
     devices,
+    pending,
     pod_facts,
     replacement,
 )
@@ -597,6 +598,19 @@ def _sharing(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     return facts.plan("refuse", shared.code, shared.message, shared.remedy)
 
 
+def _only_its_node(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
+    """Several replicas that no other node takes: a guard of ours would keep all but one of them."""
+    if facts.budgets or not facts.consent:
+        return None
+    if not pending.only_its_node(facts.context.snapshot, facts.pod):
+        return None
+    why = (
+        f"{facts.owner} has {facts.replicas} replicas, and no other node takes this one. "
+        "It is down until the node is back, which was allowed."
+    )
+    return _evictable(facts, "only_its_node", why)
+
+
 def _several(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     count = f"{facts.owner} has {facts.replicas} replicas"
     if not facts.budgets and not facts.choices.disable_eviction:
@@ -639,6 +653,7 @@ RULES: tuple[t.Callable[[pod_facts.PodFacts], drain_policy.PodPlan | None], ...]
     _unknown_owner,
     _single,
     _sharing,
+    _only_its_node,
     _several,
 )
 """In order; the last one applies to every pod that is left."""

@@ -18,6 +18,9 @@ from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
     decoding,
+    names,
+    node_affinity,
+    node_taints,
     objects,
     snapshots,
     unready,
@@ -171,6 +174,24 @@ def holding(
     need = readiness.need(snapshot, pod) if short and readiness.short(snapshot, pod, ()) else None
     owners = (snapshot.workload_of(other) for other in (need.pods if need else ()))
     return next((short[owner.uid] for owner in owners if owner and owner.uid in short), None)
+
+
+PASSING = (names.TAINT_KEY, names.UNSCHEDULABLE_TAINT)
+"""Keys of taints of nodes that are out of service."""
+
+
+def only_its_node(snapshot: snapshots.Snapshot, pod: objects.Pod) -> bool:
+    """Whether no other node takes such a pod by its labels and taints,
+    also once all that are out of service are back.
+    """
+    return not any(
+        node_affinity.selects(pod.placed, node)
+        and not node_taints.untolerated(
+            pod.tolerations, (taint for taint in node.taints if taint.get("key") not in PASSING)
+        )
+        for node in snapshot.nodes.values()
+        if node.name != pod.node
+    )
 
 
 @dataclass(frozen=True, slots=True)

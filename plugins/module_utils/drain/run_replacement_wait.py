@@ -107,7 +107,7 @@ class ReplacementWait:
         # With what the node alone has, none can be ready before it is back. A pod of its operator
         # may belong to its node, too, as Rook's OSDs do; the operator's budget keeps
         # the others meanwhile.
-        here = plan.code in ("local_volume", "no_free_device")
+        here = plan.code in ("local_volume", "no_free_device", "only_its_node")
         if plan.code == "operator_budget" and workload.replicas == 1:
             here = True
         self.awaited[workload.uid] = node_records.Awaited(

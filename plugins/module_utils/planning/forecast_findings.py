@@ -184,7 +184,7 @@ def _finding(
     )
 
 
-HERE = frozenset({"local_volume", "no_free_device"})
+HERE = frozenset({"local_volume", "no_free_device", "only_its_node"})
 """Codes of pods of which it is known that only their node has what they need."""
 RULES_NAMED = 5
 """How many rules of a pod are named."""
@@ -252,11 +252,18 @@ def _blocker(
         f"{_where(subject, gap.plans)}: {len(gap.plans)} fit on no other node until theirs is "
         f"back, and {bound}. "
     )
+    remedy = _remedy(one, waited_for=True)
+    if not gap.need.budget and all(pending.only_its_node(snapshot, plan.pod) for plan in gap.plans):
+        allow = reasons.options(allow_interruption=True)
+        remedy += (
+            f" Or accept the interruption with {allow}: they are then evicted, "
+            "and down until their node is back."
+        )
     text = described(one) + _rules(snapshot, gap.plans[0].pod, one)
     return reasons.Finding(
         "no_room",
         message + text,
-        _remedy(one, waited_for=True),
+        remedy,
         "blocker",
         subject,
         nodes,

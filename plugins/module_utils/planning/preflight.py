@@ -288,6 +288,7 @@ WARNED = frozenset(
         "bare_pod",
         "local_volume",
         "no_free_device",
+        "only_its_node",
         "disable_eviction",
         "operator_budget",
         "stuck_terminating",

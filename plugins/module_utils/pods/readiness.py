@@ -18,7 +18,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     snapshots,
 )
 
-CONSENTED = frozenset({"interruption_allowed", "local_volume", "no_free_device", "gang"})
+CONSENTED = frozenset(
+    {"interruption_allowed", "local_volume", "no_free_device", "only_its_node", "gang"}
+)
 """Codes of plans that are carried out although nothing serves meanwhile."""
 
 DARKENING = CONSENTED | {"bare_pod", "daemonset_gone", "disable_eviction"}

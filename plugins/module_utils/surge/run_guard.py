@@ -76,12 +76,13 @@ class GuardOptions:
 
     @property
     def choices(self) -> drain_policy.DrainPolicy:
-        """For the pods' routes, as if everything were allowed that the drain may be allowed later.
+        """For the pods' routes, as if the data of emptyDirs could be deleted.
 
         What is refused in the end stops the run before any pod is moved; the plan reports that.
         """
         return drain_policy.DrainPolicy(
             delete_emptydir_data=True,
+            allow_interruption=self.allow_interruption,
             method=self.method,
             reactive_budgets=self.reactive_budgets,
             rules=self.rules,

@@ -258,3 +258,26 @@ def test_pods_that_leave_behind_one_that_is_not_ready_are_told(
     plan = planned(stored(*pods, replicas=len(pods), budgets=[rule]), *nodes, most=2)
     found = [one for one in plan.findings if one.code == "successor_waits"]
     assert [(one.severity, one.object) for one in found] == [(severity, "StatefulSet shop/db")] * bool(severity)
+
+
+@pytest.mark.parametrize(
+    ("changes", "spec", "only"),
+    [
+        pytest.param({}, {}, False, id="any node"),
+        pytest.param({"labels": {"pool": "b"}}, {"nodeSelector": {"pool": "a"}}, True, id="another pool"),
+        pytest.param({"labels": {"pool": "a"}}, {"nodeSelector": {"pool": "a"}}, False, id="the same pool"),
+        pytest.param({"taints": [{"key": "gpu", "effect": "NoSchedule"}]}, {}, True, id="a taint"),
+        pytest.param(
+            {"unschedulable": True, "taints": [{"key": names.TAINT_KEY, "effect": "NoSchedule"}]},
+            {},
+            False,
+            id="out of service",
+        ),
+    ],
+)
+def test_whether_no_other_node_takes_a_pod(changes: Raw, spec: Raw, only: bool) -> None:
+    here = objects.pod("web-0", "n1")
+    here["spec"] |= spec
+    nodes = [objects.node("n1", labels={"pool": "a"}), objects.node("n2", **changes)]
+    found = objects.snapshot(nodes=nodes, pods=[here])
+    assert pending.only_its_node(found, found.pods[0]) is only

@@ -95,7 +95,9 @@ def test_a_surge_without_room_for_a_second_pod_is_a_blocker_until_its_interrupti
     assert grown.severity == "warning", "a node autoscaler makes room"
 
 
-@pytest.mark.parametrize(("code", "told"), [("replicas", 1), ("local_volume", 0), ("no_free_device", 0)])
+@pytest.mark.parametrize(
+    ("code", "told"), [("replicas", 1), ("local_volume", 0), ("no_free_device", 0), ("only_its_node", 0)]
+)
 def test_that_a_volume_is_of_the_node_is_not_told_twice(code: str, told: int) -> None:
     plans, found = made([node("n1"), node("n2", "1")], [pod("a", "n1")], [("n1",)])
     plans = [dataclasses.replace(plan, code=code) for plan in plans]

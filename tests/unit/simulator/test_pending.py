@@ -158,6 +158,31 @@ def test_a_single_replica_that_only_its_node_takes(of_owner: bool | None) -> Non
 
 
 @pytest.mark.parametrize("method", ["surge", "replace"])
+@pytest.mark.parametrize("of_owner", [None, False, True])
+def test_replicas_that_only_their_node_takes(of_owner: bool | None, method: str) -> None:
+    """As those of a pool of one node: with consent all of them are down until it is back."""
+    web = manifests.deployment("web", 3, nodeSelector={"kubernetes.io/hostname": "n1"})
+    web["metadata"]["annotations"] = {names.ALLOW_INTERRUPTION: "true"} if of_owner else {}
+    seen, work = seen_by_tasks()
+    choices = DrainPolicy(allow_interruption=of_owner is False, method=method)
+    with World([manifests.node("n1"), manifests.node("n2"), web, manifests.service("web")]) as world:
+        world.settle()
+        outcome = run(world, Input(("n1",), work=work, timeout=300.0, choices=choices))
+        found = {step["step"]: step.get("findings", ()) for step in outcome.steps()}
+        (told,) = [one for one in found["plan"] if one["object"] == "Deployment shop/web"]
+        if of_owner is None:
+            assert (told["code"], told["severity"], len(outcome.wrong)) == ("no_room", "blocker", 1)
+            assert "maintain_allow_interruption" in told["remedy"]
+            assert not any(sent.request.writes for sent in world.log)
+            return
+        assert (told["code"], told["severity"]) == ("only_its_node", "warning")
+        assert "Service shop/web" in told["objects"]
+        assert outcome.ok, (outcome.failed, outcome.wrong)
+        assert (evictions(world), seen, ready(world)) == (3, [0], 3)
+        assert traces(world) == []
+
+
+@pytest.mark.parametrize("method", ["surge", "replace"])
 @pytest.mark.parametrize(("replicas", "lost"), [(1, 0), (3, 1)])
 def test_pods_of_a_scheduler_that_does_not_run_give_their_node_back_soon(replicas: int, lost: int, method: str) -> None:
     """They got their node from a script, as long as that ran."""
