@@ -36,7 +36,8 @@ options:
   allow_interruption:
     description:
       - Whether the drain may interrupt workloads of one replica whose second pod does not come to serve, because it
-        fits on no other node, is refused, or somebody resets the replicas. Without it, such a workload fails.
+        fits on no other node, is refused, or somebody resets the replicas. Without it, such a workload fails. Several
+        replicas that no other node takes get no guard with it.
       - The owner of a workload can allow the same with the annotation
         C(maintenance.kubeops.io/allow-interruption=true). Neither overrides a budget.
     type: bool
