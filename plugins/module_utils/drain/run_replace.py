@@ -37,7 +37,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages 
     reasons,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import queues
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import run_pod_drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import (
+    drain_policy,
+    run_pod_drain,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import run_lock_policy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import (
     run_raise,
@@ -86,6 +89,8 @@ class Replacing:
     wake: t.Callable[[], None]
     regain: t.Callable[[str], None]
     _known: dict[str, _Replacement] = dataclasses.field(default_factory=dict)
+    _lacks: dict[str, tuple[str, reasons.Reason | None]] = dataclasses.field(default_factory=dict)
+    _looked: tuple[snapshots.Snapshot, frozenset[str]] | None = None
 
     def __post_init__(self) -> None:
         self._writes = run_background.BackgroundCalls(self.ctx, "replace", self.wake)
@@ -117,6 +122,8 @@ class Replacing:
             return
         every = self.routing.moves()
         leaving = frozenset(move.pod.uid for move in every if move.state in ("asked", "leaving"))
+        if self._looked is None or self._looked[0] is not snapshot or self._looked[1] != leaving:
+            self._looked, self._lacks = (snapshot, leaving), {}
         going = collections.Counter[str]()
         for move in every:
             workload = move.plan.workload
@@ -259,7 +266,12 @@ class Replacing:
         deployment, owner = snapshot.workload(mark.deployment), mark.owner(pod.namespace)
         spec = deployment.spec if deployment else {}
         least = max(queues.SERVING_SECONDS, spec.get("minReadySeconds") or 0)
-        why = released.lacks(snapshot, pod, mark, leaving)
+        if pod.uid not in self._lacks:
+            # Most turns have another reason than a change in the cluster.
+            why = released.lacks(snapshot, pod, mark, leaving)
+            found = released.hindrance(snapshot, mark, self.routing.node_drains) if why else None
+            self._lacks[pod.uid] = why, found
+        why, found = self._lacks[pod.uid]
         if why:
             state.serving, waits = None, why
         else:
@@ -269,7 +281,7 @@ class Replacing:
                 waits = f"other pods of {owner} to serve for {least:g} s"
             else:
                 waits = self._leave(move, pod, snapshot)
-        route = "replace" if waits else "evict"
+        route: drain_policy.Route = "replace" if waits else "evict"
         if (move.plan.route, move.plan.code) != (route, released.CODE):
             move.plan = dataclasses.replace(move.plan, route=route, code=released.CODE)
         if not waits:
@@ -278,7 +290,6 @@ class Replacing:
             # It serves until others are enough again.
             self._write(move, functools.partial(released.returning, uid=pod.uid))
         move.block(owner.kind, owner.namespace, owner.name, waits)
-        found = released.hindrance(snapshot, mark, self.routing.node_drains) if why else None
         if self._hopeless(state, found) and released.may_return(snapshot, mark):
             self._give_up(
                 move, found.message if found else f"{why} for {SERVES_WITHIN_SECONDS:g} s."
