@@ -75,6 +75,35 @@ class _Replacement:
 
 
 @dataclasses.dataclass
+class _Others:
+    """What is known of the pods beside those that were let go, until the cluster has changed:
+    most turns have another reason. ``nodes`` are those that are drained.
+    """
+
+    nodes: t.Collection[str]
+    _seen: tuple[snapshots.Snapshot, t.Collection[str]] | None = None
+    _known: dict[str, tuple[str, reasons.Reason | None]] = dataclasses.field(default_factory=dict)
+
+    def lack(
+        self,
+        pod: objects.Pod,
+        mark: released.Mark,
+        snapshot: snapshots.Snapshot,
+        leaving: t.Collection[str],
+    ) -> tuple[str, reasons.Reason | None]:
+        """Why they are not enough without the pod, empty if they are,
+        and what keeps a replacement from serving.
+        """
+        if self._seen is None or self._seen[0] is not snapshot or self._seen[1] != leaving:
+            self._seen, self._known = (snapshot, leaving), {}
+        if pod.uid not in self._known:
+            why = released.lacks(snapshot, pod, mark, leaving)
+            found = released.hindrance(snapshot, mark, self.nodes) if why else None
+            self._known[pod.uid] = why, found
+        return self._known[pod.uid]
+
+
+@dataclasses.dataclass
 class Replacing:
     """All replacements of a drain. ``prove_locks`` proves the locks of nodes,
     ``wake`` is called for each answer.
@@ -89,10 +118,9 @@ class Replacing:
     wake: t.Callable[[], None]
     regain: t.Callable[[str], None]
     _known: dict[str, _Replacement] = dataclasses.field(default_factory=dict)
-    _lacks: dict[str, tuple[str, reasons.Reason | None]] = dataclasses.field(default_factory=dict)
-    _looked: tuple[snapshots.Snapshot, frozenset[str]] | None = None
 
     def __post_init__(self) -> None:
+        self._others = _Others(self.routing.node_drains)
         self._writes = run_background.BackgroundCalls(self.ctx, "replace", self.wake)
         self._unserving = run_unserve.Unserving(self.ctx, self.routing.choices.load_balancer_wait)
 
@@ -122,8 +150,6 @@ class Replacing:
             return
         every = self.routing.moves()
         leaving = frozenset(move.pod.uid for move in every if move.state in ("asked", "leaving"))
-        if self._looked is None or self._looked[0] is not snapshot or self._looked[1] != leaving:
-            self._looked, self._lacks = (snapshot, leaving), {}
         going = collections.Counter[str]()
         for move in every:
             workload = move.plan.workload
@@ -266,12 +292,7 @@ class Replacing:
         deployment, owner = snapshot.workload(mark.deployment), mark.owner(pod.namespace)
         spec = deployment.spec if deployment else {}
         least = max(queues.SERVING_SECONDS, spec.get("minReadySeconds") or 0)
-        if pod.uid not in self._lacks:
-            # Most turns have another reason than a change in the cluster.
-            why = released.lacks(snapshot, pod, mark, leaving)
-            found = released.hindrance(snapshot, mark, self.routing.node_drains) if why else None
-            self._lacks[pod.uid] = why, found
-        why, found = self._lacks[pod.uid]
+        why, found = self._others.lack(pod, mark, snapshot, leaving)
         if why:
             state.serving, waits = None, why
         else:
