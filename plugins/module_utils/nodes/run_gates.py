@@ -224,7 +224,7 @@ def _watch(
     ``lost`` gives the nodes whose locks are not ours, and why; they are not waited for. Meanwhile
     Services are watched (``seen``), except in large clusters.
     """
-    start = ctx.clock.now()
+    start, said = ctx.clock.now(), False
     holds_since: dict[str, float] = {}
     while True:
         snapshot, now = live.snapshot(), ctx.clock.now()
@@ -244,8 +244,11 @@ def _watch(
         text = " ".join(
             f.message for missing in found.values() for f in missing if f.code != "unstable"
         )
-        if text:
-            ctx.tell_changed(phases.What.WAITING, text)
+        said = said or bool(text)
+        if said:
+            # What was said last must not stand while it is true no more.
+            hold = f"the gates hold; they have to for {asked.stable:g} s"
+            ctx.tell_changed(phases.What.WAITING, text or hold)
         live.wait(min([LOOP_PAUSE_SECONDS, *(seconds for seconds in left.values() if seconds > 0)]))
 
 
