@@ -111,13 +111,12 @@ def one_at_a_time(lag: float = 0.0) -> None:
 
 
 def replacement_ends() -> None:
-    """The new pod ends while the old one is out of its Services, and no other comes for a while."""
+    """The new pod ends while the old one is out of its Services, and another one takes some time to start."""
     with Shop(1, others=[manifests.node("n2")]) as shop:
         came, dark = left_at(shop), list[float]()
 
         def end() -> None:
             (pod,) = shop.world.pods(on="n2", app="web")
-            shop.world.cordon("n2")
             shop.world.delete(kinds.PODS, pod["metadata"]["name"])
 
         def hear(_event: Event) -> None:

@@ -219,7 +219,7 @@ class Pod(Object):
     began with it at ``started``, and it last became Ready at ``ready_since``; ``restarted`` says
     that a container was started again. ``scratch`` says of emptyDirs why their data seldom has to
     last. ``trouble`` is what keeps it from being ready, by its kubelet, and ``stuck`` says that a
-    container does not start.
+    container does not start. ``references`` are all of its ownerReferences.
     """
 
     KIND, API_VERSION = "Pod", "v1"
@@ -251,6 +251,7 @@ class Pod(Object):
     scratch: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     trouble: str = ""
     stuck: bool = False
+    references: tuple[Raw, ...] = ()
 
     @property
     def finished(self) -> bool:
@@ -349,6 +350,7 @@ class Pod(Object):
             scratch=share.part(pod_specs.scratch(spec), shapes.TEXTS),
             trouble=trouble.text,
             stuck=trouble.stuck,
+            references=share.part(tuple(meta.get("ownerReferences") or ()), shapes.OWNERS),
         )
 
 

@@ -80,7 +80,11 @@ def _read(text: str) -> Mark | None:
         return None
 
 
-def releasing(raw: objects.Raw | None, uid: str, mark: Mark) -> api_changes.Change | None:
+Found = objects.Pod | objects.Raw | None
+"""A pod as a watch has shown it or as it was read, ``None`` where it does not exist."""
+
+
+def releasing(found: Found, uid: str, mark: Mark) -> api_changes.Change | None:
     """Take the label off, with what says how to undo it; ``None`` where that is done,
     or the pod is another one now.
 
@@ -88,20 +92,16 @@ def releasing(raw: objects.Raw | None, uid: str, mark: Mark) -> api_changes.Chan
     it may miss the end of a pod and fall asleep. The one to the Deployment lets the garbage
     collector end the pod with that.
     """
-    pod = _living(raw, uid)
+    pod = _living(found, uid)
     if pod is None or pod.labels.get(names.HASH) != mark.hash or pod.owner is None:
         return None
-    return _letting_go(pod, _owners(raw), mark) if pod.owner.uid == mark.replica_set else None
+    return _letting_go(pod, pod.references, mark) if pod.owner.uid == mark.replica_set else None
 
 
-def _living(raw: objects.Raw | None, uid: str) -> objects.Pod | None:
-    """The pod as it was read; ``None`` where it is gone, ends, or is another one now."""
-    pod = objects.Pod.of(raw) if raw is not None else None
+def _living(found: Found, uid: str) -> objects.Pod | None:
+    """The pod; ``None`` where it is gone, ends, or is another one now."""
+    pod = found if found is None or isinstance(found, objects.Pod) else objects.Pod.of(found)
     return None if pod is None or pod.uid != uid or pod.deleting else pod
-
-
-def _owners(raw: objects.Raw | None) -> list[objects.Raw]:
-    return list(raw["metadata"].get("ownerReferences") or ()) if raw else []
 
 
 def trial(
@@ -155,11 +155,11 @@ def _letting_go(
     )
 
 
-def leaving(raw: objects.Raw | None, uid: str, out: unserved.Unserved) -> api_changes.Change | None:
+def leaving(found: Found, uid: str, out: unserved.Unserved) -> api_changes.Change | None:
     """Take the labels off by which Services select the pod; ``None`` where that is done,
     or it was given back.
     """
-    pod = _living(raw, uid)
+    pod = _living(found, uid)
     if pod is None or mark_of(pod) is None or names.UNSERVED in pod.annotations:
         return None
     return left(pod, out) if out.labels.items() <= pod.labels.items() else None
@@ -171,9 +171,9 @@ def left(pod: objects.Pod, out: unserved.Unserved) -> api_changes.Change:
     return _patch(pod, f"Take {pod.ref} out of its Services, before it is told to end", body)
 
 
-def returning(raw: objects.Raw | None, uid: str) -> api_changes.Change | None:
+def returning(found: Found, uid: str) -> api_changes.Change | None:
     """Put it back into its Services; ``None`` where that is done."""
-    pod = _living(raw, uid)
+    pod = _living(found, uid)
     if pod is None or names.UNSERVED not in pod.annotations:
         return None
     body = {"labels": _taken(pod), "annotations": {names.UNSERVED: None}}
@@ -186,13 +186,13 @@ def _taken(pod: objects.Pod) -> unserved.Labels:
     return {key: value for key, value in out.labels.items() if key not in pod.labels} if out else {}
 
 
-def undoing(raw: objects.Raw | None, uid: str) -> api_changes.Change | None:
+def undoing(found: Found, uid: str) -> api_changes.Change | None:
     """Give the pod back to its ReplicaSet, which ends another one; ``None`` where that is done."""
-    pod = _living(raw, uid)
+    pod = _living(found, uid)
     mark = mark_of(pod) if pod else None
     if pod is None or mark is None:
         return None
-    owners = [owner for owner in _owners(raw) if owner["uid"] != mark.deployment]
+    owners = [owner for owner in pod.references if owner["uid"] != mark.deployment]
     body = {
         "labels": {**_taken(pod), names.HASH: mark.hash, names.RELEASED: None},
         "annotations": {names.RELEASED: None, names.UNSERVED: None},

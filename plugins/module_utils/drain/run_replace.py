@@ -166,7 +166,7 @@ class Replacing:
             if (mark := released.mark_of(pod)) is None:
                 self._begin(move, pod, snapshot, going)
             elif mark.deployment in self.routing.unreplaced and released.may_return(snapshot, mark):
-                self._write(move, functools.partial(released.undoing, uid=pod.uid))
+                self._write(pod, functools.partial(released.undoing, uid=pod.uid))
             else:
                 self._follow(move, pod, mark, snapshot, leaving)
 
@@ -222,7 +222,7 @@ class Replacing:
             return
         if mark := self._mark(move):
             going[workload.uid] += 1
-            self._write(move, functools.partial(released.releasing, uid=pod.uid, mark=mark))
+            self._write(pod, functools.partial(released.releasing, uid=pod.uid, mark=mark))
 
     def _mark(self, move: run_pod_drain.PodDrain) -> released.Mark | None:
         """What the pod will carry; ``None`` where it is not its ReplicaSet's any more."""
@@ -244,12 +244,14 @@ class Replacing:
 
     def _write(
         self,
-        move: run_pod_drain.PodDrain,
-        decide: t.Callable[[objects.Raw | None], api_changes.Change | None],
+        pod: objects.Pod,
+        decide: t.Callable[[released.Found], api_changes.Change | None],
     ) -> None:
-        pod, node_drain = move.pod, self.routing.node_drains[move.pod.node]
+        """Write what is decided of the pod as it is seen; read it if it is another one by now."""
+        node_drain, first = self.routing.node_drains[pod.node], decide(pod)
+        if first is None:
+            return
         lock = node_drain.record.lock if node_drain.record else ""
-        naming_the_lock = run_lock_policy.named(decide, lock)
 
         def prove_lock() -> None:
             self.prove_locks((pod.node,))
@@ -261,7 +263,8 @@ class Replacing:
             written = run_reconcile.reconcile(
                 self.ctx,
                 pod.ref,
-                naming_the_lock,
+                run_lock_policy.named(run_reconcile.at_first(first, decide), lock),
+                known=None,
                 prove_lock=prove_lock,
                 patience=run_requests.NO_PATIENCE,
             ).object
@@ -309,7 +312,7 @@ class Replacing:
             return
         if why and names.UNSERVED in pod.annotations and deployment and not deployment.deleting:
             # It serves until others are enough again.
-            self._write(move, functools.partial(released.returning, uid=pod.uid))
+            self._write(pod, functools.partial(released.returning, uid=pod.uid))
         move.block(owner.kind, owner.namespace, owner.name, waits)
         if self._hopeless(state, found) and released.may_return(snapshot, mark):
             self._give_up(
@@ -325,7 +328,7 @@ class Replacing:
         out = self._unserving.out(move, pod, snapshot)
         if out is None:
             return self._unserving.waits_for(move, pod, snapshot)
-        self._write(move, functools.partial(released.leaving, uid=pod.uid, out=out))
+        self._write(pod, functools.partial(released.leaving, uid=pod.uid, out=out))
         why = "taken out of its Services, before it is told to end"
         self.ctx.note(
             phases.What.UNSERVED, why, node=pod.node, namespace=pod.namespace, name=pod.name

@@ -644,10 +644,10 @@ def test_a_pod_and_its_replacement_are_counted_for_less_than_between_two_looks(r
         assert not since
 
 
-EACH = 3
-"""Requests for one more pod that is replaced: it is read, patched and evicted. What selects pods is read for all."""
-LEAVES = 2
-"""And for one that leaves its Services first: it is read and patched."""
+EACH = 2
+"""Requests for one more pod that is replaced: it is patched and evicted. What selects pods is read for all."""
+LEAVES = 1
+"""And for one that leaves its Services first: it is patched once more."""
 
 
 def sent_for(singles: int, **choices: t.Any) -> int:
