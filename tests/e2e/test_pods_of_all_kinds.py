@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 from support.arena import Arena
+from support.attacher import attaching
 from support.plays import Player, Run
 from support.waiting import until
 from support.watching import Watch
@@ -297,3 +298,26 @@ def test_a_volume_that_stays_attached_keeps_its_node_from_being_drained(
     finally:
         for name in ("lingering", "of-a-pod-that-stays"):
             arena.api.delete(f"{path}/{arena.name}-{name}")
+
+
+@pytest.mark.whole
+def test_a_volume_for_one_node_moves_with_its_pod_and_is_never_on_two(
+    arena: Arena, play: Player, watching: Watch
+) -> None:
+    here, there = arena.nodes(2)
+    with attaching(arena.api, f"pv-{arena.name}", seconds=4.0) as attacher:
+        db = arena.deployment("db", on=here, pod=arena.claim("ReadWriteOnce"))
+        until(lambda: attacher.attached == [here], 30, "the volume is attached")
+        refused(play("plan", maintain_nodes=[here]), "single_replica", "db", "maintain_allow_interruption")
+        with watching() as seen:
+            running = play.start("maintain", maintain_nodes=[here], maintain_allow_interruption=True)
+            running.until_says(f"volume pv-{arena.name} is still attached to node {here}")
+            assert arena.step(here) == "cordoned", "its pod is gone, and yet it is not drained"
+            run = running.wait()
+            assert run.ok, run.text
+        seen.all_held()
+        assert routes(run)["db"] == "evict", "no second pod beside one whose volume is for one node"
+        assert db.nodes() == [there]
+        assert not attacher.on(here)
+        until(lambda: attacher.attached == [here, there], 30, "the volume has followed")
+        assert attacher.both == []
