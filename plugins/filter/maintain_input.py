@@ -66,4 +66,5 @@ def _maintain_input(
 ) -> dict[str, t.Any]:
     extra = ansible_vars.load_extra_vars(DataLoader())
     fault = functools.partial(_task_files.fault, folder=folder)
-    return inputs.read({**variables, **dict.fromkeys(others)}, playbook, extra, fault)
+    unparsed = {name: extra[name] for name in (inputs.UNPARSED,) if name in extra}
+    return inputs.read({**variables, **dict.fromkeys(others), **unparsed}, playbook, extra, fault)

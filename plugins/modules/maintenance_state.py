@@ -35,7 +35,8 @@ options:
       - The run, as C(<id>) or C(<id>/<nonce>).
       - With O(state=noted) also C(/<nonce>), for whatever runs the records of O(nodes) name.
       - With O(state=started) the id of the run to resume; it is an error if there is no such run.
-      - With O(state=listed), O(state=finished) and O(state=undone), all runs by default.
+      - With O(state=listed), O(state=finished) and O(state=undone), all runs by default. With O(state=listed) and
+        O(input) as with O(state=started).
     type: str
   input:
     description:

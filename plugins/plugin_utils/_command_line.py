@@ -17,7 +17,8 @@ def cut(answers: t.Mapping[str, t.Any], *, limit: bool = False) -> dict[str, str
     """The ``text`` that refuses an option which leaves out hosts or the first
     tasks; empty without one.
 
-    ``limit``: the hosts are what the playbook works on. Tags show by the tasks that they leave out.
+    ``limit``: the hosts are what the playbook works on. Tags show by the tasks that they leave out,
+    and ``tags`` refuses them.
     """
     del answers
     # Even "all" leaves out the host that makes the calls, where no inventory has localhost.
@@ -33,4 +34,13 @@ def cut(answers: t.Mapping[str, t.Any], *, limit: bool = False) -> dict[str, str
         "because its calls need each other. Its variables say what it works on, such as "
         "maintain_nodes or recover_run."
     )
-    return {"text": f"{options} cannot be used with this playbook, {why}" if options else ""}
+    run, skip = (",".join(context.CLIARGS.get(name) or ()) for name in ("tags", "skip_tags"))
+    tags = (
+        f"Tags (--tags {run} --skip-tags {skip or 'none'}) cannot be used with this playbook, "
+        "because they would leave out its calls. Omit them; --tags all is the same. Tags of your "
+        "own tasks can be left out with --skip-tags."
+    )
+    return {
+        "text": f"{options} cannot be used with this playbook, {why}" if options else "",
+        "tags": tags,
+    }

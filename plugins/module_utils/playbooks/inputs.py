@@ -40,6 +40,8 @@ ROLE = "migrate_"
 """The role whose options are mistaken for the playbook's: as extra variables they would
 silently override it.
 """
+UNPARSED = "_raw_params"
+"""Words behind ``-e`` that belong to no variable, as Ansible hands them on."""
 RUN_ID = re.compile(r"[a-z0-9]([a-z0-9-]{0,50}[a-z0-9])?")
 
 CLOSE = 0.75
@@ -390,10 +392,10 @@ def read(
     """The input in its final types, with the list of ``errors`` in it.
 
     ``raw`` maps full names of variables to their values, including variables that start like an
-    option of the role ``migrate``. Empty and null mean unset. A relative path is relative to the
-    current directory, because the directory of a playbook that imports ours is unknown here.
-    ``extra`` are the names of all extra variables. ``fault`` says what is wrong with a file of
-    tasks, which Ansible would find out only after the drain.
+    option of the role ``migrate``, and ``UNPARSED``. Empty and null mean unset. A relative path is
+    relative to the current directory, because the directory of a playbook that imports ours is
+    unknown here. ``extra`` are the names of all extra variables. ``fault`` says what is wrong with
+    a file of tasks, which Ansible would find out only after the drain.
     """
     values, wrong = _converted(raw)
     wrong = [*without_prefix(raw, extra), *wrong]
@@ -445,6 +447,13 @@ def _converted(raw: t.Mapping[str, t.Any]) -> tuple[dict[str, t.Any], list[str]]
     values: dict[str, t.Any] = {name: variable.unset for name, variable in VARIABLES.items()}
     wrong: list[str] = []
     for full, value in sorted(raw.items()):
+        if full == UNPARSED:
+            wrong.append(
+                f'"{value}" on the command line does not belong to any variable. Quote a value '
+                "with spaces: -e \"maintain_nodes='worker-1 worker-2'\", or use commas instead of "
+                "spaces."
+            )
+            continue
         if full.startswith(ROLE):
             wrong += of_the_role(full)
             continue

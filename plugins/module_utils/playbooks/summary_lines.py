@@ -136,14 +136,11 @@ def _budgets(plan: t.Mapping[str, t.Any]) -> list[str]:
 def traces(
     answers: call_results.Answers, *, run: str = "", state: str = ""
 ) -> dict[str, list[str]]:
-    """What earlier runs left (``listed``), or one of them, as ``lines``;
-    ``runs`` are the ids of all runs.
-    """
+    """What earlier runs left (``listed``), or one of them, as ``lines``."""
     listed = answers["listed"]
     found = [trace for trace in listed["traces"] if run in ("", trace["run"])]
     lines = [_trace(trace) for trace in found] + (_commands(found) if state == "listed" else [])
-    runs = dict.fromkeys(trace["run"] for trace in listed["traces"] if trace["run"])
-    return {"lines": lines or ["Earlier runs left nothing."], "runs": list(runs)}
+    return {"lines": lines or ["Earlier runs left nothing."]}
 
 
 def _commands(found: t.Sequence[call_results.Entry]) -> list[str]:

@@ -166,22 +166,29 @@ def resumable(
 ) -> dict[str, t.Any] | None:
     """The run that ``started`` with the same input would resume,
     ``None`` without input or such a run.
+
+    Raises:
+        CallAborted: a run is named that is not stored.
     """
     if given is None:
         return None
-    mark, now = stored_objects.fingerprint(given), ctx.clock.server()
-    for run in run_stored.stored(ctx):
-        if run.id == ctx.run.id if ctx.run else run.fingerprint == mark and run.resumable(now):
-            # After a failure nodes have to prove themselves anew.
-            finished = {"finished": list(run.finished), "noted": max(run.noted, run.ended)}
-            return {
-                "run": run.id,
-                **finished,
-                "waves_done": run.waves_done,
-                "by": run.by,
-                "since": run.since,
-            }
-    return None
+    mark, now, known = stored_objects.fingerprint(given), ctx.clock.server(), run_stored.stored(ctx)
+    if ctx.run:
+        found = _named(ctx.run.id, known)
+    else:
+        same = (run for run in known if run.fingerprint == mark and run.resumable(now))
+        found = next(same, None)
+        if found is None:
+            return None
+    return {
+        "run": found.id,
+        "finished": list(found.finished),
+        # After a failure nodes have to prove themselves anew.
+        "noted": max(found.noted, found.ended),
+        "waves_done": found.waves_done,
+        "by": found.by,
+        "since": found.since,
+    }
 
 
 def started(

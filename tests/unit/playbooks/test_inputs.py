@@ -16,7 +16,12 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks.inputs import PREFIX, VARIABLES, read
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks.inputs import (
+    PREFIX,
+    UNPARSED,
+    VARIABLES,
+    read,
+)
 
 
 def given(**variables: Any) -> dict[str, Any]:
@@ -206,6 +211,11 @@ def test_what_is_not_similar_is_not_suggested() -> None:
 def test_a_variable_that_resembles_none_gets_the_whole_list() -> None:
     (error,) = given(xyzzy=1)["errors"]
     assert all(f"maintain_{name}" in error for name in VARIABLES)
+
+
+def test_words_that_belong_to_no_variable_are_an_error() -> None:
+    (error,) = read({"maintain_nodes": "worker-1", UNPARSED: "worker-2"}, "maintain")["errors"]
+    assert error.startswith('"worker-2" ')
 
 
 def test_exactly_one_way_to_name_nodes() -> None:

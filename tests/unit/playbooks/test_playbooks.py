@@ -101,13 +101,16 @@ def played(
         ("recover", ["--start-at-task", "nothing is called so"], "--start-at-task"),
         ("descheduler", ["--start-at-task", "Roll out", "-i", "a,", "--limit", "a"], "--start-at-task"),
         ("evacuate", ["--tags", "patch"], "Tags (--tags patch --skip-tags none)"),
+        ("release", ["--skip-tags", "all"], "Tags (--tags all --skip-tags all)"),
         ("fence", ["--skip-tags", "all"], "Tags (--tags all --skip-tags all)"),
     ],
 )
 def test_an_option_that_leaves_calls_out_is_an_error(
     tmp_path: Path, playbook: str, words: list[str], said: str
 ) -> None:
-    variables: dict[str, object] = {"maintain_nodes": ["worker-1"]} if playbook in ("plan", "evacuate") else {}
+    variables: dict[str, object] = (
+        {"maintain_nodes": ["worker-1"]} if playbook in ("plan", "evacuate", "release") else {}
+    )
     code, text = play(tmp_path, playbook, *words, variables=variables)
     assert code != 0
     assert f"{said} cannot be used with this playbook" in text
@@ -130,7 +133,7 @@ def test_every_playbook_refuses_to_be_cut(playbook: Path) -> None:
         first = yaml.safe_load((REPOSITORY / "playbooks/plays/choose.yml").read_text(encoding="utf-8"))[0]
     assert first["serial"].startswith("{{ undef(hint=_maintain_cut) if _maintain_cut else")
     tasks = first.get("pre_tasks", first.get("tasks", []))
-    assert tasks[0]["ansible.builtin.import_tasks"].endswith("tasks/whole.yml")
+    assert tasks[0]["ansible.builtin.import_tasks"].endswith(("tasks/whole.yml", "tasks/input.yml"))
 
 
 @pytest.mark.parametrize("playbook", ["maintain", "evacuate", "release", "plan"])

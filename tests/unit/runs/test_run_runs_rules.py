@@ -76,7 +76,6 @@ def test_what_would_be_resumed_is_told_beforehand(world: World) -> None:
     assert resumable(world, OTHER) is None
     assert resumable(world, None) is None
     assert resumable(world, OTHER, id_of(mine)) == found, "by its name, whatever the input"
-    assert resumable(world, INPUT, "another") is None
 
 
 def wave(node: str, moved: int, *, dark: bool = False, back: bool = True) -> dict[str, t.Any]:
@@ -154,10 +153,15 @@ def test_the_same_command_resumes_a_run_for_a_day_and_a_name_for_ever(world: Wor
 
 
 @pytest.mark.parametrize("others", [0, 2])
-def test_a_run_that_nobody_knows_is_not_resumed_and_the_known_ones_are_named(world: World, others: int) -> None:
+@pytest.mark.parametrize(
+    "asked", [lambda world: begun(world, run="nope"), lambda world: resumable(world, INPUT, "nope")]
+)
+def test_a_run_that_nobody_knows_is_not_resumed_and_the_known_ones_are_named(
+    world: World, others: int, asked: t.Callable[[World], object]
+) -> None:
     known = [id_of(begun(world, given)) for given in (INPUT, OTHER)[:others]]
     with pytest.raises(CallAborted, match="There is no run nope") as stopped:
-        begun(world, run="nope")
+        asked(world)
     assert stopped.value.reason.code == "unknown_run"
     assert f"Known runs: {', '.join(sorted(known)) or 'none'}." in stopped.value.reason.remedy
 

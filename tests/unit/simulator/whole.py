@@ -152,8 +152,6 @@ class _Playbook:
         try:
             listed = self._whole("listed", self._state("listed", input=given.fingerprint), given.run)
             found = listed.data["resumable"]
-            if given.run and not found:
-                raise _Broken(f"There is no run {given.run} to resume.")
             finished = list((found or {}).get("finished") or ())
             waves = self._plan([n for n in given.nodes if n not in finished], (found or {}).get("run", ""))
         except _Broken as broken:
