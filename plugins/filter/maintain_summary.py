@@ -38,7 +38,7 @@ options:
   of:
     description: What to summarize.
     type: str
-    choices: [cut, plan, traces, reach, reboot, choice, start, run, soak, release, recovery, hooks, failed_task,
+    choices: [cut, plan, traces, reach, reboot, choice, start, run, release, recovery, hooks, failed_task,
       announced, rehearsal_input, rehearsal_run, rehearsal, comparison]
     required: true
   known:
@@ -67,7 +67,6 @@ SUMMARIES: dict[str, t.Callable[..., dict[str, t.Any]]] = {
     "choice": summary_hosts.choice,
     "start": summary_run.start,
     "run": summary_run.run,
-    "soak": summary_run.soak,
     "release": summary_return.release,
     "recovery": summary_return.recovery,
     "hooks": summary_hosts.hooked,

@@ -99,6 +99,7 @@ STEPS: t.Mapping[str, tuple[str, ...]] = {
     "verify": ("gates", "taints", "conditions", "timeout"),
 }
 """What the steps of ``maintenance_wave`` are told."""
+HOOKS = ("before_node", "before_pod", "after_pod", "after_node")
 OF_WAVES = ("before_node", "after_node", "on_failure", "tasks_timeout")
 LISTS = (
     "nodes",
@@ -389,7 +390,8 @@ def read(
     extra: t.Iterable[str] = (),
     fault: t.Callable[[str], str] = _loads,
 ) -> dict[str, t.Any]:
-    """The input in its final types, with the list of ``errors`` in it.
+    """The input in its final types, with the list of ``errors`` in it, with whether there is work
+    to do on hosts (``has_work``), and whether anything of the user's runs there (``on_hosts``).
 
     ``raw`` maps full names of variables to their values, including variables that start like an
     option of the role ``migrate``, and ``UNPARSED``. Empty and null mean unset. A relative path is
@@ -412,6 +414,8 @@ def read(
         values["method"] = "surge"
     if playbook != "maintain":
         values["soak"] = 0
+    values["has_work"] = playbook != "evacuate" and bool(values["tasks"] or values["reboot"])
+    values["on_hosts"] = values["has_work"] or _files_on_hosts(values)
     values["gates"] = values["gates"] or _usual_gates(values)
     values["announce_on"] = arguments_announcements.moments(values)
     values["alarm"] = arguments_announcements.alarm(values)
@@ -423,8 +427,15 @@ def read(
     if values["nodes"] == [CHOSEN]:
         values["nodes"], values["node_selector"] = [], values["node_selector"] or EVERY_NODE
     plan = {name: values[name] for name in POLICIES["plan"]}
-    policies = {"plan": plan, "wave": _of_waves(values, playbook)}
+    rollout = {name: value for name, value in values["descheduler"].items() if name != "pause"}
+    policies = {"plan": plan, "wave": _of_waves(values, playbook), "descheduler": rollout}
     return {**values, "policies": policies, "fingerprint": mark, "errors": wrong}
+
+
+def _files_on_hosts(values: t.Mapping[str, t.Any]) -> bool:
+    """Whether task files of hooks or of a fence run, which may be delegated to the nodes' hosts."""
+    rules = (rule for hook in HOOKS for rule in values[hook])
+    return bool(values["fence_tasks"]) or any(rule.get("tasks") for rule in rules)
 
 
 def _of_waves(values: t.Mapping[str, t.Any], playbook: str) -> dict[str, t.Any]:
@@ -438,6 +449,7 @@ def _of_waves(values: t.Mapping[str, t.Any], playbook: str) -> dict[str, t.Any]:
         **{name: values[name] for name in OF_WAVES},
         "taint": {"taints": values["taints"], "allow_no_execute": True} if values["taints"] else {},
         "goal": "evacuated" if playbook == "evacuate" else "maintained",
+        "has_work": values["has_work"],
         "fences": bool(values["fence_tasks"]),
     }
 
@@ -572,7 +584,7 @@ def _usual_gates(values: t.Mapping[str, t.Any]) -> list[str]:
 def _task_files(values: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, str]]:
     """The files of tasks that exist, with the variables that name them."""
     named = [(PREFIX + name, values[name]) for name in ("tasks", "fence_tasks")]
-    for hook in ("before_node", "before_pod", "after_pod", "after_node"):
+    for hook in HOOKS:
         named += [
             (f"{PREFIX}{hook}[{index}].tasks", rule.get("tasks"))
             for index, rule in enumerate(values[hook])

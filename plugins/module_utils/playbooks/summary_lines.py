@@ -171,18 +171,24 @@ def _trace(trace: call_results.Entry) -> str:
 def announced(
     answers: call_results.Answers,
     *,
+    moment: str,
     wanted: t.Mapping[str, t.Any],
     now: float | str,
     seconds: t.Sequence[float] = (),
+    resumed: bool = False,
 ) -> dict[str, t.Any]:
-    """The ``webhook`` of the input (``wanted``) as the role takes it, ``{}`` without one, and the
-    time of the maintenance, from ``start`` to ``end`` in RFC 3339,
-    in which it takes its ``duration``.
+    """The ``webhook`` of the input (``wanted``) as the module takes it, ``{}`` without one, and the
+    time of a maintenance that lies ahead, from ``start`` to ``end`` in RFC 3339, in which it takes
+    its ``duration``. What has ended or failed was when the report says; what is ``resumed`` has
+    begun before.
 
     ``seconds`` is the forecast for each wave. With maintenance windows the time is the open one in
     which the first wave fits, otherwise from ``now`` (seconds since the epoch) until all waves are
     done. ``answers`` may have a ``plan``, whose forecast counts if ``seconds`` does not say more.
     """
+    webhook = arguments_announcements.webhook(wanted)
+    if moment not in ("planned", "started"):
+        return {"webhook": webhook, "start": "", "end": "", "duration": ""}
     work = wanted["tasks_estimate"] if wanted["tasks"] or wanted["reboot"] else 0
     forecast = list(seconds) or [
         each + work for each in answers.get("plan", {}).get("wave_seconds") or ()
@@ -194,8 +200,8 @@ def announced(
     ):
         start, end = found
     return {
-        "webhook": arguments_announcements.webhook(wanted),
-        "start": start.isoformat(timespec="milliseconds"),
+        "webhook": webhook,
+        "start": "" if resumed else start.isoformat(timespec="milliseconds"),
         "end": end.isoformat(timespec="milliseconds"),
         "duration": f"{round(sum(forecast))}s" if forecast else "",
     }

@@ -35,7 +35,7 @@ def run(
     in_the_way: t.Sequence[str] = (),
     left_out: t.Sequence[str] = (),
     descheduler: str = "",
-    soaks: t.Iterable[str] = (),
+    soaks: t.Iterable[call_results.Answer] = (),
     finished: t.Sequence[str] = (),
     seconds: t.Sequence[float] = (),
     window: t.Sequence[t.Mapping[str, t.Any]] = (),
@@ -48,8 +48,8 @@ def run(
     ``batches`` are the planned waves, each with its controller host first, ``waves`` their results
     of the way out, ``backs`` of the way back (``{}`` for a call that was not made; no wave at all
     if the run did not start), ``taken_up`` the results for what an earlier start had ``finished``,
-    ``in_the_way`` why the run did not start, ``left_out`` why nodes join no wave, ``soaks`` what
-    failed in them, ``descheduler`` the error of its rollout. ``seconds`` is the forecast for each
+    ``in_the_way`` why the run did not start, ``left_out`` why nodes join no wave, ``soaks`` the
+    results of these, ``descheduler`` the error of its rollout. ``seconds`` is the forecast for each
     batch, ``window`` and ``until`` are of the input, ``now`` is the time since the epoch. Returns
 
     * ``failed``: an entry about each node that is not where it should be, ``stops``: why waves did
@@ -74,7 +74,7 @@ def run(
     failures = [*dict(sorted(half_back.items())).values(), *of_waves]
     stops = [
         *filter(None, (each.last.get("stop") for each in came)),
-        *(soaked := call_results.unique(soaks)),
+        *(soaked := call_results.unique(map(_soaked, soaks))),
     ]
     left = [
         node for batch, wave in zip(batches, waves, strict=False) if not wave for node in batch[1:]
@@ -156,30 +156,19 @@ def _why_not(failures: t.Sized, until: float | str | None, now: float) -> str:
     )
 
 
-def soak(answers: call_results.Answers) -> dict[str, str]:
-    """What failed in a soak (``soaked``), as ``text``; empty if the gates held all the time."""
-    answer = answers["soaked"]
+def _soaked(answer: call_results.Answer) -> str:
+    """What failed in a soak; empty if the gates held all the time, or there was none."""
+    if not answer or answer.get("skipped"):
+        return ""
     if "nodes" not in answer:
-        return {"text": f"The soak was not watched to its end: {answer['msg']}"}
+        return f"The soak was not watched to its end: {answer['msg']}"
     failed = " ".join(
         call_results.unique(entry["message"] for entry in call_results.failed(answer))
     )
-    return {
-        "text": f"A gate failed in the soak: {failed} No further wave starts." if failed else ""
-    }
+    return f"A gate failed in the soak: {failed} No further wave starts." if failed else ""
 
 
 # How a run of ``maintain`` starts: which nodes are left to do, and in which batches of hosts.
-
-
-HOOKS = ("before_node", "before_pod", "after_pod", "after_node")
-
-
-def _on_hosts(wanted: t.Mapping[str, t.Any]) -> bool:
-    """Whether task files of hooks or of a fence run, which may be delegated to the nodes' hosts."""
-    return bool(wanted["fence_tasks"]) or any(
-        rule.get("tasks") for hook in HOOKS for rule in wanted[hook]
-    )
 
 
 def _without(plan: call_results.Answer, unreached: t.Mapping[str, str]) -> dict[str, t.Any]:
@@ -236,17 +225,16 @@ def start(
     *,
     hosts: t.Collection[str],
     wanted: t.Mapping[str, t.Any],
-    evacuates: bool = False,
     out_of_reach: t.Mapping[str, str] | None = None,
+    now: float | str = 0.0,
+    check: bool = False,
 ) -> dict[str, t.Any]:
     """What is left to do, from an earlier start (``listed``) and the plan for what it did
     not finish (``plan``).
 
     ``hosts`` are the hosts of the inventory, ``wanted`` is the input, ``out_of_reach`` says by host
-    why tasks cannot run there (empty: they can), if the nodes of such hosts are to
-    be left out. Returns
+    why tasks cannot run there (empty: they can), ``now`` is the time since the epoch. Returns
 
-    * ``has_work``: whether there is work to do on the hosts;
     * ``finished``: the nodes that the earlier start has finished. Those of them that are still out
       of service with its record are ``half_back``; those that no other run has taken out are
       uncordoned once more (``give_back``);
@@ -258,23 +246,32 @@ def start(
       belongs to a run other than the one named, whose tasks are known to be over by that;
     * ``seconds``: the forecast for each batch, with the work on its hosts;
     * ``runs``: the runs that had left nodes out of service before, by node;
-    * ``replanned``: what the plan says otherwise without the nodes whose hosts are out of reach;
-    * ``left_out``: why wanted nodes join no wave, ``blockers``: what prevents the maintenance,
-      in one line, or none.
+    * ``replanned``: what the plan says otherwise without the nodes that are left out because their
+      hosts are out of reach;
+    * ``left_out``: why wanted nodes join no wave, ``in_the_way``: what prevents the maintenance;
+    * ``closed``: why the first wave may not start now, by the maintenance windows, which prevents
+      it except in check mode.
     """
     listed, plan = answers["listed"], answers["plan"]
     resumable = listed.get("resumable") or {}
     finished = list(resumable.get("finished") or ())
     own, others = _out(listed["traces"], resumable.get("run") or "")
-    has_work = not evacuates and bool(wanted["tasks"] or wanted["reboot"])
     unreached = {host: why for host, why in (out_of_reach or {}).items() if why}
-    left = _left(plan, [*finished, *unreached])
+    skipped = unreached if wanted["on_blocked"] == "skip" else {}
+    left = _left(plan, [*finished, *skipped])
     waves = [wave for wave, _seconds in left]
     batches = [
         [f"maintenance-wave-{n}", *wave]
         for n, wave in enumerate(waves, 1 + (resumable.get("waves_done") or 0))
     ]
-    manned = batches if has_work or _on_hosts(wanted) else [batch[:1] for batch in batches]
+    manned = batches if wanted["on_hosts"] else [batch[:1] for batch in batches]
+    work = wanted["tasks_estimate"] if wanted["has_work"] else 0
+    seconds = [moves + work for _wave, moves in left]
+    closed = arguments_window.closed(wanted["window"], now, seconds[0]) if seconds else ""
+    in_the_way = [] if plan.get("feasible") else call_results.short(call_results.blockers(plan))
+    in_the_way += [] if skipped else unreached.values()
+    if closed and not check:
+        in_the_way.append(f"{closed} Nothing was changed.")
     planned = {node["name"]: node for node in plan.get("nodes") or ()}
     runs = {name: node["record"]["run"] for name, node in planned.items() if node.get("record")}
 
@@ -286,16 +283,13 @@ def start(
         return {**_host(name, hosts, planned), **place}
 
     return {
-        "has_work": has_work,
         "finished": finished,
         "half_back": call_results.unique(node for node in own if node in finished),
         "give_back": call_results.without(finished, others),
         "waves": waves,
         "batches": batches,
         "sizes": [len(batch) for batch in manned],
-        "seconds": [
-            seconds + (wanted["tasks_estimate"] if has_work else 0) for _wave, seconds in left
-        ],
+        "seconds": seconds,
         "hosts": [_host(node, hosts, planned) for wave in waves for node in wave],
         "members": [
             member(name, batch)
@@ -303,10 +297,11 @@ def start(
             for name in some
         ],
         "runs": runs,
-        "replanned": _without(plan, unreached),
+        "replanned": _without(plan, skipped),
         "left_out": [
             *(call_results.left_out(plan) if plan.get("feasible") else ()),
-            *unreached.values(),
+            *skipped.values(),
         ],
-        "blockers": [] if plan.get("feasible") else call_results.short(call_results.blockers(plan)),
+        "in_the_way": in_the_way,
+        "closed": closed,
     }

@@ -36,16 +36,14 @@ def start(
     resumable: Any = None,
     traces: Any = (),
     hosts: Any = (),
-    *,
-    evacuates: bool = False,
     **wanted: Any,
 ) -> dict[str, Any]:
     listed = {"traces": list(traces), "resumable": resumable}
     plan = {"wave_seconds": [10] * len(plan.get("waves") or ()), **plan}
-    hooks: dict[str, Any] = {"before_node": [], "before_pod": [], "after_pod": [], "after_node": [], "fence_tasks": ""}
-    known = {
-        "hosts": list(hosts),
-        "wanted": {"run": "", "tasks": "", "reboot": False, "tasks_estimate": 900, **hooks, **wanted},
-        "evacuates": evacuates,
-    }
-    return dict(SUMMED({"listed": listed, "plan": plan}, "start", known))
+    return dict(SUMMED({"listed": listed, "plan": plan}, "start", {"hosts": list(hosts), "wanted": asked(**wanted)}))
+
+
+def asked(**wanted: Any) -> dict[str, Any]:
+    """The part of the input that a start reads."""
+    work = {"has_work": False, "on_hosts": False, "tasks_estimate": 900}
+    return {"run": "", "on_blocked": "stop", "window": (), **work, **wanted}

@@ -59,7 +59,7 @@ def checked(folder: Path, reboots: list[str], *given: str) -> list[dict[str, str
 
 def asked(folder: Path, reboot: str, answer: Path) -> list[dict[str, Any]]:
     """Plays: the one of ``maintain`` before such a reboot, on hosts of which nothing was said, and its answer."""
-    check: Any = next(p for p in yaml.safe_load((HERE / "playbooks/maintain.yml").read_text()) if p["name"] == PLAY)
+    check: Any = next(p for p in yaml.safe_load((HERE / "playbooks/plays/start.yml").read_text()) if p["name"] == PLAY)
     check["environment"] = {"WHO": "{{ inventory_hostname }}", "PATH": f"{folder}:{os.environ['PATH']}"}
     (wait,) = (task for task in check["tasks"][1]["block"] if "ansible.builtin.wait_for_connection" in task)
     # Nobody comes up later here: one attempt is enough.

@@ -262,6 +262,36 @@ def test_hooks_do_not_make_another_run() -> None:
     assert given(before_pod=[rule])["fingerprint"] == given()["fingerprint"]
 
 
+CALL = {"nodes": "pool=blue", "http": {"url": "https://a.invalid"}}
+
+
+@pytest.mark.parametrize(
+    ("variables", "playbook", "work", "on_hosts"),
+    [
+        pytest.param({}, "maintain", False, False, id="nothing"),
+        pytest.param({"reboot": "always"}, "maintain", True, True, id="a reboot"),
+        pytest.param({"tasks": "a.yml"}, "maintain", True, True, id="tasks"),
+        pytest.param({"tasks": "a.yml"}, "evacuate", False, False, id="tasks that are for later"),
+        pytest.param({"before_pod": [{"pods": "app=db", "tasks": "a.yml"}]}, "evacuate", False, True, id="a task file"),
+        pytest.param({"after_node": [CALL]}, "maintain", False, False, id="a call"),
+        pytest.param({"fence_tasks": "a.yml"}, "maintain", False, True, id="tasks of a fence"),
+    ],
+)
+def test_what_runs_on_hosts(
+    variables: dict[str, Any],
+    playbook: str,
+    work: bool,
+    on_hosts: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "a.yml").write_text("[]")
+    monkeypatch.chdir(tmp_path)
+    raw = {"maintain_nodes": "a", **{f"maintain_{name}": value for name, value in variables.items()}}
+    found = read(raw, playbook)
+    assert (found["errors"], found["has_work"], found["on_hosts"]) == ([], work, on_hosts)
+
+
 def test_the_usual_gates_follow_from_what_is_done(tmp_path: Path) -> None:
     tasks = tmp_path / "patch.yml"
     tasks.write_text("[]")

@@ -219,7 +219,11 @@ def test_without_a_kubeconfig_that_exists_the_error_names_it(tmp_path: Path) -> 
     assert "/nowhere does not exist" in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("playbook", sorted((REPOSITORY / "playbooks").glob("*.yml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "playbook",
+    sorted(path for folder in (".", "plays") for path in (REPOSITORY / "playbooks" / folder).glob("*.yml")),
+    ids=lambda path: path.stem,
+)
 def test_no_strategy_of_the_users_configuration_takes_plays_apart(playbook: Path) -> None:
     """With `strategy = free` in ansible.cfg `add_host` fails, and the steps of a wave overtake each other."""
     plays = [play for play in yaml.safe_load(playbook.read_text(encoding="utf-8")) if "hosts" in play]

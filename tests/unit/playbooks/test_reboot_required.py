@@ -16,19 +16,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import ansible_collections.kubeops.node_maintenance as collection
 from ansible_collections.kubeops.node_maintenance.plugins.filter import maintain_summary
 
 TREE = next(iter(collection.__path__)).removesuffix("/ansible_collections/kubeops/node_maintenance")
 SUMMED = maintain_summary.FilterModule().filters()["maintain_summary"]
-CHOOSE = "ansible_collections/kubeops/node_maintenance/playbooks/tasks/choose.yml"
+CHOOSE = "ansible_collections/kubeops/node_maintenance/playbooks/plays/choose.yml"
 RUNNING = platform.release()
 NEWER = f"9{RUNNING}"
 OLDER = f"kernel {RUNNING} runs, and "
 TRAP = f"{NEWER}.{{{{ 7*191 }}}}"
 """A kernel's name that is no template, whoever says so."""
-PLAY = """
+BEFORE = """
 - hosts: all
   gather_facts: false
   tasks:
@@ -37,10 +38,16 @@ PLAY = """
 - hosts: localhost
   connection: local
   gather_facts: false
-  vars:
-    _maintain_input: {}
   tasks:
-    - ansible.builtin.include_tasks: CHOOSE
+    - ansible.builtin.set_fact:
+        _maintain_input: {asks_hosts: true}
+        _maintain_listed: {}
+"""
+AFTER = """
+- hosts: localhost
+  connection: local
+  gather_facts: false
+  tasks:
     - ansible.builtin.copy:
         content: "{{ {'chosen': _maintain_chosen, 'hosts': dict(hosts | zip(answers))} | to_json }}"
         dest: "{{ playbook_dir }}/answer.json"
@@ -107,7 +114,9 @@ def test_each_host_says_whether_and_why_in_check_mode_too(tmp_path: Path) -> Non
         for name, (root, variables, _said) in hosts.items()
     }
     (tmp_path / "hosts.json").write_text(json.dumps({"_maintain_asked": {"hosts": inventory}}))
-    (tmp_path / "play.yml").write_text(PLAY.replace("CHOOSE", f"{TREE}/{CHOOSE}"))
+    choose = yaml.safe_load(Path(TREE, CHOOSE).read_text(encoding="utf-8"))[-1]
+    plays = [*yaml.safe_load(BEFORE), choose, *yaml.safe_load(AFTER)]
+    (tmp_path / "play.yml").write_text(yaml.safe_dump(plays, sort_keys=False))
     (tmp_path / "ansible.cfg").touch()
     environ = {
         **os.environ,

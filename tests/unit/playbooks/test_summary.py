@@ -17,6 +17,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.playbooks.summed im
     BLOCKER,
     SUMMED,
     WARNING,
+    asked,
     entry,
     start,
     trace,
@@ -31,7 +32,7 @@ def test_the_documentation_names_every_summary() -> None:
 def test_a_new_run_starts_with_all_its_waves() -> None:
     nodes = [{"name": "a", "address": "10.0.0.1"}, {"name": "b", "address": "10.0.0.2"}, {"name": "c", "address": None}]
     plan = {"waves": [["a", "b"], ["c"]], "nodes": nodes, "findings": [WARNING]}
-    found = start(plan, hosts=["b"], tasks="work.yml")
+    found = start(plan, hosts=["b"], on_hosts=True)
     assert found["waves"] == [["a", "b"], ["c"]]
     assert found["batches"] == [["maintenance-wave-1", "a", "b"], ["maintenance-wave-2", "c"]]
     assert found["hosts"] == [
@@ -47,21 +48,12 @@ def test_a_new_run_starts_with_all_its_waves() -> None:
         ("c", False, ["c"]),
     ]
     assert found["sizes"] == [3, 2]
-    assert (found["finished"], found["give_back"], found["runs"], found["blockers"]) == ([], [], {}, [])
+    assert (found["finished"], found["give_back"], found["runs"], found["in_the_way"]) == ([], [], {}, [])
 
 
-@pytest.mark.parametrize(
-    ("wanted", "sizes"),
-    [
-        pytest.param({}, [1, 1], id="nothing"),
-        pytest.param({"after_node": [{"nodes": "", "http": {"url": "https://a.invalid"}}]}, [1, 1], id="a call"),
-        pytest.param({"reboot": "always"}, [3, 2], id="a reboot"),
-        pytest.param({"before_pod": [{"tasks": "/files/move.yml"}]}, [3, 2], id="a task file"),
-        pytest.param({"fence_tasks": "/files/fence.yml"}, [3, 2], id="tasks of a fence"),
-    ],
-)
-def test_nodes_are_hosts_of_a_wave_only_where_something_runs_on_hosts(wanted: dict[str, Any], sizes: list[int]) -> None:
-    found = start({"waves": [["a", "b"], ["c"]], "findings": []}, **wanted)
+@pytest.mark.parametrize(("on_hosts", "sizes"), [(False, [1, 1]), (True, [3, 2])])
+def test_nodes_are_hosts_of_a_wave_only_where_something_runs_on_hosts(on_hosts: bool, sizes: list[int]) -> None:
+    found = start({"waves": [["a", "b"], ["c"]], "findings": []}, on_hosts=on_hosts)
     assert (found["sizes"], len(found["members"])) == (sizes, sum(sizes))
     assert [each["nodes"] for each in found["members"] if each["leads"]] == found["waves"] == [["a", "b"], ["c"]]
     assert found["batches"] == [["maintenance-wave-1", "a", "b"], ["maintenance-wave-2", "c"]]
@@ -83,26 +75,11 @@ def test_naming_a_run_takes_its_nodes_over_and_no_others(named: str, runs: dict[
     assert [each["adopt"] for each in found["members"] if each["leads"]] == adopt
 
 
-@pytest.mark.parametrize(
-    ("wanted", "evacuates", "has_work"),
-    [
-        ({}, False, False),
-        ({"tasks": "a.yml"}, False, True),
-        ({"reboot": True}, False, True),
-        ({"reboot": True}, True, False),
-    ],
-)
-def test_there_is_work_on_the_hosts_with_tasks_or_a_reboot(
-    wanted: dict[str, Any], evacuates: bool, has_work: bool
-) -> None:
-    assert start({"findings": []}, evacuates=evacuates, **wanted)["has_work"] is has_work
-
-
 def test_what_stands_in_the_way_is_said_with_what_to_do() -> None:
-    (said,) = start({"waves": [], "findings": [WARNING, BLOCKER, {**BLOCKER, "object": "Node n2"}]})["blockers"]
+    (said,) = start({"waves": [], "findings": [WARNING, BLOCKER, {**BLOCKER, "object": "Node n2"}]})["in_the_way"]
     assert said.startswith("2 blockers, described with remedies in the report above: ")
     assert said.endswith(": room (Node n1, Node n2).")
-    assert start({"waves": [], "findings": [WARNING]})["blockers"] == []
+    assert start({"waves": [], "findings": [WARNING]})["in_the_way"] == []
 
 
 LEFT_OUT: dict[str, Any] = {
@@ -116,10 +93,10 @@ LEFT_OUT: dict[str, Any] = {
 
 def test_nodes_that_the_plan_leaves_out_are_told_and_stop_nothing() -> None:
     found = start(LEFT_OUT)
-    assert (found["waves"], found["blockers"]) == ([["a"], ["c"]], [])
+    assert (found["waves"], found["in_the_way"]) == ([["a"], ["c"]], [])
     assert found["left_out"] == ["About b. It was left out."]
     none = start({**LEFT_OUT, "feasible": False, "waves": []})
-    assert (len(none["blockers"]), none["left_out"]) == (1, [])
+    assert (len(none["in_the_way"]), none["left_out"]) == (1, [])
 
 
 def test_a_node_that_is_left_out_and_was_out_before_stays_so() -> None:
@@ -129,8 +106,7 @@ def test_a_node_that_is_left_out_and_was_out_before_stays_so() -> None:
 
 def test_nodes_whose_hosts_are_out_of_reach_join_no_wave_where_they_are_left_out() -> None:
     listed: dict[str, Any] = {"traces": [], "resumable": None}
-    wanted = {"run": "", "tasks": "work.yml", "reboot": "", "tasks_estimate": 1, "fence_tasks": ""}
-    wanted |= {hook: [] for hook in ("before_node", "before_pod", "after_pod", "after_node")}
+    wanted = asked(has_work=True, on_hosts=True, tasks_estimate=1, on_blocked="skip")
     waves = {"waves": [["c"], ["a", "b"]], "wave_seconds": [5, 6], "wave_parts": [{"moves": 1}, {"moves": 2}]}
     waves["wave_ranges"] = [[4, 7], [6, 9]]
     plan = {**LEFT_OUT, **waves, "left_out": [], "estimate_seconds": 11, "estimate_range": [10, 16]}
@@ -146,8 +122,10 @@ def test_nodes_whose_hosts_are_out_of_reach_join_no_wave_where_they_are_left_out
     ]
     assert (again["waves"], again["estimate_seconds"], again["estimate_range"]) == ([["a"]], 6, [6, 9])
     assert (again["wave_seconds"], again["wave_parts"]) == ([6], [{"moves": 2}])
-    known["out_of_reach"] = {}
-    assert SUMMED({"listed": listed, "plan": plan}, "start", known)["replanned"] == {}
+    wanted["on_blocked"] = "stop"
+    found = SUMMED({"listed": listed, "plan": plan}, "start", known)
+    assert (found["waves"], found["replanned"]) == ([["c"], ["a", "b"]], {})
+    assert (found["left_out"], found["in_the_way"]) == ([], ["No host b.", "No host c."])
 
 
 def test_a_run_that_left_nodes_out_is_not_well_but_may_end_as_planned() -> None:
@@ -174,19 +152,18 @@ def test_a_resumed_run_leaves_out_what_is_finished_and_takes_up_what_came_back_h
 
 
 @pytest.mark.parametrize(
-    ("wanted", "evacuates", "seconds"),
+    ("wanted", "seconds"),
     [
-        pytest.param({}, False, [20, 30], id="no work"),
-        pytest.param({"tasks": "a.yml", "tasks_estimate": 100}, False, [120, 130], id="tasks"),
-        pytest.param({"reboot": True, "tasks_estimate": 0}, False, [20, 30], id="a reboot in no time"),
-        pytest.param({"tasks": "a.yml"}, True, [20, 30], id="no tasks here"),
+        pytest.param({}, [20, 30], id="no work"),
+        pytest.param({"has_work": True, "tasks_estimate": 100}, [120, 130], id="tasks"),
+        pytest.param({"has_work": True, "tasks_estimate": 0}, [20, 30], id="a reboot in no time"),
     ],
 )
 def test_the_forecast_of_a_batch_is_that_of_its_wave_and_of_the_work(
-    wanted: dict[str, Any], evacuates: bool, seconds: list[int]
+    wanted: dict[str, Any], seconds: list[int]
 ) -> None:
     plan = {"waves": [["a"], ["b", "c"], ["d"]], "wave_seconds": [10, 20, 30], "findings": []}
-    found = start(plan, {"run": "ab12", "finished": ["a"]}, evacuates=evacuates, **wanted)
+    found = start(plan, {"run": "ab12", "finished": ["a"]}, **wanted)
     assert found["waves"] == [["b", "c"], ["d"]]
     assert found["seconds"] == seconds
 
@@ -209,6 +186,15 @@ SATURDAY = datetime.datetime(2026, 11, 28, 22, tzinfo=datetime.UTC).timestamp()
 def test_the_next_wave_has_to_fit_in_the_window(waves: Any, now: float, said: str) -> None:
     found = run(waves, seconds=[60, 7200], window=NIGHTS, now=now)
     assert found["closed"].startswith(said) if said else found["closed"] == ""
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_a_closed_window_is_in_the_way_of_the_first_wave_except_in_check_mode(check: bool) -> None:
+    plan = {"feasible": True, "waves": [["a"]], "wave_seconds": [60], "findings": []}
+    known = {"hosts": [], "wanted": asked(window=NIGHTS), "check": check}
+    for now, closed in ((SATURDAY, False), (SATURDAY - 60, True)):
+        found = SUMMED({"listed": {"traces": []}, "plan": plan}, "start", {**known, "now": now})
+        assert (bool(found["closed"]), len(found["in_the_way"])) == (closed, closed and not check)
 
 
 def test_nodes_that_the_window_left_are_told_with_the_time_to_continue() -> None:
@@ -331,26 +317,29 @@ def test_a_descheduler_that_could_not_be_rolled_out_is_a_failure() -> None:
 
 def test_after_a_soak_that_failed_no_wave_starts() -> None:
     came = [{"nodes": [], "stop": "", "back": ["a", "b"]}, {}]
-    found = run(came, soaks=["", "A gate failed.", ""], finished=["z"])
-    assert found["stops"] == ["A gate failed."]
+    soaked = {"nodes": [entry("a", failed=True, message="It is dark.")]}
+    found = run(came, soaks=[{}, soaked, {}], finished=["z"])
+    (stop,) = found["stops"]
     assert found["back"] == ["z", "a", "b"]
     assert found["wrong"] == [
-        "A gate failed.",
+        stop,
         "Not started: c. Once the cause is removed, run the same command again.",
     ]
     assert not found["well"]
 
 
 @pytest.mark.parametrize(
-    ("answer", "text"),
+    ("answer", "stops"),
     [
-        ({"nodes": [entry("a"), entry("b")]}, ""),
+        ({}, []),
+        ({"skipped": True}, []),
+        ({"nodes": [entry("a"), entry("b")]}, []),
         (
             {"nodes": [entry("a"), entry("b", failed=True, message="Node b: its condition Ready is False.")]},
-            "A gate failed in the soak: Node b: its condition Ready is False. No further wave starts.",
+            ["A gate failed in the soak: Node b: its condition Ready is False. No further wave starts."],
         ),
-        ({"failed": True, "msg": "Refused."}, "The soak was not watched to its end: Refused."),
+        ({"failed": True, "msg": "Refused."}, ["The soak was not watched to its end: Refused."]),
     ],
 )
-def test_what_a_soak_comes_to(answer: dict[str, Any], text: str) -> None:
-    assert SUMMED({"soaked": answer}, "soak") == {"text": text}
+def test_what_a_soak_comes_to(answer: dict[str, Any], stops: list[str]) -> None:
+    assert run([WELL, WELL], soaks=[answer, answer])["stops"] == stops
