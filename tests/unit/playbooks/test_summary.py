@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from ansible_collections.kubeops.node_maintenance.plugins.filter import maintain_summary
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks import inputs
 from ansible_collections.kubeops.node_maintenance.tests.unit.playbooks.summed import (
     BLOCKER,
     SUMMED,
@@ -213,6 +214,24 @@ def test_a_plan_shows_whether_the_window_is_open() -> None:
     assert any("No window of the next two weeks is open that long" in line for line in lines)
     lines = SUMMED({"plan": plan}, "plan", {"wanted": {**wanted, "tasks": ""}, "now": SATURDAY})["lines"]
     assert "The maintenance window is open for the first wave." in lines
+
+
+@pytest.mark.parametrize(
+    ("moment", "resumed", "told"),
+    [
+        ("planned", False, ["start", "end", "duration"]),
+        ("started", False, ["start", "end", "duration"]),
+        ("started", True, ["end", "duration"]),
+        ("ended", False, []),
+        ("failed", True, []),
+    ],
+)
+def test_a_time_is_announced_of_what_lies_ahead(moment: str, resumed: bool, told: list[str]) -> None:
+    wanted = inputs.read({"maintain_nodes": "a"}, "maintain")
+    known = {"moment": moment, "resumed": resumed, "wanted": wanted, "now": SATURDAY, "seconds": [60]}
+    found = SUMMED({"plan": {}}, "announced", known)
+    assert [name for name in ("start", "end", "duration") if found[name]] == told
+    assert found["duration"] in ("", "60s")
 
 
 @pytest.mark.parametrize(("done", "number"), [(0, 1), (2, 3), (None, 1)])
