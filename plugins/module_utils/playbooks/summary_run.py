@@ -220,6 +220,17 @@ def _host(
     }
 
 
+def _place(
+    name: str, batch: t.Sequence[str], runs: t.Mapping[str, str], named: str
+) -> dict[str, t.Any]:
+    """What a host of the batch is there for; ``runs`` are those of nodes that are out of service,
+    ``named`` the one that the input names.
+    """
+    nodes = batch[1:]
+    adopt = bool(named) and all(runs.get(node, named) == named for node in nodes)
+    return {"leads": name == batch[0], "nodes": nodes, "adopt": adopt}
+
+
 def start(
     answers: call_results.Answers,
     *,
@@ -268,19 +279,8 @@ def start(
     work = wanted["tasks_estimate"] if wanted["has_work"] else 0
     seconds = [moves + work for _wave, moves in left]
     closed = arguments_window.closed(wanted["window"], now, seconds[0]) if seconds else ""
-    in_the_way = [] if plan.get("feasible") else call_results.short(call_results.blockers(plan))
-    in_the_way += [] if skipped else unreached.values()
-    if closed and not check:
-        in_the_way.append(f"{closed} Nothing was changed.")
     planned = {node["name"]: node for node in plan.get("nodes") or ()}
     runs = {name: node["record"]["run"] for name, node in planned.items() if node.get("record")}
-
-    def member(name: str, batch: t.Sequence[str]) -> dict[str, t.Any]:
-        adopt = bool(wanted["run"]) and all(
-            runs.get(node, wanted["run"]) == wanted["run"] for node in batch[1:]
-        )
-        place = {"leads": name == batch[0], "nodes": batch[1:], "adopt": adopt}
-        return {**_host(name, hosts, planned), **place}
 
     return {
         "finished": finished,
@@ -292,7 +292,7 @@ def start(
         "seconds": seconds,
         "hosts": [_host(node, hosts, planned) for wave in waves for node in wave],
         "members": [
-            member(name, batch)
+            {**_host(name, hosts, planned), **_place(name, batch, runs, wanted["run"])}
             for batch, some in zip(batches, manned, strict=True)
             for name in some
         ],
@@ -302,6 +302,10 @@ def start(
             *(call_results.left_out(plan) if plan.get("feasible") else ()),
             *skipped.values(),
         ],
-        "in_the_way": in_the_way,
+        "in_the_way": [
+            *([] if plan.get("feasible") else call_results.short(call_results.blockers(plan))),
+            *([] if skipped else unreached.values()),
+            *([f"{closed} Nothing was changed."] if closed and not check else []),
+        ],
         "closed": closed,
     }
