@@ -305,17 +305,21 @@ def test_a_volume_for_one_node_moves_with_its_pod_and_is_never_on_two(
     arena: Arena, play: Player, watching: Watch
 ) -> None:
     here, there = arena.nodes(2)
+    for node in (here, there):
+        # What a kubelet says of its node: the controller attaches.
+        attaches = {"volumes.kubernetes.io/controller-managed-attach-detach": "true"}
+        arena.api.patch(f"/api/v1/nodes/{node}", {"metadata": {"annotations": attaches}})
     with attaching(arena.api, f"pv-{arena.name}", seconds=4.0) as attacher:
         db = arena.deployment("db", on=here, pod=arena.claim("ReadWriteOnce"))
         until(lambda: attacher.attached == [here], 30, "the volume is attached")
-        refused(play("plan", maintain_nodes=[here]), "single_replica", "db", "maintain_allow_interruption")
+        refused(play("plan", maintain_nodes=[here]), "volume_single_node", "db", "maintain_allow_interruption")
         with watching() as seen:
             running = play.start("maintain", maintain_nodes=[here], maintain_allow_interruption=True)
             running.until_says(f"volume pv-{arena.name} is still attached to node {here}")
             assert arena.step(here) == "cordoned", "its pod is gone, and yet it is not drained"
             run = running.wait()
             assert run.ok, run.text
-        seen.all_held()
+        seen.all_held(interruptible=[db])
         assert routes(run)["db"] == "evict", "no second pod beside one whose volume is for one node"
         assert db.nodes() == [there]
         assert not attacher.on(here)
