@@ -82,6 +82,12 @@ options:
         is; name, namespace and key of the manifest are the defaults of O(config_map), O(namespace) and O(key).
       - Required for V(present), V(validated) and V(previewed) of O(state).
     type: raw
+  overrides:
+    description:
+      - Merged into the configuration key by key; lists are replaced. For what differs between clusters that share one file.
+      - With them the text of O(config) is written anew, without its comments.
+    type: dict
+    default: {}
   namespace:
     description:
       - Namespace of the descheduler. The default depends on O(flavor).

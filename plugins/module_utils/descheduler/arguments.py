@@ -116,6 +116,27 @@ def unpacked(option: str, given: t.Any, schema: schemas.Schema, key: str) -> Man
     return Manifest(data[found], {name: str(value) for name, value in place.items() if value})
 
 
+def overridden(given: t.Any, overrides: t.Any, schema: schemas.Schema) -> t.Any:
+    """The configuration with the overrides merged into it key by key; lists are replaced."""
+    if not overrides or not given:
+        return given
+    config, faults = (
+        arguments_yaml.read(given, schema) if isinstance(given, str) else (specs.plain(given), ())
+    )
+    if check.errors(faults) or not isinstance(config, dict):
+        return given
+    return _merged(config, specs.plain(overrides))
+
+
+def _merged(config: dict[str, t.Any], overrides: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    found = dict(config)
+    for key, value in overrides.items():
+        before = found.get(key)
+        both = isinstance(before, dict) and isinstance(value, dict)
+        found[key] = _merged(t.cast("t.Any", before), value) if both else value
+    return found
+
+
 def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
     """The module's options with the engine's under ``engine``.
 
@@ -127,6 +148,7 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
     schema = schema_of("version", flavor, params["version"] or "")
     usual = dataclasses.asdict(installation.DEFAULT_LOCATIONS[flavor])
     given, named = unpacked("config", params["config"], schema, params["key"] or usual["key"])
+    given = overridden(given, params["overrides"], schema)
     missing = given is None or given == ""
     if missing and params["state"] in _NEEDS_CONFIG:
         raise option_values.BadOption(
@@ -210,6 +232,7 @@ SPEC = DeschedulerSpec(
         },
         "version": {"type": "str"},
         "config": {"type": "raw"},
+        "overrides": {"type": "dict", "default": {}},
         "namespace": {"type": "str"},
         "deployment": {"type": "str"},
         "config_map": {"type": "str"},

@@ -69,6 +69,7 @@ def _check(name: str, found: t.Mapping[str, t.Any]) -> None:
     schema = arguments.schema_of(name, flavor, str(found.get("version", "")))
     key = str(found.get("key") or installation.DEFAULT_LOCATIONS[flavor].key)
     given = arguments.unpacked(name, found["config"], schema, key).config
+    given = arguments.overridden(given, found.get("overrides"), schema)
     _config, faults = arguments.checked(given, schema, found.get("validate", "strict"))
     wrong = " ".join(f"{fault.path or 'it'}: {fault.sentence}" for fault in check.errors(faults))
     if wrong:

@@ -87,6 +87,21 @@ def test_a_config_map_that_does_not_say_which_is_an_error(config: t.Any) -> None
         prepared(config)
 
 
+@pytest.mark.parametrize("config", [CONFIG, yaml.safe_load(CONFIG), written({KEY: CONFIG}), manifest({KEY: CONFIG})])
+def test_what_differs_between_clusters_is_merged_into_it(config: t.Any) -> None:
+    other = {"deschedulingInterval": "77s", "leaderElection": {"resourceName": "mine"}}
+    engine = prepared(config, overrides=other)
+    wanted = yaml.safe_load(CONFIG)
+    wanted |= {"deschedulingInterval": "77s", "leaderElection": {**wanted["leaderElection"], "resourceName": "mine"}}
+    assert yaml.safe_load(engine.desired.text) == wanted
+    assert not engine.faults
+    assert {one.path for one in prepared(config, overrides={"dryrun": True}).faults} == {"dryrun"}
+    for key in ("deschedulingInterval", "dryrun"):
+        given = {"config": config, "overrides": {key: "77s"}}
+        errors = inputs.read({"maintain_nodes": "n1", "maintain_descheduler": given}, "plan")["errors"]
+        assert len(errors) == (key == "dryrun")
+
+
 def test_plugins_that_nobody_knows_may_be_warned_of_only() -> None:
     own = CONFIG.replace("RemovePodsViolatingNodeTaints", "MyCompanyPlugin").replace("excludedTaints", "mine")
     strict, lenient = prepared(own), prepared(own, validate="warn")
