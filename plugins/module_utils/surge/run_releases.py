@@ -22,7 +22,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import released
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    outcomes,
+    phases,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import run_lock_policy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_guard_call
 
@@ -92,4 +95,9 @@ def _end(work: run_guard_call.GuardCall, pod: objects.Pod, mark: released.Mark) 
     run_lock_policy.sent(
         lambda: run_requests.submit(work.ctx, eviction, prove_lock=prove_lock), regain
     )
+    if not work.ctx.check:
+        why = f"its ReplicaSet would not keep it, and others of {mark.owner(pod.namespace)} serve"
+        work.ctx.tell(
+            phases.What.EVICTED, why, node=pod.node, namespace=pod.namespace, name=pod.name
+        )
     return ""

@@ -435,6 +435,8 @@ def test_what_its_replica_set_would_not_take_back_is_ended_when_the_node_is_give
         shop.recover()
         assert shop.whole()
         assert (shop.least, len(evictions(shop.world))) == (2, 1)
+        told = [event.what for ctx in shop.world.actors["recoverer"].contexts for event in ctx.timeline]
+        assert told.count(phases.What.EVICTED) == 1
 
 
 WAIT: dict[str, t.Any] = {"load_balancer_wait": 30.0}
