@@ -19,6 +19,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     run_reconcile,
     run_requests,
     scopes,
+    snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import released
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
@@ -30,6 +31,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_guard_call
 
 REMEDY = "Once others serve, delete it, or run recover -e recover_state=undone."
+
+_DECIDING = ("pods", "deployments", "replica_sets", "slices", "selecting_services")
 
 
 def found(work: run_guard_call.GuardCall) -> list[objects.Pod]:
@@ -43,13 +46,8 @@ def found(work: run_guard_call.GuardCall) -> list[objects.Pod]:
         if names.RELEASED in pod.labels and pod.node in work.nodes and not pod.deleting
     ]
     if here:
-        spaces = tuple(sorted({pod.namespace for pod in here}))
-        work.enter(spaces)
-        work.read("deployments", "replica_sets")
-        if work.scope:
-            work.read(
-                pods=run_listing.listed(work.ctx.cluster, "pods", scopes.Slice(namespaces=spaces))
-            )
+        work.enter({pod.namespace for pod in here})
+        work.read("deployments")
     return here
 
 
@@ -76,20 +74,31 @@ def give_back(work: run_guard_call.GuardCall, pods: t.Iterable[objects.Pod]) -> 
             work.show(owner, (count, count), None, outcomes.WorkloadOutcome.GIVEN_BACK, (pod.node,))
 
 
+def _around(work: run_guard_call.GuardCall, pod: objects.Pod) -> snapshots.Snapshot:
+    """What decides what may become of the pod, as it is now: what the call has read is from
+    before its locks.
+    """
+    part = scopes.Slice(namespaces=(pod.namespace,))
+    return snapshots.Snapshot.of(
+        {name: run_listing.listed(work.ctx.cluster, name, part) for name in _DECIDING}
+    )
+
+
 def _end(work: run_guard_call.GuardCall, pod: objects.Pod, mark: released.Mark) -> str:
     """Give it back or evict it; why neither is possible."""
     record = work.guarded_nodes[pod.node].record
     lock = record.lock if record else ""
     prove_lock = functools.partial(work.prove_locks, (pod.node,))
     regain = functools.partial(work.locks.regain, pod.node)
-    if released.may_return(work.snapshot, mark):
+    snapshot = _around(work, pod)
+    if released.may_return(snapshot, mark):
         undoing = run_lock_policy.named(functools.partial(released.undoing, uid=pod.uid), lock)
         run_lock_policy.sent(
             lambda: run_reconcile.reconcile(work.ctx, pod.ref, undoing, prove_lock=prove_lock),
             regain,
         )
         return ""
-    if why := released.lacks(work.snapshot, pod, mark):
+    if why := released.lacks(snapshot, pod, mark):
         return why
     eviction = api_changes.eviction(pod, lock=lock)
     run_lock_policy.sent(

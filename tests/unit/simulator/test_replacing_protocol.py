@@ -14,7 +14,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import queues
 from ansible_collections.kubeops.node_maintenance.tests.explore import people
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, serving, workloads
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, nodes, serving, workloads
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.controllers import controller_of
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Event, Raw
@@ -173,6 +173,34 @@ def test_where_its_replica_set_is_gone_it_serves_until_others_are_enough(later: 
             shop.world.machine.run_for(400.0)
             shop.recover()
         assert (shop.least, shop.whole()) == (1, True)
+
+
+def test_before_another_run_ends_such_a_pod_it_looks_at_the_others_under_its_lock() -> None:
+    """Its ReplicaSet was rolled out over, so that it cannot be given back; the new pods fail at that moment."""
+    with Shop(2) as shop:
+        shop.world.process("me").faults.when(
+            lambda request: request.resource == "pods/eviction", Fault("killed before")
+        )
+        assert shop.run().wrong == ["killed"]
+        body = {"spec": {"template": {"metadata": {"annotations": {"version": "2"}}}}}
+        shop.world.patch(TOP, "web", body)
+        shop.world.settle()
+        looked: list[str] = []
+
+        def locks(request: verbs.Request) -> bool:
+            looked.append(request.resource)
+            return kinds.REPLICA_SETS.resource in looked and request.resource == kinds.LEASES.resource
+
+        def fail() -> None:
+            kubelets = shop.world.controller(nodes.Kubelets)
+            for pod in shop.world.pods(app="web"):
+                if names.RELEASED not in pod["metadata"]["labels"]:
+                    kubelets.set_ready((pod["metadata"]["namespace"], pod["metadata"]["name"]), False)
+
+        shop.world.process("recoverer").faults.overtaken(locks, fail)
+        shop.recover()
+        shop.world.settle()
+        assert (evictions(shop.world), len(shop.let_go()), shop.world.serving("web")) == ([], 1, 1)
 
 
 def test_evictions_name_the_pod_by_its_uid() -> None:
