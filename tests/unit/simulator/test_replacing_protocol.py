@@ -189,7 +189,7 @@ def test_before_another_run_ends_such_a_pod_it_looks_at_the_others_under_its_loc
 
         def locks(request: verbs.Request) -> bool:
             looked.append(request.resource)
-            return kinds.REPLICA_SETS.resource in looked and request.resource == kinds.LEASES.resource
+            return kinds.DEPLOYMENTS.resource in looked and request.resource == kinds.LEASES.resource
 
         def fail() -> None:
             kubelets = shop.world.controller(nodes.Kubelets)
