@@ -19,11 +19,13 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import (
     workloads,
 )
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.answers import Refused
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.controllers import Controller
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.controllers import Controller, key_of
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.evictions import is_ready
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Task
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.nodes import Kubelets
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.object_rules import DENIES
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.serving import LOAD
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Key, Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 
 PERSON = "person"
@@ -159,6 +161,22 @@ def stop_controllers(world: World, stopped: bool = True) -> None:
     for kind in OF_THE_MANAGER:
         controller = world.controller(kind)
         (controller.stop if stopped else controller.go_on)()
+
+
+def fail(world: World, app: str, seconds: float) -> None:
+    """The pods of an app that run elsewhere than on n1 are not ready for so many seconds, as their probes say."""
+    kubelets, keys = world.controller(Kubelets), set[Key]()
+
+    def say(ready: bool) -> None:
+        running = {key for key in keys if key in world.store.of(kinds.PODS.resource)}
+        for key in sorted(running):
+            kubelets.set_ready(key, ready)
+
+    for pod in world.pods(app=app):
+        if pod["spec"].get("nodeName", "n1") != "n1" and is_ready(pod):
+            keys.add(key_of(pod))
+    say(False)
+    world.machine.after(seconds, lambda: say(True), "probes")
 
 
 def load(world: World, name: str, pods: int) -> None:

@@ -362,6 +362,7 @@ def _replaced_beside(world: World) -> list[Task]:
         lambda: people.drain(world, "n2"),
         *(lambda app=app: world.delete(kinds.DEPLOYMENTS, app) for app in ("single", "trio")),
         *(lambda stopped=stopped: people.stop_controllers(world, stopped) for stopped in (True, False)),
+        *(lambda app=app: people.fail(world, app, 10.0) for app in ("single", "trio")),
     )
 
     def again() -> object:
