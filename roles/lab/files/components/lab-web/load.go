@@ -47,7 +47,7 @@ func load(arguments []string) error {
 	timeout := flags.Duration("timeout", 2*time.Second, "of a request")
 	patience := flags.Duration("await", 0, "how long to wait at most until each target has answered; then it begins")
 	tied := flags.Bool("tied", false, "end with standard input, too")
-	forget := flags.Bool("forget", false, "first drop what this network namespace, which is the lab's own, knows of connections")
+	forget := flags.Bool("forget", false, "first drop what this network namespace, which is the lab's own, knows of connections, and from then on what nobody answers")
 	if err := flags.Parse(arguments); err != nil {
 		return err
 	}
@@ -86,9 +86,16 @@ func load(arguments []string) error {
 	return write(*output, judged(began, ended, all))
 }
 
-// forgetConnections empties the connection tracking of this network namespace. What an earlier load asked of a pod that was
-// gone leads there for two minutes, and so would a connection of this one from the same port.
+// answeredWithin is after how many seconds the connection tracking drops a connection that nobody answers.
+const answeredWithin = "10"
+
+// forgetConnections empties the connection tracking of this network namespace. What was asked of a pod that was gone, or
+// behind a cable that was unplugged, leads there for two minutes, and so would another connection from the same port.
 func forgetConnections() error {
+	const waits = "/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_syn_sent"
+	if err := os.WriteFile(waits, []byte(answeredWithin), 0o644); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
 	socket, err := syscall.Socket(syscall.AF_NETLINK, syscall.SOCK_RAW|syscall.SOCK_CLOEXEC, syscall.NETLINK_NETFILTER)
 	if err != nil {
 		return err
