@@ -63,17 +63,6 @@ STEPS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def test_a_second_call_of_each_module_changes_nothing(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _unused = arena.nodes(2)
-    workloads(arena, here)
-    arena.settle()
-    for name, arguments in STEPS:
-        first = play.module(name, nodes=[here], **arguments)
-        assert first.ok, first.text
-        changes_nothing(watching, functools.partial(play.module, name, nodes=[here], **arguments))
-    changes_nothing(watching, lambda: play.module("maintenance_state", state="listed"))
-
-
 def told(run: Run) -> list[str]:
     """What a module says it changes, in any order: its sentences and its diff, times and run ids aside."""
     lines = [*run.answer["actions"], *(json.dumps(entry, sort_keys=True) for entry in run.answer["diff"])]
@@ -81,23 +70,26 @@ def told(run: Run) -> list[str]:
     return sorted(re.sub(varies, r"\1*", line) for line in lines)
 
 
-def test_check_mode_writes_nothing_and_names_exactly_what_each_module_changes(
+def test_check_mode_names_what_each_module_changes_and_a_second_call_changes_nothing(
     arena: Arena, play: Player, watching: Watch
 ) -> None:
     here, _unused = arena.nodes(2)
     workloads(arena, here)
     arena.settle()
     for name, arguments in STEPS:
+        call = functools.partial(play.module, name, nodes=[here], **arguments)
         with watching() as seen:
-            foreseen = play.module(name, nodes=[here], check=True, diff=True, **arguments)
+            foreseen = call(check=True, diff=True)
         assert foreseen.ok, foreseen.text
         assert seen.writes == [], name
-        real = play.module(name, nodes=[here], diff=True, **arguments)
+        real = call(diff=True)
         assert real.ok, real.text
         assert foreseen.changed == real.changed, name
         if name != "maintenance_plan":
             assert told(foreseen) == told(real), name
+        changes_nothing(watching, call)
         arena.settle()
+    changes_nothing(watching, lambda: play.module("maintenance_state", state="listed"))
 
 
 @pytest.mark.whole
