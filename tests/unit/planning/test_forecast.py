@@ -297,7 +297,7 @@ def test_a_scheduler_that_nobody_runs() -> None:
 
 @pytest.mark.parametrize(("route", "code"), [("evict", "fits_nowhere"), ("surge", "no_room")])
 def test_what_no_node_would_help_is_not_said_to_be_a_rule_of_nodes(route: drain_policy.Route, code: str) -> None:
-    lost = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "lost"}}]}
+    lost: Raw = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "lost"}}]}
     plans, found = made([node("n1"), node("n2")], [pod("a", "n1", **lost)], [("n1",)], route)
     (finding,) = forecast_findings.findings(SNAPSHOT, plans, found, [("n1",)])
     assert 'persistentvolumeclaim "lost" not found' in finding.message
