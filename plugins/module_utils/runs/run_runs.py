@@ -174,12 +174,12 @@ def resumable(
         return None
     mark, now, known = stored_objects.fingerprint(given), ctx.clock.server(), run_stored.stored(ctx)
     if ctx.run:
-        found = _named(ctx.run.id, known)
+        found: stored_objects.StoredRun | None = _named(ctx.run.id, known)
     else:
         same = (run for run in known if run.fingerprint == mark and run.resumable(now))
         found = next(same, None)
-        if found is None:
-            return None
+    if found is None:
+        return None
     return {
         "run": found.id,
         "finished": list(found.finished),

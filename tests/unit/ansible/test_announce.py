@@ -73,14 +73,14 @@ def test_the_input_has_the_moments_at_which_somebody_is_told() -> None:
 def test_a_survey_sends_headers_as_json() -> None:
     read = given(webhook=f" {HOOK} ", headers='{"Authorization": "Bearer x"}', deadline="2m")
     assert read["errors"] == []
-    hook = announced({}, wanted=read, now=MONDAY_NOON)["webhook"]
+    hook = announced({}, moment="planned", wanted=read, now=MONDAY_NOON)["webhook"]
     assert hook == {"url": HOOK, "headers": {"Authorization": "Bearer x"}, "format": "json", "deadline": 120}
 
 
 def times(seconds: list[float], plan: dict[str, Any], **variables: Any) -> tuple[str, str]:
     wanted = inputs.read({"maintain_nodes": "a", **variables}, "maintain")
     assert wanted["errors"] == []
-    found = announced({"plan": plan}, wanted=wanted, now=str(MONDAY_NOON), seconds=seconds)
+    found = announced({"plan": plan}, moment="planned", wanted=wanted, now=str(MONDAY_NOON), seconds=seconds)
     return found["start"][11:19], found["end"][11:19]
 
 
@@ -88,8 +88,8 @@ def test_the_duration_is_that_of_the_work_and_not_of_the_window() -> None:
     window = [{"days": ["mon"], "start": "11:00", "end": "23:00", "tz": "UTC"}]
     wanted = inputs.read({"maintain_nodes": "a", "maintain_reboot": True, "maintain_window": window}, "maintain")
     plan = {"wave_seconds": [30.4, 30]}
-    assert announced({"plan": plan}, wanted=wanted, now=MONDAY_NOON)["duration"] == "1860s"
-    assert announced({}, wanted=wanted, now=MONDAY_NOON)["duration"] == ""
+    assert announced({"plan": plan}, moment="planned", wanted=wanted, now=MONDAY_NOON)["duration"] == "1860s"
+    assert announced({}, moment="planned", wanted=wanted, now=MONDAY_NOON)["duration"] == ""
 
 
 def test_the_time_is_the_forecast_of_all_waves_with_the_work_on_the_hosts() -> None:
