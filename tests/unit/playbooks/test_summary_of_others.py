@@ -172,7 +172,7 @@ def test_a_plan_shows_its_waves_findings_losses_time_and_fence() -> None:
         "The API server has no fence. Install it: ansible-playbook kubeops.node_maintenance.fence",
     ]
     assert found["blockers"] == ["There is no room. Add a node."]
-    assert found["says"] == start(plan)["blockers"]
+    assert found["says"] == start(plan)["in_the_way"]
     assert "takes about 0 s" not in str(SUMMED({"plan": {**plan, "estimate_seconds": 0}}, "plan"))
     assert "do not allow reading" in SUMMED({"plan": {"findings": []}}, "plan")["lines"][-1]
 

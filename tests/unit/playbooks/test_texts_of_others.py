@@ -31,6 +31,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import arguments_event, run_files
 from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _progress
+from ansible_collections.kubeops.node_maintenance.tests.unit.playbooks.summed import asked
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor, World
 
@@ -238,8 +239,7 @@ def test_the_messages_of_the_playbooks(said: Everything) -> None:
     _world, _me, found = said
     summary = maintain_summary.FilterModule().filters()["maintain_summary"]
     plan, listed = found[0].result, found[2].result
-    wanted = {"window": "", "tasks": "", "reboot": False, "tasks_estimate": 0, "fence_tasks": [], "run": ""}
-    wanted |= {hook: [] for hook in ("before_node", "before_pod", "after_pod", "after_node")}
+    wanted = {"window": "", "tasks": "", "reboot": False, **asked()}
     known = {"hosts": [], "wanted": wanted}
     assert harmless(texts(summary({"plan": plan}, "plan", {})), parts=2)
     assert harmless(texts(summary({"listed": listed}, "traces", {})), parts=4)
