@@ -128,8 +128,10 @@ def test_in_the_wait_for_replacements_the_next_start_waits_for_the_same(
     def ready(name: str, value: str | None) -> None:
         arena.patch("Pod", name, {"metadata": {"annotations": {"lab.kubeops.io/ready": value}}})
 
+    # Pods that are replaced leave only once others serve in their place.
+    evicts = {"maintain_nodes": [here], "maintain_method": "surge"}
     with watching() as seen:
-        running = play.start("evacuate", maintain_nodes=[here])
+        running = play.start("evacuate", **evicts)
         until(lambda: new() or running.over, 120, "there is a successor", every=0.02)
         ready(new()[0], "never")
         until(lambda: not arena.pods(on=here) or running.over, 60, "all pods have left")
@@ -138,7 +140,7 @@ def test_in_the_wait_for_replacements_the_next_start_waits_for_the_same(
         assert owed == {(apart.name, 3), (late.name, 3)}
         assert arena.step(here) == "cordoned"
         running.kill_all()
-        again = play.start("evacuate", maintain_nodes=[here])
+        again = play.start("evacuate", **evicts)
         again.until_begun("node_drain", AGAIN)
         time.sleep(20.0)
         assert not again.over, "it waits for the one that comes late"

@@ -236,7 +236,8 @@ class Running:
         begun = {entry["action"].rpartition(".")[2] for entry in lines if entry["event"] == "start"}
         if module in begun or "maintenance_wave" not in begun:
             return module in begun
-        return module == "node_cordon" or (module in ("pdb_guard", "node_drain") and "  cordoned\n" in self.text)
+        cordoned = any(f"  {line}\n" in self.text for line in ("cordoned", "maintenance resumed"))
+        return module == "node_cordon" or (module in ("pdb_guard", "node_drain") and cordoned)
 
     def until_begun(self, module: str, within: float = 120.0) -> None:
         """Wait until a module of ours has begun; a run that ended before fails the test."""
