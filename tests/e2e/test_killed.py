@@ -129,7 +129,7 @@ def test_in_the_wait_for_replacements_the_next_start_waits_for_the_same(
         arena.patch("Pod", name, {"metadata": {"annotations": {"lab.kubeops.io/ready": value}}})
 
     # Pods that are replaced leave only once others serve in their place.
-    evicts = {"maintain_nodes": [here], "maintain_method": "surge"}
+    evicts: dict[str, Any] = {"maintain_nodes": [here], "maintain_method": "surge"}
     with watching() as seen:
         running = play.start("evacuate", **evicts)
         until(lambda: new() or running.over, 120, "there is a successor", every=0.02)
