@@ -86,6 +86,8 @@ class Locks:
 
     ``leases`` maps a node to ``<namespace>/<name>`` of its lease, ``me`` is in whose name they are
     held. With another ``kind``, these are such objects instead of nodes, by ``<namespace>/<name>``.
+    ``held_before`` says that a step before held all of them when they were to be taken, so that
+    whatever this step has read was read under them.
     """
 
     def __init__(
@@ -103,20 +105,13 @@ class Locks:
         self._keeper = shared.keeper if shared else run_lease_renewer.LeaseRenewer(ctx)
         self._server = shared.server if shared else run_lock_policy.LockPolicy(ctx)
         self._locks: dict[str, run_node_lock.NodeLock] = {}
-        self._held_before = False
+        self.held_before = False
         if not self._stays:
             self._locks = self._keeper.locks
         for node, place in (leases or {}).items():
             me = me or run_context.Run("")
             heartbeat = self._keeper.heartbeat(me, place) if self._of_nodes else None
             self._add(me, node, place, heartbeat)
-
-    @property
-    def held_before(self) -> bool:
-        """Whether a step before held all of them when they were to be taken, so that whatever this
-        step has read was read under them.
-        """
-        return self._held_before
 
     def take_recorded(self, records: t.Mapping[str, node_records.Record]) -> dict[str, str]:
         """Take the locks of nodes that have a record, each in the name of its record's run.
@@ -161,8 +156,8 @@ class Locks:
             adopt: the caller vouches that nobody works on the hosts any more, so a lease that the
                 same run left for the duration of its tasks is taken without waiting for its end.
         """
-        self._held_before = self._stays and all(lock.fresh for lock in self._locks.values())
-        if self._held_before:
+        self.held_before = self._stays and all(lock.fresh for lock in self._locks.values())
+        if self.held_before:
             return {}
         self._keeper.start()
         try:
