@@ -132,6 +132,20 @@ def test_pods_that_can_never_leave_for_lack_of_room_give_their_node_back() -> No
         assert (ready(world), step(world)) == (4, "")
 
 
+def told_of_web(outcome: Outcome) -> dict[str, t.Any]:
+    """What the plan says of the Deployment."""
+    found = {step["step"]: step.get("findings", ()) for step in outcome.steps()}
+    (told,) = [one for one in found["plan"] if one["object"] == "Deployment shop/web"]
+    return dict(told)
+
+
+def consent_is_asked_for(world: World, outcome: Outcome, told: t.Mapping[str, t.Any]) -> None:
+    """Before anything is written."""
+    assert (told["code"], told["severity"], len(outcome.wrong)) == ("no_room", "blocker", 1)
+    assert "maintain_allow_interruption" in told["remedy"]
+    assert not any(sent.request.writes for sent in world.log)
+
+
 @pytest.mark.parametrize("of_owner", [None, False, True])
 def test_a_single_replica_that_only_its_node_takes(of_owner: bool | None) -> None:
     """Without consent it is a blocker of the plan, with it the pod is down until its node is back."""
@@ -142,12 +156,9 @@ def test_a_single_replica_that_only_its_node_takes(of_owner: bool | None) -> Non
     with World([manifests.node("n1"), manifests.node("n2"), web]) as world:
         world.settle()
         outcome = run(world, Input(("n1",), work=work, choices=DrainPolicy(allow_interruption=of_owner is False)))
-        found = {step["step"]: step.get("findings", ()) for step in outcome.steps()}
-        (told,) = [one for one in found["plan"] if one["object"] == "Deployment shop/web"]
+        told = told_of_web(outcome)
         if of_owner is None:
-            assert (told["code"], told["severity"], len(outcome.wrong)) == ("no_room", "blocker", 1)
-            assert "maintain_allow_interruption" in told["remedy"]
-            assert not any(sent.request.writes for sent in world.log)
+            consent_is_asked_for(world, outcome, told)
             return
         assert (told["code"], told["severity"]) == ("fits_nowhere", "warning")
         assert outcome.ok, (outcome.failed, outcome.wrong)
@@ -168,12 +179,9 @@ def test_replicas_that_only_their_node_takes(of_owner: bool | None, method: str)
     with World([manifests.node("n1"), manifests.node("n2"), web, manifests.service("web")]) as world:
         world.settle()
         outcome = run(world, Input(("n1",), work=work, timeout=300.0, choices=choices))
-        found = {step["step"]: step.get("findings", ()) for step in outcome.steps()}
-        (told,) = [one for one in found["plan"] if one["object"] == "Deployment shop/web"]
+        told = told_of_web(outcome)
         if of_owner is None:
-            assert (told["code"], told["severity"], len(outcome.wrong)) == ("no_room", "blocker", 1)
-            assert "maintain_allow_interruption" in told["remedy"]
-            assert not any(sent.request.writes for sent in world.log)
+            consent_is_asked_for(world, outcome, told)
             return
         assert (told["code"], told["severity"]) == ("only_its_node", "warning")
         assert "Service shop/web" in told["objects"]
