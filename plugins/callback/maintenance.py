@@ -247,7 +247,6 @@ class CallbackModule(Default):
         return screen_words.kind(task.resolved_action or task.action, task.get_path() or "", HOME)
 
     def _news(self, kind: screen_words.Kind, result: t.Any, debug: bool) -> None:
-        """A task that went well and is ours, or only a message."""
         task, answer = _task(result), _answer(result)
         if debug:
             if not task.loop:

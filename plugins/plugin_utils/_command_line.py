@@ -2,9 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Options of ``ansible-playbook`` that leave out parts of a playbook whose
-calls need each other.
-"""
+"""Options of ``ansible-playbook`` that leave out calls which other calls need."""
 
 from __future__ import annotations
 

@@ -49,7 +49,6 @@ class InProcess(ActionBase):
     def run(
         self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None
     ) -> dict[str, t.Any]:
-        """Ansible's entry point."""
         variables = task_vars or {}
         result: dict[str, t.Any] = super().run(tmp, variables)
         if instead := self.spec.foreign(specs.plain(self._task.args)):
@@ -189,9 +188,7 @@ def runs_here(interpreter: str) -> bool:
 
 
 class task_environment:  # noqa: N801  (used like a function)
-    """The task's ``environment`` while the engine runs, so that exec plugins
-    and proxies see it too.
-    """
+    """The task's ``environment`` while the engine runs, for exec plugins and proxies too."""
 
     def __init__(self, wanted: t.Mapping[str, t.Any]) -> None:
         self._wanted = {key: str(value) for key, value in wanted.items()}

@@ -25,9 +25,7 @@ WITHIN = 10
 
 
 class heeded:  # noqa: N801  (used like a function)
-    """While the engine runs in a worker, one of the ``SIGNALS`` asks it to end,
-    and another interrupt ends it.
-    """
+    """In a worker, one of the ``SIGNALS`` asks the engine to end, and another interrupt ends it."""
 
     def __enter__(self) -> specs.Interruption:
         """Heed them, but for those that the process ignores."""

@@ -36,9 +36,7 @@ TREE = str(pathlib.Path(__file__).parents[5])
 LET_GO_WITHIN = 15.0
 """Seconds that the main process waits for what was held to be let go."""
 OVERDUE = 15.0
-"""Seconds after which a process that was asked to end is cut off:
-``ansible-playbook`` itself gives its workers ten.
-"""
+"""Seconds until a process that was asked to end is cut off: Ansible gives its workers ten."""
 SOON = 0.01
 """Seconds after which what was raised in vain is raised again."""
 # Python that is about to end starts no threads, so this is a process of its own.
@@ -65,9 +63,7 @@ def keep(noted: arguments_left.Note | None) -> None:
 
 
 def tell(display: t.Any) -> None:
-    """If this process is asked to end, let go at its end of what unended runs hold,
-    and say how to go on.
-    """
+    """If this process is asked to end, let go of what unended runs hold, and say how to go on."""
     if (
         multiprocessing.parent_process() is None
         and threading.current_thread() is threading.main_thread()
@@ -113,9 +109,7 @@ class _End:
             before(number, frame)
 
     def _cut_off(self, code: int) -> None:
-        """A worker that dies while it hands on a result leaves a lock for which the main
-        process waits for ever.
-        """
+        """A worker that dies handing on a result leaves a lock for which main waits for ever."""
         time.sleep(OVERDUE)
         if self._tell():
             os._exit(code)
@@ -153,9 +147,7 @@ def _groups(workers: t.Iterable[t.Any]) -> list[int]:
 
 
 def _raise_again(lost: t.Any) -> None:
-    """A signal may come in a finalizer, such as that of a worker's queue:
-    Python only prints what is raised there.
-    """
+    """A signal may come in a finalizer: Python only prints what is raised there."""
     error = lost.exc_value
     if not isinstance(error, (SystemExit, KeyboardInterrupt)):
         sys.__unraisablehook__(lost)

@@ -2,9 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Lines of progress on their way from a task to the screen,
-and whether anybody wants them there.
-"""
+"""Lines of progress from a task to the screen, and whether anybody wants them there."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible i
 VARIABLE = "kubeops_progress"
 ENVIRONMENT = "KUBEOPS_PROGRESS"
 FOR_MACHINES = frozenset({"json", "jsonl", "junit", "ndjson", "null", "tree"})
-"""Stdout callbacks, without their collections, whose output programs read (or which are
-meant to print nothing).
-"""
+"""Stdout callbacks, without collection, whose output programs read, or that print nothing."""
 
 
 class Line(str):

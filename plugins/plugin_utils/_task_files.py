@@ -61,9 +61,7 @@ def fault(path: str, folder: str) -> str:
 
 
 def _unknown_here(error: BaseException | None) -> bool:
-    """Whether a variable of the run or the password of a vault is missing,
-    which says nothing about the file.
-    """
+    """Whether a variable or a vault's password is missing, which says nothing of the file."""
     while error is not None:
         if isinstance(error, (errors.AnsibleUndefinedVariable, vault.AnsibleVaultError)):
             return True

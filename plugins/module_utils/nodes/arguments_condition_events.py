@@ -32,9 +32,7 @@ def follow(
     emit: run_condition_events.Emit,
     stopped: t.Callable[[], bool],
 ) -> str:
-    """Hand events to ``emit`` until ``stopped`` says so; returns why it ended by
-    itself, without secrets.
-    """
+    """Hand events to ``emit`` until ``stopped``; returns why it ended, without secrets."""
     spec = specs.ClusterModuleSpec(
         name="node_conditions",
         options=OPTIONS,

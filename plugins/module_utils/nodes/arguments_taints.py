@@ -53,9 +53,7 @@ def read(name: str, value: t.Any, state: str = "present") -> list[dict[str, t.An
 
 
 def _words(text: str) -> tuple[str, ...]:
-    """The taints of a text, between commas or white space; a key with a space in it stays
-    whole, and is refused.
-    """
+    """The taints of a text; a key with a space in it stays whole, and is refused."""
     words: dict[str, None] = {}
     for part in re.split(r"[,\n]", text):
         words |= dict.fromkeys(_between_spaces(part.strip()))

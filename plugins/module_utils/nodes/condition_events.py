@@ -20,9 +20,7 @@ POSITIVE = "Ready"
 """The condition of Kubernetes that is true on a healthy node; its others are false on one."""
 
 Reported = dict[str, dict[str, tuple[str, str]]]
-"""By the UID of a node and the type of a condition: the status that was told last,
-and since when it holds.
-"""
+"""By UID and type of a condition: the status that was told last, and since when it holds."""
 
 Event = dict[str, t.Any]
 """As a rulebook gets it."""
@@ -44,18 +42,14 @@ class WatchedCondition:
 
 @dataclass(slots=True)
 class Account:
-    """What has been told, and up to which version of the API's history;
-    ``version`` is empty before the first list.
-    """
+    """What was told, up to which version of the API's history; empty before the first list."""
 
     version: str = ""
     reported: Reported = field(default_factory=dict)
 
     @classmethod
     def read(cls, raw: objects.Raw | None) -> Account:
-        """From the ConfigMap that keeps it. What cannot be read counts as nothing told:
-        better twice than never.
-        """
+        """What cannot be read counts as nothing told: better twice than never."""
         data = (raw or {}).get("data") or {}
         reported: Reported = {}
         try:
@@ -68,7 +62,6 @@ class Account:
         return cls(str(data.get("version") or ""), reported)
 
     def data(self) -> dict[str, str]:
-        """For the ConfigMap."""
         return {
             "version": self.version,
             "told": json.dumps(self.reported, sort_keys=True, separators=(",", ":")),
@@ -95,9 +88,7 @@ def news(raw: objects.Raw, wanted: t.Iterable[WatchedCondition], account: Accoun
 def standing(
     raw: objects.Raw, wanted: t.Iterable[WatchedCondition], account: Account
 ) -> list[Event]:
-    """The events of a node that were told before and still hold,
-    of conditions that are not healthy.
-    """
+    """The events that were told before and still hold, of conditions that are not healthy."""
     node = objects.Node.of(raw)
     known = account.reported.get(node.uid) or {}
     return [

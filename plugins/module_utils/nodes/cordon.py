@@ -39,9 +39,7 @@ _SET = {key: ours for marks in names.MARKS.values() for key, ours in marks.items
 
 
 def balanced_for(record: node_records.Record, now: str) -> float:
-    """Seconds for which load balancers may still send to the node:
-    0 if it was excluded from them before us.
-    """
+    """Seconds for which load balancers may still send to it: 0 if it was excluded before us."""
     if names.BALANCERS not in record.marks:
         return 0.0
     since, today = decoding.moment(record.since), decoding.moment(now)
@@ -152,9 +150,7 @@ def hold_with(
 def let_go_of(
     node: objects.Node, record: node_records.Record, taint: objects.Raw
 ) -> tuple[node_records.Record, api_changes.Change | None]:
-    """The opposite of ``hold_with``; a taint that is not in the record is
-    somebody else's and stays.
-    """
+    """The opposite of ``hold_with``; a taint that is not in the record is somebody else's."""
     if not _has(record.added, taint):
         return record, None
     wanted = replace(record, added=_without(record.added, (taint,)))
@@ -305,9 +301,7 @@ def _shown(
     unschedulable: bool,
     marks: t.Mapping[str, str | None],
 ) -> objects.Raw:
-    """What a diff shows of the node; of the record no more than that,
-    because its nonce is a right.
-    """
+    """What a diff shows of the node; not the whole record, because its nonce is a right."""
     present = {key: marks[key] if key in marks else _read(node, key) for key in _SET}
     shown: dict[str, t.Any] = {key: value for key, value in present.items() if value is not None}
     if record is not None:

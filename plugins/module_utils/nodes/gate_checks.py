@@ -200,9 +200,7 @@ def _conditions(
     of_other_gates: t.Collection[str],
     wanted: t.Mapping[str, str],
 ) -> list[reasons.Finding]:
-    """Conditions that are worse than before, or not as wanted;
-    those ``of_other_gates`` by another gate are left out.
-    """
+    """Conditions worse than before, or not as wanted, but those ``of_other_gates``."""
     before = (record.prior.get("conditions") if record else None) or ()
     found = []
     for kind in PROBLEMS:
@@ -273,10 +271,8 @@ def _daemon_sets(
     record: node_records.Record | None,
     passing: t.Collection[objects.Raw],
 ) -> list[reasons.Finding]:
-    before, lack = (
-        record.prior.get("daemonsets") if record else None,
-        lacking(snapshot, node, passing),
-    )
+    before = record.prior.get("daemonsets") if record else None
+    lack = lacking(snapshot, node, passing)
     # Of several that want one host port, another one may have it by now.
     exchanged = before is None or not set(before) <= set(lack)
     waiting = ", ".join(str(one.workload) for one in record.awaits) if record else ""

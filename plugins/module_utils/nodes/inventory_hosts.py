@@ -225,9 +225,7 @@ def _ready(node: t.Mapping[str, t.Any]) -> bool:
 
 
 def _roles(labels: t.Mapping[str, str]) -> tuple[str, ...]:
-    """As kubectl shows them: from the labels with the prefix,
-    and the older label with the role as its value.
-    """
+    """As kubectl shows them: by the labels with the prefix, and the value of the older one."""
     found = {key.removeprefix(ROLE_LABEL) for key in labels if key.startswith(ROLE_LABEL)} | {
         labels.get(ROLE_LABEL_OLD, "")
     }
@@ -235,7 +233,6 @@ def _roles(labels: t.Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _state(node: t.Mapping[str, t.Any]) -> str:
-    """The step of the node's record, or why there is none."""
     if node["unreadable"]:
         return UNREADABLE
     if node["record"]:

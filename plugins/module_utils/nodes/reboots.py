@@ -37,9 +37,7 @@ def reasons(
 
 
 def flavour(release: str) -> list[str]:
-    """The words of a release, which are the same for all kernels that replace each other:
-    ``generic``, ``el x``.
-    """
+    """The words of a release, the same for kernels that replace it: ``generic``, ``el x``."""
     return re.findall(r"[a-z]+", release.lower())
 
 

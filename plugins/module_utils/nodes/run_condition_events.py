@@ -51,7 +51,6 @@ class Listener:
     """One source of events: what it has told, and the watch behind it."""
 
     def __init__(self, ctx: run_context.Context, options: FollowOptions, emit: Emit) -> None:
-        """Nothing is requested before `follow`."""
         self._ctx = ctx
         self._wanted = tuple(
             condition_events.WatchedCondition.of(text) for text in options.conditions
@@ -94,9 +93,7 @@ class Listener:
             reflector.stop()
 
     def _begin(self) -> None:
-        """Tell what is not healthy now: where nothing was told before, all of it;
-        otherwise only what was.
-        """
+        """Tell what is not healthy now: all of it if nothing was told before, else what was."""
         listing = self._ctx.cluster.items(
             kinds.NODES,
             labels=self._selector,
@@ -112,9 +109,7 @@ class Listener:
             self._keep(listing.resource_version)
 
     def _take(self, events: t.Iterable[tuple[str, objects.Raw]], version: str) -> None:
-        """Hand on what is new, and keep that it was, or at least now and then how far
-        the history is known.
-        """
+        """Hand on what is new, and keep that it was, or now and then how far history is known."""
         reported = 0
         for what, raw in events:
             if what == "DELETED":

@@ -1,9 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Those who react to what a node or its pods show: load balancers, operators, applications,
-Kubernetes' controllers.
-"""
+"""Those who react to a node or its pods: load balancers, operators, Kubernetes' controllers."""
 
 from __future__ import annotations
 
@@ -33,9 +31,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes imp
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import node_records
 
 RUNS_AGAIN_SECONDS = 180.0
-"""For how long the successors of pods that waited for a node may take to be Ready once it is back
-in service.
-"""
+"""Seconds that successors of pods that waited for a node may take to be Ready once it is back."""
 LOOK_EVERY_SECONDS = 1.0
 """Longest pause between two looks at them, in seconds."""
 
@@ -58,9 +54,7 @@ def await_notice(ctx: run_context.Context, waits: t.Mapping[str, float]) -> None
 def let_balancers_settle(
     ctx: run_context.Context, records: t.Mapping[str, node_records.Record]
 ) -> None:
-    """Wait until load balancers outside of the cluster have removed the nodes,
-    before work on their hosts starts.
-    """
+    """Wait until external load balancers have removed the nodes, before work on their hosts."""
     now = ctx.clock.server()
     wait = max((plan.balanced_for(record, now) for record in records.values()), default=0.0)
     if not wait or not _has_balancers(ctx):

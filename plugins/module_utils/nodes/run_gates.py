@@ -152,10 +152,8 @@ def _soak(
         now := decoding.moment(ctx.clock.server())
     ):
         seconds -= (now - since).total_seconds()
-    start, every = (
-        ctx.clock.now(),
-        min(max(seconds / SOAK_LINES, MIN_BETWEEN_LINES_SECONDS), MAX_BETWEEN_LINES_SECONDS),
-    )
+    start = ctx.clock.now()
+    every = min(max(seconds / SOAK_LINES, MIN_BETWEEN_LINES_SECONDS), MAX_BETWEEN_LINES_SECONDS)
     announced = shown = start - MAX_BETWEEN_LINES_SECONDS
     # Of a node in service there is no record, and so no bootID from before.
     gates = tuple(gate for gate in asked.gates if gate != "rebooted")
@@ -181,9 +179,7 @@ def _soak(
 
 
 def _as_it_is(seen: snapshots.Snapshot, node: objects.Node) -> node_records.Record:
-    """Stands for the record, which went with the return, so that what was bad
-    before fails no gate.
-    """
+    """Stands for the record, which is gone, so that what was bad before fails no gate."""
     before: node_records.Prior = {
         "conditions": gate_checks.state_before(node)["conditions"],
         "daemonsets": list(gate_checks.lacking(seen, node)),

@@ -1,9 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""``maintenance_hooks``: the hooks of nodes, and the record of task files that a playbook
-runs for nodes and pods.
-"""
+"""``maintenance_hooks``: hooks of nodes, and the record of task files that a playbook runs."""
 
 from __future__ import annotations
 
@@ -123,7 +121,6 @@ def _read(ctx: run_context.Context, name: str, raw: objects.Raw | None) -> _Node
 def _calls(
     node_hooks: _NodeHooks, rules: t.Iterable[hook_definitions.Rule]
 ) -> list[tuple[hook_definitions.Call, str]]:
-    """The node's calls that are not done, with their states."""
     if node_hooks.node is None:
         return []
     calls = []

@@ -1,9 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What ``node_cordon`` does with one node: the change of it and of its conditions,
-or why it is refused.
-"""
+"""What ``node_cordon`` does with one node and its conditions, or why it is refused."""
 
 from __future__ import annotations
 
@@ -58,7 +56,6 @@ class CordonOptions:
 
     @property
     def marks(self) -> list[str]:
-        """Which marks for other controllers a node gets when it is taken out."""
         wanted = {
             "load_balancers": self.exclude_from_load_balancers,
             "autoscalers": self.hold_autoscalers,
@@ -102,9 +99,7 @@ class Task:
 
     @property
     def awaited(self) -> tuple[node_records.Awaited, ...]:
-        """The workloads that still wait for the node, which is back in service
-        as it was last read.
-        """
+        """The workloads that still wait for the node, which is back in service."""
         with contextlib.suppress(node_records.BadRecordError):
             record = node_records.record_of(self.node) if self.node and not self.failed else None
             return record.awaits if record and record.step == "back" else ()
@@ -199,7 +194,6 @@ def _cordoned(
     *,
     mine: bool,
 ) -> tuple[node_records.Record, api_changes.Change | None]:
-    """The record of a node that is cordoned (again), and the change that it takes."""
     if ours.step == "back":
         return _taken_out(options, node, replace(ours, since=ctx.clock.server(), hooks={}))
     if ours.step in ("cordoned", "drained") and mine:

@@ -160,7 +160,6 @@ def _refusal(harsh: t.Sequence[_Task], kills: t.Sequence[no_execute.Kill]) -> re
 
 
 def _toll(kills: t.Sequence[no_execute.Kill]) -> str:
-    """How many pods end, in words."""
     if not kills:
         return "ends no pod that is running now"
     soon = sum(not kill.seconds for kill in kills)

@@ -1,9 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What would remove each obstacle of a plan, from what the plan knows:
-only routes of refused pods are made again.
-"""
+"""What would remove each obstacle of a plan: only routes of refused pods are made again."""
 
 from __future__ import annotations
 
@@ -48,12 +46,10 @@ class Change:
     back: str = ""
 
     def to_dict(self) -> dict[str, str]:
-        """As modules return it."""
         return asdict(self)
 
     @classmethod
     def of(cls, code: str, ref: objects.Ref, text: str, command: str, back: str) -> Change:
-        """To this object."""
         return cls(code, text, command, ref.kind, ref.namespace, ref.name, back)
 
 
@@ -120,9 +116,7 @@ def choose_surge(workload: objects.Workload) -> Change:
 
 
 def add_replica(snapshot: snapshots.Snapshot, workload: objects.Workload) -> Change | None:
-    """One more replica; ``None`` where it would be another member,
-    or somebody else sets the count.
-    """
+    """``None`` where it would be another member, or somebody else sets the count."""
     scaler, wanted = snapshot.autoscaler_of(workload), workload.replicas + 1
     if (
         workload.owner
@@ -192,9 +186,7 @@ OPTIONS: t.Mapping[str, tuple[str, bool | str, str]] = {
         "Replace pods of Deployments first, whatever their budgets allow.",
     ),
 }
-"""What may let refused pods go, by code; of others it is the consent.
-Whether it does is for their routes to tell.
-"""
+"""What may let refused pods go, by code; of others it is the consent. Their routes tell."""
 MAX_OBJECTS = 10
 """For how many objects of one obstacle a change of its own is advised."""
 
@@ -211,7 +203,6 @@ class Advice:
     changes: tuple[Change, ...]
 
     def to_dict(self) -> dict[str, t.Any]:
-        """As modules return it."""
         listed = [change.to_dict() for change in self.changes]
         return {"codes": list(self.codes), "objects": list(self.objects), "changes": listed}
 
@@ -219,9 +210,7 @@ class Advice:
 def advice(
     snapshot: snapshots.Snapshot, wanted: drafts.DraftOptions, plan: drafts.Plan
 ) -> tuple[Advice, ...]:
-    """What people can do against the blockers of the plan, and against those that
-    stand behind a consent.
-    """
+    """What people can do against the blockers, and those that stand behind a consent."""
     found, left = _refused(snapshot, wanted, plan)
     groups: dict[tuple[str, bool], list[drain_policy.PodPlan]] = {}
     for one in found:
@@ -235,9 +224,7 @@ def advice(
 def _refused(
     snapshot: snapshots.Snapshot, wanted: drafts.DraftOptions, plan: drafts.Plan
 ) -> tuple[list[drain_policy.PodPlan], set[tuple[str, str]]]:
-    """The pods that are not let go, also those for another reason once consents are given,
-    and what is left then.
-    """
+    """The pods that are not let go, also once consents are given, and what is left then."""
     nodes = [name for name in wanted.nodes if name in snapshot.nodes]
     found: dict[tuple[str, str], drain_policy.PodPlan] = {}
     choices, left = wanted.choices, _kept(plan.draft.plans)
@@ -333,9 +320,7 @@ def _budgets(snapshot: snapshots.Snapshot, plan: drain_policy.PodPlan) -> list[C
 
 
 def _by_count(budget: objects.Budget) -> bool:
-    """Whether one more healthy pod is one more that may be missing: not of a share,
-    nor of a rule that allows none.
-    """
+    """Whether one more healthy pod is one more that may be missing: not of a share."""
     return isinstance(budget.min_available, int) and not budget.sync_failed
 
 

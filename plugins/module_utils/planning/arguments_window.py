@@ -57,9 +57,7 @@ def closed(given: t.Iterable[t.Mapping[str, t.Any]], now: float | str, seconds: 
 def fitting(
     given: t.Iterable[t.Mapping[str, t.Any]], now: float | str, seconds: float
 ) -> tuple[datetime.datetime, datetime.datetime] | None:
-    """Start and end of ``windows.fitting`` for results of ``read``;
-    ``now`` is in seconds since the epoch.
-    """
+    """Start and end of ``windows.fitting``; ``now`` is in seconds since the epoch."""
     span = windows.fitting(
         _windows(given), datetime.datetime.fromtimestamp(float(now), datetime.UTC), seconds
     )

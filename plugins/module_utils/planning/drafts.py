@@ -98,9 +98,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The whole, with the waves as the room allows; ``placed`` has the forecast of each
-    pod that moves, by UID.
-    """
+    """``placed`` has the forecast of each pod that moves, by UID."""
 
     draft: Draft
     placed: t.Mapping[str, forecast.Forecast]
@@ -130,9 +128,7 @@ def draft(snapshot: snapshots.Snapshot, wanted: DraftOptions) -> Draft:
 
 
 def judged(snapshot: snapshots.Snapshot, wanted: DraftOptions, drafted: Draft) -> Plan:
-    """The plan with forecasts and findings; the snapshot has by now what the
-    routes need besides.
-    """
+    """The plan with forecasts and findings; the snapshot has what the routes need besides."""
     plans = drafted.plans
 
     def foresee(some: t.Sequence[t.Collection[str]]) -> dict[str, forecast.Forecast]:
@@ -223,9 +219,7 @@ def _at_goal(snapshot: snapshots.Snapshot, name: str, wanted: DraftOptions) -> b
 def unknown_zone_key(
     nodes: t.Iterable[objects.Node], wanted: DraftOptions
 ) -> list[reasons.Finding]:
-    """A limit or an order by a label that no node of the cluster has would silently
-    mean one zone for all.
-    """
+    """A limit or an order by a label that no node has would silently mean one zone for all."""
     key, labels = wanted.zone_key, set[str]()
     for node in nodes:
         labels.update(node.labels)

@@ -1,9 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Where a pod fits now: each node, or why it cannot, in the words and the order of
-the default scheduler.
-"""
+"""Where a pod fits now, in the words and the order of the default scheduler."""
 
 from __future__ import annotations
 
@@ -146,9 +144,7 @@ _CORDON: objects.Raw = {"key": world.UNSCHEDULABLE, "effect": "NoSchedule"}
 
 
 def nodes_named(guest: world.PodInfo) -> frozenset[str] | None:
-    """The node names that its ``matchFields`` leave, ``None`` for any:
-    each of the ORed terms has to name some.
-    """
+    """Node names that ``matchFields`` leave, ``None`` for any: each ORed term has to name some."""
     terms = (world.required(guest.spec) or {}).get("nodeSelectorTerms") or ()
     found: set[str] = set()
     for term in terms:
@@ -178,9 +174,7 @@ def node_reason(guest: world.PodInfo, place: world.NodeInfo) -> str:
 
 
 def unmet(pod: objects.Pod, node: objects.Node) -> list[str]:
-    """What keeps the pod off the node by itself, in words: taints, labels that it lacks;
-    nothing of a cordon.
-    """
+    """What keeps the pod off the node by itself, in words; nothing of a cordon."""
     taints = node_taints.untolerated(
         pod.tolerations, (x for x in node.taints if x.get("key") != world.UNSCHEDULABLE)
     )
@@ -220,9 +214,7 @@ NO_LABEL = f"{UNEVEN} (missing required label)"
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """One constraint with the count of matching pods by domain,
-    those of the nodes that count; none is none.
-    """
+    """One constraint with the count of matching pods by domain."""
 
     key: str
     skew: int
@@ -278,9 +270,7 @@ def _constraint(
 def _counting(
     around: world.World, guest: world.PodInfo, raw: objects.Raw, keys: t.Sequence[str]
 ) -> world.Domains:
-    """The nodes that count, with their domain: they have the labels of all constraints, and the
-    policies allow them.
-    """
+    """The nodes that count, with their domain: by labels of all constraints, and policies."""
 
     def found() -> dict[str, str]:
         labelled = (
@@ -337,7 +327,6 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """What the scheduler's event says if no node can take it."""
         message = f"0/{self.total} nodes are available:"
         if self.refusal:
             return f"{message} {self.refusal}."
@@ -372,7 +361,6 @@ class Filters:
         self._suiting: dict[str, _Suiting] = {}
 
     def answer(self, guest: world.PodInfo) -> Answer:
-        """Every node for the pod."""
         around, total = self.around, len(self.around.places)
         look = self.look(guest)
         if look.refusal:
@@ -389,7 +377,6 @@ class Filters:
         return Answer(tuple(sorted(nodes)), dict(counts), len(around.places))
 
     def look(self, guest: world.PodInfo) -> Look:
-        """What the pod needs of the pods around it, as they are now."""
         named = nodes_named(guest)
         if named is not None and not named:
             return Look(self, guest, refusal=CONFLICT)
@@ -409,9 +396,7 @@ class Filters:
     def by_itself(
         self, guest: world.PodInfo
     ) -> tuple[t.Mapping[str, str], t.Mapping[str, world.NodeInfo]]:
-        """Reasons by node of what the nodes are by themselves,
-        and the places that are left, by name.
-        """
+        """Reasons by node of what the nodes are by themselves, and the places that are left."""
         around = self.around
         key = guest.suiting or world.suiting(guest.spec, guest.tolerations)
         found = self._suiting.get(key)

@@ -43,9 +43,7 @@ Budgets: t.TypeAlias = "t.Mapping[str, t.Sequence[objects.Budget]]"
 """By namespace."""
 
 EACH = 2**31
-"""What the scheduler adds to the priority of each victim before it adds them up,
-so that none is below 0.
-"""
+"""What the scheduler adds to the priority of each victim, so that none is below 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +59,7 @@ class Eviction:
 
     @property
     def cost(self) -> tuple[int, int, int, int, tuple[int, ...], str]:
-        """The scheduler takes the lowest: of equal ones the node whose most important
-        victims started last.
-        """
+        """The scheduler takes the lowest; of equals, whose most important victims started last."""
         priorities = [victim.priority for victim in self.victims]
         highest, total = max(priorities), sum(one + EACH for one in priorities)
         earliest = min(victim.since for victim in self.victims if victim.priority == highest)
@@ -108,9 +104,7 @@ def by_namespace(snapshot: snapshots.Snapshot) -> Budgets:
 def on_node(
     scheduler: filters.Filters, guest: world.PodInfo, place: world.NodeInfo, budgets: Budgets
 ) -> Eviction | None:
-    """The pods that have to leave this node; those that may stay are kept,
-    the most important first.
-    """
+    """The pods that have to leave this node; the most important ones are kept if they may."""
     around = scheduler.around
     lower = [other for other in place.guests.values() if other.priority < guest.priority]
     lower.sort(key=lambda one: (-one.priority, one.since, one.namespace, one.name))
@@ -158,13 +152,9 @@ MANY, SCORED = 100, 10
 large clusters the scheduler does not score all of them either.
 """
 MOST_LOOKS = 5_000_000
-"""How often pods are held against nodes at most, about half a minute:
-each pod that fits nowhere is against all.
-"""
+"""How often pods are held against nodes at most, about half a minute."""
 BY_OTHERS = frozenset({filters.NO_COMPANY, filters.BAD_COMPANY, filters.UNWELCOME, filters.UNEVEN})
-"""Reasons for which a node is refused that may go when other pods of the wave are
-placed, or have left.
-"""
+"""Reasons that may go when other pods of the wave are placed, or have left."""
 TOO_MUCH = (
     "too many pods fit nowhere, or wait for the room of others, to go on. "
     "Plan fewer nodes at a time."
@@ -271,9 +261,7 @@ class Sequence:
         *,
         stay_out: bool = False,
     ) -> dict[str, Forecast]:
-        """The forecast of each of these pods, by UID, in their order within a wave,
-        those that are surged first.
-        """
+        """By UID; within a wave in their order, those that are surged first."""
         found: dict[str, Forecast] = {}
         waves = list(waves)
         self.wait(name for wave in waves[1:] for name in wave)
@@ -292,9 +280,7 @@ class Sequence:
         return found
 
     def _moved(self, plans: t.Iterable[drain_policy.PodPlan]) -> dict[str, Forecast]:
-        """The forecast of each of these pods, by UID; one that waits for what
-        others do is tried again.
-        """
+        """By UID; a pod that waits for what others do is tried again."""
         found: dict[str, Forecast] = {}
         waiting, before = list(plans), -1
         while waiting and len(waiting) != before:
@@ -330,7 +316,6 @@ class Sequence:
                 )
 
     def move(self, plan: drain_policy.PodPlan) -> Forecast:
-        """The pod goes to another node."""
         pod = plan.pod
         template = _template(self.snapshot, pod)
         unknown = unforeseen(pod, template, self.unserved)
@@ -405,9 +390,7 @@ class Sequence:
         )
 
     def _first(self, guest: world.PodInfo) -> bool:
-        """Whether the pod would fit without the pods that the forecast placed
-        before it in this wave.
-        """
+        """Whether it would fit without the pods that were placed before it in this wave."""
         for other, _name in self.placed:
             self.around.leave(other)
         fits = bool(self.placed) and bool(self.scheduler.answer(guest).nodes)
@@ -446,9 +429,7 @@ def _gated(pod: objects.Pod) -> bool:
 def unforeseen(
     pod: objects.Pod, template: objects.Raw, idle: t.Mapping[str, str]
 ) -> Forecast | None:
-    """What is said of a pod that the default scheduler's rules do not place;
-    ``idle`` are the names of ``unserved``.
-    """
+    """What is said of a pod that the default scheduler does not place; ``idle``: ``unserved``."""
     scheduler = template.get("schedulerName") or pod.scheduler or DEFAULT_SCHEDULER
     if scheduler in idle:
         text = (

@@ -88,9 +88,7 @@ def _needs_another(plan: drain_policy.PodPlan) -> bool:
 def _of_schedulers(
     plans: t.Iterable[drain_policy.PodPlan], found: t.Mapping[str, forecast.Forecast]
 ) -> t.Iterator[reasons.Finding]:
-    """Schedulers of which only these pods tell that there are any;
-    the jobs of Koordinator ask for theirs.
-    """
+    """Schedulers of which only these pods tell; the jobs of Koordinator ask for theirs."""
     groups: dict[str, list[drain_policy.PodPlan]] = {}
     for plan in plans:
         if plan.route != "job" and (one := found.get(plan.pod.uid)) and one.scheduler:
@@ -109,9 +107,7 @@ def _of_schedulers(
 
 
 def _stalled(one: pending.Stalled) -> reasons.Finding:
-    """That the successors of pods are not created before an earlier pod of their
-    StatefulSet is Ready.
-    """
+    """That successors are not created before an earlier pod of their StatefulSet is Ready."""
     subject = str(one.workload.ref)
     message = (
         f"{_where(subject, one.plans)}: {one.why}, and before it is, "
@@ -191,9 +187,7 @@ RULES_NAMED = 5
 
 
 def _rules(snapshot: snapshots.Snapshot, pod: objects.Pod, one: forecast.Forecast) -> str:
-    """The labels and taints that keep the pod off other nodes,
-    which the scheduler's message only counts.
-    """
+    """The labels and taints that keep the pod off, which the scheduler's message only counts."""
     if {filters.TAINTED, filters.NOT_SELECTED}.isdisjoint(one.reasons or ()):
         return ""
     counts = collections.Counter[str]()
@@ -240,10 +234,8 @@ def _blocker(
     snapshot: snapshots.Snapshot, gap: pending.Gap, found: t.Mapping[str, forecast.Forecast]
 ) -> reasons.Finding:
     """That too few would be left; a drain would wait for ever for the others to be back."""
-    one, nodes = (
-        found[gap.plans[0].pod.uid],
-        tuple(dict.fromkeys(plan.pod.node for plan in gap.plans)),
-    )
+    one = found[gap.plans[0].pod.uid]
+    nodes = tuple(dict.fromkeys(plan.pod.node for plan in gap.plans))
     subject = str(gap.need.object)
     bound = f"{gap.need.most} may be missing"
     if gap.dark:
@@ -272,9 +264,7 @@ def _blocker(
 
 
 CORRECT = "Correct that first: until then its successor starts on no node at all."
-"""Where what keeps the pod off is not of nodes: a scheduler that does not run,
-or a claim that is not there.
-"""
+"""What keeps the pod off is not of nodes: no scheduler runs, or a claim is not there."""
 
 
 def _remedy(one: forecast.Forecast, *, waited_for: bool = False) -> str:

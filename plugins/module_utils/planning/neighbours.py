@@ -23,9 +23,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes imp
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
 
 KURED_LOCK = "weave.works/kured-node-lock"
-"""Annotation of kured's DaemonSet (kured 1.17, pkg/daemonsetlock);
-``--lock-annotation`` may name another one.
-"""
+"""Annotation of kured's DaemonSet (kured 1.17, pkg/daemonsetlock, ``--lock-annotation``)."""
 
 KURED = "kube-system/kured"
 """Where kured's DaemonSet is unless its user has given it another namespace or name."""
@@ -35,17 +33,13 @@ LEAVING: t.Mapping[str, str] = {
     "karpenter.sh/disruption": "Karpenter is about to delete it",
     "ToBeDeletedByClusterAutoscaler": "cluster-autoscaler is about to delete it",
 }
-"""By the key of a hard taint, who takes the node away: Karpenter 1 and its beta,
-cluster-autoscaler (``taints.go``).
-"""
+"""Who deletes a node, by the key of a hard taint (Karpenter 1, cluster-autoscaler taints.go)."""
 
 
 def findings(
     snapshot: snapshots.Snapshot, nodes: t.Iterable[str], now: str, kured: str = KURED
 ) -> list[reasons.Finding]:
-    """What stands against taking these nodes out; ``now`` is RFC 3339,
-    ``kured`` names kured's DaemonSet.
-    """
+    """What stands against taking these nodes out; ``now`` is RFC 3339."""
     found: list[reasons.Finding] = []
     named = [snapshot.nodes[name] for name in nodes if name in snapshot.nodes]
     for node in named:
@@ -70,9 +64,7 @@ def _leaving(node: objects.Node) -> list[reasons.Finding]:
 
 
 def _leased(snapshot: snapshots.Snapshot, node: objects.Node, now: str) -> list[reasons.Finding]:
-    """Whether an operator of Medik8s works on the node; its lease is the one that
-    we take as our lock.
-    """
+    """Whether an operator of Medik8s works on the node; its lease is the one that we lock."""
     lease = objects.find(snapshot.leases, names.MEDIK8S_NAMESPACE, names.node_lease_name(node.name))
     if lease is None or other_runs.recorded(node) or not other_runs.alive(lease, now):
         return []
@@ -168,9 +160,7 @@ def _not_kured(place: str, kured: str) -> reasons.Finding:
 
 
 def _kured_locks(text: str, now: str) -> list[tuple[str, str]]:
-    """Node and beginning of each lock in the annotation that has not expired;
-    text of somebody else holds nothing.
-    """
+    """Node and beginning of each lock that has not expired; text of somebody else holds nothing."""
     try:
         value = decoding.json_of(text)
         locks = value.get("locks") or () if "maxOwners" in value else (value,)
@@ -205,9 +195,7 @@ def gang_findings(
     plans: t.Iterable[drain_policy.PodPlan],
     waves: t.Sequence[t.Collection[str]],
 ) -> list[reasons.Finding]:
-    """One finding for each gang with pods on the nodes: a blocker without consent,
-    an info if it is only waited for.
-    """
+    """One for each gang on the nodes: a blocker without consent, an info if it is waited for."""
     found = []
     for gang, group in _by_gang(snapshot, plans):
         refused = [plan for plan in group if plan.route == "refuse" and plan.code == "gang"]

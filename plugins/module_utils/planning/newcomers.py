@@ -1,9 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Whether new pods that serve before others leave, and the guards, can be created: quotas,
-limit ranges, namespaces.
-"""
+"""Whether new pods that serve first, and guards, can be created: quotas, limits, namespaces."""
 
 from __future__ import annotations
 

@@ -200,10 +200,8 @@ def _options(asked: PreflightOptions) -> list[reasons.Finding]:
     if not asked.choices.disable_eviction or asked.choices.force:
         return []
     code = "disable_eviction"
-    message, remedy = (
-        f"{code} deletes pods without regard to any budget.",
-        "Omit it, or set force as well.",
-    )
+    message = f"{code} deletes pods without regard to any budget."
+    remedy = "Omit it, or set force as well."
     return [reasons.Finding(code, message, remedy, "blocker", code)]
 
 
@@ -240,9 +238,7 @@ def _nodes(snapshot: snapshots.Snapshot, asked: PreflightOptions) -> list[reason
 def _last_schedulable(
     snapshot: snapshots.Snapshot, asked: PreflightOptions
 ) -> list[reasons.Finding]:
-    """Whether each wave leaves a node that takes pods; all waves together if
-    their nodes stay out.
-    """
+    """Whether each wave leaves a node that takes pods; all together if their nodes stay out."""
     together = tuple(dict.fromkeys(itertools.chain.from_iterable(asked.waves)))
     for wave in (together,) if asked.stay_out and together else asked.waves:
         leaving = [snapshot.nodes[name] for name in wave]
@@ -265,9 +261,7 @@ def _last_schedulable(
 
 
 def _takes_pods_of(node: objects.Node, leaving: t.Iterable[objects.Node]) -> bool:
-    """Ready, schedulable and in service; a taint that a leaving node has too keeps
-    none of its pods away.
-    """
+    """Ready, schedulable, in service; a taint that a leaving node has too keeps nothing away."""
     if not node.ready or node.unschedulable or other_runs.recorded(node):
         return False
     known = set()
@@ -364,9 +358,7 @@ def _grouped(
 
 
 def _emptied(groups: t.Sequence[t.Sequence[drain_policy.PodPlan]]) -> list[reasons.Finding]:
-    """The pods of several workloads that lose emptyDir volumes, as one:
-    they need the same consent.
-    """
+    """Pods of several workloads that lose emptyDir volumes, as one: they need the same consent."""
     mine = list(itertools.chain.from_iterable(groups))
     owners = list(dict.fromkeys(str(plan.workload or plan.pod.ref) for plan in mine))
     nodes = tuple(dict.fromkeys(plan.pod.node for plan in mine))
@@ -399,9 +391,7 @@ def _emptied(groups: t.Sequence[t.Sequence[drain_policy.PodPlan]]) -> list[reaso
 def _spent(
     snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan]
 ) -> list[reasons.Finding]:
-    """Budgets, guards of ours among them, that allow no eviction at the moment;
-    the drain waits for them.
-    """
+    """Budgets and guards that allow no eviction at the moment; the drain waits for them."""
     found: dict[objects.Ref, reasons.Finding] = {}
     for plan in plans:
         if plan.route not in ("evict", "job"):
@@ -468,9 +458,7 @@ def _pace(
 def unapproved(
     jobs: t.Iterable[migration_jobs.Job], plans: t.Iterable[drain_policy.PodPlan], seconds: float
 ) -> list[reasons.Finding]:
-    """The paused jobs of pods that are planned to leave by a job:
-    the drain leaves them to people for ``seconds``.
-    """
+    """Paused jobs of pods planned to leave by a job: the drain leaves them for ``seconds``."""
     paused = [job for job in jobs if job.paused and not job.ended]
     found = []
     remedy = (
@@ -501,14 +489,10 @@ def _not_selected(
     left = [plan for plan in plans if plan.code == "not_selected"]
     if not left:
         return []
-    nodes, selector = (
-        tuple(dict.fromkeys(plan.pod.node for plan in left)),
-        asked.choices.pod_selector,
-    )
+    nodes = tuple(dict.fromkeys(plan.pod.node for plan in left))
+    selector = asked.choices.pod_selector
     stay = f"{len(left)} pods on {reasons.listed(nodes)} are not selected and stay"
-    message, remedy = (
-        f"{stay}, so these nodes will not be reported as drained.",
-        "Omit pod_selector and namespaces.",
-    )
+    message = f"{stay}, so these nodes will not be reported as drained."
+    remedy = "Omit pod_selector and namespaces."
     subject = f"pod_selector {selector}" if selector else "namespaces"
     return [reasons.Finding("not_selected", message, remedy, "info", subject, nodes)]

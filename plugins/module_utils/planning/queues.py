@@ -100,9 +100,7 @@ def _in_rollouts(snapshot: snapshots.Snapshot, workload: objects.Workload) -> li
 
 
 def _between(before: objects.Pod, pod: objects.Pod, settles: float) -> float | None:
-    """Seconds between when one was available and the other made; in a rollout, until the other's
-    predecessor was gone.
-    """
+    """Seconds between when one was available and the other made, or its predecessor was gone."""
     ready, made = decoding.moment(before.ready_since), decoding.moment(pod.created)
     if not before.ready or before.restarted or ready is None or made is None:
         return None
@@ -112,13 +110,9 @@ def _between(before: objects.Pod, pod: objects.Pod, settles: float) -> float | N
 Bound = t.Literal["least", "expected", "most"]
 """Which of the times that a pod may take to end."""
 TURN_SECONDS = 0.3
-"""Seconds until the budget's status shows that a successor is Ready,
-and the next eviction is accepted.
-"""
+"""Seconds until a budget's status shows a Ready successor, and the next eviction is accepted."""
 SERVING_SECONDS = 2.0
-"""Seconds for which others have to be enough before a pod that was replaced may end,
-unless it is minReadySeconds.
-"""
+"""Seconds for which others have to be enough before a replaced pod ends; or minReadySeconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +165,7 @@ def play(steps: t.Iterable[Step], allowed: int) -> Played:
 
 
 class Times:
-    """How long pods take to end and to start; each workload is looked at once.
-
-    ``balanced`` is the ``load_balancer_wait`` of the call.
-    """
+    """How long pods take to end and start; ``balanced``: the ``load_balancer_wait`` of the call."""
 
     def __init__(self, snapshot: snapshots.Snapshot, balanced: float = 0.0) -> None:
         self._snapshot, self._balanced = snapshot, balanced
@@ -210,9 +201,7 @@ class Times:
         return t.cast("float", getattr(self._stops[key], self._bound))
 
     def replaced(self, plan: drain_policy.PodPlan) -> float:
-        """Of a successor until it has served, and for how long the pod is out of its
-        Services before it may end.
-        """
+        """Until a successor has served, and the pod has been out of its Services."""
         start = self.start(plan)
         return (
             start.ready
@@ -226,9 +215,7 @@ class Times:
         return self.stop(plan) + self.start(plan).available
 
     def move(self, plan: drain_policy.PodPlan, settle: float) -> float | None:
-        """Once it is the pod's turn: until it is gone and its successor Ready;
-        ``None`` if nothing has to move.
-        """
+        """From its turn until it is gone and its successor Ready; ``None`` if nothing moves."""
         if plan.pod.finished:
             return None
         if plan.route in ("surge", "replace"):
@@ -312,10 +299,8 @@ def _queue(snapshot: snapshots.Snapshot, plans: tuple[drain_policy.PodPlan, ...]
             plans, guard, first.workload, 0 if guard_spent(snapshot, first) else 1, guard=True
         )
     if ref := _budget(first):
-        verdict, budget = (
-            budgets.diagnose(snapshot, first.pod),
-            snapshot.budget(ref.namespace, ref.name),
-        )
+        verdict = budgets.diagnose(snapshot, first.pod)
+        budget = snapshot.budget(ref.namespace, ref.name)
         return Queue(
             plans, ref, first.workload, budget.allowed if budget and verdict.allowed else 0
         )

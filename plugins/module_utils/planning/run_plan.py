@@ -222,9 +222,7 @@ def _plan(
 def _completed(
     ctx: run_context.Context, snapshot: snapshots.Snapshot, draft: drafts.Draft
 ) -> tuple[snapshots.Snapshot, list[admission.Judge], list[reasons.Finding], bool]:
-    """The cluster with what these plans need besides; who judges requests; what is unknown;
-    whether volumes are not.
-    """
+    """With what the plans need; who judges requests; what is unknown; if volumes are known."""
     plans, todo = draft.plans, draft.todo
     snapshot, unread = _room(ctx, snapshot, plans)
     snapshot, judges, unseen = _webhooks(ctx, snapshot) if todo else (snapshot, [], [])
@@ -235,7 +233,6 @@ def _completed(
 
 
 def _lasting(times: t.Sequence[wave_times.WaveTime]) -> dict[str, t.Any]:
-    """How long the waves take, and all of them."""
     return {
         "wave_seconds": [wave.seconds for wave in times],
         "wave_ranges": [list(wave.range) for wave in times],
@@ -274,9 +271,7 @@ def _needs(
     options: PlanOptions,
     todo: t.Sequence[objects.Node],
 ) -> t.Sequence[permissions.Need]:
-    """The permissions that the maintenance needs, where our namespaces exist;
-    none are known if none may be read.
-    """
+    """The permissions that the maintenance needs, where our namespaces exist."""
     there = drafts.phases(snapshot)
     absent = bool(there) and names.NAMESPACE not in there
     locks = names.MEDIK8S_NAMESPACE if names.MEDIK8S_NAMESPACE in there else names.NAMESPACE
@@ -365,9 +360,7 @@ def _vital_signs(
 
 
 def _medik8s(ctx: run_context.Context, snapshot: snapshots.Snapshot) -> snapshots.Snapshot:
-    """With the leases of Medik8s, where its namespace exists; if they may not be
-    read, the lock finds out.
-    """
+    """With the leases of Medik8s; if they may not be read, the lock finds out."""
     if names.MEDIK8S_NAMESPACE not in drafts.phases(snapshot):
         return snapshot
     try:
@@ -405,9 +398,7 @@ def _room(
 def _requested(
     ctx: run_context.Context, snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan]
 ) -> snapshots.Snapshot:
-    """EvictionRequests, if pods to be evicted have responders; a missing permission is
-    found with the others.
-    """
+    """EvictionRequests, if pods have responders; a missing permission is found with the others."""
     if not any(plan.route == "evict" and plan.pod.responders for plan in plans):
         return snapshot
     with contextlib.suppress(errors.Forbidden):
@@ -422,11 +413,9 @@ def _webhooks(
     """Webhooks that fail closed, and who may refuse what, before a run begins."""
     if ctx.run and ctx.run.nonce:
         return snapshot, [], []
-    hooks_, judges, unseen = (
-        list[admission.Webhook](),
-        list[admission.Judge](),
-        list[reasons.Finding](),
-    )
+    hooks_ = list[admission.Webhook]()
+    judges = list[admission.Judge]()
+    unseen = list[reasons.Finding]()
     for kind in (kinds.VALIDATING_WEBHOOKS, kinds.MUTATING_WEBHOOKS, kinds.ADMISSION_POLICIES):
         try:
             raws = ctx.cluster.items(kind, patience=run_requests.PATIENCE).items
@@ -474,7 +463,7 @@ def _serving(
 
 
 def _namespaces(ctx: run_context.Context) -> t.Sequence[objects.Raw]:
-    """All namespaces; empty if they may not be read."""
+    """None if they may not be read."""
     try:
         return ctx.cluster.items(kinds.NAMESPACES, patience=run_requests.PATIENCE).items
     except errors.Forbidden:
@@ -515,7 +504,6 @@ def _node(
     there: t.Collection[str],
     blockers: list[reasons.Finding],
 ) -> dict[str, t.Any]:
-    """One node of the result."""
     node = snapshot.nodes.get(name)
     record = _record(node) if node else None
     against = ", ".join(
@@ -527,10 +515,8 @@ def _node(
     elif name in there:
         outcome, message = outcomes.PlanOutcome.AT_GOAL, f"Node {name} is out and empty already."
     elif against:
-        outcome, message = (
-            outcomes.PlanOutcome.BLOCKED,
-            f"Node {name} cannot be taken out: {against}.",
-        )
+        outcome = outcomes.PlanOutcome.BLOCKED
+        message = f"Node {name} cannot be taken out: {against}."
     return {
         "name": name,
         "outcome": outcome.value,
@@ -578,7 +564,6 @@ def _pod(
 def _forbidden(
     ctx: run_context.Context, options: PlanOptions, error: errors.Forbidden
 ) -> run_context.Result:
-    """A list was refused: report that with all other missing permissions."""
     found = run_permissions.refused(ctx, error, plan_needs.of_every_run(options.choices))
     data = {
         "feasible": False,

@@ -1,9 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Asks the API server by dry runs whether admission webhooks or policies would
-refuse a maintenance.
-"""
+"""Asks the API server by dry runs whether webhooks or policies would refuse a maintenance."""
 
 from __future__ import annotations
 
@@ -84,9 +82,7 @@ def trials(
     judges: t.Sequence[admission.Judge],
     rules: t.Iterable[hook_definitions.Rule] = (),
 ) -> list[Trial]:
-    """What is to be tried; empty where nobody is asked about such requests.
-    ``rules`` are those of hooks.
-    """
+    """What is to be tried; empty where nobody is asked. ``rules`` are those of hooks."""
     handshakes = [rule for rule in rules if rule.action == "annotation"]
     labels = {
         raw["metadata"]["name"]: raw["metadata"].get("labels") or {} for raw in snapshot.namespaces
@@ -164,9 +160,7 @@ def _answered(
 
 
 def findings(refused: t.Iterable[tuple[Trial, str]]) -> list[reasons.Finding]:
-    """One for each webhook or policy and each kind of change,
-    with the words of the first refusal.
-    """
+    """One for each webhook or policy and kind of change, in the words of the first refusal."""
     groups: dict[tuple[str, str, bool], list[tuple[Trial, str]]] = {}
     for trial, words in refused:
         who = _WHO.search(words)

@@ -35,9 +35,7 @@ OURS = {"key": names.TAINT_KEY, "effect": "NoSchedule"}
 
 
 def might_serve(plans: t.Iterable[drain_policy.PodPlan]) -> list[objects.Pod]:
-    """The pods that stay and are ready: whether they serve is in the EndpointSlices
-    of their namespaces.
-    """
+    """The pods that stay and are ready: whether they serve is in the EndpointSlices."""
     return [
         plan.pod
         for plan in plans
@@ -48,9 +46,7 @@ def might_serve(plans: t.Iterable[drain_policy.PodPlan]) -> list[objects.Pod]:
 def findings(
     snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan]
 ) -> list[reasons.Finding]:
-    """One for each DaemonSet, or pod of something else, that serves from nodes that are
-    still to be taken out.
-    """
+    """One for each DaemonSet, or other pod, that serves from nodes that are to be taken out."""
     groups: dict[str, list[tuple[objects.Pod, list[str]]]] = {}
     for pod in might_serve(plans):
         if other_runs.recorded(snapshot.nodes[pod.node]):
@@ -64,7 +60,6 @@ def findings(
 
 
 def _names_of(group: t.Sequence[tuple[objects.Pod, list[str]]]) -> tuple[str, ...]:
-    """The Services of all of these pods, each once."""
     every: dict[str, None] = {}
     for _pod, services in group:
         every |= dict.fromkeys(services)
@@ -84,9 +79,7 @@ def _finding(subject: str, group: t.Sequence[tuple[objects.Pod, list[str]]]) -> 
 
 
 def _services(snapshot: snapshots.Snapshot, pod: objects.Pod) -> list[str]:
-    """The Services of which the pod is a ready endpoint, but headless ones,
-    whose clients choose among the pods.
-    """
+    """The Services of which the pod is a ready endpoint, but headless ones."""
     places: dict[tuple[str, str], None] = {}
     for piece in _with_address(snapshot, pod):
         if index_keys.ready_in(piece, pod.uid):
@@ -136,9 +129,7 @@ def dark(
     plans: t.Iterable[drain_policy.PodPlan],
     waves: t.Iterable[t.Collection[str]],
 ) -> dict[str, list[str]]:
-    """The Services without a ready endpoint once the pods of a wave have left by
-    consent, by the pods' UIDs.
-    """
+    """The Services without endpoint once pods have left by consent, by the pods' UIDs."""
     found: dict[str, list[str]] = {}
     for _wave, group in drain_policy.by_wave(filter(_darkens, plans), waves):
         found |= serving.dark_without(snapshot, (plan.pod for plan in group))

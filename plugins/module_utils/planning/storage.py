@@ -169,9 +169,7 @@ def reasons(storage: Storage, found: Needs, place: world.NodeInfo) -> tuple[str,
 
 
 def provisioner(storage: Storage, guest: world.PodInfo) -> str:
-    """Who makes a volume for the pod anew, as it does for generic ephemeral ones;
-    empty if nobody has to.
-    """
+    """Who makes a new volume for the pod, as for generic ephemeral ones; empty if nobody has to."""
     for volume in guest.volumes:
         spec = ((volume.get("ephemeral") or {}).get("volumeClaimTemplate") or {}).get("spec")
         if spec is None or spec.get("storageClassName") == "":
@@ -208,9 +206,7 @@ def _delayed(storage: Storage, claim: objects.Raw) -> bool:
 
 
 def _handle(storage: Storage, claim: objects.Raw) -> tuple[str, str] | None:
-    """Driver and handle of the claim's CSI volume; an unbound one has its class's driver
-    and a name of its own.
-    """
+    """Driver and handle of the claim's CSI volume; an unbound one has a handle of its own."""
     volume = storage.volumes.get(claim["spec"].get("volumeName") or "")
     if volume is not None:
         return _csi(volume["spec"])
@@ -224,9 +220,7 @@ def _handle(storage: Storage, claim: objects.Raw) -> tuple[str, str] | None:
 
 
 def _csi(spec: objects.Raw) -> tuple[str, str] | None:
-    """Driver and handle of a PersistentVolume, also of one from before CSI that a
-    driver serves by now.
-    """
+    """Driver and handle of a PersistentVolume, also from before CSI if a driver serves it."""
     if csi := spec.get("csi"):
         return csi["driver"], csi["volumeHandle"]
     return _disk_before_csi(spec)

@@ -33,9 +33,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
 
 PER_WAVE_SECONDS = 3.0
-"""Seconds for the cordon, the proof that the nodes are empty, and giving them back;
-measured on a busy lab.
-"""
+"""Seconds for the cordon, the proof that nodes are empty, and giving them back (busy lab)."""
 
 BOUNDS: tuple[queues.Bound, ...] = ("expected", "least", "most")
 
@@ -58,11 +56,9 @@ class Parts:
 
     @property
     def seconds(self) -> float:
-        """The whole."""
         return self.steps + self.notice + self.starts + self.stops + self.budgets + self.jobs
 
     def plus(self, other: Parts) -> Parts:
-        """Both, one after the other."""
         return Parts(
             *(mine + theirs for mine, theirs in zip(_values(self), _values(other), strict=True))
         )
@@ -77,9 +73,7 @@ NOTHING = Parts(steps=0.0)
 Rounds: t.TypeAlias = tuple[int, list[drain_policy.PodPlan]]
 """How many times others of a workload are waited for, of which these pods are replaced first."""
 Band: t.TypeAlias = tuple[list[drain_policy.PodPlan], list[queues.Queue], list[Rounds]]
-"""Pods of a wave that leave at the same time: those that are surged,
-the queues of the others, and the replaced.
-"""
+"""Pods of a wave that leave at once: the surged, the queues of others, the replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +95,6 @@ class Held:
     blocks: bool = False
 
     def to_dict(self) -> dict[str, t.Any]:
-        """As the module returns it."""
         return {
             "namespace": self.budget.namespace,
             "name": self.budget.name,
@@ -133,7 +126,6 @@ class WaveTime:
 
     @property
     def seconds(self) -> int:
-        """Rounded up."""
         return _whole(self.parts)
 
     @property
@@ -165,19 +157,15 @@ def wave_times(
     for number, (_nodes, leaving) in enumerate(drain_policy.by_wave(plans, waves), start=1):
         wave = _Wave(leaving, _bands(snapshot, leaving), settle, notice)
         (ready, moves), *others = [_parts_of(snapshot, wave, way, choices) for way in ways]
-        held, sums = (
-            _held(snapshot, times, leaving, number),
-            tuple(each.plus(more) for each, more in others),
-        )
+        held = _held(snapshot, times, leaving, number)
+        sums = tuple(each.plus(more) for each, more in others)
         found.append(WaveTime(ready.plus(moves), held, sums, ready.starts, moves.seconds))
     return found
 
 
 @dataclass
 class _Way:
-    """How fast pods end, and go by jobs, in one course of all waves,
-    of which so many ``seconds`` are over.
-    """
+    """How fast pods end and go by jobs in one course; so many ``seconds`` are over."""
 
     times: queues.Times
     pace: feed.Pace

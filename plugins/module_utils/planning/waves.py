@@ -116,15 +116,12 @@ class Turns:
         self.add(list(nodes))
 
     def add(self, nodes: t.Sequence[objects.Node]) -> None:
-        """The nodes are in the wave."""
         for line, pods in self._with(nodes):
             self._pods[line.words] = pods
             self.longest = max(self.longest, line.lasts(pods))
 
     def longer(self, nodes: t.Sequence[objects.Node]) -> t.Iterator[Line]:
-        """The lines that would be longer than the longest one if the nodes
-        were in the wave, too.
-        """
+        """The lines that would be longer than the longest one with the nodes in the wave."""
         return (line for line, pods in self._with(nodes) if line.lasts(pods) > self.longest)
 
     def _with(self, nodes: t.Sequence[objects.Node]) -> t.Iterator[tuple[Line, int]]:
@@ -143,10 +140,8 @@ def lines(
             continue
         allowed, holder = max(1, queue.allowed), queue.workload if queue.guard else queue.budget
         takes = collections.Counter(plan.pod.node for plan in queue.plans)
-        steps, words = (
-            [times.step(plan) for plan in queue.plans],
-            f"with pods of {holder}, of which {allowed} may",
-        )
+        steps = [times.step(plan) for plan in queue.plans]
+        words = f"with pods of {holder}, of which {allowed} may"
         turn, ends = max(step.turn for step in steps), max(step.lasts for step in steps)
         found.append(Line(allowed, takes, f"{words} leave at a time", turn, ends))
     return tuple(found)
@@ -157,9 +152,7 @@ Unit: t.TypeAlias = t.Sequence[objects.Node]
 """Nodes that share a wave."""
 
 AHEAD, AT_MOST = 4, 256
-"""For how many times ``max_parallel`` nodes, and at most for how many,
-it is tried whether they shorten a wave.
-"""
+"""For how many times ``max_parallel`` nodes, and how many at most, a shorter wave is tried."""
 SHOWN = 2
 """How many of the budgets and the like are named that a node waits for."""
 
@@ -213,7 +206,6 @@ class Limits:
         return min(self.max_parallel, self.max_per_zone * len({self.zone(node) for node in nodes}))
 
     def crowded(self, wave: t.Iterable[objects.Node]) -> set[str | None]:
-        """The zones with too many of the nodes."""
         if self.max_per_zone is None:
             return set()
         zones = collections.Counter(self.zone(node) for node in wave)
@@ -243,7 +235,6 @@ class Wait:
 
     @property
     def reason(self) -> str:
-        """In words: what the wave before has."""
         before, names = f"wave {self.wave - 1}", reasons.listed(self.behind, 3)
         full = f"{len(self.behind)} {'node' if len(self.behind) == 1 else 'nodes'}"
         if self.together:
@@ -278,15 +269,12 @@ class Wait:
         return " or ".join((*zone, *self.shared[:SHOWN], *more))
 
     def to_dict(self) -> dict[str, t.Any]:
-        """As the module returns it."""
         lists = {key: list(getattr(self, key)) for key in ("limits", "behind", "together")}
         return {"node": self.node, "wave": self.wave, **lists, "reason": self.reason}
 
 
 class Formed(t.NamedTuple):
-    """The nodes by wave, and for each node that is not in the first wave why it
-    waits, in the same order.
-    """
+    """The nodes by wave, and why each that is not in the first wave waits, in the same order."""
 
     waves: tuple[tuple[str, ...], ...]
     waits: tuple[Wait, ...]
@@ -396,9 +384,7 @@ def _waits(
     limits: Limits,
     longer: t.Sequence[Line],
 ) -> t.Iterator[Wait]:
-    """Of the nodes of a unit that is not in the wave before; where ``longer`` are lines,
-    it gave way to nodes in it.
-    """
+    """Of the nodes of a unit not in the wave before; it gave way to nodes in ``longer`` lines."""
     both = [*before, *unit]
     exceeded, zones, shares = limits.exceeded(both), limits.crowded(both), limits.taken(both)
     behind: tuple[str, ...] = ()
@@ -462,7 +448,6 @@ class Foreseen:
 
     @property
     def lost(self) -> frozenset[str]:
-        """The pods that fit nowhere."""
         return frozenset(uid for uid, one in self.placed.items() if one.fits is False)
 
 
@@ -485,9 +470,7 @@ class Shaping:
         self._form, self._foresee = form, foresee
 
     def shaped(self, formed: Formed) -> Foreseen:
-        """The waves in which the fewest pods fit nowhere; these as they are if
-        smaller ones do not help.
-        """
+        """The waves in which the fewest pods fit nowhere; these if smaller ones do not help."""
         best = last = Foreseen(formed, self._foresee(formed.waves))
         helped = best.lost - self._lost_alone(best) if best.lost else frozenset()
         shares: tuple[Share, ...] = ()
@@ -505,9 +488,7 @@ class Shaping:
     def _narrower(
         self, seen: Foreseen, helped: frozenset[str], shares: tuple[Share, ...]
     ) -> tuple[Share, ...]:
-        """For each wave with such pods that fit nowhere: half as many of its nodes,
-        and of those they shared with.
-        """
+        """Half as many nodes of waves with pods that fit nowhere, and of those they shared with."""
         hit = {self._node[uid] for uid in seen.lost & helped}
         for wave in seen.formed.waves:
             units = self._units(wave)

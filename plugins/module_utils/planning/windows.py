@@ -36,9 +36,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A time without interruption in which a window is open;
-    ``zone`` is that of its first window.
-    """
+    """A time in which a window is open; ``zone`` is that of its first window."""
 
     start: datetime.datetime
     end: datetime.datetime
@@ -50,9 +48,7 @@ class Span:
 
 
 def spans(windows: t.Iterable[Window], now: datetime.datetime) -> list[Span]:
-    """The open times from before ``now`` (with a time zone) to two weeks later;
-    those that touch are one.
-    """
+    """From before ``now`` (with a time zone) to two weeks later; those that touch are one."""
     found: list[Span] = []
     for window in windows:
         today = now.astimezone(window.zone).date()
@@ -75,17 +71,13 @@ def spans(windows: t.Iterable[Window], now: datetime.datetime) -> list[Span]:
 
 
 def fitting(windows: t.Iterable[Window], now: datetime.datetime, seconds: float) -> Span | None:
-    """The next open time, from now on, in which a wave that takes ``seconds`` can start;
-    ``None`` without one.
-    """
+    """The next open time in which a wave of ``seconds`` can start; ``None`` without one."""
     ahead = (Span(max(now, span.start), span.end, span.zone) for span in spans(windows, now))
     return next((span for span in ahead if span.seconds > 0 and span.seconds >= seconds), None)
 
 
 def closed(windows: t.Sequence[Window], now: datetime.datetime, seconds: float) -> str:
-    """Why a wave that takes ``seconds`` must not start now, and when it can;
-    empty if it may, or without windows.
-    """
+    """Why a wave of ``seconds`` must not start now, and when it can; empty if it may."""
     if not windows:
         return ""
     known = spans(windows, now)

@@ -119,9 +119,7 @@ PodTerms: t.TypeAlias = "tuple[tuple[frozenset[str] | None, objects.Raw | None],
 
 
 HOLDING = ("persistentVolumeClaim", "ephemeral", *shapes.DISKS, "iscsi", "rbd")
-"""Kinds of volumes that decide where a pod fits; others, such as a ConfigMap's,
-are made on any node.
-"""
+"""Kinds of volumes that decide where a pod fits; others are made on any node."""
 
 
 NOW = "9"
@@ -168,7 +166,6 @@ class PodInfo:
 
     @property
     def words(self) -> str:
-        """As messages name it."""
         return f"Pod {self.namespace}/{self.name}"
 
     def terms(self, kind: str) -> t.Sequence[objects.Raw]:
@@ -336,7 +333,6 @@ class World:
                 self.take(guest, pod.node)
 
     def take(self, guest: PodInfo, name: str) -> None:
-        """The pod is on the node from now on."""
         self.where[id(guest)] = name
         place = self.places[name]
         self._moved(place, 1)
@@ -348,7 +344,7 @@ class World:
             self._labelled.setdefault(label, {})[id(guest)] = guest
 
     def leave(self, guest: PodInfo) -> str | None:
-        """The pod is gone; its node."""
+        """The pod is gone; returns its node."""
         name = self.where.pop(id(guest), None)
         if name is None:
             return None
@@ -372,10 +368,8 @@ class World:
     def reopen(self, name: str, taints: tuple[objects.Raw, ...]) -> None:
         """The node takes pods again, with these taints."""
         place = self.places[name]
-        place.closed, place.taints = (
-            False,
-            tuple(x for x in taints if x.get("key") != UNSCHEDULABLE),
-        )
+        place.closed = False
+        place.taints = tuple(x for x in taints if x.get("key") != UNSCHEDULABLE)
         self.changed.append(name)
 
     def shun(self, name: str, taint: objects.Raw) -> None:
@@ -524,9 +518,7 @@ def insufficient(resource: str) -> str:
 
 
 def ports_taken(guest: PodInfo, place: NodeInfo) -> bool:
-    """Whether a host port that it wants is in use; one on every address clashes
-    with the same on any.
-    """
+    """Whether a host port is in use; one on every address clashes with the same on any."""
     for address, protocol, number in guest.ports:
         for (other, used, taken), count in place.ports.items():
             clash = EVERYWHERE in (address, other) or address == other
@@ -538,11 +530,9 @@ def ports_taken(guest: PodInfo, place: NodeInfo) -> bool:
 def short(guest: PodInfo, place: NodeInfo) -> tuple[str, ...]:
     """Every resource that the node is short of: the scheduler names all of them."""
     found: tuple[str, ...]
-    found, has, used = (
-        (PODS,) if len(place.guests) >= place.most_pods else (),
-        place.room,
-        place.used,
-    )
+    found = (PODS,) if len(place.guests) >= place.most_pods else ()
+    has = place.room
+    used = place.used
     for name, amount in guest.requests.items():
         if amount > has.get(name, 0) - used.get(name, 0):
             found += (insufficient(name),)
@@ -550,9 +540,7 @@ def short(guest: PodInfo, place: NodeInfo) -> tuple[str, ...]:
 
 
 def load(guest: PodInfo, place: NodeInfo) -> float:
-    """How full the node is with the pod, of CPU and memory together (the scheduler's
-    LeastAllocated); 0 is empty.
-    """
+    """How full the node is with the pod, of CPU and memory (LeastAllocated); 0 is empty."""
     found, asked, used = 0.0, guest.requests, place.used
     for name in ("cpu", "memory"):
         if room := place.room.get(name):

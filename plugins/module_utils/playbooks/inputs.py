@@ -37,9 +37,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report im
 
 PREFIX = "maintain_"
 ROLE = "migrate_"
-"""The role whose options are mistaken for the playbook's: as extra variables they would
-silently override it.
-"""
+"""The role whose options are mistaken for ours: as extra variables they would override it."""
 UNPARSED = "_raw_params"
 """Words behind ``-e`` that belong to no variable, as Ansible hands them on."""
 RUN_ID = re.compile(r"[a-z0-9]([a-z0-9-]{0,50}[a-z0-9])?")
@@ -193,9 +191,7 @@ def _one_of(*words: str) -> Convert:
 
 
 def _reboot(name: str, value: t.Any) -> str:
-    """``always``, ``if_required``, or empty for never; true and false are words for
-    the first and the last.
-    """
+    """``always``, ``if_required``, or empty for never; true and false mean always and never."""
     word = str(value).strip()
     if word not in ("always", "if_required", "never"):
         try:
@@ -284,9 +280,7 @@ def _descheduler(name: str, value: t.Any) -> dict[str, t.Any]:
 
 
 def _hooks(hook: str) -> Convert:
-    """Rules of hooks, as lists of mappings or as JSON from a survey; paths of task files are
-    absolute afterwards.
-    """
+    """As lists of mappings, or JSON from a survey; paths of task files are absolute afterwards."""
 
     def convert(name: str, value: t.Any) -> list[dict[str, t.Any]]:
         # As above: most playbooks have no hooks.
@@ -433,7 +427,7 @@ def read(
 
 
 def _files_on_hosts(values: t.Mapping[str, t.Any]) -> bool:
-    """Whether task files of hooks or of a fence run, which may be delegated to the nodes' hosts."""
+    """Whether task files run, which may be delegated to the nodes' hosts."""
     rules = (rule for hook in HOOKS for rule in values[hook])
     return bool(values["fence_tasks"]) or any(rule.get("tasks") for rule in rules)
 
@@ -455,7 +449,6 @@ def _of_waves(values: t.Mapping[str, t.Any], playbook: str) -> dict[str, t.Any]:
 
 
 def _converted(raw: t.Mapping[str, t.Any]) -> tuple[dict[str, t.Any], list[str]]:
-    """Each variable by itself in its final type, and the errors in them."""
     values: dict[str, t.Any] = {name: variable.unset for name, variable in VARIABLES.items()}
     wrong: list[str] = []
     for full, value in sorted(raw.items()):
@@ -503,9 +496,7 @@ def without_prefix(raw: t.Container[str], extra: t.Iterable[str]) -> list[str]:
 
 
 def of_the_role(full: str) -> list[str]:
-    """The message about a variable similar to an option of the role ``migrate``;
-    empty for other variables.
-    """
+    """Empty for a variable that resembles no option of the role ``migrate``."""
     close = difflib.get_close_matches(full.removeprefix(ROLE), VARIABLES, n=1, cutoff=0.8)
     return (
         [f"{full} is a variable of the role migrate. Use {PREFIX}{close[0]} with this playbook."]
@@ -515,9 +506,7 @@ def of_the_role(full: str) -> list[str]:
 
 
 def fingerprint(values: t.Mapping[str, t.Any], playbook: str) -> dict[str, t.Any]:
-    """What makes two starts the same run: what is done to which nodes,
-    without timeouts and limits.
-    """
+    """What makes two starts the same run: what is done to which nodes, without timeouts."""
     parts = ("nodes", "node_selector", "tasks", "reboot", "backend", "taints")
     return {"playbook": playbook, **{name: values[name] for name in parts}}
 
@@ -593,9 +582,7 @@ def _task_files(values: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, str]]:
 
 
 def _traffic(paths: t.Iterable[str]) -> t.Iterator[str]:
-    """What is wrong with files of requests. Whoever writes one at its end has not yet,
-    so it need not be there.
-    """
+    """What is wrong with files of requests; one that is written at the end need not be there."""
     for path in map(Path, paths):
         # As above: most playbooks have none.
         from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import (

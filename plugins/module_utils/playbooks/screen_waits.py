@@ -19,9 +19,7 @@ WORDS = frozenset(
 LASTS = 10.0
 """Seconds after which a wait is news, also one that has another reason by now."""
 AGAIN = 14.0
-"""Seconds after which the same is told again. Looked at once a second,
-nothing is silent for more than 15.
-"""
+"""Seconds until the same is told again. Looked at once a second, at most 15 are silent."""
 SHOWN = 5
 """So many waits at a time; the others are counted."""
 
@@ -41,7 +39,6 @@ class Wait:
     said: str = ""
 
     def due(self, now: float) -> bool:
-        """Whether it has not been told for too long."""
         return now - self.shown >= (AGAIN if self.said == self.event["message"] else LASTS)
 
     def told(self, now: float, at: str) -> str:
@@ -95,7 +92,6 @@ class Waits:
         return lines
 
     def clear(self) -> None:
-        """What was waited for has ended."""
         self._held.clear()
         self._task = ("", 0.0)
 

@@ -1,9 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Results as lines for people: the plan as a table, the output of a task,
-a failure with its cause.
-"""
+"""Results as lines for people: a plan as a table, a task's output, a failure with its cause."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ Answer = t.Mapping[str, t.Any]
 ROWS, ROWS_OF_MANY = 20, 5
 """So many nodes have a row each, of more than these the first ``ROWS_OF_MANY``."""
 MOVES = ("surge", "replace", "evict", "job", "wait", "refuse", "skip", "finished")
-"""Routes, and what is only an object that is deleted, in the order in which
-the table names them.
-"""
+"""Routes, and deletions of objects alone, in the order in which the table names them."""
 OUTPUTS = ("stderr", "stdout", "module_stderr", "module_stdout")
 """What a failed task may have said beside its message; modules that died have the latter two."""
 
@@ -33,9 +29,7 @@ def planned(plan: Answer) -> bool:
 
 
 def plan_lines(plan: Answer, first: int = 1) -> list[str]:
-    """The waves as a table, from the ``first`` on, and what is worth knowing
-    before the first write.
-    """
+    """The waves as a table, from the ``first`` on, and warnings before the first write."""
     routes: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     for pod in plan["pods"]:
         finished = pod.get("code") == "finished"
@@ -115,9 +109,7 @@ def _last(output: str, most: int) -> list[str]:
 
 
 def failure_lines(result: Answer, *, action: str, path: str, most: int) -> list[str]:
-    """A failure below its headline: the message, the module with its code, what it printed,
-    and where it stands.
-    """
+    """Below its headline: message, module with its code, what it printed, where it stands."""
     facts: list[tuple[str, list[str]]] = [("", message_lines(result))]
     code = result.get("rc")
     facts.append(("module", [action + (f", return code {code}" if code is not None else "")]))
@@ -155,9 +147,7 @@ SILENT = frozenset(
         *("meta", "set_fact", "set_stats", "setup", "validate_argument_spec"),
     }
 )
-"""Actions of ansible-core that keep books: that they went well is no news,
-whoever wrote the task.
-"""
+"""Actions of ansible-core that keep books: that they went well is no news."""
 FOLDERS = ("playbooks", "roles")
 """Where the collection's own tasks are."""
 SAMPLES = ("playbooks/tasks/demo_work.yml",)
@@ -165,9 +155,7 @@ SAMPLES = ("playbooks/tasks/demo_work.yml",)
 
 
 class Kind(enum.Enum):
-    """``ENGINE`` calls a module of ours, ``OURS`` is another task of our playbooks and roles,
-    ``THEIRS`` a user's.
-    """
+    """``ENGINE``: a module of ours, ``OURS``: other tasks of ours, ``THEIRS``: the user's."""
 
     SILENT = "silent"
     ENGINE = "engine"
@@ -181,13 +169,9 @@ def short(action: str) -> str:
 
 
 def own(path: str, home: str) -> bool:
-    """Whether ``path``, a file or ``<file>:<line>``, is one of our playbooks or roles;
-    ``home`` is the collection.
-    """
-    file, root = (
-        pathlib.Path(path.rpartition(":")[0] or path).resolve(),
-        pathlib.Path(home).resolve(),
-    )
+    """Whether ``path``, a file or ``<file>:<line>``, is ours; ``home`` is the collection."""
+    file = pathlib.Path(path.rpartition(":")[0] or path).resolve()
+    root = pathlib.Path(home).resolve()
     if not path or not file.is_relative_to(root):
         return False
     place = file.relative_to(root)

@@ -58,9 +58,7 @@ OUTPUTS = ("stderr", "module_stderr", "stdout", "module_stdout")
 SAID = 500
 """Characters of it: errors come last."""
 SHOWN = (None, "", "no", "false", "off", "0", "n", "f")
-"""Values of ``no_log`` that hide nothing; until ansible-core 2.18 it may be a template that
-was not evaluated yet.
-"""
+"""Values of ``no_log`` that hide nothing; a template is not evaluated until ansible-core 2.18."""
 
 
 def failed_task(

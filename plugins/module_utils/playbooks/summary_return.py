@@ -28,10 +28,8 @@ def release(answers: call_results.Answers, *, check: bool, broken: str = "") -> 
     held = call_results.names(call_results.failed(hooks))
     in_service = [node for node in call_results.entries(plan) if not node.get("record")]
     out = [node["name"] for node in call_results.entries(plan) if node.get("record")]
-    uncordoned, untainted = (
-        call_results.passed(uncordon),
-        call_results.names(call_results.failed(taint)),
-    )
+    uncordoned = call_results.passed(uncordon)
+    untainted = call_results.names(call_results.failed(taint))
     ready = out if check else call_results.without(call_results.passed(verify), held)
     calls = (hooks, returning, verify, taint, guards, uncordon)
     messages = call_results.messages(call_results.failed(*calls))

@@ -111,7 +111,6 @@ class _Came(t.NamedTuple):
 
     @property
     def last(self) -> call_results.Answer:
-        """The call that says what came of the wave."""
         return self.back if "nodes" in self.back else self.out
 
     @property
@@ -133,7 +132,6 @@ class _Came(t.NamedTuple):
 
 
 def _not_ended(answers: call_results.Answers) -> list[str]:
-    """What the last calls said that failed."""
     calls = (
         (answers.get(call) or {}, key) for call, key in (("ended", "nodes"), ("report", "html"))
     )
@@ -145,7 +143,6 @@ def _not_ended(answers: call_results.Answers) -> list[str]:
 
 
 def _why_not(failures: t.Sized, until: float | str | None, now: float) -> str:
-    """Why waves did not start, as far as it is known."""
     why = ["of the failures above"] if failures else []
     if until not in (None, "") and float(until) < now:
         why.append("maintain_until has passed")
@@ -172,9 +169,7 @@ def _soaked(answer: call_results.Answer) -> str:
 
 
 def _without(plan: call_results.Answer, unreached: t.Mapping[str, str]) -> dict[str, t.Any]:
-    """What a plan says otherwise once its nodes with such hosts join no wave;
-    ``unreached`` has the reasons.
-    """
+    """What a plan says without nodes whose hosts are ``unreached``, which has the reasons."""
     if not unreached:
         return {}
     waves = [[node for node in wave if node not in unreached] for wave in plan["waves"]]
@@ -200,9 +195,7 @@ def _left(plan: call_results.Answer, over: t.Container[str]) -> list[tuple[list[
 
 
 def _out(traces: t.Sequence[t.Mapping[str, t.Any]], run: str) -> tuple[list[str], list[str]]:
-    """The nodes that are out of service with the record of this run,
-    and those with the record of another.
-    """
+    """The nodes that are out of service by the record of this run, and of another."""
     found = [trace for trace in traces if trace["kind"] == "Node"]
     own = [node for trace in found if trace["run"] == run for node in trace.get("nodes") or ()]
     return own, [

@@ -22,9 +22,7 @@ KOORDINATOR = (
     "koordinator_config_map",
     "koordinator_key",
 )
-"""The options that name what is not to be searched, in the order of the fields of
-``installation.Location``.
-"""
+"""Options that name what is not searched, in the order of ``installation.Location``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +102,7 @@ class PodPlan:
 def by_wave(
     plans: t.Iterable[PodPlan], waves: t.Iterable[t.Collection[str]]
 ) -> t.Iterator[tuple[t.Collection[str], list[PodPlan]]]:
-    """Each wave of nodes with the plans of its pods, in their order;
-    a node is in one wave at most.
-    """
+    """Each wave with the plans of its pods, in their order; a node is in one wave at most."""
     waves = list(waves)
     number = {name: index for index, wave in enumerate(waves) for name in wave}
     found: list[list[PodPlan]] = [[] for _wave in waves]

@@ -88,17 +88,13 @@ def several(controller: Controller) -> str:
 
 
 def per_workload(controller: Controller, replicas: int) -> tuple[int, int]:
-    """How many pods of a workload may migrate at once, and how many may be unavailable
-    (``GetMaxUnavailable``).
-    """
+    """How many of its pods may migrate, and be unavailable, at once (``GetMaxUnavailable``)."""
     limits = (controller.max_migrating_per_workload, controller.max_unavailable_per_workload)
     return scaled(limits[0], replicas), scaled(limits[1], replicas)
 
 
 def scaled(amount: Amount, replicas: int) -> int:
-    """``GetMaxUnavailable``: a percentage is rounded down, at least 1 and at most ``replicas``;
-    ``None`` is derived.
-    """
+    """A percentage is rounded down, at least 1 and at most ``replicas``; ``None`` is derived."""
     if amount is None:
         amount = "10%" if replicas > 10 else 2 if replicas >= 4 else 1
     if isinstance(amount, str):

@@ -43,13 +43,9 @@ ANNOTATIONS: t.Mapping[str, str] = {
     f"{names.PREFIX}/{key.replace('_', '-')}": key
     for key in ("skip", "wait", "order", "grace_period", "deadline", "method", "load_balancer_wait")
 }
-"""Annotations of a workload, or of a pod without one, and the key of a rule
-that each stands for.
-"""
+"""Annotations of a workload, or of a pod without one, and the key of a rule for each."""
 METHODS = ("surge", "replace", "evict")
-"""How a pod may leave whose workload starts another one: after one more,
-after its own replacement, or before it.
-"""
+"""How a pod leaves: after one more, after its own replacement, or before it."""
 ALONE = ("skip", "bands")
 """Actions that stand for the whole way of a pod: only ``bands`` goes with a deadline."""
 
@@ -88,9 +84,7 @@ class PodPolicy:
         return bool(self.last or self.order or self.after)
 
     def grace(self, pod: objects.Pod, given: int | None) -> int | None:
-        """The grace period of an eviction in seconds, ``None`` for the pod's own;
-        ``given`` is that of the call.
-        """
+        """Seconds, ``None`` for the pod's own; ``given`` is the grace period of the call."""
         if self.grace_period is not None:
             return self.grace_period
         if self.most_grace is None:
@@ -98,9 +92,7 @@ class PodPolicy:
         return min(pod.grace_seconds if given is None else given, self.most_grace)
 
     def balanced(self, given: float) -> float:
-        """Seconds between the pod's end in its Services and its eviction;
-        ``given`` are those of the call.
-        """
+        """Seconds between its end in its Services and its eviction; ``given`` are the call's."""
         return given if self.load_balancer_wait is None else self.load_balancer_wait
 
     def waits_for(self, other: PodPolicy) -> bool:
@@ -114,9 +106,7 @@ NONE = PodPolicy()
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule of the user; ``bands`` are the lowest priority and the seconds
-    of each, lowest first.
-    """
+    """One rule of the user; ``bands`` are the lowest priority and the seconds of each."""
 
     selector: pod_selectors.PodSelector
     policy: PodPolicy
@@ -143,9 +133,7 @@ def policy_of(
     workload: objects.Ref | None,
     annotations: t.Mapping[str, str],
 ) -> PodPolicy:
-    """How the pod is moved; ``annotations`` are those of its workload,
-    or its own if it has none.
-    """
+    """``annotations`` are those of the pod's workload, or its own if it has none."""
     for rule in rules:
         if rule.selector.matches(pod, workload):
             return rule.of(pod)
@@ -263,9 +251,7 @@ def _contradictions(given: t.Sequence[str]) -> t.Iterator[tuple[str, list[str]]]
 def _sequence(
     raws: t.Sequence[Raw], rules: t.Sequence[Rule], option: str
 ) -> t.Iterator[pod_selectors.Fault]:
-    """What is wrong with the names, with ``after`` and ``before``,
-    and with a ``skip`` that would leave every pod.
-    """
+    """What is wrong with names, ``after``, ``before``, and a ``skip`` that leaves every pod."""
     known = {rule.policy.name: rule for rule in rules if rule.policy.name}
     graph: dict[str, set[str]] = {}
     yield from _repeated(rules, option)
@@ -355,9 +341,7 @@ def _texts(value: t.Any) -> tuple[str, ...]:
 
 
 def _bands(value: t.Any) -> tuple[tuple[int, int], ...]:
-    """From the lowest priority on; a band's seconds may be called as the
-    kubelet's configuration does.
-    """
+    """From the lowest priority on; seconds may be called as in the kubelet's configuration."""
     found = {}
     for band in value:
         (seconds,) = {key: each for key, each in band.items() if key != "priority"}.items()

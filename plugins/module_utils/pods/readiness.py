@@ -86,16 +86,13 @@ class Need(t.NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether enough of them serve now."""
         return self.spare >= 0
 
 
 def need(
     snapshot: snapshots.Snapshot, pod: objects.Pod, prior: t.Mapping[str, int] | None = None
 ) -> Need | None:
-    """What the pod counts for; ``None`` for one of which nothing is known,
-    or whose workload has no others.
-    """
+    """``None`` for a pod of which nothing is known, or whose workload has no others."""
     if budget := next(iter(snapshot.budgets_of(pod)), None):
         covered = tuple(
             p for p in snapshot.selected(budget.namespace, budget.selector) if not p.finished

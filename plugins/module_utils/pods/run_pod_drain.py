@@ -58,12 +58,10 @@ class PodDrain:
 
     @property
     def pod(self) -> objects.Pod:
-        """The pod as it was when it was planned."""
         return self.plan.pod
 
     @property
     def done(self) -> bool:
-        """Whether nothing more will happen to it."""
         return self.state in ("gone", "failed", "skipped")
 
     def taken(self, now: float) -> float:
@@ -78,7 +76,6 @@ class PodDrain:
             self.unsure = None
 
     def end(self, state: State, outcome: outcomes.PodOutcome, now: float, reason: str = "") -> None:
-        """Close the move with an outcome and a reason."""
         self.state, self.outcome, self.ended = state, outcome, now
         self.reason = reason or self.reason
 
@@ -98,7 +95,6 @@ class PodDrain:
 
     @property
     def waits(self) -> reasons.Reason:
-        """What it waits for, and what helps."""
         why = self.plan.why
         if self.blocked_by:
             return replace(
@@ -115,9 +111,7 @@ def too_few(
     leaving: t.Collection[str],
     prior: t.Mapping[str, int],
 ) -> readiness.TooFewReady | None:
-    """Why too few others serve for its pod to go; ``None`` if its owner consented.
-    For the rest see ``short``.
-    """
+    """Why too few others serve for it to go, see ``short``; ``None`` if its owner consented."""
     pod = snapshot.pod(move.pod.uid)
     if pod is None or move.plan.code in readiness.CONSENTED:
         return None
@@ -133,9 +127,7 @@ def too_few(
 
 
 def stays_as_last(move: PodDrain, snapshot: snapshots.Snapshot, now: float) -> bool:
-    """Whether its workload now has this pod alone; then a surge has to be prepared
-    first, and this move ends.
-    """
+    """Whether its workload has this pod alone; then a surge has to come first, and this ends."""
     found = last_one(move, snapshot)
     if found is None:
         return False
@@ -151,9 +143,7 @@ def stays_as_last(move: PodDrain, snapshot: snapshots.Snapshot, now: float) -> b
 
 
 def last_one(move: PodDrain, snapshot: snapshots.Snapshot) -> readiness.LastPod | None:
-    """The workload of which the pod is the last one that serves,
-    where its route counts on others.
-    """
+    """The workload of which the pod serves last, where its route counts on others."""
     pod = snapshot.pod(move.pod.uid)
     if pod is None or move.plan.code not in readiness.OF_SEVERAL:
         return None

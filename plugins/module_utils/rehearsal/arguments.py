@@ -22,10 +22,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal
 
 def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
     del environ
-    state, others = (
-        params["state"],
-        {name: value for name, value in params.items() if name != "state"},
-    )
+    state = params["state"]
+    others = {name: value for name, value in params.items() if name != "state"}
     path = Path(params["path"] or "snapshot.json.gz").expanduser().absolute()
     snapshot = None
     if state == "rebuilt":

@@ -44,9 +44,7 @@ def rehearsal_input(
     names: t.Iterable[str] = (),
     wanted: t.Mapping[str, t.Any] | None = None,
 ) -> dict[str, t.Any]:
-    """``wrong``: what is wrong with the variables of the playbook, by their names,
-    and with the input of the run.
-    """
+    """``wrong``: what is wrong with variables of the playbook, and with the input of the run."""
     found = sorted(name for name in names if name.removeprefix(PREFIX) not in VARIABLES)
     known = ", ".join(PREFIX + name for name in VARIABLES)
     wrong = [

@@ -142,9 +142,7 @@ def _node(raw: objects.Raw) -> Json:
 
 
 def _conditions(raw: objects.Raw) -> list[Json]:
-    """Conditions that a healthy kubelet does not report: those of others,
-    and the kubelet's bad ones.
-    """
+    """Conditions of others, and the kubelet's bad ones: a healthy kubelet does not report them."""
     return [
         {"message": "as in the cluster that was copied", "reason": "Copied", **condition}
         for condition in raw["status"]["conditions"]
@@ -196,9 +194,7 @@ def _services(found: t.Mapping[str, list[Json]]) -> list[Json]:
 
 
 def _scalers(found: t.Mapping[str, list[Json]], gaps: list[snapshot_files.Note]) -> list[Json]:
-    """Autoscalers with their limits; without metrics they leave the count
-    between these as it is.
-    """
+    """Autoscalers with their limits; without metrics they leave the count as it is."""
     target = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}
     metrics = [{"type": "Resource", "resource": target}]
     if found["autoscalers"]:
@@ -216,9 +212,7 @@ def _limits(found: t.Mapping[str, list[Json]]) -> list[Json]:
 
 
 def expected(made: Copy) -> dict[tuple[str, str], int]:
-    """How many ready pods each budget counts once all copies are ready,
-    by its namespace and name.
-    """
+    """Ready pods that each budget counts once all copies are, by its namespace and name."""
     pods = collections.defaultdict[str, list[objects.Pod]](list)
     for raw in made.steps["pods"]:
         if (raw["metadata"]["namespace"], raw["metadata"]["name"]) in made.ready:

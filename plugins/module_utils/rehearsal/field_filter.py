@@ -68,9 +68,7 @@ to stop and to complete.
 
 
 def kept_annotations(raw: PodRaw) -> dict[str, str]:
-    """The annotations that are kept; values that others wrote into known keys are
-    theirs to make public.
-    """
+    """Values that others wrote into known keys are theirs to make public."""
     found = (raw.get("metadata") or {}).get("annotations") or {}
     return {
         key: str(value)
@@ -89,9 +87,7 @@ def template(raw: PodRaw) -> PodJson:
 
 
 def pod_spec(raw: PodRaw) -> PodJson:
-    """The spec of a pod; ``preStopSeconds`` is how long a container sleeps
-    before it is told to stop.
-    """
+    """``preStopSeconds`` is how long a container sleeps before it is told to stop."""
     found: PodJson = {key: raw[key] for key in SPEC if raw.get(key) is not None}
     if raw.get("resources"):
         found["resources"] = _resources(raw)
@@ -243,9 +239,7 @@ _WHOLE = {
 
 
 def slim(kind: str, raw: Raw) -> Json | None:
-    """What is kept of an object of the kind (``nodes``, ``pods``, …);
-    ``None`` for one that the copy does without.
-    """
+    """What is kept of an object; ``None`` for one that the copy does without."""
     if _is_ours(raw) or raw["metadata"].get("deletionTimestamp"):
         return None
     return _SLIMMED[kind](kind, raw)
@@ -335,9 +329,7 @@ def _claim(kind: str, raw: Raw) -> Json:
 
 
 def _volume(kind: str, raw: Raw) -> Json:
-    """A volume with the driver that attaches it; of all other kinds of volumes only where they
-    can be used is kept.
-    """
+    """With the driver that attaches it; of other volumes only where they can be used is kept."""
     found = _with_spec(kind, raw)
     spec = raw.get("spec") or {}
     if spec.get("csi"):
@@ -359,9 +351,7 @@ def _namespace(kind: str, raw: Raw) -> Json:
 
 
 def _service(kind: str, raw: Raw) -> Json | None:
-    """A service that selects pods. Its ports keep their numbers,
-    because names of ports are names of containers.
-    """
+    """``None`` without a selector. Ports keep numbers only: their names are those of containers."""
     del kind
     spec = raw.get("spec") or {}
     if not spec.get("selector"):

@@ -93,9 +93,7 @@ class Hasher:
         return self._known[text]
 
     def hashed(self, found: Json, field: str = "") -> Json:
-        """A value with every name in it hashed, as far as its field says that it is one;
-        raises as ``name`` does.
-        """
+        """A value with each name in it hashed, as its field says; raises as ``name`` does."""
         if isinstance(found, t.Mapping):
             if field in LABELS or (
                 field == "selector" and all(isinstance(value, str) for value in found.values())

@@ -1,9 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What a rehearsal does not show, in words: the copy lacks it,
-or it must not happen in a rehearsal.
-"""
+"""What a rehearsal does not show: the copy lacks it, or it must not happen."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The outcome of a rehearsal, and how a real run compares with it.
-Both are read from ``report.json``.
-"""
+"""The outcome of a rehearsal, and of the real run beside it, from ``report.json``."""
 
 from __future__ import annotations
 
@@ -248,9 +246,7 @@ QUIET = frozenset(
         "job_wait",
     }
 )
-"""Those of which nothing is said: the simulated work stands for them,
-or nothing depends on them.
-"""
+"""Of those nothing is said: the simulated work stands for them, or nothing depends on them."""
 GROUPS = ("announce_", "koordinator_")
 
 

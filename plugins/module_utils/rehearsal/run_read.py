@@ -1,9 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Reads a cluster into a snapshot. Sends nothing but lists;
-Secrets and ConfigMaps are not among them.
-"""
+"""Reads a cluster into a snapshot by lists alone, and no Secrets and ConfigMaps."""
 
 from __future__ import annotations
 

@@ -29,9 +29,7 @@ def place(raw: objects.Raw) -> NamespacedName:
 
 
 class Settling:
-    """Waits of one copy; all of them raise CallAborted at the deadline,
-    and name what has not settled.
-    """
+    """Waits of one copy; they raise CallAborted at the deadline, with what has not settled."""
 
     def __init__(self, ctx: run_context.Context, deadline: float) -> None:
         self._ctx, self._deadline = ctx, deadline
@@ -72,7 +70,6 @@ class Settling:
         self._until(missing)
 
     def placed(self, wanted: t.Sequence[Json]) -> None:
-        """Until each DaemonSet has its pods."""
 
         def missing() -> list[str]:
             seen = {place(raw): raw for raw in self._all(kinds.DAEMON_SETS)} if wanted else {}
@@ -94,7 +91,6 @@ class Settling:
         return found
 
     def ready(self, wanted: t.Collection[NamespacedName]) -> None:
-        """Until these pods are ready."""
 
         def missing() -> list[str]:
             seen = {pod.ref for pod in map(objects.Pod.of, self._all(kinds.PODS)) if pod.ready}
@@ -104,9 +100,7 @@ class Settling:
         self._until(missing)
 
     def counted(self, wanted: t.Sequence[Json]) -> None:
-        """Until each controller has the pods that it wants,
-        and its ready pods count as available.
-        """
+        """Until controllers have the pods that they want, and ready ones count as available."""
         kinds_ = {raw["kind"] for raw in wanted} - {"Job"}
 
         def missing() -> list[str]:

@@ -101,7 +101,6 @@ def _sum(found: t.Any, notes: t.Any) -> str:
 
 
 def _is_whole(found: t.Any, notes: t.Any) -> bool:
-    """Whether it has the shape of a snapshot."""
     if not isinstance(found, dict) or not isinstance(notes, list):
         return False
     for raws in found.values():

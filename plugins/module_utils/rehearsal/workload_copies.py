@@ -40,9 +40,7 @@ def text(seconds: float) -> str:
 def starts(
     pods: t.Iterable[objects.Raw], key_of: t.Callable[[objects.Raw], Key | None]
 ) -> dict[Key, float]:
-    """Seconds from bound to ready by workload: the median of its pods, whose times have a
-    resolution of a second.
-    """
+    """Seconds from bound to ready by workload: the median of its pods."""
     known = collections.defaultdict[Key, list[float]](list)
     for pod in pods:
         key, seconds = key_of(pod), pod["status"].get("start")
@@ -63,9 +61,7 @@ def never_ready(
 
 
 def stop_delay(meta: objects.Raw, spec: objects.Raw, usual: float) -> str:
-    """How long a pod takes to stop: as a lab says, else what it sleeps before,
-    else and besides the usual time.
-    """
+    """As a lab says, else what it sleeps before and the usual time."""
     if given := (meta.get("annotations") or {}).get(STOP):
         short = given in ("0s", "0ms", "0m")
         return text(SHORTEST_SECONDS) if short else str(given)
@@ -79,9 +75,7 @@ IMAGE = "registry.invalid/copy"
 SERVED = frozenset({"", "default-scheduler"})
 """Schedulers that the copy has."""
 STAND_IN = "lab.kubeops.io/stands-for"
-"""Label of pods whose controller the copy lacks: its hash-like UID,
-by which a ReplicaSet selects them.
-"""
+"""Label of pods whose controller the copy lacks: its UID, by which a ReplicaSet selects."""
 JOB_FINALIZER = "batch.kubernetes.io/job-tracking"
 COMPLETE = "lab.kubeops.io/complete"
 _API = {
@@ -137,9 +131,7 @@ class Workloads:
         self._classes = {raw["metadata"]["name"] for raw in classes}
 
     def pods(self) -> list[Json]:
-        """All bound pods but those of DaemonSets, without owners;
-        a mirror pod names its node as its owner.
-        """
+        """All bound pods but those of DaemonSets, without owners; a mirror pod has its node."""
         return [self._pod(raw) for raw in self._copied if raw["spec"]["nodeName"] in self._nodes]
 
     def ready(self) -> frozenset[tuple[str, str]]:
@@ -187,7 +179,6 @@ class Workloads:
         return str(owner.get("kind", ""))
 
     def _foreign(self, pod: Raw) -> bool:
-        """Whether it has a controller that the copy lacks."""
         owner = pod["metadata"].get("owner")
         return bool(owner) and owner["kind"] != "Node" and owner["uid"] not in self._by_uid
 
@@ -246,9 +237,7 @@ class Workloads:
         return {"metadata": made, "spec": self._spec(raw["spec"], where)}
 
     def _notes(self, raw: Raw, spec: Raw, key: Key | None) -> dict[str, str]:
-        """Annotations with the time to stop and, for successors (``key``), to start;
-        the copies begin running.
-        """
+        """With the time to stop and, of successors (``key``), to start; copies begin running."""
         found = {**(raw.get("annotations") or {}), STOP: stop_delay(raw, spec, self._stop)}
         if key in self._starts:
             found[START] = text(self._starts[key])

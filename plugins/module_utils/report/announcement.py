@@ -24,9 +24,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report im
 )
 
 VERSION = 1
-"""Of a webhook's body: increases when a field changes its meaning or is removed,
-not when one is added.
-"""
+"""Of a webhook's body: increases when a field changes its meaning or is removed."""
 Moment = t.Literal["planned", "started", "blocked", "ended", "failed"]
 MOMENTS = ("planned", "started", "blocked", "ended", "failed")
 OF_CALLS = ("planned", "started", "ended", "failed")
@@ -79,14 +77,11 @@ class Announcement:
 
     @property
     def over(self) -> bool:
-        """Whether the maintenance has taken place."""
         return self.moment in ("ended", "failed")
 
     @property
     def nodes(self) -> tuple[model.NodeLine, ...]:
-        """The nodes that it concerns: not those that are as wanted, or gone,
-        or before it begins done or left out.
-        """
+        """Those that it concerns: not as wanted already, gone, or before it begins left out."""
         hidden = ["unchanged", "gone"]
         if not self.over:
             hidden.append("back")
@@ -96,14 +91,12 @@ class Announcement:
 
     @property
     def forecast(self) -> float | None:
-        """How long it will take, ``None`` if nobody knows."""
+        """``None`` if nobody knows."""
         return self.report.totals.forecast_seconds if self.seconds is None else self.seconds
 
     @property
     def window(self) -> tuple[float, float]:
-        """From when to when the maintenance takes place: by its forecast,
-        and once it is over as it was.
-        """
+        """From when to when it takes place: by its forecast, and once it is over as it was."""
         begun = self.report.started if self.over else None
         first = self.report.earlier.since if self.report.earlier else None
         start = next(at for at in (self.start, begun, first, self.at) if at is not None)
@@ -112,17 +105,13 @@ class Announcement:
 
     @property
     def key(self) -> str:
-        """The run; without one, what identifies the plan: its nodes and the
-        day on which it begins.
-        """
+        """The run; without one, the plan: its nodes and the day on which it begins."""
         parts = [*sorted(node.name for node in self.nodes), text.day(self.window[0])]
         return self.run or f"plan-{_digest(*parts)}"
 
     @property
     def id(self) -> str:
-        """Names what is announced once. A run that is resumed may fail again,
-        and be blocked for several reasons.
-        """
+        """A run that is resumed may fail again, and be blocked for several reasons."""
         again = [str(text.rfc3339(self.at))] if self.moment == "failed" else []
         if self.blocked:
             keys = itertools.chain.from_iterable(one.key for one in self.blocked)
@@ -131,7 +120,6 @@ class Announcement:
 
     @property
     def workloads(self) -> tuple[Workload, ...]:
-        """The workloads of the pods that have to move, or have moved."""
         nodes = collections.defaultdict[tuple[str, str, str], list[str]](list)
         for pod in self._to_move:
             if owner := objects.Ref.read(pod.owner):
@@ -157,7 +145,6 @@ class Announcement:
 
     @property
     def sentence(self) -> str:
-        """The announcement in one sentence or two."""
         listed = reasons.listed([node.name for node in self.nodes], SHOWN) or "no node"
         if self.blocked:
             more = f" And {len(self.blocked) - SHOWN} more." if len(self.blocked) > SHOWN else ""
@@ -212,9 +199,7 @@ class Announcement:
         return {"verdict": self.report.verdict, "headline": text.headline(self.report)}
 
     def slack(self) -> dict[str, t.Any]:
-        """The same for people, as incoming webhooks of Slack and of those who
-        read its format take it.
-        """
+        """For people, as incoming webhooks of Slack and of those who read its format take it."""
         facts = {
             "cluster": self.cluster.words,
             "run": self.run,
@@ -263,9 +248,7 @@ class Announcement:
 
 
 def event(news: Announcement, ref: objects.Ref) -> api_changes.Change:
-    """The Event about one object. Its name is made of what is announced and the object,
-    so that it exists once.
-    """
+    """The Event about one object; by its name, of what is announced, it exists once."""
     mark = _digest(news.id, ref.kind, ref.namespace, ref.name)
     name, namespace = f"{ref.name[:200].rstrip('.-')}.{mark}", ref.namespace or EVENTS_OF_NODES
     node = next((node for node in news.nodes if ref.kind == "Node" and node.name == ref.name), None)

@@ -1,9 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""``maintain_announce_*``: who is told of a maintenance. URL and headers of a
-webhook are in no error.
-"""
+"""``maintain_announce_*``: who is told. URL and headers of a webhook are in no error."""
 
 from __future__ import annotations
 

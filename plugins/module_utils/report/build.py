@@ -294,9 +294,7 @@ def _totals(
 
 
 def _moving(nodes: t.Iterable[model.NodeLine]) -> float | None:
-    """How long the waves took, each from the cordon of its first node until its last is
-    drained or given up.
-    """
+    """From the cordon of each wave's first node until its last is drained or given up."""
     waves: dict[int | str, list[tuple[float, float]]] = {}
     for node in nodes:
         before = [*itertools.takewhile(lambda span: span.phase in UNTIL_DRAINED, node.spans)]
@@ -311,7 +309,6 @@ def _moving(nodes: t.Iterable[model.NodeLine]) -> float | None:
 
 
 def _has_blocker(call: read.Call) -> bool:
-    """Whether a call that is no plan has found a blocker."""
     severities = [read.text(finding.get("severity")) for finding in call.findings]
     return call.feasible is None and "blocker" in severities
 

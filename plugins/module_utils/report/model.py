@@ -14,9 +14,7 @@ from dataclasses import dataclass, field
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
 
 VERSION = 1
-"""Of ``report.json``: increases when a field changes its meaning or is removed,
-not when one is added.
-"""
+"""Of ``report.json``: increases when a field changes its meaning or is removed."""
 
 Outcome = t.Literal[
     "back", "parked", "failed", "unfinished", "unchanged", "planned", "blocked", "gone"
@@ -56,7 +54,6 @@ class Span:
 
     @property
     def seconds(self) -> float:
-        """Its length."""
         return self.end - self.start
 
 
@@ -108,7 +105,6 @@ class NodeLine:
 
     @property
     def troubled(self) -> bool:
-        """Whether it did not reach its goal."""
         return self.outcome in ("failed", "unfinished")
 
 
@@ -148,7 +144,7 @@ class PodLane:
 
     @property
     def moments(self) -> tuple[float, ...]:
-        """Every instant known of it, in no order."""
+        """In no order."""
         found = [mark.at for mark in self.marks]
         for span in self.spans:
             found += [span.start, span.end]
@@ -177,20 +173,17 @@ class Surge:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """A period in which a Service was watched: a sample holds until the next one,
-    the last one until ``end``.
-    """
+    """A sample of a Service holds until the next one, the last one until ``end``."""
 
     samples: tuple[tuple[float, int], ...]
     end: float
 
     @property
     def start(self) -> float:
-        """When watching began."""
         return self.samples[0][0]
 
     def steps(self) -> t.Iterator[tuple[float, float, int]]:
-        """Every period of one value: from, to, ready endpoints."""
+        """From, to, ready endpoints."""
         ends = [at for at, _ready in self.samples[1:]] + [self.end]
         for (at, ready), end in zip(self.samples, ends, strict=True):
             yield at, end, ready
@@ -217,12 +210,10 @@ class ServiceLine:
 
     @property
     def dark_seconds(self) -> float:
-        """Time without a ready endpoint."""
         return sum(span.seconds for span in self.dark)
 
     @property
     def changed(self) -> bool:
-        """Whether its number of ready endpoints changed after it had one."""
         return self.served and self.lowest != self.highest
 
     @property
@@ -238,9 +229,7 @@ class ServiceLine:
 
 @dataclass(frozen=True, slots=True)
 class LostRequests:
-    """So many requests that were sent in a second and failed;
-    ``kind`` is the load generator's word for how.
-    """
+    """Requests of one second that failed; ``kind`` is the load generator's word for how."""
 
     at: float
     kind: str
@@ -298,9 +287,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Finding(reasons.Reason):
-    """A finding of the plan; ``severity`` is ``blocker``, ``warning`` or ``info``,
-    ``objects`` are all it is about.
-    """
+    """``severity`` is ``blocker``, ``warning`` or ``info``, ``objects`` are all it is about."""
 
     severity: str = ""
     object: str = ""
@@ -309,9 +296,7 @@ class Finding(reasons.Reason):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One change of an advice; ``command`` makes it and ``back`` takes it back,
-    empty where there is no such line.
-    """
+    """One change; ``command`` makes it and ``back`` takes it back, empty where there is none."""
 
     code: str
     kind: str
@@ -324,9 +309,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Changes against findings of these ``codes``: an option for all of the objects,
-    another for the one it names.
-    """
+    """Against findings of ``codes``: an option is for all objects, a change for one."""
 
     codes: tuple[str, ...]
     objects: tuple[str, ...]
@@ -363,12 +346,10 @@ class Cluster:
 
     @property
     def name(self) -> str:
-        """What people call it."""
         return self.context or self.server
 
     @property
     def words(self) -> str:
-        """Both, for people."""
         return f"{self.context} ({self.server})" if self.context and self.server else self.name
 
 
@@ -450,7 +431,6 @@ class Report:
 
     @property
     def unwatched_seconds(self) -> float:
-        """How long nodes were out while nobody watched the Services."""
         return max(0.0, self.totals.out_seconds - self.totals.watched_seconds)
 
     @property
@@ -460,12 +440,10 @@ class Report:
 
     @property
     def dark(self) -> tuple[ServiceLine, ...]:
-        """The Services that went dark."""
         return tuple(service for service in self.services if service.dark)
 
     @property
     def lost(self) -> tuple[TrafficLine, ...]:
-        """The Services of which requests failed."""
         return tuple(line for line in self.traffic if line.failed)
 
     @property
@@ -481,9 +459,7 @@ class Report:
 
     @property
     def skippable(self) -> tuple[str, ...]:
-        """The nodes that can be left out so that the others go on:
-        empty if there is nothing to go on with.
-        """
+        """Nodes that can be left out so that others go on: empty if there are no others."""
         free = any(node.outcome == "planned" for node in self.nodes)
         if free and self.verdict == "stopped":
             return tuple(n.name for n in self.nodes if n.outcome == "blocked")

@@ -1,9 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The geometry of the page's charts: where instants are drawn,
-and what is drawn if there is too much.
-"""
+"""Where instants are drawn on the page's charts, and what is if there is too much."""
 
 from __future__ import annotations
 
@@ -46,7 +44,6 @@ class Axis:
 
     @property
     def seconds(self) -> float:
-        """The time from the first moment to the last."""
         return self.ends[-1] - self.starts[0]
 
     def at(self, instant: float) -> float:
@@ -64,9 +61,7 @@ class Axis:
         return min(left, 100 - LEAST_WIDTH), max(round(self.at(end) - left, 3), LEAST_WIDTH)
 
     def ticks(self, *, relative: bool = False) -> list[Tick]:
-        """A few round instants; labels show the time of day,
-        ``relative`` ones count from the start.
-        """
+        """A few round instants; labels are times of day, or ``relative`` count from the start."""
         start, length = self.starts[0], max(self.seconds, 0.001)
         step = next((s for s in STEPS if length / s <= MAX_TICKS), 0.0)
         step = step or DAY_SECONDS * math.ceil(length / DAY_SECONDS / MAX_TICKS)
@@ -146,9 +141,7 @@ def pods_axis(pods: t.Iterable[model.PodLane]) -> Axis | None:
 
 
 def worst(pods: t.Iterable[model.PodLane], most: int) -> list[model.PodLane]:
-    """At most ``most`` pods, those that failed, were refused or waited long before others,
-    by their first instant.
-    """
+    """At most ``most``, those with trouble or long waits before others, by their first instant."""
     found = sorted(
         pods,
         key=lambda p: (

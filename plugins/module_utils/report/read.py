@@ -25,9 +25,7 @@ KNOWN_OUTCOMES = frozenset(outcome.value for kind in outcomes.OF_NODES for outco
 FAILED_OUTCOMES = frozenset(
     outcome.value for kind in outcomes.OF_NODES for outcome in kind if outcome.failed
 ).difference(phases.PHASE_AFTER, {outcomes.PlanOutcome.BLOCKED})
-"""Words that mean a failure in some call, except those that say where a node is:
-elsewhere they are no failure.
-"""
+"""Failures in some call, but for words that say where a node is: elsewhere they are none."""
 
 PHASES = frozenset(phase.value for phase in phases.Phase)
 
@@ -37,9 +35,7 @@ LATEST_SECONDS = 4102444800.0
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event of a timeline; without a name it is about the node.
-    ``phase`` is the one that it begins.
-    """
+    """One event, about the node if it has no name. ``phase`` is the one that it begins."""
 
     phase: phases.Phase | None
     at: float

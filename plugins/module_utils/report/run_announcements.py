@@ -39,9 +39,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report im
 )
 
 PATIENCE_SECONDS = 10.0
-"""Seconds for which a request about Events is repeated while the API server
-is away or overloaded.
-"""
+"""Seconds for which a request about Events is repeated while the API server is away."""
 EVENTS_SECONDS = 30.0
 """Seconds after which no further Event is begun."""
 KINDS = {kind.kind: kind for kind in kinds.KINDS.values()}
@@ -84,17 +82,13 @@ def alarm(
     about: objects.Raw,
     blocked: tuple[reasons.Blocked, ...],
 ) -> list[str]:
-    """Announce why drains do not move on; ``about`` is a result with these nodes.
-    Returns what went wrong.
-    """
+    """Why drains do not move on; ``about``: a result with these nodes. Returns what went wrong."""
     news = replace(options, results=(about,), reason=str(about["reason"] or ""), blocked=blocked)
     return list(announce(ctx, news).data["warnings"])
 
 
 def announce(ctx: run_context.Context, options: EventOptions) -> run_context.Result:
-    """Announce one moment of a run. The webhook is not called if Events show that
-    this was done before.
-    """
+    """The webhook is not called if Events show that this moment was announced before."""
     news = _announcement(ctx, options)
     about = _about(news) if options.events else []
     before = bool(about) and _all_exist(ctx, news, about)
@@ -148,16 +142,13 @@ def _webhook(
             return [
                 f"The webhook at {place} was not told that the maintenance is {news.moment}: {why}."
             ]
-    target, sentence = (
-        objects.Ref("Webhook", place),
-        f"Tell the webhook at {place}: {news.sentence}",
-    )
+    target = objects.Ref("Webhook", place)
+    sentence = f"Tell the webhook at {place}: {news.sentence}"
     ctx.changed(api_changes.Change("create", target, sentence, before={}, after=body))
     return []
 
 
 def _about(news: announcement.Announcement) -> list[objects.Ref]:
-    """What the Events are about, nodes first."""
     about = [objects.Ref("Node", node.name) for node in news.nodes]
     about += [objects.Ref(each.kind, each.name, each.namespace) for each in news.workloads]
     return [ref for ref in about if ref.kind in KINDS]
@@ -213,9 +204,7 @@ def _events(
 def _create(
     ctx: run_context.Context, news: announcement.Announcement, ref: objects.Ref
 ) -> outcomes.EventOutcome:
-    """Create the Event; one that exists is ours, made by another start of the run or by a
-    request without an answer.
-    """
+    """One that exists is ours, of another start of the run or of a request without an answer."""
     change = announcement.event(news, _found(ctx, ref))
     if ctx.check and _exists(ctx, change):
         return outcomes.EventOutcome.ALREADY_CREATED
@@ -236,9 +225,7 @@ def _create(
 
 
 def _found(ctx: run_context.Context, ref: objects.Ref) -> objects.Ref:
-    """The object with its UID, by which `kubectl describe` finds its Events;
-    without it where it may not be read.
-    """
+    """With its UID, by which `kubectl describe` finds its Events, where it may be read."""
     kind, uid = KINDS[ref.kind], ""
     try:
         raw = ctx.cluster.send(

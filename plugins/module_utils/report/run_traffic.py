@@ -41,9 +41,7 @@ def read(path: str) -> tuple[model.TrafficLine, ...]:
 
 
 def read_all(paths: t.Iterable[str]) -> tuple[list[model.TrafficLine], list[model.Failure]]:
-    """What the files say, and those that cannot be used: a report matters more than
-    what is missing in it.
-    """
+    """What the files say, and those that cannot be used: a report matters more than these."""
     found: list[model.TrafficLine] = []
     faults = []
     for path in paths:

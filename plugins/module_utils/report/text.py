@@ -27,9 +27,7 @@ OBJECTS_SHOWN = 3
 SPANS_SHOWN = 5
 SERVICES_SHOWN = 5
 UNWATCHED_SECONDS = 10.0
-"""Seconds, and a tenth of the time: for so long the calls of a run that follow
-each other may not look.
-"""
+"""Seconds, and a tenth of the time, that calls which follow each other may not look."""
 ENDS: t.Mapping[model.Outcome, str] = {
     "back": "back in service",
     "parked": "out of service, as asked",
@@ -99,9 +97,7 @@ def duration(seconds: float | None) -> str:
 
 
 def between(least: float | None, most: float | None) -> str:
-    """A length of time that is known within limits: ``14 to 39 s``,
-    or ``14 s`` if both are the same.
-    """
+    """``14 to 39 s`` of what is known within limits, or ``14 s`` if both are the same."""
     first, last = duration(least), duration(most)
     seconds = first.endswith(" s") and "min" not in f"{first}{last}"
     return last if first == last else f"{first.removesuffix(' s') if seconds else first} to {last}"
@@ -311,9 +307,7 @@ def waves(report: model.Report) -> list[tuple[int, list[str], str]]:
 
 
 def waiting(why: t.Mapping[str, str], most: int | None = None) -> str:
-    """Why the nodes of a wave are in no earlier one, each reason once,
-    or only ``most`` of them, with its nodes.
-    """
+    """Why nodes are in no earlier wave: each reason once, or ``most``, with its nodes."""
     found: dict[str, list[str]] = {}
     for node, reason in why.items():
         if reason:
@@ -372,9 +366,7 @@ def _traffic(report: model.Report) -> str:
 
 
 def unwatched(report: model.Report) -> str:
-    """For how long nobody looked, and why; empty if that was short,
-    or if no Service was watched at all.
-    """
+    """How long nobody looked, and why; empty if that was short, or no Service was watched."""
     if (
         report.planned
         or not report.totals.watched_seconds
@@ -543,9 +535,7 @@ def _lost(line: model.TrafficLine) -> str:
 
 
 def as_json(report: model.Report) -> dict[str, t.Any]:
-    """The report as data; instants are RFC 3339, durations seconds.
-    The guide to reports lists the fields.
-    """
+    """Instants are RFC 3339, durations seconds. The guide to reports lists the fields."""
     return {"version": model.VERSION, **_plain(report), "headline": headline(report)}
 
 

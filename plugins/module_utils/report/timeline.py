@@ -32,9 +32,7 @@ ENDS = frozenset({phases.Phase.BACK, phases.Phase.PARKED, phases.Phase.GONE})
 
 
 class Past:
-    """All events of a run in the order of time, by node and by object;
-    ``end`` is the last known moment.
-    """
+    """All events of a run by time, by node and by object; ``end`` is the last known moment."""
 
     def __init__(self, calls: t.Iterable[read.Call], end: float | None) -> None:
         events = itertools.chain.from_iterable(call.events for call in calls)
@@ -56,9 +54,7 @@ class Past:
     def surge_of(
         self, namespace: str, name: str
     ) -> tuple[float | None, float | None, float | None]:
-        """When a workload was raised, ready and lowered; of several surges the first raise
-        and the last lowering.
-        """
+        """When it was raised, ready and lowered; of several surges first raise, last lowering."""
         first: dict[str, float] = {}
         last: dict[str, float] = {}
         for event in self.of_object(namespace, name):
@@ -195,9 +191,7 @@ def by_node(pods: t.Iterable[model.PodLane]) -> dict[str, list[model.PodLane]]:
 def _ending(
     name: str, calls: t.Iterable[read.Call], past: Past, *, check: bool
 ) -> tuple[model.Outcome, str, str]:
-    """How it ended, what is said of that, and of a node that failed the
-    outcome that said so last.
-    """
+    """How it ended, what is said of that, and of a failed node the outcome that said so last."""
     phase: phases.Phase | None = None
     failure, failed_by, message, seen, blocked = "", "", "", False, False
     for call in calls:
@@ -227,9 +221,7 @@ def _ending(
 def _spans(
     events: t.Sequence[read.Event], end: float | None, since: float | None = None
 ) -> tuple[model.Span, ...]:
-    """From the cordon to the return; what was before, since when the node was out
-    already, is one span.
-    """
+    """From the cordon to the return; what was before, from ``since`` on, is one span."""
     found: list[model.Span] = []
     phase: phases.Phase | None = None
     begun, back = 0.0, False
@@ -256,9 +248,7 @@ def _spans(
 
 
 def _following(phase: phases.Phase | None, begun: phases.Phase | None) -> phases.Phase | None:
-    """The phase after an event; what happens to pods can only move a cordoned
-    node on, never back.
-    """
+    """What happens to pods can only move a cordoned node on, never back."""
     if begun in (phases.Phase.PROTECTING, phases.Phase.DRAINING):
         order = list(phases.Phase)
         return begun if phase and order.index(phase) < order.index(begun) else phase
@@ -303,7 +293,7 @@ def _merge(
 
 
 def _unsaid(raw: objects.Raw, *, moved: bool) -> str:
-    """The outcome of a pod of which no result says one: of a plan, or of a call that was killed."""
+    """Of a plan, or of a call that was killed."""
     if moved:
         return "gone"
     return "unknown" if "drained" in raw else "planned"
@@ -490,9 +480,7 @@ def watched(calls: t.Iterable[read.Call]) -> tuple[model.Span, ...]:
 
 
 def seconds_of(spans: t.Iterable[tuple[float, float]]) -> float:
-    """How long the periods, from start to end, are together;
-    what is in several of them counts once.
-    """
+    """How long the periods are together; what is in several of them counts once."""
     total, until = 0.0, float("-inf")
     for start, end in sorted(spans):
         total += max(0.0, end - max(start, until))

@@ -14,9 +14,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import model, read
 
 SERVICES, FAILURES, LONGEST = 2000, 200, 200
-"""How many Services one verdict may have, failures of each that are kept,
-and characters of a text.
-"""
+"""Services of one verdict, failures that are kept of each, characters of a text."""
 
 
 class BadTraffic(ValueError):
