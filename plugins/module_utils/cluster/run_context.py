@@ -90,24 +90,20 @@ def user_at_host() -> str:
 
 
 FRESH_SECONDS = 3.0
-"""Seconds for which watches may begin with what was listed before locks were taken."""
+"""Seconds for which a list may be used again, and a watch may begin where it ended."""
 
 
-@dataclass
-class RecentLists:
-    """What a step of a call has listed of the whole cluster, for the step after it.
+@dataclass(frozen=True, slots=True)
+class RecentList:
+    """All objects of a kind, as a step of a call has listed them, for the steps after it.
 
-    ``found`` are parsed objects by kind, ``versions`` the resourceVersions of these lists, ``at``
-    is before the first of them.
+    They are parsed, nodes as the API server sent them. ``version`` is the list's resourceVersion,
+    empty where the cluster does not have the kind; ``at`` is when it was asked for.
     """
 
-    found: t.Mapping[str, list[t.Any]] = field(default_factory=dict)
-    versions: t.Mapping[str, str] = field(default_factory=dict)
-    at: float = float("-inf")
-
-    def fresh(self, now: float) -> RecentLists:
-        """These, or none if they are too old for a watch to begin with."""
-        return self if now - self.at <= FRESH_SECONDS else RecentLists()
+    items: t.Sequence[t.Any]
+    version: str
+    at: float
 
 
 @dataclass
@@ -116,7 +112,8 @@ class Context:
     and what it has changed so far.
 
     ``locks`` are those that the steps of a call share, see ``state.run_locks.SharedLocks``;
-    ``recent`` is what a step before has listed, if it has written nothing since.
+    ``recent`` are lists by kind. Each change that is made forgets them all; a step that knows what
+    its changes left as it was hands that on.
     """
 
     cluster: client.Cluster
@@ -129,7 +126,7 @@ class Context:
     changes: list[api_changes.Change] = field(default_factory=list)
     _last: dict[tuple[str, ...], tuple[str, float]] = field(default_factory=dict)
     locks: object | None = None
-    recent: RecentLists = field(default_factory=RecentLists)
+    recent: dict[str, RecentList] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -217,6 +214,14 @@ class Context:
         """Remember a change that was made (in check mode: would be made)."""
         with self._lock:
             self.changes.append(change)
+            self.recent = {}
+
+    def listed_recently(self, name: str) -> RecentList | None:
+        """The last list of this kind, unless it is too old or something was changed since."""
+        recent = self.recent.get(name)
+        if recent is None or self.clock.now() - recent.at > FRESH_SECONDS:
+            return None
+        return recent
 
 
 @dataclass

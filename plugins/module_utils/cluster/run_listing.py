@@ -13,6 +13,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     index_keys,
     names,
     objects,
+    run_context,
     run_requests,
     scopes,
     sharing,
@@ -82,30 +83,55 @@ def lists(
     cluster: client.Cluster,
     wanted: t.Collection[str],
     scope: scopes.ReadScope | None = None,
-    versions: dict[str, str] | None = None,
+    recent: dict[str, run_context.RecentList] | None = None,
     owners: t.Container[str] | None = None,
 ) -> dict[str, list[t.Any]]:
     """Parsed objects by kind, of what is in scope: one list request (in pages) for each
     kind, or each part of it.
 
-    ``versions`` takes in the resourceVersions of the whole lists, which there are without a scope.
+    ``recent`` takes in the lists of whole kinds, which there are without a scope.
     ``owners`` are the UIDs of all owners of pods: other earlier revisions are left out.
     """
     found: dict[str, list[t.Any]] = {name: [] for name in wanted}
     share = sharing.Interner()
     for name in wanted:
+        at, version = cluster.clock.now(), ""
         try:
             for part in scope.parts(name) if scope else (scopes.ALL,):
-                of = None if scope else versions
-                found[name] += listed(cluster, name, part, scope, share, versions=of, owners=owners)
+                listing = _listing(cluster, name, part, scope, share, owners=owners)
+                found[name] += listing.items
+                version = listing.resource_version
         except errors.NotFound:
-            continue
+            pass
         except errors.Forbidden:
             if name in REFUSABLE:
                 found.setdefault("refused", []).append(KINDS[name].resource)
             elif name not in OPTIONAL:
                 raise
+            continue
+        if recent is not None and scope is None and name != "nodes":
+            recent[name] = run_context.RecentList(found[name], version, at)
     return found
+
+
+def recent_lists(
+    ctx: run_context.Context,
+    wanted: t.Collection[str],
+    scope: scopes.ReadScope | None = None,
+) -> dict[str, list[t.Any]]:
+    """As ``lists``, but what a step of the call has listed a moment ago is not asked for again;
+    what is listed now is for the steps after it.
+    """
+    found: dict[str, list[t.Any]] = {}
+    for name in wanted:
+        recent = ctx.listed_recently(name) if scope is None else None
+        if recent is not None:
+            found[name] = list(recent.items)
+    if "nodes" in found:
+        parsed = map(index_keys.parser("nodes", sharing.Interner()), found["nodes"])
+        found["nodes"] = [node for node in parsed if node is not None]
+    missing = [name for name in wanted if name not in found]
+    return found | lists(ctx.cluster, missing, scope, ctx.recent)
 
 
 def listed(
@@ -113,15 +139,22 @@ def listed(
     name: str,
     part: scopes.Slice,
     scope: scopes.ReadScope | None = None,
-    share: sharing.Interner | None = None,
     labels: str = "",
-    versions: dict[str, str] | None = None,
-    owners: t.Container[str] | None = None,
 ) -> list[t.Any]:
-    """Parsed objects of one part of a kind, or of those with certain ``labels``;
-    ``versions`` and ``owners`` as in ``lists``.
-    """
-    keep, found = index_keys.parser(name, share or sharing.Interner()), list[t.Any]()
+    """Parsed objects of one part of a kind, or of those with certain ``labels``."""
+    return _listing(cluster, name, part, scope, sharing.Interner(), labels).items
+
+
+def _listing(
+    cluster: client.Cluster,
+    name: str,
+    part: scopes.Slice,
+    scope: scopes.ReadScope | None,
+    share: sharing.Interner,
+    labels: str = "",
+    owners: t.Container[str] | None = None,
+) -> client.Listing:
+    keep, found, version = index_keys.parser(name, share), list[t.Any](), ""
     if name == "replica_sets" and owners is not None:
         keep = functools.partial(index_keys.unless_superseded, owners, keep)
     for space in spaces_of(name, part) or ("",):
@@ -135,9 +168,10 @@ def listed(
             keep=keep,
         )
         found += (one for one in listing.items if one is not None)
-        if versions is not None:
-            versions[name] = listing.resource_version
-    return [one for one in found if scope.takes(part, one)] if scope and name == "pods" else found
+        version = listing.resource_version
+    if scope and name == "pods":
+        found = [one for one in found if scope.takes(part, one)]
+    return client.Listing(found, version)
 
 
 def pods_of(cluster: client.Cluster, nodes: t.Collection[str], among: int) -> list[objects.Pod]:

@@ -10,6 +10,8 @@ import typing as t
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
     index_keys,
     objects,
+    run_context,
+    run_listing,
     run_requests,
     scopes,
 )
@@ -52,38 +54,53 @@ def named(
     ).items
 
 
-def nodes_page(cluster: client.Cluster) -> tuple[int, client.Listing | None]:
-    """How many nodes the cluster has, and all of them if they fit in a small page;
-    else there are at least so many.
-    """
-    page, left = _page(cluster)
-    return len(page.items) + (1 if left is None else left), None if left != 0 else page
+def count_nodes(ctx: run_context.Context) -> int:
+    """How many nodes the cluster has at least."""
+    recent = ctx.listed_recently("nodes")
+    if recent is not None:
+        return len(recent.items)
+    page, left = _page(ctx.cluster, ctx.recent)
+    return len(page.items) + (1 if left is None else left)
 
 
-def _page(cluster: client.Cluster) -> tuple[client.Listing, int | None]:
+def all_nodes(ctx: run_context.Context) -> list[objects.Node]:
+    """All nodes; those of a small cluster are for the steps after this one, too."""
+    count_nodes(ctx)
+    return run_listing.recent_lists(ctx, ("nodes",))["nodes"]
+
+
+def _page(
+    cluster: client.Cluster, recent: dict[str, run_context.RecentList] | None
+) -> tuple[client.Listing, int | None]:
     """A small page of the nodes, and how many others there are:
-    ``None`` if there are some, and nobody tells.
+    ``None`` if there are some, and nobody tells. ``recent`` takes in a page of all.
     """
+    at = cluster.clock.now()
     page = cluster.send(
         verbs.list_page(kinds.NODES, limit=scopes.PAGE_OF_NODES), patience=run_requests.PATIENCE
     )
     meta = page.get("metadata") or {}
     left = (int(meta.get("remainingItemCount") or 0) or None) if meta.get("continue") else 0
-    return client.Listing(page.get("items") or [], str(meta.get("resourceVersion") or "")), left
+    listing = client.Listing(page.get("items") or [], str(meta.get("resourceVersion") or ""))
+    if recent is not None and left == 0:
+        recent["nodes"] = run_context.RecentList(listing.items, listing.resource_version, at)
+    return listing, left
 
 
 def nodes_of(
-    cluster: client.Cluster, wanted: t.Iterable[str]
+    cluster: client.Cluster,
+    wanted: t.Iterable[str],
+    recent: dict[str, run_context.RecentList] | None = None,
 ) -> tuple[dict[str, objects.Raw], bool]:
     """These nodes as the API server sends them, by name, and whether all others of the
     cluster are among them.
 
     Of a cluster that does not fit in a small page, few nodes are asked for by their names, unless
-    few others are left.
+    few others are left. ``recent`` takes in the list of a small cluster.
     """
     asked = tuple(dict.fromkeys(wanted))
     if len(asked) <= scopes.FEW:
-        page, left = _page(cluster)
+        page, left = _page(cluster, recent)
         if left == 0:
             return _keyed(page.items), True
         if left is None or left > NODES_PER_REQUEST * len(asked):

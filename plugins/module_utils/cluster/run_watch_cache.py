@@ -130,24 +130,14 @@ def _kept(
     return {"metadata": _named(meta), "parsed": parsed, "raw": raw if whole else None}
 
 
-def _kept_before(parsed: t.Any) -> dict[str, t.Any]:
-    """What a watch keeps of an object that a list has parsed already;
-    the raw form of nodes is not known any more.
-    """
+def _kept_parsed(parsed: t.Any) -> dict[str, t.Any]:
+    """What a watch keeps of an object that a list has parsed already."""
     if isinstance(parsed, dict):
         named = _named(parsed["metadata"])
     else:
         named = {"namespace": parsed.namespace, "name": parsed.name, "uid": parsed.uid}
         named["resourceVersion"] = parsed.resource_version
     return {"metadata": named, "parsed": parsed, "raw": None}
-
-
-def _begin_with(
-    reflectors: t.Mapping[str, watch.Reflector], recent: run_context.RecentLists
-) -> None:
-    for name in (reflectors.keys() & recent.versions.keys()) - {"nodes"}:
-        before = [_kept_before(parsed) for parsed in recent.found[name]]
-        reflectors[name].take(client.Listing(before, recent.versions[name]))
 
 
 def begin(
@@ -189,8 +179,8 @@ class WatchCache:
     plain lists for others. A context manager.
 
     With a ``scope`` it has nothing else: a reflector for each part of a kind. ``raws``: the nodes
-    that are also kept as the API server sent them; ``None``: all. ``known``: lists that are not
-    asked for again, of kinds watched whole.
+    that are also kept as the API server sent them; ``None``: all. Kinds that a step before has just
+    listed are not listed again.
     """
 
     def __init__(
@@ -199,7 +189,6 @@ class WatchCache:
         watched: t.Collection[str],
         scope: scopes.ReadScope | None = None,
         raws: t.Container[str] | None = (),
-        known: t.Mapping[str, client.Listing] | None = None,
     ) -> None:
         self._ctx, self._raws = ctx, raws
         self._wake = ctx.clock.condition()
@@ -212,15 +201,10 @@ class WatchCache:
         self._changed: dict[str, dict[ObjectKey, t.Any]] = {name: {} for name in watched}
         self._reflectors: dict[str, watch.Reflector] = {}
         self._reflectors.update(self._watching(watched))
-        for name, listing in (known or {}).items():
-            keep = functools.partial(
-                _kept, name, self._share, self._raws, self._takes(name, scopes.ALL)
-            )
-            kept = [one for one in map(keep, listing.items) if one is not None]
-            self._reflectors[name].take(client.Listing(kept, listing.resource_version))
 
     def __enter__(self) -> WatchCache:
         """Start watching; raises as ``begin`` does."""
+        self._take_recent(self._reflectors)
         try:
             begin(self._ctx, self._reflectors, self._wake)
         except BaseException:
@@ -232,14 +216,6 @@ class WatchCache:
         """Stop"""
         for reflector in self._reflectors.values():
             reflector.stop()
-
-    def begin_with(self, recent: run_context.RecentLists) -> None:
-        """Before it starts: let the watches begin where lists of a moment ago ended.
-
-        Only without a scope, and not for nodes, whose raw form is not known any more.
-        """
-        if self.scope is None:
-            _begin_with(self._reflectors, recent.fresh(self._ctx.clock.now()))
 
     def seed(self, known: t.Mapping[str, list[t.Any]]) -> None:
         """Take in kinds that were read already and need no watch."""
@@ -276,10 +252,18 @@ class WatchCache:
             self._view.follow(kinds_)
             self._changed.update({name: {} for name in kinds_})
             self._reflectors.update(fresh)
-        if self.scope is None:
-            _begin_with(fresh, self._ctx.recent.fresh(self._ctx.clock.now()))
+        self._take_recent(fresh)
         if fresh:
             begin(self._ctx, fresh, self._wake)
+
+    def _take_recent(self, fresh: t.Mapping[str, watch.Reflector]) -> None:
+        """Let watches of whole kinds begin where the lists of a step before ended."""
+        for name, reflector in fresh.items() if self.scope is None else ():
+            recent = self._ctx.listed_recently(name)
+            if recent is None or not recent.version:
+                continue
+            keep = self._keeping(name, scopes.ALL) if name == "nodes" else _kept_parsed
+            reflector.take(client.Listing(list(map(keep, recent.items)), recent.version))
 
     def know_nodes(self, some: t.Iterable[objects.Node] | None = None) -> None:
         """Know of ``some`` other nodes, or of all, as they are now;
@@ -310,22 +294,13 @@ class WatchCache:
         missing = [
             n for n in wanted if not self._view.follows(n) and (again or n not in self._view.listed)
         ]
-        found = {} if again else self._recent(missing)
-        found |= run_listing.lists(
-            self._ctx.cluster, [n for n in missing if n not in found], self.scope
-        )
+        if again:
+            found = run_listing.lists(self._ctx.cluster, missing, self.scope)
+        else:
+            found = run_listing.recent_lists(self._ctx, missing, self.scope)
         if refused := found.get("refused"):
             found["refused"] = [*refused, *self._view.listed.get("refused", ())]
         self._view.list(found)
-
-    def _recent(self, wanted: t.Iterable[str]) -> dict[str, list[t.Any]]:
-        """What of these kinds a step before has listed a moment ago; nothing if it was refused one,
-        as it is not known here which.
-        """
-        recent = self._ctx.recent.fresh(self._ctx.clock.now()).found
-        if self.scope is not None or "refused" in recent:
-            return {}
-        return {name: recent[name] for name in wanted if name in recent}
 
     def fetch_claims(self, pods: t.Iterable[objects.Pod]) -> None:
         """Read the claims and volumes of these pods and nodes for these;
@@ -412,9 +387,14 @@ class WatchCache:
             labels=part.labels,
             fields=part.fields,
             wake=self._wake,
-            keep=functools.partial(_kept, name, self._share, self._raws, self._takes(name, part)),
+            keep=self._keeping(name, part),
             on_event=functools.partial(self._note, name, label),
         )
+
+    def _keeping(
+        self, name: str, part: scopes.Slice
+    ) -> t.Callable[[objects.Raw], dict[str, t.Any] | None]:
+        return functools.partial(_kept, name, self._share, self._raws, self._takes(name, part))
 
     def _takes(self, name: str, part: scopes.Slice) -> t.Callable[[t.Any], bool]:
         scope = self.scope

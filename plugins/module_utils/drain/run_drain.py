@@ -116,21 +116,14 @@ def drain(ctx: run_context.Context, options: DrainOptions) -> run_context.Result
     """
     began, requests = ctx.clock.now(), ctx.cluster.requests
     deadline = began + options.timeout if options.timeout is not None else float("inf")
-    recent = ctx.recent.fresh(began).found
-    before = snapshots.Snapshot.of(
-        {"leases": recent["leases"]}
-        if "leases" in recent
-        else run_listing.lists(ctx.cluster, ("leases",))
-    )
+    before = snapshots.Snapshot.of(run_listing.recent_lists(ctx, ("leases",)))
     wanted = dict.fromkeys(options.nodes)
     found = surge_records.surges_for(before, wanted)
     surges = {surge.uid: surge for surge in found if surge.stage != "reverted"}
     choices = run_installed.required(ctx, options.choices)
     whole = choices.controller is not None or choices.fenced
-    among, listing = (0, None) if whole else run_targeted_reads.nodes_page(ctx.cluster)
-    scope = scopes.narrow(wanted, among)
-    known = {"nodes": listing} if listing and not scope else {}
-    with run_watch_cache.WatchCache(ctx, ("nodes",), scope, raws=wanted, known=known) as live:
+    scope = None if whole else scopes.narrow(wanted, run_targeted_reads.count_nodes(ctx))
+    with run_watch_cache.WatchCache(ctx, ("nodes",), scope, raws=wanted) as live:
         live.seed({"leases": list(before.leases)})
         nodes = live.snapshot().nodes
         live.follow(

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import typing as t
+from dataclasses import replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
     api_changes,
@@ -25,7 +26,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     run_requests,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import dispositions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import (
+    dispositions,
+    replacement_conditions,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import (
     hook_definitions,
     run_handshakes,
@@ -120,6 +124,8 @@ def cordon(ctx: run_context.Context, options: run_node_steps.CordonOptions) -> r
     ]
     for task in tasks:
         run_node_steps.decide(ctx, options, task)
+    recent = ctx.recent.get("nodes")
+    beside = {name: ctx.recent[name] for name in replacement_conditions.KINDS if name in ctx.recent}
     todo = [task for task in tasks if _needs_lock(ctx, options, task)]
     if todo and not ctx.check:
         _act(ctx, options, todo)
@@ -127,7 +133,19 @@ def cordon(ctx: run_context.Context, options: run_node_steps.CordonOptions) -> r
         _predict(ctx, options, todo)
     without = [task for task in tasks if not task.raw or task.outcome in UNRECORDED]
     _drop_left_locks(ctx, options, without)
+    ctx.recent = beside
+    if recent is not None:
+        ctx.recent["nodes"] = replace(recent, items=_as_written(recent.items, tasks))
     return run_lookup.result([task.to_dict(ctx.clock) for task in tasks])
+
+
+def _as_written(
+    listed: t.Sequence[objects.Raw], tasks: t.Iterable[run_node_steps.Task]
+) -> list[objects.Raw]:
+    """The nodes of a list, those of the tasks as they are after their last patch."""
+    now = {task.name: task.raw for task in tasks}
+    found = [now.get(raw["metadata"]["name"], raw) for raw in listed]
+    return [raw for raw in found if raw is not None]
 
 
 def _predict(

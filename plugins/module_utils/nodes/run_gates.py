@@ -95,8 +95,7 @@ def check_ready(ctx: run_context.Context, options: ReadyOptions) -> run_context.
     asked = replace(options, nodes=tuple(nodes if options.node_selector else options.nodes))
     if asked.soak is not None:
         return _result(nodes, _soak(ctx, nodes, among, asked, asked.soak))
-    recent = _gathered(ctx, nodes, among, asked)
-    seen = snapshots.Snapshot.of(recent.found)
+    seen = _gathered(ctx, nodes, among, asked)
     if not asked.wait or ctx.check:
         return _result(nodes, _look(seen, asked, {}))
     # Where there is nothing to wait for, there is no lock to keep meanwhile.
@@ -107,11 +106,9 @@ def check_ready(ctx: run_context.Context, options: ReadyOptions) -> run_context.
     try:
         refused = locks.take_recorded(_own(ctx, nodes, asked.nodes))
         services = run_services.Services(ctx, {})
-        live = run_watch_cache.WatchCache(
+        with run_watch_cache.WatchCache(
             ctx, [*_watched(asked), "slices"], scopes.apart(asked.nodes, among)
-        )
-        live.begin_with(recent)
-        with live:
+        ) as live:
             found = _watch(ctx, asked, live, lambda: {**refused, **locks.lost()}, services)
         return _result(nodes, found, services)
     finally:
@@ -124,16 +121,14 @@ def _watched(asked: ReadyOptions) -> list[str]:
 
 def _gathered(
     ctx: run_context.Context, nodes: Nodes, among: int, asked: ReadyOptions
-) -> run_context.RecentLists:
+) -> snapshots.Snapshot:
     """What is watched, by lists; the nodes have just been read."""
-    began = ctx.clock.now()
     found: dict[str, list[t.Any]] = {"nodes": list(nodes.values())}
-    versions: dict[str, str] = {}
     for name in _watched(asked):
         if name not in found:
             scope = scopes.apart(asked.nodes, among) if name == "pods" else None
-            found |= run_listing.lists(ctx.cluster, (name,), scope, versions)
-    return run_context.RecentLists(found, versions, began)
+            found |= run_listing.lists(ctx.cluster, (name,), scope, ctx.recent)
+    return snapshots.Snapshot.of(found)
 
 
 def _soak(

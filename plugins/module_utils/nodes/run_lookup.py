@@ -25,7 +25,12 @@ def nodes(
 
     If one of the names is unknown, it is all nodes: the message about it tells similar names.
     """
-    found, whole = run_targeted_reads.nodes_of(ctx.cluster, wanted)
+    recent = ctx.listed_recently("nodes")
+    if recent is not None:
+        found = {raw["metadata"]["name"]: raw for raw in recent.items}
+        if found.keys() >= set(wanted):
+            return found, len(found)
+    found, whole = run_targeted_reads.nodes_of(ctx.cluster, wanted, ctx.recent)
     if not whole and not found.keys() >= set(wanted):
         found = {
             raw["metadata"]["name"]: raw

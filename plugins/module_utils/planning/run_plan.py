@@ -25,6 +25,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     run_listing,
     run_owners,
     run_requests,
+    run_targeted_reads,
     scopes,
     selectors,
     snapshots,
@@ -113,7 +114,7 @@ def make_plan(ctx: run_context.Context, options: PlanOptions) -> run_context.Res
         ClusterError: the API server cannot be reached.
     """
     try:
-        nodes = snapshots.Snapshot.of(run_listing.lists(ctx.cluster, ("nodes",)))
+        nodes = snapshots.Snapshot.of({"nodes": run_targeted_reads.all_nodes(ctx)})
         wanted = _wanted(nodes, options)
         with collector.paused():
             present = tuple(name for name in wanted if name in nodes.nodes)
@@ -323,6 +324,7 @@ def _gather(
         run_listing.lists(
             ctx.cluster,
             [name for name in replacement.kinds(seen, here, choices) if name not in found],
+            recent=ctx.recent,
         )
     )
     return snapshots.Snapshot.of(found)

@@ -24,6 +24,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     run_context,
     run_object_events,
     run_reconcile,
+    run_targeted_reads,
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import dispositions
@@ -95,13 +96,12 @@ def guard(ctx: run_context.Context, options: GuardOptions) -> run_context.Result
         ctx, {name: run_guard_call.GuardedNode(name) for name in dict.fromkeys(options.nodes)}, {}
     )
     try:
-        work.read("nodes", "leases")
+        work.read("leases", nodes=run_targeted_reads.all_nodes(ctx))
         work.narrow()
         for guarded_node in work.guarded_nodes.values():
             _read_record(work, guarded_node, present=options.state == "present")
         if options.state == "present":
             _present(work, options)
-            ctx.recent = work.lists
         else:
             _absent(work)
     except (run_context.CallAborted, errors.ClusterError) as error:

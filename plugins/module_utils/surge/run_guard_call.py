@@ -120,7 +120,7 @@ def claim(
 class GuardCall:
     """One call of ``pdb_guard``: its nodes, what it has read of the cluster, and its result.
 
-    ``found`` are the objects by kind, ``versions`` the resourceVersions of these lists.
+    ``found`` are the objects by kind.
     """
 
     ctx: run_context.Context
@@ -128,7 +128,6 @@ class GuardCall:
     found: dict[str, list[t.Any]]
     workloads: list[dict[str, t.Any]] = field(default_factory=list)
     findings: list[reasons.Finding] = field(default_factory=list)
-    versions: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.began, self.prior = self.ctx.clock.now(), dict[str, int]()
@@ -147,17 +146,8 @@ class GuardCall:
         ``known`` are kinds that were read in another way.
         """
         missing = [name for name in wanted if name not in self.found]
-        self.found.update(
-            run_listing.lists(self.ctx.cluster, missing, self.scope, self.versions), **known
-        )
+        self.found.update(run_listing.recent_lists(self.ctx, missing, self.scope), **known)
         self.snapshot = snapshots.Snapshot.of(self.found)
-
-    @property
-    def lists(self) -> run_context.RecentLists:
-        """What it has read of the whole cluster, for watches that begin with it."""
-        if self.scope is not None:
-            return run_context.RecentLists()
-        return run_context.RecentLists(self.found, self.versions, self.began)
 
     def narrow(self) -> None:
         """Read of a large cluster only what the call's nodes need; needs the nodes."""
@@ -439,6 +429,5 @@ def watching(
         dict.fromkeys((*wanted, *related.surged(surge.kind for surge in surges))),
         work.scope,
     )
-    live.begin_with(work.lists)
     live.seed(work.found)
     return live

@@ -241,7 +241,7 @@ class Steps:
         finally:
             self.ctx.timeline += ctx.timeline
             self.ctx.changes += ctx.changes
-            self.ctx.recent = run_context.RecentLists() if ctx.changes else ctx.recent
+            self.ctx.recent = ctx.recent
         shaped = {"step": name, **result.shaped(ctx)}
         del shaped["diff"]
         self.results.append(shaped)

@@ -12,7 +12,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, run_listing
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import client, errors, kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import client, clocks, errors, kinds
 from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.test_run_watch_cache import asked
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
@@ -49,7 +49,7 @@ def test_of_earlier_revisions_those_are_read_that_own_pods() -> None:
         return client.Listing([keep(raw) for raw in (*raws, odd)], "1")
 
     def listed(owners: set[str] | None) -> list[str]:
-        cluster = t.cast("t.Any", types.SimpleNamespace(items=items))
+        cluster = t.cast("t.Any", types.SimpleNamespace(items=items, clock=clocks.Clock()))
         found = run_listing.lists(cluster, ("replica_sets",), owners=owners)["replica_sets"]
         return [one.name for one in found]
 

@@ -11,11 +11,14 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    api_changes,
     names,
     run_context,
     run_listing,
+    run_targeted_reads,
     run_watch_cache,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import CallAborted, Context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
@@ -83,10 +86,10 @@ def test_a_change_ends_the_wait_after_the_pause_that_the_reader_wants(
 
 def test_what_a_list_said_already_is_not_asked_for_again(world: World) -> None:
     def run(ctx: Context) -> list[list[str]]:
-        listing = ctx.cluster.items(kinds.NODES)
+        run_targeted_reads.count_nodes(ctx)
         world.apply(manifests.node("n2"))
         world.log.clear()
-        with run_watch_cache.WatchCache(ctx, ("nodes",), known={"nodes": listing}) as live:
+        with run_watch_cache.WatchCache(ctx, ("nodes",)) as live:
             found = [sorted(live.snapshot().nodes)]
             ctx.clock.sleep(0.1)
             return [*found, sorted(live.snapshot().nodes)]
@@ -169,16 +172,13 @@ def test_a_watch_that_begins_where_a_list_ended_shows_what_changed_since_and_lis
         return manifests.budget(name, maxUnavailable=1)
 
     def loop(ctx: Context) -> list[dict[str, str | None]]:
-        versions: dict[str, str] = {}
-        known = run_listing.lists(ctx.cluster, ("budgets", "nodes"), versions=versions)
+        run_listing.lists(ctx.cluster, ("budgets",), recent=ctx.recent)
         world.delete(kinds.BUDGETS, "gone")
         world.patch(kinds.BUDGETS, "other", {"metadata": {"labels": {"seen": "yes"}}})
         world.apply(budget("new"))
         world.log.clear()
-        live = run_watch_cache.WatchCache(ctx, ("budgets",))
-        live.begin_with(run_context.RecentLists(known, versions, ctx.clock.now()))
         found = []
-        with live:
+        with run_watch_cache.WatchCache(ctx, ("budgets",)) as live:
             for _look in range(2):
                 found.append({one.name: one.labels.get("seen") for one in live.snapshot().budgets})
                 ctx.clock.sleep(1.0)
@@ -194,25 +194,32 @@ def test_a_watch_that_begins_where_a_list_ended_shows_what_changed_since_and_lis
 LATER = run_context.FRESH_SECONDS + 0.1
 
 
+def looked(ctx: Context) -> None:
+    """Time passes, and nothing is written."""
+    ctx.clock.sleep(1.0)
+
+
 @pytest.mark.parametrize(
-    ("age", "more", "lists"),
+    ("between", "lists"),
     [
-        pytest.param(0.0, {}, [], id="just now"),
-        pytest.param(LATER, {}, ["list pods", "list poddisruptionbudgets.policy"], id="too old"),
+        pytest.param(looked, [], id="just now"),
         pytest.param(
-            0.0, {"refused": ["jobs.batch"]}, ["list poddisruptionbudgets.policy"], id="something was refused"
+            lambda ctx: ctx.clock.sleep(LATER), ["list pods", "list poddisruptionbudgets.policy"], id="too old"
+        ),
+        pytest.param(
+            lambda ctx: ctx.changed(api_changes.Change("delete", Ref("Node", "gone"), "Delete it")),
+            ["list pods", "list poddisruptionbudgets.policy"],
+            id="something was changed",
         ),
     ],
 )
 def test_what_a_step_before_has_listed_is_not_listed_again(
-    world: World, age: float, more: dict[str, list[t.Any]], lists: list[str]
+    world: World, between: t.Callable[[Context], None], lists: list[str]
 ) -> None:
     def loop(ctx: Context) -> tuple[int, int]:
-        versions: dict[str, str] = {}
-        found = run_listing.lists(ctx.cluster, ("pods", "budgets"), versions=versions)
-        ctx.recent = run_context.RecentLists({**found, **more}, versions, ctx.clock.now() - age)
+        run_listing.lists(ctx.cluster, ("pods", "budgets"), recent=ctx.recent)
         world.apply(manifests.deployment("web", 2))
-        ctx.clock.sleep(1.0)
+        between(ctx)
         world.log.clear()
         with run_watch_cache.WatchCache(ctx, ("nodes",)) as live:
             live.follow(["pods"])
@@ -224,6 +231,17 @@ def test_what_a_step_before_has_listed_is_not_listed_again(
     world.apply(manifests.budget("same", maxUnavailable=1))
     assert world.process("me").run(loop) == (2, 1)
     assert [what for what in asked(world) if what.startswith("list") and what != "list nodes"] == lists
+
+
+def test_what_may_not_be_listed_is_asked_for_again(world: World) -> None:
+    """A step after it has to say so, too."""
+
+    def loop(ctx: Context) -> list[list[str]]:
+        return [run_listing.recent_lists(ctx, ("selecting_jobs", "pods")).get("refused", []) for _step in range(2)]
+
+    world.server.denied.add(("list", "jobs.batch"))
+    assert world.process("me").run(loop) == [["jobs.batch"]] * 2
+    assert asked(world).count("list pods") == 1
 
 
 def test_another_kind_is_watched_from_then_on_and_only_once(world: World) -> None:
