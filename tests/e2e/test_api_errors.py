@@ -76,15 +76,15 @@ def test_budgets_and_pods(cluster: Cluster, arena: Arena) -> None:
     arena.settle()
     ours = eviction(arena, "web")
     with pytest.raises(errors.Conflict):
-        cluster.send(verbs.evict(arena.namespace, ours.name, "00000000-0000-0000-0000-000000000000"))
+        cluster.send(verbs.evict(arena.namespace, ours.name, "00000000-0000-0000-0000-000000000000"), patience=0.0)
     with pytest.raises(errors.NotFound):
-        cluster.send(verbs.evict(arena.namespace, "gone", "x"))
+        cluster.send(verbs.evict(arena.namespace, "gone", "x"), patience=0.0)
     budget(cluster, arena, "one", "web", minAvailable=2)
     with pytest.raises(errors.BudgetSpent, match="needs 2 healthy pods and has 2 currently"):
-        cluster.send(ours)
+        cluster.send(ours, patience=0.0)
     budget(cluster, arena, "two", "web", maxUnavailable=1)
     with pytest.raises(errors.TwoBudgets):
-        cluster.send(ours)
+        cluster.send(ours, patience=0.0)
 
 
 def test_a_budget_whose_evictions_nobody_confirms(lab: Lab, cluster: Cluster, arena: Arena) -> None:
@@ -102,7 +102,7 @@ def test_a_budget_whose_evictions_nobody_confirms(lab: Lab, cluster: Cluster, ar
             )
         )
         with pytest.raises(errors.BudgetSpent, match="not confirmed by PDB controller") as caught:
-            cluster.send(eviction(arena, "web"))
+            cluster.send(eviction(arena, "web"), patience=0.0)
         assert caught.value.status == 403
     finally:
         os.kill(controllers, signal.SIGCONT)
@@ -122,9 +122,9 @@ def test_writes_on_what_was_read(cluster: Cluster, arena: Arena) -> None:
     seen, old = ({"metadata": {"resourceVersion": version}, "data": {"x": x}} for x in ("1", "3"))
     cluster.send(verbs.merge_patch(kinds.CONFIGMAPS, "a", seen, arena.namespace))
     with pytest.raises(errors.Conflict):
-        cluster.send(verbs.merge_patch(kinds.CONFIGMAPS, "a", old, arena.namespace))
+        cluster.send(verbs.merge_patch(kinds.CONFIGMAPS, "a", old, arena.namespace), patience=0.0)
     with pytest.raises(errors.Conflict):
-        cluster.send(verbs.delete(kinds.CONFIGMAPS, "a", arena.namespace, resource_version=version))
+        cluster.send(verbs.delete(kinds.CONFIGMAPS, "a", arena.namespace, resource_version=version), patience=0.0)
     with pytest.raises(errors.Invalid):
         made(cluster, kinds.CONFIGMAPS, arena.namespace, "Not_A_Name")
     now = cluster.send(verbs.get(kinds.CONFIGMAPS, "a", arena.namespace))
@@ -137,7 +137,7 @@ def test_permissions(lab: Lab, arena: Arena) -> None:
     options = ConnectionOptions(kubeconfig=str(lab.kubeconfig), impersonate_user="nobody")
     nobody = connect(options, user_agent=AGENT)
     with pytest.raises(errors.Forbidden, match=r'"nobody" cannot create resource "pods/eviction"'):
-        nobody.send(verbs.evict(arena.namespace, "a", "u"))
+        nobody.send(verbs.evict(arena.namespace, "a", "u"), patience=0.0)
     wake = threading.Condition()
     pods = Reflector(nobody, kinds.PODS, wake=wake)
     pods.start()

@@ -121,7 +121,9 @@ class Overtaken:
     def send(self, change: Change, holder: Locks, passed: Callable[[], None] | None = None) -> None:
         """In the name of one of both."""
         name = "loser" if holder is self.loser else "taker"
-        self.cluster.send(request_for(replace(change, lock=f"node-{self.node}={name}/n")), before_send=passed)
+        self.cluster.send(
+            request_for(replace(change, lock=f"node-{self.node}={name}/n")), before_send=passed, patience=0.0
+        )
 
     def known(self, lab: Lab, arena: Arena) -> None:
         """Wait until the server knows of the take-over."""

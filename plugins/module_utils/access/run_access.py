@@ -251,7 +251,7 @@ def _namespaces(ctx: run_context.Context) -> set[str]:
 
 
 def _all(ctx: run_context.Context, kind: kinds.Kind) -> list[objects.Raw]:
-    return list(ctx.cluster.items(kind, patience=run_requests.PATIENCE).items)
+    return list(ctx.cluster.items(kind).items)
 
 
 def _check_namespaces(
@@ -310,7 +310,7 @@ def _refused(
     """``created``: the kinds of what all the changes together create."""
     request = run_requests.request_for(change)
     try:
-        ctx.cluster.send(verbs.dry(request), patience=run_requests.PATIENCE)
+        ctx.cluster.send(verbs.dry(request))
     except errors.Forbidden as error:
         words = f"{request.verb} {request.resource}"
         message = f"These credentials may not {words} ({change.target}): {error.message}"
@@ -366,9 +366,7 @@ def _admits(ctx: run_context.Context) -> bool:
 
 def _served(ctx: run_context.Context, group_version: str, kind: str) -> bool:
     try:
-        answer = ctx.cluster.send(
-            verbs.api_resources(group_version), patience=run_requests.PATIENCE
-        )
+        answer = ctx.cluster.send(verbs.api_resources(group_version))
     except errors.NotFound:
         return False
     return any(entry.get("kind") == kind for entry in answer.get("resources") or ())

@@ -113,8 +113,7 @@ def _user(ctx: run_context.Context) -> str:
     kind = kinds.SELF_SUBJECT_REVIEWS
     try:
         answer = ctx.cluster.send(
-            verbs.create(kind, {"apiVersion": kind.api_version, "kind": kind.kind}),
-            patience=run_requests.PATIENCE,
+            verbs.create(kind, {"apiVersion": kind.api_version, "kind": kind.kind})
         )
     except errors.ClusterError:
         return "USER"
@@ -142,5 +141,5 @@ def allowed(
         "kind": kind.kind,
         "spec": {"resourceAttributes": {key: value for key, value in attributes.items() if value}},
     }
-    answer = ctx.cluster.send(verbs.create(kind, review), patience=run_requests.PATIENCE)
+    answer = ctx.cluster.send(verbs.create(kind, review))
     return bool((answer.get("status") or {}).get("allowed"))

@@ -22,7 +22,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     objects,
     run_context,
     run_reconcile,
-    run_requests,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes
@@ -223,10 +222,7 @@ def _requested(ctx: run_context.Context, asked: TokenRequest) -> str:
     if ctx.check:
         return ""
     account = asked.account
-    answer = ctx.cluster.send(
-        verbs.token(account.namespace, account.name, int(asked.seconds)),
-        patience=run_requests.PATIENCE,
-    )
+    answer = ctx.cluster.send(verbs.token(account.namespace, account.name, int(asked.seconds)))
     return str(answer["status"]["token"])
 
 
@@ -237,9 +233,7 @@ def _from_secret(ctx: run_context.Context, asked: TokenRequest) -> str:
     if ctx.check:
         return ""
     for _late in ctx.poll(LOOK_EVERY_SECONDS, FILLED_WITHIN_SECONDS):
-        found = ctx.cluster.send(
-            verbs.get(kinds.SECRETS, target.name, target.namespace), patience=run_requests.PATIENCE
-        )
+        found = ctx.cluster.send(verbs.get(kinds.SECRETS, target.name, target.namespace))
         if token := (found.get("data") or {}).get("token"):
             return base64.b64decode(token).decode("ascii")
     raise run_context.CallAborted(

@@ -14,7 +14,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     names,
     objects,
     run_context,
-    run_requests,
     scopes,
     sharing,
 )
@@ -159,14 +158,7 @@ def _listing(
         keep = functools.partial(index_keys.unless_superseded, owners, keep)
     for space in spaces_of(name, part) or ("",):
         kind, wanted = KINDS[name], labels or part.labels
-        listing = cluster.items(
-            kind,
-            namespace=space,
-            labels=wanted,
-            fields=part.fields,
-            patience=run_requests.PATIENCE,
-            keep=keep,
-        )
+        listing = cluster.items(kind, namespace=space, labels=wanted, fields=part.fields, keep=keep)
         found += (one for one in listing.items if one is not None)
         version = listing.resource_version
     if scope and name == "pods":
@@ -187,5 +179,5 @@ def device_rules(cluster: client.Cluster) -> list[t.Any]:
     """The DeviceTaintRules, of the first version that the cluster has; empty where it has none."""
     for kind in (kinds.DEVICE_TAINT_RULES, kinds.DEVICE_TAINT_RULES_BETA):
         with contextlib.suppress(errors.NotFound):
-            return list(cluster.items(kind, patience=run_requests.PATIENCE).items)
+            return list(cluster.items(kind).items)
     return []

@@ -19,7 +19,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     pod_status,
     run_background,
     run_context,
-    run_requests,
     run_watch_cache,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
@@ -100,11 +99,7 @@ class Events:
         fields = f"involvedObject.uid={ref.uid},type=Warning"
         try:
             found = self._ctx.cluster.items(
-                kinds.EVENTS,
-                namespace=ref.namespace,
-                fields=fields,
-                patience=run_requests.PATIENCE,
-                keep=seen_and_text,
+                kinds.EVENTS, namespace=ref.namespace, fields=fields, keep=seen_and_text
             )
         except errors.ClusterError:
             return ref.uid, ""

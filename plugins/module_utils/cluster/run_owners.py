@@ -12,7 +12,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     index_keys,
     objects,
     run_context,
-    run_requests,
     selectors,
     snapshots,
 )
@@ -92,9 +91,7 @@ def there(ctx: run_context.Context, owner: objects.Ref) -> bool:
         return False
     try:
         fields = f"metadata.name={owner.name}"
-        found = ctx.cluster.items(
-            kind, namespace=owner.namespace, fields=fields, patience=run_requests.PATIENCE
-        ).items
+        found = ctx.cluster.items(kind, namespace=owner.namespace, fields=fields).items
     except (errors.NotFound, errors.Forbidden):
         return False
     return any(item["metadata"].get("uid") == owner.uid for item in found)
@@ -114,12 +111,7 @@ def scalable(resources: t.Iterable[objects.Raw], owner: objects.Ref) -> kinds.Ki
 
 def _resources(ctx: run_context.Context, api_version: str) -> list[objects.Raw]:
     try:
-        return list(
-            ctx.cluster.send(verbs.api_resources(api_version), patience=run_requests.PATIENCE).get(
-                "resources"
-            )
-            or ()
-        )
+        return list(ctx.cluster.send(verbs.api_resources(api_version)).get("resources") or ())
     except _UNKNOWN:
         return []
 
@@ -133,9 +125,7 @@ def _read(
         for part in ("scale", "")
     )
     try:
-        scale, whole = (
-            ctx.cluster.send(request, patience=run_requests.PATIENCE) for request in wanted
-        )
+        scale, whole = (ctx.cluster.send(request) for request in wanted)
     except (errors.NotFound, errors.Forbidden):
         return None
     workload = _parsed(whole, scale, owner)

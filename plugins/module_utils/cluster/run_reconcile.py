@@ -215,7 +215,7 @@ def ensure_namespace(ctx: run_context.Context) -> None:
             ctx.clock.sleep(PAUSE_SECONDS * attempt * ctx.clock.jitter())
         try:
             # It is not read first: that may be forbidden where creating it is allowed.
-            ctx.cluster.send(verbs.create(kinds.NAMESPACES, body), patience=run_requests.PATIENCE)
+            ctx.cluster.send(verbs.create(kinds.NAMESPACES, body))
         except errors.AlreadyExists:
             return
         except (errors.Conflict, errors.UnknownOutcome):

@@ -13,7 +13,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     objects,
     run_context,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
+    client,
+    kinds,
+    verbs,
+)
 
 
 def request_for(change: api_changes.Change) -> verbs.Request:
@@ -55,10 +59,7 @@ def request_for(change: api_changes.Change) -> verbs.Request:
 
 MAX_PARALLEL = 8
 """How many requests of one call, or objects to work on, are under way at most."""
-PATIENCE = 60.0
-"""Seconds a single request may be tried again while the API server is away or overloaded."""
-NO_PATIENCE = 0.0
-"""The same for a request that is better decided anew than sent late."""
+PATIENCE, NO_PATIENCE = client.PATIENCE, client.NO_PATIENCE
 TIMEOUT = 30.0
 """Seconds one attempt of a request may take."""
 ProveLock = t.Callable[[], None]

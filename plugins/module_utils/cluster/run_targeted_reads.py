@@ -12,7 +12,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     objects,
     run_context,
     run_listing,
-    run_requests,
     scopes,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
@@ -49,9 +48,7 @@ def named(
     """The object of this name, if there is one."""
     # By lists: the right to list is all that reading needs elsewhere.
     fields = f"metadata.name={name}"
-    return cluster.items(
-        kind, namespace=namespace, fields=fields, patience=run_requests.PATIENCE
-    ).items
+    return cluster.items(kind, namespace=namespace, fields=fields).items
 
 
 def count_nodes(ctx: run_context.Context) -> int:
@@ -76,9 +73,7 @@ def _page(
     ``None`` if there are some, and nobody tells. ``recent`` takes in a page of all.
     """
     at = cluster.clock.now()
-    page = cluster.send(
-        verbs.list_page(kinds.NODES, limit=scopes.PAGE_OF_NODES), patience=run_requests.PATIENCE
-    )
+    page = cluster.send(verbs.list_page(kinds.NODES, limit=scopes.PAGE_OF_NODES))
     meta = page.get("metadata") or {}
     left = (int(meta.get("remainingItemCount") or 0) or None) if meta.get("continue") else 0
     listing = client.Listing(page.get("items") or [], str(meta.get("resourceVersion") or ""))
@@ -108,7 +103,7 @@ def nodes_of(
             for name in asked:
                 found += named(cluster, kinds.NODES, name)
             return _keyed(found), False
-    return _keyed(cluster.items(kinds.NODES, patience=run_requests.PATIENCE).items), True
+    return _keyed(cluster.items(kinds.NODES).items), True
 
 
 def _keyed(raws: t.Iterable[objects.Raw]) -> dict[str, objects.Raw]:

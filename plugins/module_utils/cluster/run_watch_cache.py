@@ -433,5 +433,5 @@ def _nodes_for(
     if None in asked:
         return None
     pages = [verbs.list_page(kinds.NODES, labels=text or "", limit=2) for text in asked]
-    answers = [cluster.send(page, patience=run_requests.PATIENCE) for page in pages]
+    answers = [cluster.send(page) for page in pages]
     return [objects.Node.of(raw) for answer in answers for raw in answer.get("items") or ()]

@@ -17,7 +17,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     objects,
     run_context,
     run_listing,
-    run_requests,
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
@@ -175,7 +174,7 @@ def warned(ctx: run_context.Context, options: DeschedulerOptions) -> Descheduler
         return options
     try:
         seen = snapshots.Snapshot.of(run_listing.lists(ctx.cluster, OWNED_PODS))
-        others = ctx.cluster.items(kinds.DEPLOYMENTS, patience=run_requests.PATIENCE).items
+        others = ctx.cluster.items(kinds.DEPLOYMENTS).items
     except errors.Forbidden:
         return options
     found = (

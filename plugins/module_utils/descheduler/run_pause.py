@@ -17,7 +17,6 @@ from dataclasses import replace
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
     names,
     run_context,
-    run_requests,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
     check,
@@ -82,12 +81,7 @@ def resume(
 def _paused(ctx: run_context.Context) -> list[rollback_record.Journal]:
     labels = f"{rollback_record.LABEL}=paused"
     try:
-        found = ctx.cluster.items(
-            kinds.CONFIGMAPS,
-            namespace=names.NAMESPACE,
-            labels=labels,
-            patience=run_requests.PATIENCE,
-        )
+        found = ctx.cluster.items(kinds.CONFIGMAPS, namespace=names.NAMESPACE, labels=labels)
         return [rollback_record.Journal.of(raw) for raw in found.items]
     except errors.NotFound:
         return []

@@ -13,7 +13,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     objects,
     run_context,
     run_reconcile,
-    run_requests,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
     errors,
@@ -59,9 +58,7 @@ def traces(ctx: run_context.Context) -> tuple[stored_objects.Trace, ...]:
 def _left(ctx: run_context.Context, uid: str = "", namespace: str = "") -> t.Sequence[objects.Raw]:
     labels = f"{names.PREVIEW}={uid}" if uid else names.PREVIEW
     try:
-        return ctx.cluster.items(
-            kinds.PODS, namespace=namespace, labels=labels, patience=run_requests.PATIENCE
-        ).items
+        return ctx.cluster.items(kinds.PODS, namespace=namespace, labels=labels).items
     except errors.Forbidden:
         # Every recovery asks.
         return ()

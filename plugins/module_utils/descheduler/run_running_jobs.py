@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
     run_context,
     run_reconcile,
-    run_requests,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
     run_targets,
@@ -133,7 +132,7 @@ class RunningJobs:
 def listed(ctx: run_context.Context) -> list[migration_jobs.Job]:
     """All PodMigrationJobs; none where there is no such resource."""
     try:
-        found = ctx.cluster.items(kinds.PODMIGRATIONJOBS, patience=run_requests.PATIENCE).items
+        found = ctx.cluster.items(kinds.PODMIGRATIONJOBS).items
     except errors.NotFound:
         return []
     return [migration_jobs.Job.of(raw) for raw in found]

@@ -132,7 +132,7 @@ class DeschedulerTarget:
     def reread(self) -> None:
         """Read the workload again."""
         request = verbs.get(self.kind, self.place.deployment, self.place.namespace)
-        self.workload = self.ctx.cluster.send(request, patience=run_requests.PATIENCE)
+        self.workload = self.ctx.cluster.send(request)
 
     @property
     def scaled_down(self) -> bool:
@@ -144,9 +144,7 @@ class DeschedulerTarget:
         """The Deployment's pods, of all its pod templates."""
         labels = selectors.as_query(self.workload["spec"]["selector"])
         namespace = self.place.namespace
-        return self.ctx.cluster.items(
-            kinds.PODS, namespace=namespace, labels=labels, patience=run_requests.PATIENCE
-        ).items
+        return self.ctx.cluster.items(kinds.PODS, namespace=namespace, labels=labels).items
 
     def tell(self, what: outcomes.Outcome, message: str) -> None:
         """Report progress; check mode makes none."""
@@ -303,7 +301,7 @@ def _workload(
             return found
     there = []
     for kind in wanted:
-        listed = ctx.cluster.items(kind, namespace=place.namespace, patience=run_requests.PATIENCE)
+        listed = ctx.cluster.items(kind, namespace=place.namespace)
         there += [raw["metadata"]["name"] for raw in listed.items]
     message = (
         f"There is no {' or '.join(kind.kind for kind in wanted)} "
@@ -508,7 +506,7 @@ def look(target: DeschedulerTarget, given: str) -> check.Found:
     empty if it is not set.
     """
     try:
-        page = target.ctx.cluster.send(verbs.server_version(), patience=run_requests.PATIENCE)
+        page = target.ctx.cluster.send(verbs.server_version())
     except (errors.Forbidden, errors.NotFound):
         page = {}
     kubernetes = str(page.get("gitVersion") or "")

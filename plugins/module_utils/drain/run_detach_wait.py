@@ -12,7 +12,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     objects,
     run_background,
     run_context,
-    run_requests,
     run_targeted_reads,
     scopes,
     snapshots,
@@ -111,9 +110,7 @@ class Detachments:
             if left := _waited(volumes, known):
                 return left
         nodes = {node for node, _volume in volumes}
-        listed = self._ctx.cluster.items(
-            ATTACHMENTS, patience=run_requests.PATIENCE, keep=lambda raw: _of(nodes, raw)
-        ).items
+        listed = self._ctx.cluster.items(ATTACHMENTS, keep=lambda raw: _of(nodes, raw)).items
         found = [raw for raw in listed if raw]
         self._known = []
         if len(listed) > MANY_ATTACHMENTS:

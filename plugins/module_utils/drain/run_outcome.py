@@ -13,7 +13,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     objects,
     run_background,
     run_context,
-    run_requests,
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import (
@@ -354,8 +353,6 @@ class NodeOutcomes:
         """The pods that still have to go, by a fresh list: a watch that hangs looks like one
         with nothing to report.
         """
-        found = self.ctx.cluster.items(
-            kinds.PODS, fields=f"spec.nodeName={node_drain.name}", patience=run_requests.PATIENCE
-        ).items
+        found = self.ctx.cluster.items(kinds.PODS, fields=f"spec.nodeName={node_drain.name}").items
         stay = {uid for uid, move in node_drain.moves.items() if move.state == "skipped"}
         return frozenset(item["metadata"]["uid"] for item in found) - stay

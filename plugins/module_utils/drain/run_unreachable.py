@@ -430,9 +430,7 @@ def _refuse(ctx: run_context.Context, node_drain: run_node_drain.NodeDrain, why:
 
 def _node(ctx: run_context.Context, name: str) -> objects.Node | None:
     try:
-        return objects.Node.of(
-            ctx.cluster.send(verbs.get(kinds.NODES, name), patience=run_requests.PATIENCE)
-        )
+        return objects.Node.of(ctx.cluster.send(verbs.get(kinds.NODES, name)))
     except errors.NotFound:
         return None
 
@@ -442,9 +440,7 @@ def _leases(ctx: run_context.Context) -> dict[str, objects.Raw]:
     then nobody knows whether a kubelet lives.
     """
     try:
-        found = ctx.cluster.items(
-            kinds.LEASES, namespace=unreachable.LEASES, patience=run_requests.PATIENCE
-        ).items
+        found = ctx.cluster.items(kinds.LEASES, namespace=unreachable.LEASES).items
     except errors.Forbidden as error:
         raise run_context.CallAborted(
             "missing_permission",

@@ -43,9 +43,7 @@ def take_back_on(ctx: run_context.Context, node: str) -> None:
 
     Its record went with the Node object: a kubelet that registers anew still has its pods.
     """
-    for raw in ctx.cluster.items(
-        kinds.PODS, fields=f"spec.nodeName={node}", patience=run_requests.PATIENCE
-    ).items:
+    for raw in ctx.cluster.items(kinds.PODS, fields=f"spec.nodeName={node}").items:
         pod = objects.Pod.of(raw)
         if since := pod.annotations.get(names.PLANNED):
             decide = functools.partial(hook_definitions.taking_back, uid=pod.uid, since=since)

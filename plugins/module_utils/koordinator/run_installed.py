@@ -14,7 +14,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     objects,
     run_context,
     run_reconcile,
-    run_requests,
     selectors,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
@@ -72,11 +71,7 @@ def descheduler_deployments(
 ) -> list[objects.Raw] | None:
     """The Deployments that may be Koordinator's; ``None`` if they may not be listed."""
     try:
-        return list(
-            ctx.cluster.items(
-                kinds.DEPLOYMENTS, namespace=given.namespace, patience=run_requests.PATIENCE
-            ).items
-        )
+        return list(ctx.cluster.items(kinds.DEPLOYMENTS, namespace=given.namespace).items)
     except errors.Forbidden:
         return None
 
@@ -128,7 +123,7 @@ def _unlisted(
     for place in _charts(given):
         try:
             request = verbs.get(kinds.DEPLOYMENTS, place.deployment, place.namespace)
-            raw = ctx.cluster.send(request, patience=run_requests.PATIENCE)
+            raw = ctx.cluster.send(request)
         except errors.NotFound:
             continue
         except errors.Forbidden:
@@ -225,10 +220,7 @@ def _text(ctx: run_context.Context, place: installation.Location) -> tuple[str |
     """The configuration in the ConfigMap, or why there is none."""
     where = place.map_name
     try:
-        raw = ctx.cluster.send(
-            verbs.get(kinds.CONFIGMAPS, place.config_map, place.namespace),
-            patience=run_requests.PATIENCE,
-        )
+        raw = ctx.cluster.send(verbs.get(kinds.CONFIGMAPS, place.config_map, place.namespace))
     except errors.NotFound:
         return None, f"There is no {where}."
     except errors.Forbidden as error:
@@ -267,9 +259,7 @@ def _running(
         return run_configz.RunningConfiguration("", None, f"Deployment {one.name} may not be read")
     labels = selectors.as_query(one.workload["spec"]["selector"])
     try:
-        pods = ctx.cluster.items(
-            kinds.PODS, namespace=one.place.namespace, labels=labels, patience=run_requests.PATIENCE
-        ).items
+        pods = ctx.cluster.items(kinds.PODS, namespace=one.place.namespace, labels=labels).items
     except errors.Forbidden as error:
         return run_configz.RunningConfiguration("", None, str(error))
     pods = [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Running"]
@@ -415,7 +405,7 @@ def _given(choices: drain_policy.DrainPolicy) -> installation.Location:
 
 def listed(ctx: run_context.Context) -> tuple[migration_jobs.Job, ...]:
     """All jobs."""
-    found = ctx.cluster.items(kinds.PODMIGRATIONJOBS, patience=run_requests.PATIENCE).items
+    found = ctx.cluster.items(kinds.PODMIGRATIONJOBS).items
     return tuple(map(migration_jobs.Job.of, found))
 
 
@@ -432,9 +422,7 @@ def look(ctx: run_context.Context, given: installation.Location, *, reserves: bo
     try:
         jobs = listed(ctx)
         # EvictDirectly needs this kind, too: without it the controller's caches never fill.
-        ctx.cluster.send(
-            verbs.list_page(kinds.RESERVATIONS, limit=1), patience=run_requests.PATIENCE
-        )
+        ctx.cluster.send(verbs.list_page(kinds.RESERVATIONS, limit=1))
     except errors.NotFound as error:
         return Koordinator(missing=(_no_crd((error.request or kinds.PODMIGRATIONJOBS).resource),))
     deployments = descheduler_deployments(ctx, given)
@@ -471,16 +459,14 @@ def _silent_scheduler(
     if deployments is None:
         with suppress(errors.NotFound, errors.Forbidden):
             request = verbs.get(kinds.DEPLOYMENTS, installations.SCHEDULER, home)
-            deployments = [ctx.cluster.send(request, patience=run_requests.PATIENCE)]
+            deployments = [ctx.cluster.send(request)]
     return installations.silent_scheduler(deployments or (), home)
 
 
 def _installed(ctx: run_context.Context) -> bool:
     """Whether the kind exists: the API server checks the right to list it before it checks that."""
     try:
-        ctx.cluster.send(
-            verbs.api_resources(kinds.PODMIGRATIONJOBS.api_version), patience=run_requests.PATIENCE
-        )
+        ctx.cluster.send(verbs.api_resources(kinds.PODMIGRATIONJOBS.api_version))
     except (errors.NotFound, errors.Forbidden):
         return False
     return True

@@ -71,7 +71,7 @@ class JobCleanup:
             return False
         self._listed = now
         try:
-            found = self.ctx.cluster.items(kinds.RESERVATIONS, patience=run_requests.PATIENCE).items
+            found = self.ctx.cluster.items(kinds.RESERVATIONS).items
         except errors.Forbidden as error:
             self.ctx.note(
                 phases.What.KEPT,
@@ -131,9 +131,7 @@ def give_up(ctx: run_context.Context, run: str | None, recorded: t.Collection[st
 def _left(ctx: run_context.Context) -> list[migration_jobs.Job]:
     ours = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
     try:
-        found = ctx.cluster.items(
-            kinds.PODMIGRATIONJOBS, labels=ours, patience=run_requests.PATIENCE
-        ).items
+        found = ctx.cluster.items(kinds.PODMIGRATIONJOBS, labels=ours).items
     except (errors.NotFound, errors.Forbidden):
         # The kind is not installed, or this account uses no jobs: every playbook calls this,
         # most without the right.

@@ -15,7 +15,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     run_listing,
     run_owners,
     run_reconcile,
-    run_requests,
     selectors,
     snapshots,
 )
@@ -35,6 +34,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinat
     targets,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
+    client,
     errors,
     kinds,
     verbs,
@@ -396,9 +396,7 @@ def _reserve(
         return
     made = raw is None
     if raw is None:
-        pod_raw = ctx.cluster.send(
-            verbs.get(kinds.PODS, pod.name, pod.namespace), patience=run_requests.PATIENCE
-        )
+        pod_raw = ctx.cluster.send(verbs.get(kinds.PODS, pod.name, pod.namespace))
         template = t.cast("objects.Raw", options.template)
         body = reservations.manifest(
             name, pod_raw, template, options.settings.ttl, options.settings.run
@@ -540,7 +538,9 @@ def _events(ctx: run_context.Context) -> dict[str, list[objects.Raw]]:
     """
     fields = f"involvedObject.kind={kinds.PODMIGRATIONJOBS.kind}"
     try:
-        listed = ctx.cluster.items(kinds.EVENTS, namespace="default", fields=fields).items
+        listed = ctx.cluster.items(
+            kinds.EVENTS, namespace="default", fields=fields, patience=client.NO_PATIENCE
+        ).items
     except errors.ClusterError:
         return {}
     found: dict[str, list[objects.Raw]] = {}

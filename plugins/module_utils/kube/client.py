@@ -27,6 +27,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube impo
 
 _RESTARTS = 2
 _REFUSED = 30.0
+PATIENCE = 60.0
+"""Seconds a single request may be tried again while the API server is away or overloaded."""
+NO_PATIENCE = 0.0
+"""The same for a request that is better decided anew than sent late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +125,7 @@ class Cluster:
         request: verbs.Request,
         *,
         timeout: float = 30.0,
-        patience: float = 0.0,
+        patience: float = PATIENCE,
         before_send: Callable[[], None] | None = None,
         parsed: Callable[[bytes], dict[str, Any] | None] = exchange.parsed,
     ) -> dict[str, Any]:
@@ -192,7 +196,7 @@ class Cluster:
         namespace: str = "",
         labels: str = "",
         fields: str = "",
-        patience: float = 0.0,
+        patience: float = PATIENCE,
         limit: int | None = None,
         keep: Callable[[dict[str, Any]], Any] = lambda item: item,
     ) -> Listing:

@@ -163,7 +163,12 @@ class Reflector:
         version, labels, fields = "", self._labels, self._fields
         for where in self._namespaces or ("",):
             listing = self._cluster.items(
-                self.kind, namespace=where, labels=labels, fields=fields, keep=self._keep
+                self.kind,
+                namespace=where,
+                labels=labels,
+                fields=fields,
+                patience=client.NO_PATIENCE,
+                keep=self._keep,
             )
             found += (obj for obj in listing.items if obj is not None)
             # The watch begins where the first list was: what has changed since is told,

@@ -19,7 +19,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible i
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
     run_context,
-    run_requests,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
     errors,
@@ -45,9 +44,7 @@ class InventoryOptions:
 def read_nodes(ctx: run_context.Context, options: InventoryOptions) -> run_context.Result:
     """The nodes as ``inventory_hosts.kept`` keeps them, in ``nodes``. Nothing is written."""
     keep = functools.partial(inventory_hosts.kept, annotation=options.maintained_annotation)
-    found = ctx.cluster.items(
-        kinds.NODES, labels=options.node_selector, patience=run_requests.PATIENCE, keep=keep
-    )
+    found = ctx.cluster.items(kinds.NODES, labels=options.node_selector, keep=keep)
     return run_context.Result({"nodes": found.items})
 
 

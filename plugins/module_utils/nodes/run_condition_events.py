@@ -21,7 +21,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     objects,
     run_context,
     run_reconcile,
-    run_requests,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds, watch
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import condition_events
@@ -95,10 +94,7 @@ class Listener:
     def _begin(self) -> None:
         """Tell what is not healthy now: all of it if nothing was told before, else what was."""
         listing = self._ctx.cluster.items(
-            kinds.NODES,
-            labels=self._selector,
-            patience=run_requests.PATIENCE,
-            keep=condition_events.kept,
+            kinds.NODES, labels=self._selector, keep=condition_events.kept
         )
         condition_events.forget_others(listing.items, self._account)
         for raw in listing.items:

@@ -15,7 +15,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     related,
     run_context,
     run_owners,
-    run_requests,
     run_watch_cache,
     scopes,
     snapshots,
@@ -69,9 +68,7 @@ def let_balancers_settle(
 def _has_balancers(ctx: run_context.Context) -> bool:
     """Whether a Service has an external load balancer; if Services may not be listed, one may."""
     try:
-        found = ctx.cluster.items(
-            kinds.SERVICES, patience=run_requests.PATIENCE, keep=index_keys.service
-        ).items
+        found = ctx.cluster.items(kinds.SERVICES, keep=index_keys.service).items
     except errors.Forbidden:
         return True
     return any((service.get("spec") or {}).get("type") == "LoadBalancer" for service in found)

@@ -10,7 +10,6 @@ import typing as t
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
     objects,
     run_context,
-    run_requests,
     run_targeted_reads,
     scopes,
 )
@@ -32,10 +31,7 @@ def nodes(
             return found, len(found)
     found, whole = run_targeted_reads.nodes_of(ctx.cluster, wanted, ctx.recent)
     if not whole and not found.keys() >= set(wanted):
-        found = {
-            raw["metadata"]["name"]: raw
-            for raw in ctx.cluster.items(kinds.NODES, patience=run_requests.PATIENCE).items
-        }
+        found = {raw["metadata"]["name"]: raw for raw in ctx.cluster.items(kinds.NODES).items}
         whole = True
     return found, len(found) if whole else scopes.FEW * scopes.SPARSE
 
@@ -50,9 +46,7 @@ def selected(
         CallAborted: one of the names is unknown, or the selector matches no node.
     """
     if selector:
-        listed = ctx.cluster.items(
-            kinds.NODES, labels=selector, patience=run_requests.PATIENCE
-        ).items
+        listed = ctx.cluster.items(kinds.NODES, labels=selector).items
         if not listed:
             first = lookup.nothing_selected(selector)
             raise run_context.CallAborted(first.code, first.message, first.remedy, first.object)

@@ -24,7 +24,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     run_context,
     run_listing,
     run_owners,
-    run_requests,
     run_targeted_reads,
     scopes,
     selectors,
@@ -350,12 +349,7 @@ def _vital_signs(
     try:
         for name in nodes:
             with contextlib.suppress(errors.NotFound):
-                leases.append(
-                    ctx.cluster.send(
-                        verbs.get(kinds.LEASES, name, unreachable.LEASES),
-                        patience=run_requests.PATIENCE,
-                    )
-                )
+                leases.append(ctx.cluster.send(verbs.get(kinds.LEASES, name, unreachable.LEASES)))
         return leases, run_listing.lists(ctx.cluster, ("attachments",))["attachments"]
     except errors.Forbidden:
         return leases, []
@@ -420,7 +414,7 @@ def _webhooks(
     unseen = list[reasons.Finding]()
     for kind in (kinds.VALIDATING_WEBHOOKS, kinds.MUTATING_WEBHOOKS, kinds.ADMISSION_POLICIES):
         try:
-            raws = ctx.cluster.items(kind, patience=run_requests.PATIENCE).items
+            raws = ctx.cluster.items(kind).items
         except errors.NotFound:
             continue
         except errors.Forbidden as error:
@@ -467,7 +461,7 @@ def _serving(
 def _namespaces(ctx: run_context.Context) -> t.Sequence[objects.Raw]:
     """None if they may not be read."""
     try:
-        return ctx.cluster.items(kinds.NAMESPACES, patience=run_requests.PATIENCE).items
+        return ctx.cluster.items(kinds.NAMESPACES).items
     except errors.Forbidden:
         return ()
 

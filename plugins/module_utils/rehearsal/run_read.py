@@ -10,7 +10,6 @@ import typing as t
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
     objects,
     run_context,
-    run_requests,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
     errors,
@@ -91,10 +90,7 @@ def snapshot(
             gaps = [{**one, "object": _hashed(hasher, one["object"])} for one in gaps]
         except hashing.SameHashError as error:
             raise run_context.CallAborted("same_hash", str(error)) from error
-    version = str(
-        ctx.cluster.send(verbs.server_version(), patience=run_requests.PATIENCE).get("gitVersion")
-        or ""
-    )
+    version = str(ctx.cluster.send(verbs.server_version()).get("gitVersion") or "")
     made = snapshot_files.Snapshot(version, ctx.clock.wall(), bool(hash_key), found, gaps)
     return made, names
 
@@ -108,11 +104,7 @@ def _listed(
         gaps.extend(notes.note(code, about) for code in field_filter.notes(name, raw))
         return field_filter.slim(name, raw)
 
-    return [
-        raw
-        for raw in ctx.cluster.items(kind, patience=run_requests.PATIENCE, keep=keep).items
-        if raw is not None
-    ]
+    return [raw for raw in ctx.cluster.items(kind, keep=keep).items if raw is not None]
 
 
 def _hashed(hasher: hashing.Hasher, about: str) -> str:

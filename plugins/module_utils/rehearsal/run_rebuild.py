@@ -49,12 +49,7 @@ def rebuild(ctx: run_context.Context, options: Rebuilding) -> copies.Copy:
         ClusterError: the API server did not answer.
         CallAborted: the cluster is not empty, or the copy did not settle in time.
     """
-    for node in (
-        ctx.cluster.send(verbs.list_page(kinds.NODES, limit=1), patience=run_requests.PATIENCE).get(
-            "items"
-        )
-        or ()
-    ):
+    for node in ctx.cluster.send(verbs.list_page(kinds.NODES, limit=1)).get("items") or ():
         name = node["metadata"]["name"]
         raise run_context.CallAborted(
             "not_empty",
@@ -64,12 +59,7 @@ def rebuild(ctx: run_context.Context, options: Rebuilding) -> copies.Copy:
         )
     made = copies.copy(options.snapshot, stop=options.stop)
     if version := options.snapshot.kubernetes:
-        here = str(
-            ctx.cluster.send(verbs.server_version(), patience=run_requests.PATIENCE).get(
-                "gitVersion"
-            )
-            or ""
-        )
+        here = str(ctx.cluster.send(verbs.server_version()).get("gitVersion") or "")
         if version.split(".")[:2] != here.split(".")[:2]:
             made.notes.append(notes.note("version", detail=f"{here}, not {version}"))
     _Builder(ctx, made, ctx.clock.now() + options.timeout).build()
@@ -183,7 +173,7 @@ class _Builder:
                 raw["metadata"].setdefault("labels", {})[names.REVISION] = of_it
 
     def _own_mirrors(self, pods: t.Sequence[Json]) -> None:
-        nodes = self._ctx.cluster.items(kinds.NODES, patience=run_requests.PATIENCE).items
+        nodes = self._ctx.cluster.items(kinds.NODES).items
         uids = {raw["metadata"]["name"]: raw["metadata"]["uid"] for raw in nodes}
         for raw in pods:
             for owner in raw["metadata"].get("ownerReferences") or ():

@@ -10,7 +10,6 @@ import typing as t
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
     objects,
     run_context,
-    run_requests,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
@@ -136,7 +135,7 @@ class Settling:
         self._until(missing)
 
     def _all(self, kind: kinds.Kind) -> list[Json]:
-        return self._ctx.cluster.items(kind, patience=run_requests.PATIENCE).items
+        return self._ctx.cluster.items(kind).items
 
     def _until(self, missing: t.Callable[[], list[str]]) -> None:
         for late in self._ctx.poll(LOOK_EVERY_SECONDS, self._deadline - self._ctx.clock.now()):

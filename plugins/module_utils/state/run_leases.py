@@ -12,7 +12,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     names,
     objects,
     run_context,
-    run_requests,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
@@ -108,9 +107,7 @@ def leases_in(ctx: run_context.Context, namespaces: t.Iterable[str]) -> list[obj
     found: list[objects.Raw] = []
     for namespace in sorted(set(namespaces)):
         try:
-            listed = ctx.cluster.items(
-                kinds.LEASES, namespace=namespace, patience=run_requests.PATIENCE
-            )
+            listed = ctx.cluster.items(kinds.LEASES, namespace=namespace)
         except errors.NotFound:
             continue
         except (errors.Forbidden, errors.Invalid):

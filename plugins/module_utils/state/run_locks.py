@@ -56,9 +56,7 @@ def lease_namespace(ctx: run_context.Context, wanted: str | None) -> str:
     if wanted:
         return wanted
     try:
-        ctx.cluster.send(
-            verbs.get(kinds.NAMESPACES, names.MEDIK8S_NAMESPACE), patience=run_requests.PATIENCE
-        )
+        ctx.cluster.send(verbs.get(kinds.NAMESPACES, names.MEDIK8S_NAMESPACE))
     except errors.NotFound:
         return names.NAMESPACE
     return names.MEDIK8S_NAMESPACE

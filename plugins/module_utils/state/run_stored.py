@@ -13,7 +13,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     objects,
     run_context,
     run_reconcile,
-    run_requests,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
@@ -29,7 +28,6 @@ def config_maps(ctx: run_context.Context) -> list[dict[str, t.Any]]:
             kinds.CONFIGMAPS,
             namespace=names.NAMESPACE,
             labels=f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY}",
-            patience=run_requests.PATIENCE,
         )
     except errors.NotFound:
         return []

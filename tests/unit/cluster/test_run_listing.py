@@ -62,7 +62,7 @@ def test_rules_that_taint_devices_are_read_in_the_version_that_the_cluster_has(s
     """Version v1 is of Kubernetes 1.37; 1.36 has v1beta2, if it is switched on."""
     asked: list[str] = []
 
-    def items(kind: kinds.Kind, patience: float) -> t.Any:
+    def items(kind: kinds.Kind) -> t.Any:
         asked.append(kind.version)
         if kind.version not in served:
             raise errors.NotFound("the server could not find the requested resource")

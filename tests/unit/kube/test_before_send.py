@@ -130,10 +130,10 @@ def test_a_request_that_its_own_request_could_not_make_has_not_left(api: Api, cl
     api.expect("GET", "/api/v1/nodes/n1", {}, cut="before")
 
     def before_send() -> None:
-        cluster.send(verbs.get(kinds.NODES, "n1"))
+        cluster.send(verbs.get(kinds.NODES, "n1"), patience=0.0)
 
     with pytest.raises(errors.Unreachable) as caught:
-        cluster.send(EVICT, before_send=before_send)
+        cluster.send(EVICT, before_send=before_send, patience=0.0)
     assert caught.value.request is not None
     assert caught.value.request.verb == "get"
     assert [call.method for call in api.calls] == ["GET"]

@@ -96,7 +96,7 @@ def test_a_read_that_is_cut_is_repeated(api: Api, cluster: Cluster, cut: str) ->
 def test_a_read_that_is_cut_without_patience_is_unreachable(api: Api, cluster: Cluster) -> None:
     api.expect("GET", PATH, cut=BEFORE)
     with pytest.raises(errors.Unreachable):
-        cluster.send(NODE)
+        cluster.send(NODE, patience=0.0)
 
 
 def test_an_answer_that_drips_ends_at_the_timeout(api: Api, cluster: Cluster) -> None:
@@ -105,7 +105,7 @@ def test_an_answer_that_drips_ends_at_the_timeout(api: Api, cluster: Cluster) ->
     api.expect("GET", PATH, events=drops)
     began = time.monotonic()
     with pytest.raises(errors.Unreachable, match="took too long"):
-        cluster.send(NODE, timeout=2.0)
+        cluster.send(NODE, timeout=2.0, patience=0.0)
     assert time.monotonic() - began < 5.0
 
 
@@ -230,7 +230,7 @@ def test_one_refusal_is_no_verdict(api: Api, cluster: Cluster) -> None:
 def test_without_patience_one_refusal_is_one(api: Api, cluster: Cluster) -> None:
     refuse(api, 1)
     with pytest.raises(errors.Forbidden):
-        cluster.send(EVICT)
+        cluster.send(EVICT, patience=0.0)
 
 
 @pytest.mark.parametrize("status", [403, 401])
@@ -241,7 +241,7 @@ def test_a_right_that_was_granted_before_is_asked_for_until_it_is_again(
     asked: list[int] = []
     api.expect("POST", EVICT_PATH, RECORDED["uid_conflict"]["body"], status=409)
     with pytest.raises(errors.Conflict):
-        cluster.send(EVICT)
+        cluster.send(EVICT, patience=0.0)
     refuse(api, 3 if status == 403 else 6, status)  # a 401 is met with credentials read anew
     api.expect("POST", EVICT_PATH, {"status": "Success"})
     cluster.send(EVICT, patience=30, before_send=lambda: asked.append(len(api.calls)))
@@ -353,7 +353,7 @@ def test_a_login_page_is_not_taken_for_an_answer(api: Api, cluster: Cluster) -> 
 def test_a_redirect_is_not_followed(api: Api, cluster: Cluster) -> None:
     api.expect("GET", PATH, status=302, headers={"Location": f"{api.url}/elsewhere"})
     with pytest.raises(errors.ServerError, match="302"):
-        cluster.send(NODE)
+        cluster.send(NODE, patience=0.0)
 
 
 def test_a_refused_token_without_a_better_one_is_unauthorized(api: Api, cluster: Cluster) -> None:
@@ -383,5 +383,5 @@ def test_guard_speaks_before_every_request(api: Api) -> None:
     with pytest.raises(Stop):
         cluster.stream(verbs.watch(kinds.PODS), read_timeout=5)
     with pytest.raises(Stop):
-        cluster.items(kinds.PODS)
+        cluster.items(kinds.PODS, patience=0.0)
     assert cluster.requests == 1

@@ -115,10 +115,10 @@ def test_answers_that_are_given_up_leave_their_places_in_the_pool(api: Api, clus
     api.expect("GET", PATH, status=401, times=2 * POOL)
     for _unused in range(POOL):
         with pytest.raises(errors.Unauthorized):
-            cluster.send(NODE, timeout=1)
+            cluster.send(NODE, timeout=1, patience=0.0)
     api.expect("GET", PATH, {"kind": "Node"}, cut=INSIDE, times=POOL)
     for _unused in range(POOL):
         with pytest.raises(errors.Unreachable):
-            cluster.send(NODE, timeout=1)
+            cluster.send(NODE, timeout=1, patience=0.0)
     api.expect("GET", PATH, {"kind": "Node"})
     cluster.send(NODE, timeout=1)

@@ -74,5 +74,5 @@ def test_nothing_is_collected_while_a_list_is_read(api: Api, cluster: Cluster) -
 def test_a_list_that_fails_ends_its_pause(api: Api, cluster: Cluster) -> None:
     api.expect("GET", "/api/v1/nodes", {}, status=422)
     with pytest.raises(errors.Invalid):
-        cluster.items(kinds.NODES)
+        cluster.items(kinds.NODES, patience=0.0)
     assert gc.isenabled()

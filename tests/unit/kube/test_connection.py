@@ -296,7 +296,7 @@ def test_a_proxy_that_is_not_there_has_sent_nothing(serve: Serve, proxy: Proxy) 
     proxy.close()
     options = ConnectionOptions(kubeconfig=trusting(api.url), proxy=proxy.url)
     with pytest.raises(errors.Unreachable):
-        connect(options, user_agent="x").send(verbs.evict("shop", "a", "u1"))
+        connect(options, user_agent="x").send(verbs.evict("shop", "a", "u1"), patience=0.0)
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ def test_an_expired_token_is_not_waited_for_longer_than_the_request_may_take(
     hang.touch()
     began = time.monotonic()
     with pytest.raises(errors.Unrenewed, match=r"cannot be renewed: the credential plugin .* of user 'u'.*Check the"):
-        expired.send(NODES, timeout=0.7)
+        expired.send(NODES, timeout=0.7, patience=0.0)
     assert 0.6 < time.monotonic() - began < 10.0
     assert api.calls == []
 
@@ -168,7 +168,7 @@ def test_a_refused_token_with_a_plugin_that_hangs_holds_up_nobody_else(api: Api,
     def ask() -> None:
         began = time.monotonic()
         with suppress(errors.Unrenewed):
-            cluster.send(verbs.get(kinds.NODES, "refused"), timeout=2.0)
+            cluster.send(verbs.get(kinds.NODES, "refused"), timeout=2.0, patience=0.0)
         refused.append(time.monotonic() - began)
 
     thread = threading.Thread(target=ask)
@@ -260,7 +260,7 @@ def test_a_kubeconfig_that_leads_elsewhere_by_now_is_not_followed(api: Api, tmp_
     written(tmp_path / "kc", config("http://127.0.0.1:9", {"token": "t2"}))
     api.expect("GET", PATH, status=401)
     with pytest.raises(errors.Unrenewed, match=r"now leads to http://127\.0\.0\.1:9"):
-        cluster.send(NODES)
+        cluster.send(NODES, patience=0.0)
 
 
 def test_another_context_chosen_meanwhile_is_not_followed(api: Api, tmp_path: Path) -> None:

@@ -146,7 +146,9 @@ def test_fault(
         content = yaml.safe_dump(content)
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with caplog.at_level(logging.DEBUG), pytest.raises(errors.ConfigError) as caught:
-        connect(ConnectionOptions(kubeconfig=str(path)), user_agent="x").send(verbs.list_page(kinds.NODES))
+        connect(ConnectionOptions(kubeconfig=str(path)), user_agent="x").send(
+            verbs.list_page(kinds.NODES), patience=0.0
+        )
     text = str(caught.value)
     assert all(word in text for word in words), text
     assert caught.value.advice, "no remedy"
@@ -200,7 +202,7 @@ def test_a_token_never_shows_in_errors_of_requests(serve: Callable[..., Api], ca
     for step in [*steps, {"body": "no"}]:
         api.expect("GET", "/api/v1/nodes", **{"body": {"a": 1}, **step})
         with caplog.at_level(logging.DEBUG), pytest.raises(errors.ClusterError) as caught:
-            client.send(verbs.list_page(kinds.NODES))
+            client.send(verbs.list_page(kinds.NODES), patience=0.0)
         told.append("".join(traceback.format_exception(caught.value)))
     assert CANARY not in "".join(told) + caplog.text
     assert len(told) == 4

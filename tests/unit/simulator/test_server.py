@@ -37,9 +37,9 @@ def config(name: str, **data: str) -> Raw:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "shop"}, "data": data}
 
 
-def send(me: Actor, request: verbs.Request, **options: t.Any) -> Raw:
+def send(me: Actor, request: verbs.Request, *, patience: float = 0.0, **options: t.Any) -> Raw:
     """One request, from its sending to its answer."""
-    return me.run(lambda ctx: ctx.cluster.send(request, **options))
+    return me.run(lambda ctx: ctx.cluster.send(request, patience=patience, **options))
 
 
 def create(name: str, **data: str) -> verbs.Request:

@@ -42,7 +42,7 @@ class Here:
     # -- requests ------------------------------------------------------------------------------------------
 
     def send(self, request: verbs.Request) -> Raw:
-        return self.cluster.send(request)
+        return self.cluster.send(request, patience=0.0)
 
     def told(self, request: verbs.Request) -> Raw:
         """How a request was answered: done, or how it was refused."""
