@@ -22,8 +22,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal
 
 def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
     del environ
-    state = params["state"]
-    others = {name: value for name, value in params.items() if name != "state"}
+    state = params.pop("state")
     path = Path(params["path"] or "snapshot.json.gz").expanduser().absolute()
     snapshot = None
     if state == "rebuilt":
@@ -38,7 +37,7 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
                 "path", str(path), f"a snapshot. {str(error).rstrip('.')}"
             ) from error
     return {
-        **others,
+        **params,
         "path": str(path),
         "snapshot": snapshot,
         "write": lambda content: _write(path, content),

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import objects
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal import (
+    field_filter,
     notes,
     snapshot_files,
     workload_copies,
@@ -57,7 +58,7 @@ budgets, Services, quotas.
 
 def copy(snapshot: snapshot_files.Snapshot, *, stop: float) -> Copy:
     """The copy of a cluster; ``stop`` are the seconds a pod usually takes to stop."""
-    found = {kind: snapshot.objects.get(kind) or [] for kind in _KINDS}
+    found = {kind: snapshot.objects.get(kind) or [] for kind in field_filter.KINDS}
     gaps = [*snapshot.notes, notes.note("extensions")]
     made = workload_copies.Workloads(found, stop, gaps)
     steps: dict[str, list[Json]] = {
@@ -65,13 +66,19 @@ def copy(snapshot: snapshot_files.Snapshot, *, stop: float) -> Copy:
         "nodes": [_node(raw) for raw in found["nodes"]],
         "storage": [
             *map(_volume, found["volumes"]),
-            *map(_claim, found["claims"]),
+            *_as_they_are(found, "claims", "v1", "PersistentVolumeClaim"),
             *map(_csi_node, found["csi_nodes"]),
         ],
         "daemons": made.daemons(),
         "pods": made.pods(),
         "owners": made.owners(),
-        "rules": [*_budgets(found), *_services(found), *_scalers(found, gaps), *_limits(found)],
+        "rules": [
+            *_as_they_are(found, "budgets", "policy/v1", "PodDisruptionBudget"),
+            *_services(found),
+            *_scalers(found, gaps),
+            *_as_they_are(found, "quotas", "v1", "ResourceQuota"),
+            *_as_they_are(found, "limits", "v1", "LimitRange"),
+        ],
     }
     conditions = {
         raw["metadata"]["name"]: set_ for raw in found["nodes"] if (set_ := _conditions(raw))
@@ -79,39 +86,15 @@ def copy(snapshot: snapshot_files.Snapshot, *, stop: float) -> Copy:
     return Copy(steps, conditions, made.ready(), made.members(), gaps)
 
 
-_KINDS = (
-    *(
-        "nodes",
-        "namespaces",
-        "pods",
-        "services",
-        "claims",
-        "volumes",
-        "deployments",
-        "replica_sets",
-        "stateful_sets",
-    ),
-    *(
-        "daemon_sets",
-        "jobs",
-        "budgets",
-        "autoscalers",
-        "quotas",
-        "limits",
-        "csi_nodes",
-        "storage_classes",
-    ),
-    *("priority_classes", "runtime_classes"),
-)
-
-
 def _object(api_version: str, kind: str, raw: objects.Raw, **fields: t.Any) -> Json:
-    return {
-        "apiVersion": api_version,
-        "kind": kind,
-        "metadata": workload_copies.meta(raw),
-        **fields,
-    }
+    metadata = workload_copies.meta(raw)
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **fields}
+
+
+def _as_they_are(
+    found: t.Mapping[str, list[Json]], name: str, api_version: str, kind: str
+) -> list[Json]:
+    return [_object(api_version, kind, raw, spec=raw["spec"]) for raw in found[name]]
 
 
 def _ground(found: t.Mapping[str, list[Json]]) -> list[Json]:
@@ -163,10 +146,6 @@ def _volume(raw: objects.Raw) -> Json:
     return _object("v1", "PersistentVolume", raw, spec=spec)
 
 
-def _claim(raw: objects.Raw) -> Json:
-    return _object("v1", "PersistentVolumeClaim", raw, spec=raw["spec"])
-
-
 def _csi_node(raw: objects.Raw) -> Json:
     drivers = [
         {**one, "nodeID": one.get("nodeID") or raw["metadata"]["name"]}
@@ -175,21 +154,13 @@ def _csi_node(raw: objects.Raw) -> Json:
     return _object("storage.k8s.io/v1", "CSINode", raw, spec={"drivers": drivers})
 
 
-def _budgets(found: t.Mapping[str, list[Json]]) -> list[Json]:
-    return [
-        _object("policy/v1", "PodDisruptionBudget", raw, spec=raw["spec"])
-        for raw in found["budgets"]
-    ]
-
-
 def _services(found: t.Mapping[str, list[Json]]) -> list[Json]:
     made = []
     for raw in found["services"]:
         spec = {key: value for key, value in raw["spec"].items() if key != "headless" and value}
-        headless = (
-            {"clusterIP": "None"} if raw["spec"].get("headless") or not spec.get("ports") else {}
-        )
-        made.append(_object("v1", "Service", raw, spec={**spec, **headless}))
+        if raw["spec"].get("headless") or not spec.get("ports"):
+            spec["clusterIP"] = "None"
+        made.append(_object("v1", "Service", raw, spec=spec))
     return made
 
 
@@ -204,11 +175,6 @@ def _scalers(found: t.Mapping[str, list[Json]], gaps: list[snapshot_files.Note])
         spec = {**raw["spec"], "metrics": metrics}
         made.append(_object("autoscaling/v2", "HorizontalPodAutoscaler", raw, spec=spec))
     return made
-
-
-def _limits(found: t.Mapping[str, list[Json]]) -> list[Json]:
-    quotas = [_object("v1", "ResourceQuota", raw, spec=raw["spec"]) for raw in found["quotas"]]
-    return quotas + [_object("v1", "LimitRange", raw, spec=raw["spec"]) for raw in found["limits"]]
 
 
 def expected(made: Copy) -> dict[tuple[str, str], int]:

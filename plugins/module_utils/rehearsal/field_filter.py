@@ -23,27 +23,22 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 # moved, and how long they take. Images, commands, arguments, environments, probes, and volumes with
 # a content are left out.
 
-
-PodRaw = objects.Raw
-PodJson = dict[str, t.Any]
+Raw = objects.Raw
+Json = dict[str, t.Any]
 
 SPEC = (
-    *(
-        "affinity",
-        "hostNetwork",
-        "nodeName",
-        "nodeSelector",
-        "priorityClassName",
-        "readinessGates",
-        "restartPolicy",
-    ),
-    *(
-        "runtimeClassName",
-        "schedulerName",
-        "schedulingGates",
-        "terminationGracePeriodSeconds",
-        "tolerations",
-    ),
+    "affinity",
+    "hostNetwork",
+    "nodeName",
+    "nodeSelector",
+    "priorityClassName",
+    "readinessGates",
+    "restartPolicy",
+    "runtimeClassName",
+    "schedulerName",
+    "schedulingGates",
+    "terminationGracePeriodSeconds",
+    "tolerations",
     "topologySpreadConstraints",
 )
 """Fields of a pod's spec that are kept as they are."""
@@ -67,7 +62,7 @@ to stop and to complete.
 """
 
 
-def kept_annotations(raw: PodRaw) -> dict[str, str]:
+def kept_annotations(raw: Raw) -> dict[str, str]:
     """Values that others wrote into known keys are theirs to make public."""
     found = (raw.get("metadata") or {}).get("annotations") or {}
     return {
@@ -77,18 +72,16 @@ def kept_annotations(raw: PodRaw) -> dict[str, str]:
     }
 
 
-def template(raw: PodRaw) -> PodJson:
+def template(raw: Raw) -> Json:
     """A pod template."""
-    meta: PodJson = {
-        "labels": dict((raw.get("metadata") or {}).get("labels") or {}),
-        "annotations": kept_annotations(raw),
-    }
+    labels = dict((raw.get("metadata") or {}).get("labels") or {})
+    meta = {"labels": labels, "annotations": kept_annotations(raw)}
     return {"metadata": meta, "spec": pod_spec(raw.get("spec") or {})}
 
 
-def pod_spec(raw: PodRaw) -> PodJson:
+def pod_spec(raw: Raw) -> Json:
     """``preStopSeconds`` is how long a container sleeps before it is told to stop."""
-    found: PodJson = {key: raw[key] for key in SPEC if raw.get(key) is not None}
+    found = _fields(raw, SPEC)
     if raw.get("resources"):
         found["resources"] = _resources(raw)
     for key in ("containers", "initContainers"):
@@ -101,7 +94,7 @@ def pod_spec(raw: PodRaw) -> PodJson:
     return found
 
 
-def dropped(raw: PodRaw) -> list[str]:
+def dropped(raw: Raw) -> list[str]:
     """Codes of what the spec had and the copy will not have, see ``notes``."""
     found = []
     if raw.get("resourceClaims"):
@@ -113,7 +106,7 @@ def dropped(raw: PodRaw) -> list[str]:
     return found
 
 
-def pod_status(raw: PodRaw) -> PodJson:
+def pod_status(raw: Raw) -> Json:
     """What is kept of a pod's status; ``start`` are the seconds from bound to ready,
     ``None`` if that is not known.
 
@@ -138,8 +131,8 @@ def _between(first: str | None, last: str | None) -> float | None:
     return (ended - began).total_seconds()
 
 
-def _container(raw: PodRaw) -> PodJson:
-    found: PodJson = {"name": raw.get("name", "")}
+def _container(raw: Raw) -> Json:
+    found: Json = {"name": raw.get("name", "")}
     if raw.get("resources"):
         found["resources"] = _resources(raw)
     if raw.get("ports"):
@@ -150,7 +143,7 @@ def _container(raw: PodRaw) -> PodJson:
     return found
 
 
-def _resources(raw: PodRaw) -> PodJson:
+def _resources(raw: Raw) -> Json:
     return {
         key: dict(raw["resources"][key])
         for key in ("requests", "limits")
@@ -158,45 +151,30 @@ def _resources(raw: PodRaw) -> PodJson:
     }
 
 
-def _pod_volume(raw: PodRaw) -> PodJson | None:
+def _pod_volume(raw: Raw) -> Json | None:
     """A volume that a decision depends on: scratch space, a claim, or a folder of the node."""
     name = {"name": raw.get("name", "")}
     if "emptyDir" in raw:
-        kept = {
-            key: value
-            for key, value in (raw["emptyDir"] or {}).items()
-            if key in ("medium", "sizeLimit")
-        }
-        return {**name, "emptyDir": kept}
-    if raw.get("persistentVolumeClaim"):
-        return {
-            **name,
-            "persistentVolumeClaim": {
-                "claimName": raw["persistentVolumeClaim"].get("claimName", "")
-            },
-        }
+        return {**name, "emptyDir": _fields(raw["emptyDir"] or {}, ("medium", "sizeLimit"))}
+    if source := raw.get("persistentVolumeClaim"):
+        return {**name, "persistentVolumeClaim": {"claimName": source.get("claimName", "")}}
     return {**name, "hostPath": {"path": "/copy"}} if raw.get("hostPath") else None
 
 
-Raw = objects.Raw
-Json = dict[str, t.Any]
-
-_CONTROLLERS_TAINTS = frozenset(
-    f"node.kubernetes.io/{name}"
-    for name in (
-        *(
-            "unschedulable",
-            "not-ready",
-            "unreachable",
-            "memory-pressure",
-            "disk-pressure",
-            "pid-pressure",
-        ),
-        "network-unavailable",
-    )
+_PASSING_TAINTS = frozenset(
+    {
+        "node.kubernetes.io/unschedulable",
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/unreachable",
+        "node.kubernetes.io/memory-pressure",
+        "node.kubernetes.io/disk-pressure",
+        "node.kubernetes.io/pid-pressure",
+        "node.kubernetes.io/network-unavailable",
+        names.TAINT_KEY,
+        names.WAITING,
+    }
 )
-"""Taints that Kubernetes sets by itself, as it will in the copy."""
-_OURS = frozenset({names.TAINT_KEY, names.WAITING})
+"""Taints that Kubernetes or a run sets by itself, as it will in the copy."""
 _POD_SECURITY = "pod-security.kubernetes.io/"
 _WORKLOAD = {
     "deployments": (
@@ -209,14 +187,12 @@ _WORKLOAD = {
     ),
     "replica_sets": ("minReadySeconds", "replicas", "selector"),
     "stateful_sets": (
-        *(
-            "minReadySeconds",
-            "ordinals",
-            "podManagementPolicy",
-            "replicas",
-            "selector",
-            "serviceName",
-        ),
+        "minReadySeconds",
+        "ordinals",
+        "podManagementPolicy",
+        "replicas",
+        "selector",
+        "serviceName",
         "updateStrategy",
     ),
     "daemon_sets": ("minReadySeconds", "selector", "updateStrategy"),
@@ -274,12 +250,8 @@ def _meta(raw: Raw, labels: bool = True) -> Json:
     if kept := kept_annotations(raw):
         found["annotations"] = kept
     if owner := objects.controller_of(raw):
-        found["owner"] = {
-            "apiVersion": owner.api_version,
-            "kind": owner.kind,
-            "name": owner.name,
-            "uid": owner.uid,
-        }
+        kind = {"apiVersion": owner.api_version, "kind": owner.kind}
+        found["owner"] = {**kind, "name": owner.name, "uid": owner.uid}
     return found
 
 
@@ -297,7 +269,7 @@ def _workload(kind: str, raw: Raw) -> Json | None:
         return None
     if kind == "jobs" and not status.get("active"):
         return None
-    found: Json = {key: spec[key] for key in _WORKLOAD[kind] if spec.get(key) is not None}
+    found = _fields(spec, _WORKLOAD[kind])
     found["template"] = template(spec.get("template") or {})
     if kind == "stateful_sets" and spec.get("volumeClaimTemplates"):
         found["volumeClaimTemplates"] = [
@@ -342,11 +314,8 @@ def _volume(kind: str, raw: Raw) -> Json:
 
 def _namespace(kind: str, raw: Raw) -> Json:
     del kind
-    labels = {
-        k: v
-        for k, v in (raw["metadata"].get("labels") or {}).items()
-        if not k.startswith(_POD_SECURITY)
-    }
+    labels = raw["metadata"].get("labels") or {}
+    labels = {key: value for key, value in labels.items() if not key.startswith(_POD_SECURITY)}
     return {"metadata": {"name": raw["metadata"]["name"], "labels": labels}}
 
 
@@ -376,23 +345,18 @@ def _node(kind: str, raw: Raw) -> Json:
     taints = [
         _fields(taint, ("key", "value", "effect"))
         for taint in spec.get("taints") or ()
-        if taint["key"] not in _CONTROLLERS_TAINTS | _OURS
+        if taint["key"] not in _PASSING_TAINTS
     ]
     conditions = [_fields(c, ("type", "status", "reason")) for c in status.get("conditions") or ()]
-    info = _fields(
-        status.get("nodeInfo") or {}, ("architecture", "kubeletVersion", "operatingSystem")
-    )
+    info = status.get("nodeInfo") or {}
+    labels = dict(meta.get("labels") or {})
     return {
-        "metadata": {
-            "name": meta["name"],
-            "uid": meta.get("uid", ""),
-            "labels": dict(meta.get("labels") or {}),
-        },
+        "metadata": {"name": meta["name"], "uid": meta.get("uid", ""), "labels": labels},
         "spec": {"taints": taints, "unschedulable": unschedulable},
         "status": {
             **{key: dict(status.get(key) or {}) for key in ("allocatable", "capacity")},
             "conditions": [c for c in conditions if c["type"] not in names.LIFECYCLE],
-            "nodeInfo": info,
+            "nodeInfo": _fields(info, ("architecture", "kubeletVersion", "operatingSystem")),
         },
     }
 

@@ -32,25 +32,9 @@ KEPT_KEYS = frozenset(
 """Labels whose values mean the same in every cluster."""
 NAMES = frozenset(
     {
-        *(
-            "name",
-            "namespace",
-            "uid",
-            "nodeName",
-            "claimName",
-            "volumeName",
-            "storageClassName",
-            "priorityClassName",
-        ),
-        *(
-            "runtimeClassName",
-            "schedulerName",
-            "serviceName",
-            "driver",
-            "provisioner",
-            "nodeID",
-            "handler",
-        ),
+        *("name", "namespace", "uid", "nodeName", "claimName", "volumeName", "storageClassName"),
+        *("priorityClassName", "runtimeClassName", "schedulerName", "serviceName"),
+        *("driver", "provisioner", "nodeID", "handler"),
     }
 )
 """Fields that are names."""

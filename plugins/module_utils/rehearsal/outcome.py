@@ -214,44 +214,24 @@ def _shown(value: t.Any) -> str:
 
 
 PREFIX = "maintain_"
-LEFT_OUT = frozenset(
+QUIET = frozenset(
     {
-        *(
-            "run",
-            "tasks",
-            "tasks_timeout",
-            "reboot",
-            "reboot_checks",
-            "reboot_files",
-            "report_dir",
-            "traffic",
-        ),
-        *("before_node", "before_pod", "after_pod", "after_node", "fence_tasks", "fenced"),
-        *("until", "window", "descheduler", "fallback", "job_wait", "backend"),
+        *("report_dir", "traffic", "tasks", "tasks_timeout"),
+        *("reboot", "reboot_checks", "reboot_files", "job_wait"),
     }
 )
+"""Variables of which nothing is said: the simulated work stands for them,
+or nothing depends on them.
+"""
+LEFT_OUT = QUIET | {
+    *("before_node", "before_pod", "after_pod", "after_node", "fence_tasks", "fenced"),
+    *("run", "until", "window", "descheduler", "fallback", "backend"),
+}
 """Variables that are not used: hooks and announcements reach other systems, windows and runs belong
 to the real run, and Koordinator does not act on the copy. Those of announcements and of
 Koordinator's controller are left out, too.
 """
-QUIET = frozenset(
-    {
-        "report_dir",
-        "traffic",
-        "tasks",
-        "tasks_timeout",
-        "reboot",
-        "reboot_checks",
-        "reboot_files",
-        "job_wait",
-    }
-)
-"""Of those nothing is said: the simulated work stands for them, or nothing depends on them."""
 GROUPS = ("announce_", "koordinator_")
-
-
-def _left_out(name: str) -> bool:
-    return name in LEFT_OUT or name.startswith(GROUPS)
 
 
 def of_copy(
@@ -274,7 +254,7 @@ def of_copy(
         name = full.removeprefix(PREFIX)
         if value in (None, "", [], {}, ()):
             continue
-        if not _left_out(name):
+        if name not in LEFT_OUT and not name.startswith(GROUPS):
             made[full] = value
         elif name not in QUIET:
             gaps.append(notes.note("variable", full))

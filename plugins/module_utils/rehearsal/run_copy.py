@@ -27,7 +27,7 @@ class CopyOptions:
     """``snapshot`` is rebuilt, or without one the cluster is saved:
     ``write`` puts the content at ``path``.
 
-    ``stop`` and ``timeout`` are those of ``rebuilding.Rebuilding``.
+    ``stop`` and ``timeout`` as ``run_rebuild.rebuild`` takes them.
     """
 
     path: str
@@ -39,17 +39,14 @@ class CopyOptions:
 
 
 def copy(ctx: run_context.Context, options: CopyOptions) -> run_context.Result:
-    """Save or rebuild; raises as ``reading.snapshot`` and ``rebuilding.rebuild`` do."""
+    """Save or rebuild; raises as ``run_read.snapshot`` and ``run_rebuild.rebuild`` do."""
     if options.snapshot is None:
         return _save(ctx, options)
-    wanted = run_rebuild.Rebuilding(
-        snapshot=options.snapshot, stop=options.stop, timeout=options.timeout
-    )
-    made = run_rebuild.rebuild(ctx, wanted)
+    made = run_rebuild.rebuild(ctx, options.snapshot, options.stop, options.timeout)
     found = collections.Counter[str]()
     for raws in made.steps.values():
         found.update(raw["kind"] for raw in raws)
-    names = snapshot_files.names_of(options.snapshot, "nodes")
+    names = [raw["metadata"]["name"] for raw in options.snapshot.objects.get("nodes") or ()]
     return _result(options.snapshot, dict(found), {name: name for name in names}, made.notes)
 
 

@@ -90,9 +90,14 @@ def snapshot(
             gaps = [{**one, "object": _hashed(hasher, one["object"])} for one in gaps]
         except hashing.SameHashError as error:
             raise run_context.CallAborted("same_hash", str(error)) from error
-    version = str(ctx.cluster.send(verbs.server_version()).get("gitVersion") or "")
-    made = snapshot_files.Snapshot(version, ctx.clock.wall(), bool(hash_key), found, gaps)
+    made = snapshot_files.Snapshot(version(ctx), ctx.clock.wall(), bool(hash_key), found, gaps)
     return made, names
+
+
+def version(ctx: run_context.Context) -> str:
+    """That of the API server, such as ``v1.36.3``."""
+    answer = ctx.cluster.send(verbs.server_version())
+    return str(answer.get("gitVersion") or "")
 
 
 def _listed(

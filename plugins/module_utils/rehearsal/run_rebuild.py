@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
     api_changes,
@@ -24,6 +24,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube impo
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal import (
     copies,
     notes,
+    run_read,
     run_settle,
     snapshot_files,
 )
@@ -31,38 +32,32 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal
 Json = dict[str, t.Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rebuilding:
-    """``stop``: seconds a pod takes to stop if nothing better is known;
-    ``timeout``: for the whole copy.
-    """
-
-    snapshot: snapshot_files.Snapshot
-    stop: float
-    timeout: float
-
-
-def rebuild(ctx: run_context.Context, options: Rebuilding) -> copies.Copy:
+def rebuild(
+    ctx: run_context.Context, snapshot: snapshot_files.Snapshot, stop: float, timeout: float
+) -> copies.Copy:
     """Create the copy and wait until it is as far as the cluster was.
+
+    ``stop`` are the seconds a pod takes to stop if nothing better is known, ``timeout`` those for
+    the whole copy.
 
     Raises:
         ClusterError: the API server did not answer.
         CallAborted: the cluster is not empty, or the copy did not settle in time.
     """
-    for node in ctx.cluster.send(verbs.list_page(kinds.NODES, limit=1)).get("items") or ():
-        name = node["metadata"]["name"]
+    if there := ctx.cluster.send(verbs.list_page(kinds.NODES, limit=1)).get("items"):
+        name = there[0]["metadata"]["name"]
         raise run_context.CallAborted(
             "not_empty",
             f"This cluster has nodes ({name}, …), and a copy is only created in an empty lab.",
             "Start a lab with lab_nodes=0, and give its kubeconfig.",
             f"Node {name}",
         )
-    made = copies.copy(options.snapshot, stop=options.stop)
-    if version := options.snapshot.kubernetes:
-        here = str(ctx.cluster.send(verbs.server_version()).get("gitVersion") or "")
+    made = copies.copy(snapshot, stop=stop)
+    if version := snapshot.kubernetes:
+        here = run_read.version(ctx)
         if version.split(".")[:2] != here.split(".")[:2]:
             made.notes.append(notes.note("version", detail=f"{here}, not {version}"))
-    _Builder(ctx, made, ctx.clock.now() + options.timeout).build()
+    _Builder(ctx, made, ctx.clock.now() + timeout).build()
     return made
 
 
@@ -110,7 +105,7 @@ class _Builder:
             return [raw for raw, is_there in zip(raws, created, strict=True) if is_there]
 
     def _create_one(self, raw: Json, *, remember: bool = True) -> bool:
-        target = _ref(raw)
+        target = run_settle.ref(raw)
         change = api_changes.Change("create", target, f"Create {target}", raw)
 
         def decide(found: objects.Raw | None) -> api_changes.Change | None:
@@ -178,8 +173,3 @@ class _Builder:
         for raw in pods:
             for owner in raw["metadata"].get("ownerReferences") or ():
                 owner["uid"] = uids.get(owner["name"], "")
-
-
-def _ref(raw: Json) -> objects.Ref:
-    namespace, name = run_settle.place(raw)
-    return objects.Ref(raw["kind"], name, namespace, api_version=raw["apiVersion"])

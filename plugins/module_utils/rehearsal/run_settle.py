@@ -27,6 +27,12 @@ def place(raw: objects.Raw) -> NamespacedName:
     return raw["metadata"].get("namespace", ""), raw["metadata"]["name"]
 
 
+def ref(raw: objects.Raw) -> objects.Ref:
+    """The reference to an object of a copy, without its UID."""
+    namespace, name = place(raw)
+    return objects.Ref(raw["kind"], name, namespace, api_version=raw["apiVersion"])
+
+
 class Settling:
     """Waits of one copy; they raise CallAborted at the deadline, with what has not settled."""
 
@@ -72,7 +78,7 @@ class Settling:
 
         def missing() -> list[str]:
             seen = {place(raw): raw for raw in self._all(kinds.DAEMON_SETS)} if wanted else {}
-            return [str(_ref(raw)) for raw in wanted if not _is_placed(seen.get(place(raw)) or {})]
+            return [str(ref(raw)) for raw in wanted if not _is_placed(seen.get(place(raw)) or {})]
 
         self._until(missing)
 
@@ -84,7 +90,7 @@ class Settling:
             for raw in self._all(kinds.STATEFUL_SETS) if sets else ():
                 if revision := (raw.get("status") or {}).get("updateRevision"):
                     found[place(raw)] = revision
-            return [str(_ref(raw)) for raw in sets if place(raw) not in found]
+            return [str(ref(raw)) for raw in sets if place(raw) not in found]
 
         self._until(missing)
         return found
@@ -105,13 +111,13 @@ class Settling:
         def missing() -> list[str]:
             seen = {}
             for kind in kinds_:
-                for raw in self._all(kinds.KINDS[_api_version(kind), kind]):
+                for raw in self._all(kinds.KINDS["apps/v1", kind]):
                     seen[kind, place(raw)] = raw
             found = []
             for raw in wanted:
                 real = seen.get((raw["kind"], place(raw))) or {}
                 if raw["kind"] in kinds_ and not _is_counted(real):
-                    found.append(str(_ref(raw)))
+                    found.append(str(ref(raw)))
             return found
 
         self._until(missing)
@@ -149,15 +155,6 @@ class Settling:
                     "Look at these objects in the lab, or give a longer timeout.",
                     left[0],
                 )
-
-
-def _ref(raw: objects.Raw) -> objects.Ref:
-    namespace, name = place(raw)
-    return objects.Ref(raw["kind"], name, namespace)
-
-
-def _api_version(kind: str) -> str:
-    return "batch/v1" if kind == "Job" else "apps/v1"
 
 
 def _observed(raw: objects.Raw) -> bool:

@@ -19,8 +19,6 @@ import typing as t
 import zlib
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import objects
-
 FORMAT = "kubeops.node_maintenance/snapshot"
 VERSION = 1
 GZIP = b"\x1f\x8b"
@@ -110,8 +108,3 @@ def _is_whole(found: t.Any, notes: t.Any) -> bool:
             if not isinstance(raw, dict) or not (raw.get("metadata") or {}).get("name"):
                 return False
     return True
-
-
-def names_of(snapshot: Snapshot, kind: str) -> list[str]:
-    """The names of all objects of a kind, such as ``nodes``, in their order."""
-    return [objects.metadata(raw)["name"] for raw in snapshot.objects.get(kind) or ()]
