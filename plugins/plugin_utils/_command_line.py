@@ -20,14 +20,9 @@ def cut(answers: t.Mapping[str, t.Any], *, limit: bool = False) -> dict[str, str
     """
     del answers
     # Even "all" leaves out the host that makes the calls, where no inventory has localhost.
-    given = (
-        {"--start-at-task": "start_at_task"}
-        if limit
-        else {"--limit": "subset", "--start-at-task": "start_at_task"}
-    )
-    options = " and ".join(
-        option for option, name in given.items() if context.CLIARGS.get(name, None)
-    )
+    given = {"--limit": not limit and context.CLIARGS.get("subset")}
+    given["--start-at-task"] = context.CLIARGS.get("start_at_task")
+    options = " and ".join(option for option, value in given.items() if value)
     why = (
         "because its calls need each other. Its variables say what it works on, such as "
         "maintain_nodes or recover_run."

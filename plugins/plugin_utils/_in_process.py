@@ -11,6 +11,7 @@ with another interpreter and in the background.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import typing as t
@@ -70,13 +71,16 @@ class InProcess(ActionBase):
 
     def shows(self, variables: t.Mapping[str, t.Any]) -> bool:
         """Whether this task may print lines of its own between those of the stdout callback."""
-        environment: dict[str, t.Any] = {}
-        self._compute_environment_string(environment)
         asked = self._templar.template(variables.get(_progress.VARIABLE))
         callback = str(constants.DEFAULT_STDOUT_CALLBACK)
         return not self._task.no_log and _progress.wanted(
-            asked, {**os.environ, **environment}, callback
+            asked, {**os.environ, **self._environment()}, callback
         )
+
+    def _environment(self) -> dict[str, t.Any]:
+        found: dict[str, t.Any] = {}
+        self._compute_environment_string(found)
+        return found
 
     def _late_header(self) -> str:
         """What the stdout callback prints above this task only once it has ended;
@@ -107,8 +111,7 @@ class InProcess(ActionBase):
         return not (interpreter is None or runs_here(str(interpreter)))
 
     def _run_here(self, shows: bool) -> dict[str, t.Any]:
-        environment: dict[str, t.Any] = {}
-        self._compute_environment_string(environment)
+        environment = self._environment()
         validation = ArgumentSpecValidator(self.spec.argument_spec, **self.spec.rules).validate(
             specs.plain(self._task.args)
         )
@@ -187,22 +190,16 @@ def runs_here(interpreter: str) -> bool:
     return mine.parent.resolve() == other.parent.resolve() and mine.resolve() == other.resolve()
 
 
-class task_environment:  # noqa: N801  (used like a function)
+@contextlib.contextmanager
+def task_environment(wanted: t.Mapping[str, t.Any]) -> t.Iterator[dict[str, str]]:
     """The task's ``environment`` while the engine runs, for exec plugins and proxies too."""
-
-    def __init__(self, wanted: t.Mapping[str, t.Any]) -> None:
-        self._wanted = {key: str(value) for key, value in wanted.items()}
-
-    def __enter__(self) -> dict[str, str]:
-        """Set the variables and return the whole environment."""
-        self._before = {key: os.environ.get(key) for key in self._wanted}
-        os.environ.update(self._wanted)
-        return dict(os.environ)
-
-    def __exit__(self, *_error: object) -> None:
-        """Restore them, because a task in a loop uses one worker for all its items."""
-        for key, value in self._before.items():
-            if value is None:
-                os.environ.pop(key, None)
-            else:
-                os.environ[key] = value
+    before = dict(os.environ)
+    os.environ.update({key: str(value) for key, value in wanted.items()})
+    try:
+        yield dict(os.environ)
+    finally:
+        # A task in a loop uses one worker for all its items.
+        for key in wanted:
+            os.environ.pop(key, None)
+            if key in before:
+                os.environ[key] = before[key]

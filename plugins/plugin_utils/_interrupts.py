@@ -11,6 +11,7 @@ its workers at once, and awaits them.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -24,35 +25,31 @@ WITHIN = 10
 """Seconds after which a call that was asked to end is cut off."""
 
 
-class heeded:  # noqa: N801  (used like a function)
+@contextlib.contextmanager
+def heeded() -> t.Iterator[specs.Interruption]:
     """In a worker, one of the ``SIGNALS`` asks the engine to end, and another interrupt ends it."""
+    interruption = specs.Interruption()
 
-    def __enter__(self) -> specs.Interruption:
-        """Heed them, but for those that the process ignores."""
-        self.interruption = specs.Interruption()
-        here = (
-            multiprocessing.parent_process()
-            and threading.current_thread() is threading.main_thread()
-        )
-        wanted = (
-            [one for one in SIGNALS if signal.getsignal(one) is not signal.SIG_IGN] if here else []
-        )
-        self._before = {one: signal.signal(one, self._heed) for one in wanted}
-        return self.interruption
-
-    def __exit__(self, *_error: object) -> None:
-        """A worker that was asked to end does so."""
-        if not self.interruption.asked:
-            for number, handler in self._before.items():
-                signal.signal(number, handler)
-
-    def _heed(self, number: int, _frame: object) -> None:
-        if not self.interruption.asked:
-            self.interruption.asked = True
+    def heed(number: int, _frame: object) -> None:
+        if not interruption.asked:
+            interruption.asked = True
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.alarm(WITHIN)
         elif number == signal.SIGINT:
             os._exit(1)
+
+    before = {}
+    if multiprocessing.parent_process() and threading.current_thread() is threading.main_thread():
+        for one in SIGNALS:
+            if signal.getsignal(one) is not signal.SIG_IGN:
+                before[one] = signal.signal(one, heed)
+    try:
+        yield interruption
+    finally:
+        # A worker that was asked to end does so.
+        if not interruption.asked:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 def orphan_guard(interruption: specs.Interruption) -> t.Callable[[], None] | None:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import sys
@@ -34,14 +35,13 @@ def outlast(display: t.Any) -> None:
     display.display = show
 
 
-class tolerated:  # noqa: N801  (used like a function)
+@contextlib.contextmanager
+def tolerated() -> t.Iterator[None]:
     """Around what prints: an output that takes nothing any more takes no part from now on."""
-
-    def __enter__(self) -> None:
-        """Nothing is needed before."""
-
-    def __exit__(self, kind: type[BaseException] | None, *_error: object) -> bool:
-        """Write what waits in the buffers, or forget it."""
+    try:
+        with contextlib.suppress(OSError):
+            yield
+    finally:
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
@@ -52,4 +52,3 @@ class tolerated:  # noqa: N801  (used like a function)
                 nowhere = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(nowhere, stream.fileno())
                 os.close(nowhere)
-        return kind is not None and issubclass(kind, OSError)

@@ -30,7 +30,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes imp
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import (
     arguments_window,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import pod_rules
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import (
+    drain_policy,
+    pod_rules,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import (
     arguments_announcements,
 )
@@ -47,23 +50,11 @@ CLOSE = 0.75
 CHOSEN = "reboot_required"
 """Instead of names of nodes: those whose hosts have to be rebooted. No node can be called so."""
 POLICY = (
-    "backend",
-    "fallback",
-    "koordinator_namespace",
-    "koordinator_deployment",
-    "koordinator_config_map",
-    "koordinator_key",
-    "job_wait",
-    "allow_interruption",
-    "node_autoscaler",
-    "method",
-    "reactive_budgets",
-    "operator_budget_wait",
-    "load_balancer_wait",
-    "force",
-    "delete_emptydir_data",
-    "fenced",
-    "rules",
+    *("backend", "fallback", "job_wait"),
+    *drain_policy.KOORDINATOR,
+    *("allow_interruption", "node_autoscaler", "method", "reactive_budgets"),
+    *("operator_budget_wait", "load_balancer_wait"),
+    *("force", "delete_emptydir_data", "fenced", "rules"),
 )
 FORECAST = (
     *("before_pod", "on_blocked", "settle", "order", "zone_key", "max_per_zone", "kured"),
@@ -72,25 +63,16 @@ FORECAST = (
 POLICIES: t.Mapping[str, tuple[str, ...]] = {
     "plan": (*POLICY, *FORECAST),
     "guard": (
-        "method",
-        "allow_interruption",
-        "node_autoscaler",
-        "rules",
-        "reactive_budgets",
-        "settle",
+        *("method", "allow_interruption", "node_autoscaler", "rules"),
+        *("reactive_budgets", "settle"),
     ),
     "drain": (*POLICY, "alarm_after"),
 }
 """What every call of a run is told that plans how pods are moved, prepares that, or does it."""
 STEPS: t.Mapping[str, tuple[str, ...]] = {
     "cordon": (
-        "reason",
-        "exclude_from_load_balancers",
-        "hold_autoscalers",
-        "hold_remediation",
-        "node_conditions",
-        "planned_notice",
-        "rules",
+        *("reason", "exclude_from_load_balancers", "hold_autoscalers", "hold_remediation"),
+        *("node_conditions", "planned_notice", "rules"),
     ),
     "protect": (*POLICIES["guard"], "timeout"),
     "migrate": (*POLICIES["drain"], "timeout", "before_pod", "after_pod"),
@@ -100,14 +82,8 @@ STEPS: t.Mapping[str, tuple[str, ...]] = {
 HOOKS = ("before_node", "before_pod", "after_pod", "after_node")
 OF_WAVES = ("before_node", "after_node", "on_failure", "tasks_timeout")
 LISTS = (
-    "nodes",
-    "taints",
-    "fenced",
-    "rules",
-    "reactive_budgets",
-    "window",
-    "reboot_checks",
-    "reboot_files",
+    *("nodes", "taints", "fenced", "rules", "reactive_budgets"),
+    *("window", "reboot_checks", "reboot_files"),
 )
 """The variables that are lists."""
 EVERY_NODE = "kubernetes.io/hostname"
@@ -163,11 +139,8 @@ def _selectors(name: str, value: t.Any) -> list[str]:
     )
 
     items = re.split(r"[;\n]", value) if isinstance(value, str) else value
-    return list(
-        arguments_policy.reactive_budgets(
-            [text for item in items if (text := str(item).strip())], name
-        )
-    )
+    selectors = [text for item in items if (text := str(item).strip())]
+    return list(arguments_policy.reactive_budgets(selectors, name))
 
 
 def _at_least(smallest: int) -> Convert:
@@ -211,13 +184,6 @@ def _some_of(*words: str) -> Convert:
         return found
 
     return convert
-
-
-def _gates(name: str, value: t.Any) -> list[str]:
-    wanted = _names(name, value)
-    if not set(wanted) <= set(gate_checks.GATES):
-        raise option_values.BadOption(name, value, f"some of {', '.join(gate_checks.GATES)}")
-    return wanted
 
 
 def _rules(name: str, value: t.Any) -> list[t.Any]:
@@ -349,7 +315,7 @@ VARIABLES: t.Mapping[str, Variable] = {
     "before_pod": Variable(_hooks("before_pod"), []),
     "after_pod": Variable(_hooks("after_pod"), []),
     "after_node": Variable(_hooks("after_node"), []),
-    "gates": Variable(_gates),
+    "gates": Variable(_some_of(*gate_checks.GATES)),
     "conditions": Variable(arguments_conditions.read, {}),
     "until": Variable(_moment),
     "soak": Variable(_seconds, 0),
@@ -373,16 +339,11 @@ VARIABLES: t.Mapping[str, Variable] = {
 }
 
 
-def _loads(path: str) -> str:
-    del path
-    return ""
-
-
 def read(
     raw: t.Mapping[str, t.Any],
     playbook: str,
     extra: t.Iterable[str] = (),
-    fault: t.Callable[[str], str] = _loads,
+    fault: t.Callable[[str], str] = lambda _path: "",
 ) -> dict[str, t.Any]:
     """The input in its final types, with the list of ``errors`` in it, with whether there is work
     to do on hosts (``has_work``), and whether anything of the user's runs there (``on_hosts``).
@@ -478,9 +439,9 @@ def unknown(full: str) -> str:
     # Without the prefix, which they all share.
     close = difflib.get_close_matches(full.removeprefix(PREFIX), VARIABLES, n=3, cutoff=CLOSE)
     names = [PREFIX + name for name in close[: 1 if full in VARIABLES else None] or VARIABLES]
-    hint = (
-        f"Did you mean {' or '.join(names)}?" if close else f"The variables are {', '.join(names)}."
-    )
+    hint = f"The variables are {', '.join(names)}."
+    if close:
+        hint = f"Did you mean {' or '.join(names)}?"
     return f"{full} is not a variable of this playbook. {hint}"
 
 
@@ -497,12 +458,10 @@ def without_prefix(raw: t.Container[str], extra: t.Iterable[str]) -> list[str]:
 
 def of_the_role(full: str) -> list[str]:
     """Empty for a variable that resembles no option of the role ``migrate``."""
-    close = difflib.get_close_matches(full.removeprefix(ROLE), VARIABLES, n=1, cutoff=0.8)
-    return (
-        [f"{full} is a variable of the role migrate. Use {PREFIX}{close[0]} with this playbook."]
-        if close
-        else []
-    )
+    return [
+        f"{full} is a variable of the role migrate. Use {PREFIX}{close} with this playbook."
+        for close in difflib.get_close_matches(full.removeprefix(ROLE), VARIABLES, n=1, cutoff=0.8)
+    ]
 
 
 def fingerprint(values: t.Mapping[str, t.Any], playbook: str) -> dict[str, t.Any]:
@@ -523,43 +482,34 @@ def _only_reboots(values: t.Mapping[str, t.Any], playbook: str) -> bool:
     return values["reboot"] == "if_required" and playbook in ("maintain", "plan") and not other_work
 
 
-def _cross_checks(values: t.Mapping[str, t.Any], playbook: str) -> list[str]:
+def _cross_checks(values: t.Mapping[str, t.Any], playbook: str) -> t.Iterator[str]:
+    """The first contradiction between variables, or none."""
     if CHOSEN in values["nodes"]:
         if playbook == "release" or list(values["nodes"]) != [CHOSEN]:
-            return [
-                (
-                    f"maintain_nodes: {CHOSEN} stands alone, for plan, maintain and evacuate. "
-                    "Otherwise name the nodes."
-                )
-            ]
-        return []
-    if values["nodes"] and values["node_selector"]:
-        return ["maintain_nodes and maintain_node_selector are both set. Set only one of them."]
-    if not values["nodes"] and not values["node_selector"]:
-        example = (
-            f"-e maintain_nodes=worker-1,worker-2, or -e maintain_node_selector={'pool=blue'!r}"
-        )
-        return [f"Playbook {playbook} needs nodes. Set {example}."]
-    if values["planned_notice"] and not values["node_conditions"]:
-        return [
-            (
-                "maintain_planned_notice waits after a node condition. Set "
-                "maintain_node_conditions=true as well."
+            yield (
+                f"maintain_nodes: {CHOSEN} stands alone, for plan, maintain and evacuate. "
+                "Otherwise name the nodes."
             )
-        ]
-    if (values["max_per_zone"] or 0) > (values["serial"] or 1):
-        most = (
-            f"maintain_serial={values['serial']}"
-            if values["serial"]
-            else "one node, because maintain_serial is not set"
+    elif values["nodes"] and values["node_selector"]:
+        yield "maintain_nodes and maintain_node_selector are both set. Set only one of them."
+    elif not values["nodes"] and not values["node_selector"]:
+        yield (
+            f"Playbook {playbook} needs nodes. Set -e maintain_nodes=worker-1,worker-2, "
+            "or -e maintain_node_selector='pool=blue'."
         )
-        return [
-            (
-                f"maintain_max_per_zone={values['max_per_zone']} contradicts {most}: a wave never "
-                "has so many nodes. Raise maintain_serial, or leave out maintain_max_per_zone."
-            )
-        ]
-    return []
+    elif values["planned_notice"] and not values["node_conditions"]:
+        yield (
+            "maintain_planned_notice waits after a node condition. Set "
+            "maintain_node_conditions=true as well."
+        )
+    elif (values["max_per_zone"] or 0) > (values["serial"] or 1):
+        most = "one node, because maintain_serial is not set"
+        if values["serial"]:
+            most = f"maintain_serial={values['serial']}"
+        yield (
+            f"maintain_max_per_zone={values['max_per_zone']} contradicts {most}: a wave never "
+            "has so many nodes. Raise maintain_serial, or leave out maintain_max_per_zone."
+        )
 
 
 def _usual_gates(values: t.Mapping[str, t.Any]) -> list[str]:
