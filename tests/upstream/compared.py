@@ -10,7 +10,7 @@ import copy
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import pod_specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import node_affinity, pod_specs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.index_keys import PARSERS
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
@@ -59,7 +59,7 @@ def _refused(record: Record) -> bool:
         case "TaintToleration":
             return filters.node_reason(guest, place) == filters.TAINTED
         case "NodeAffinity":
-            return not filters.matches(guest, place.node)
+            return not node_affinity.selects(guest.spec, place.node)
         case "NodePorts":
             return world.ports_taken(guest, place)
         case "NodeResourcesFit":

@@ -199,24 +199,20 @@ def _conditions(
     record: node_records.Record | None,
     of_other_gates: t.Collection[str],
     wanted: t.Mapping[str, str],
-) -> list[reasons.Finding]:
+) -> t.Iterator[reasons.Finding]:
     """Conditions worse than before, or not as wanted, but those ``of_other_gates``."""
     before = (record.prior.get("conditions") if record else None) or ()
-    found = []
     for kind in PROBLEMS:
         if kind not in (*of_other_gates, *before, *wanted) and node.conditions.get(kind) == "True":
             why = f"its condition {kind} is True, and was not before the maintenance"
             remedy = f"Check it: kubectl describe node {node.name}."
-            found.append(_blocker("unhealthy", node, why, remedy))
+            yield _blocker("unhealthy", node, why, remedy)
     for kind, status in wanted.items():
         if (now := node.conditions.get(kind, "not reported")) != status:
             why = f"its condition {kind} is {now}, and has to be {status}"
-            found.append(
-                _blocker(
-                    "unhealthy", node, why, "Check who reports that condition, or wait for it."
-                )
+            yield _blocker(
+                "unhealthy", node, why, "Check who reports that condition, or wait for it."
             )
-    return found
 
 
 def _rebooted(node: objects.Node, record: node_records.Record | None) -> list[reasons.Finding]:
@@ -270,14 +266,13 @@ def _daemon_sets(
     node: objects.Node,
     record: node_records.Record | None,
     passing: t.Collection[objects.Raw],
-) -> list[reasons.Finding]:
+) -> t.Iterator[reasons.Finding]:
     before = record.prior.get("daemonsets") if record else None
     lack = lacking(snapshot, node, passing)
     # Of several that want one host port, another one may have it by now.
     exchanged = before is None or not set(before) <= set(lack)
     waiting = ", ".join(str(one.workload) for one in record.awaits) if record else ""
     down = f"; until it is back, pods are missing of {waiting}" if waiting else ""
-    found = []
     for name in (name for name in lack if name not in (before or ())):
         there = [
             pod
@@ -291,8 +286,7 @@ def _daemon_sets(
             f"it{unready.in_brackets(unready.why(snapshot, there))}{down}"
         )
         remedy = "Check that pod, or wait for it, or omit the gate daemonsets."
-        found.append(_blocker("daemonset_missing", node, why, remedy))
-    return found
+        yield _blocker("daemonset_missing", node, why, remedy)
 
 
 PORTS = "didn't have free ports"

@@ -63,12 +63,8 @@ def company(around: world.World, guest: world.PodInfo) -> Company | None:
         first = not near and tally.counts(guest)
     bad: Domains = Counter()
     for term in shunned:
-        _count(
-            around,
-            bad,
-            around.tally((_wanted(around, guest.namespace, term),)).by_node,
-            term["topologyKey"],
-        )
+        tally = around.tally((_wanted(around, guest.namespace, term),))
+        _count(around, bad, tally.by_node, term["topologyKey"])
     unwelcome: Domains = Counter()
     for example, by_node in shunning:
         for term in example.terms("podAntiAffinity"):
@@ -92,11 +88,8 @@ def affinity_reason(found: Company, place: world.NodeInfo) -> str:
             return NO_COMPANY
     if _within(found.bad, found.shunned, place):
         return BAD_COMPANY
-    return (
-        UNWELCOME
-        if _within(found.unwelcome, {key for key, _value in found.unwelcome}, place)
-        else ""
-    )
+    unwelcome = {key for key, _value in found.unwelcome}
+    return UNWELCOME if _within(found.unwelcome, unwelcome, place) else ""
 
 
 def _within(domains: Domains, keys: t.Iterable[str], place: world.NodeInfo) -> bool:
@@ -159,18 +152,13 @@ def nodes_named(guest: world.PodInfo) -> frozenset[str] | None:
     return frozenset(found) if terms else None
 
 
-def matches(guest: world.PodInfo, node: objects.Node) -> bool:
-    """Whether node selector and node affinity allow the node."""
-    return node_affinity.selects(guest.spec, node)
-
-
 def node_reason(guest: world.PodInfo, place: world.NodeInfo) -> str:
     """Why the pod cannot be on the node, ``""`` if it can."""
     if place.closed and not node_taints.tolerates(guest.tolerations, _CORDON):
         return CLOSED
     if place.taints and node_taints.untolerated(guest.tolerations, place.taints):
         return TAINTED
-    return "" if matches(guest, place.node) else NOT_SELECTED
+    return "" if node_affinity.selects(guest.spec, place.node) else NOT_SELECTED
 
 
 def unmet(pod: objects.Pod, node: objects.Node) -> list[str]:
@@ -273,44 +261,37 @@ def _counting(
     """The nodes that count, with their domain: by labels of all constraints, and policies."""
 
     def found() -> dict[str, str]:
-        labelled = (
-            place for place in around.places.values() if all(key in place.labels for key in keys)
-        )
         return {
             place.name: place.labels[raw["topologyKey"]]
-            for place in labelled
-            if _counts(guest, raw, place)
+            for place in around.places.values()
+            if all(key in place.labels for key in keys) and _counts(guest, raw, place)
         }
 
     policies = (raw.get("nodeAffinityPolicy"), raw.get("nodeTaintsPolicy"))
     own = guest.suiting or world.suiting(guest.spec, guest.tolerations)
     lasting = raw.get("nodeTaintsPolicy", "Ignore") != "Honor"
-    return around.domains(
-        world.key_of(raw["topologyKey"], keys, policies, own), found, lasting=lasting
-    )
+    key = world.key_of(raw["topologyKey"], keys, policies, own)
+    return around.domains(key, found, lasting=lasting)
 
 
 def _selector(guest: world.PodInfo, raw: objects.Raw) -> objects.Raw | None:
     selector: objects.Raw | None = raw.get("labelSelector")
-    more = {
-        key: guest.labels[key] for key in raw.get("matchLabelKeys") or () if key in guest.labels
-    }
+    keys = raw.get("matchLabelKeys") or ()
+    more = {key: guest.labels[key] for key in keys if key in guest.labels}
     if not more or selector is None:
         return selector
-    expressions = [{"key": key, "operator": "In", "values": [value]} for key, value in more.items()]
-    return {
-        **selector,
-        "matchExpressions": [*(selector.get("matchExpressions") or ()), *expressions],
-    }
+    expressions = [*(selector.get("matchExpressions") or ())]
+    expressions += [{"key": key, "operator": "In", "values": [more[key]]} for key in more]
+    return {**selector, "matchExpressions": expressions}
 
 
 def _counts(guest: world.PodInfo, raw: objects.Raw, place: world.NodeInfo) -> bool:
     """Whether the node is a domain's, by the constraint's two policies."""
-    if raw.get("nodeAffinityPolicy", "Honor") == "Honor" and not matches(guest, place.node):
+    chosen = raw.get("nodeAffinityPolicy", "Honor") == "Honor"
+    if chosen and not node_affinity.selects(guest.spec, place.node):
         return False
-    return raw.get("nodeTaintsPolicy", "Ignore") != "Honor" or not node_taints.untolerated(
-        guest.tolerations, place.taints
-    )
+    tainted = raw.get("nodeTaintsPolicy", "Ignore") == "Honor"
+    return not (tainted and node_taints.untolerated(guest.tolerations, place.taints))
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,8 +342,7 @@ class Filters:
         self._suiting: dict[str, _Suiting] = {}
 
     def answer(self, guest: world.PodInfo) -> Answer:
-        around, total = self.around, len(self.around.places)
-        look = self.look(guest)
+        total, look = len(self.around.places), self.look(guest)
         if look.refusal:
             return Answer((), {}, total, look.refusal)
         reasons, open_places = self.by_itself(guest)
@@ -374,24 +354,19 @@ class Filters:
                 counts.update(found)
             else:
                 nodes.append(place.name)
-        return Answer(tuple(sorted(nodes)), dict(counts), len(around.places))
+        return Answer(tuple(sorted(nodes)), dict(counts), total)
 
     def look(self, guest: world.PodInfo) -> Look:
         named = nodes_named(guest)
         if named is not None and not named:
             return Look(self, guest, refusal=CONFLICT)
-        needs = (
-            storage.needs(self.storage, self.around, guest) if guest.volumes else storage.NOTHING
-        )
+        needs = storage.NOTHING
+        if guest.volumes:
+            needs = storage.needs(self.storage, self.around, guest)
         if needs.refusal:
             return Look(self, guest, refusal=needs.refusal)
-        return Look(
-            self,
-            guest,
-            needs=needs,
-            spread=constraints(self.around, guest),
-            company=company(self.around, guest),
-        )
+        spread, others = constraints(self.around, guest), company(self.around, guest)
+        return Look(self, guest, needs=needs, spread=spread, company=others)
 
     def by_itself(
         self, guest: world.PodInfo
@@ -409,9 +384,9 @@ class Filters:
         named = nodes_named(guest)
         for name in again:
             place = around.places[name]
-            why = (
-                NOT_NAMED if named is not None and name not in named else node_reason(guest, place)
-            )
+            why = node_reason(guest, place)
+            if named is not None and name not in named:
+                why = NOT_NAMED
             if why:
                 found.reasons[name] = why
                 found.places.pop(name, None)

@@ -63,14 +63,8 @@ class Eviction:
         priorities = [victim.priority for victim in self.victims]
         highest, total = max(priorities), sum(one + EACH for one in priorities)
         earliest = min(victim.since for victim in self.victims if victim.priority == highest)
-        return (
-            self.against,
-            highest,
-            total,
-            len(priorities),
-            tuple(-ord(one) for one in earliest),
-            self.node,
-        )
+        latest_first = tuple(-ord(one) for one in earliest)
+        return self.against, highest, total, len(priorities), latest_first, self.node
 
 
 def preempted(scheduler: filters.Filters, guest: world.PodInfo) -> Eviction | None:
@@ -182,6 +176,11 @@ class Forecast:
     scheduler: str = ""
 
 
+def not_forecast(why: str) -> Forecast:
+    """That of a pod whose place cannot be known."""
+    return Forecast(text=f"Not forecast: {why}")
+
+
 def forecasts(
     snapshot: snapshots.Snapshot,
     plans: t.Sequence[drain_policy.PodPlan],
@@ -199,11 +198,9 @@ def forecasts(
     moving = [
         plan for plan in plans if plan.route in MOVED and plan.workload and not plan.pod.finished
     ]
-    return (
-        Sequence(snapshot, with_volumes=with_volumes).roll(moving, waves, stay_out=stay_out)
-        if moving
-        else {}
-    )
+    if not moving:
+        return {}
+    return Sequence(snapshot, with_volumes=with_volumes).roll(moving, waves, stay_out=stay_out)
 
 
 def place(
@@ -318,24 +315,7 @@ class Sequence:
     def move(self, plan: drain_policy.PodPlan) -> Forecast:
         pod = plan.pod
         template = _template(self.snapshot, pod)
-        unknown = unforeseen(pod, template, self.unserved)
-        if unknown is None and self.scheduler.looks > MOST_LOOKS:
-            unknown = Forecast(text=f"Not forecast: {TOO_MUCH}")
-        if unknown is None and pod.attaches and not self.with_volumes:
-            unknown = Forecast(
-                text="Not forecast: these credentials may not list csinodes and storageclasses."
-            )
-        if (
-            unknown is None
-            and not self.snapshot.namespaces
-            and '"namespaceSelector"' in world.key_of(pod.placed)
-        ):
-            unknown = Forecast(
-                text=(
-                    "Not forecast: these credentials may not list namespaces, "
-                    "which its rules select."
-                )
-            )
+        unknown = unforeseen(pod, template, self.unserved) or self._unknown(pod)
         old = self.around.by_uid.get(pod.uid)
         if unknown is not None:
             if old is not None:
@@ -349,25 +329,30 @@ class Sequence:
             self.around.leave(old)
         return found
 
+    def _unknown(self, pod: objects.Pod) -> Forecast | None:
+        if self.scheduler.looks > MOST_LOOKS:
+            return not_forecast(TOO_MUCH)
+        if pod.attaches and not self.with_volumes:
+            return not_forecast("these credentials may not list csinodes and storageclasses.")
+        if not self.snapshot.namespaces and '"namespaceSelector"' in world.key_of(pod.placed):
+            return not_forecast(
+                "these credentials may not list namespaces, which its rules select."
+            )
+        return None
+
     def _placed(self, guest: world.PodInfo) -> Forecast:
         target, answer = place(self.scheduler, guest)
         if answer is None and target is not None:
             self.placed.append((guest, target))
             if driver := storage.provisioner(self.scheduler.storage, guest):
-                return Forecast(
-                    text=f"Not forecast: whether {driver} has storage left for its new volume."
-                )
+                return not_forecast(f"whether {driver} has storage left for its new volume.")
             return Forecast(fits=True, target=target)
         if answer is None:
             return Forecast()
-        if devised := [
-            name for name in self.by_devices if world.insufficient(name) in answer.reasons
-        ]:
-            return Forecast(
-                text=(
-                    f"Not forecast: devices may serve {', '.join(sorted(devised))} "
-                    "where nodes do not."
-                )
+        lacking = [name for name in self.by_devices if world.insufficient(name) in answer.reasons]
+        if lacking:
+            return not_forecast(
+                f"devices may serve {', '.join(sorted(lacking))} where nodes do not."
             )
         eviction = preempted(self.scheduler, guest)
         if eviction is None:
@@ -409,21 +394,11 @@ def unserved(snapshot: snapshots.Snapshot) -> dict[str, str]:
 
     Of a pod with a gate the API server itself says that it is not scheduled.
     """
-    served = {
-        pod.scheduler for pod in snapshot.pods if pod.node or (pod.looked_at and not _gated(pod))
-    }
-    waiting = [
-        pod for pod in snapshot.pods if not pod.node and not pod.looked_at and not pod.finished
-    ]
-    return {
-        pod.scheduler: str(pod.ref)
-        for pod in waiting
-        if pod.scheduler not in served and not _gated(pod)
-    }
-
-
-def _gated(pod: objects.Pod) -> bool:
-    return bool(pod.placed.get("schedulingGates"))
+    free = [pod for pod in snapshot.pods if not pod.placed.get("schedulingGates")]
+    served = {pod.scheduler for pod in snapshot.pods if pod.node}
+    served |= {pod.scheduler for pod in free if pod.looked_at}
+    waiting = (pod for pod in free if not (pod.node or pod.looked_at or pod.finished))
+    return {pod.scheduler: str(pod.ref) for pod in waiting if pod.scheduler not in served}
 
 
 def unforeseen(
@@ -437,31 +412,21 @@ def unforeseen(
         )
         return Forecast(fits=False, text=text)
     if scheduler != DEFAULT_SCHEDULER:
-        text = f"Not forecast: the scheduler {scheduler} decides by rules of its own."
-        return Forecast(text=text, scheduler=scheduler)
+        unknown = not_forecast(f"the scheduler {scheduler} decides by rules of its own.")
+        return replace(unknown, scheduler=scheduler)
     if gates := template.get("schedulingGates"):
         listed = ", ".join(gate.get("name", "") for gate in gates)
-        return Forecast(
-            text=(
-                "Not forecast: its successor waits until somebody removes the "
-                f"scheduling gate {listed}."
-            )
+        return not_forecast(
+            f"its successor waits until somebody removes the scheduling gate {listed}."
         )
     if template.get("nodeName"):
-        return Forecast(
-            text=f"Not forecast: its workload names the node {template['nodeName']} itself."
-        )
+        return not_forecast(f"its workload names the node {template['nodeName']} itself.")
     if pod.device_claims or pod.placed.get("resourceClaims"):
-        return Forecast(text="Not forecast: it needs devices by resource claims.")
+        return not_forecast("it needs devices by resource claims.")
     if declared := pod.placed.get("declared"):
-        return Forecast(
-            text=f"Not forecast: which nodes declare what it needs ({', '.join(declared)})."
-        )
+        return not_forecast(f"which nodes declare what it needs ({', '.join(declared)}).")
     if pod.group:
-        return Forecast(
-            text=(
-                "Not forecast: it is scheduled together with the other pods of "
-                f"PodGroup {pod.group}."
-            )
+        return not_forecast(
+            f"it is scheduled together with the other pods of PodGroup {pod.group}."
         )
     return None

@@ -85,12 +85,11 @@ def _leased(snapshot: snapshots.Snapshot, node: objects.Node, now: str) -> list[
     return [reasons.Finding.of_node(node.name, "leased", message, remedy)]
 
 
-def _maintained(node: objects.Node) -> list[reasons.Finding]:
+def _maintained(node: objects.Node) -> t.Iterator[reasons.Finding]:
     """Whether somebody else says, by a condition, that the node is maintained.
 
     One that is planned, or over with the drain, may be the very one that this run carries out.
     """
-    found = []
     for condition in () if other_runs.recorded(node) else node_conditions.foreign(node):
         kind = condition["type"]
         why = (
@@ -107,15 +106,12 @@ def _maintained(node: objects.Node) -> list[reasons.Finding]:
                 f"`kubectl patch node {node.name} --subresource=status -p '{patch}'`."
             )
         severity: reasons.Severity = "blocker" if at_work else "warning"
-        found.append(
-            reasons.Finding.of_node(node.name, "foreign_condition", message, remedy, severity)
-        )
-    return found
+        yield reasons.Finding.of_node(node.name, "foreign_condition", message, remedy, severity)
 
 
 def _rebooting(
     snapshot: snapshots.Snapshot, nodes: t.Sequence[str], now: str, kured: str
-) -> list[reasons.Finding]:
+) -> t.Iterator[reasons.Finding]:
     """Whether kured reboots a node.
 
     Its lock is for the whole cluster, so it stands against all nodes. A lock in the name of what is
@@ -123,7 +119,6 @@ def _rebooting(
     nobody's way. Anybody who may create DaemonSets can write such a lock, so only that of kured's
     own counts; another one is worth knowing.
     """
-    found: list[reasons.Finding] = []
     for daemon_set in snapshot.daemon_sets:
         meta = daemon_set["metadata"]
         text = (meta.get("annotations") or {}).get(KURED_LOCK)
@@ -132,7 +127,7 @@ def _rebooting(
             if holder not in snapshot.nodes:
                 continue
             if place != kured:
-                found.append(_not_kured(place, kured))
+                yield _not_kured(place, kured)
                 break
             message = (
                 f"kured is rebooting node {holder} since {since}: "
@@ -142,12 +137,9 @@ def _rebooting(
                 "Wait until it has released the lock. If that node does not come back: `kubectl "
                 f"-n {meta.get('namespace')} annotate daemonset {meta['name']} {KURED_LOCK}-`."
             )
-            found.append(
-                reasons.Finding(
-                    "kured_reboot", message, remedy, object=f"Node {holder}", nodes=tuple(nodes)
-                )
+            yield reasons.Finding(
+                "kured_reboot", message, remedy, object=f"Node {holder}", nodes=tuple(nodes)
             )
-    return found
 
 
 def _not_kured(place: str, kured: str) -> reasons.Finding:
@@ -194,9 +186,8 @@ def gang_findings(
     snapshot: snapshots.Snapshot,
     plans: t.Iterable[drain_policy.PodPlan],
     waves: t.Sequence[t.Collection[str]],
-) -> list[reasons.Finding]:
+) -> t.Iterator[reasons.Finding]:
     """One for each gang on the nodes: a blocker without consent, an info if it is waited for."""
-    found = []
     for gang, group in _by_gang(snapshot, plans):
         refused = [plan for plan in group if plan.route == "refuse" and plan.code == "gang"]
         leaving = _nodes(group, MOVED)
@@ -211,8 +202,7 @@ def gang_findings(
                 f" It is interrupted on {', '.join(leaving)}, which leave {_together(times)}."
             )
         remedy = refused[0].remedy if refused else ""
-        found.append(reasons.Finding("gang", message, remedy, severity, str(gang.ref), nodes))
-    return found
+        yield reasons.Finding("gang", message, remedy, severity, str(gang.ref), nodes)
 
 
 def _together(times: int) -> str:

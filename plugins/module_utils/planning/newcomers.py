@@ -38,9 +38,8 @@ def findings(
         for p in plans
         if p.route in ("surge", "replace") and p.workload and p.workload.uid not in up
     ]
-    found = _terminating(
-        [p for p in plans if p.route in ("surge", "replace") or p.guarded], terminating
-    )
+    making = [p for p in plans if p.route in ("surge", "replace") or p.guarded]
+    found = list(_terminating(making, terminating))
     for _wave, of_wave in drain_policy.by_wave(first, waves):
         leaving: dict[str, list[drain_policy.PodPlan]] = {}
         for plan in of_wave:
@@ -63,18 +62,15 @@ def _severity(groups: t.Iterable[list[drain_policy.PodPlan]]) -> reasons.Severit
 
 def _of_workload(
     snapshot: snapshots.Snapshot, workload: objects.Workload, group: list[drain_policy.PodPlan]
-) -> list[reasons.Finding]:
+) -> t.Iterator[reasons.Finding]:
     nodes, severity = _nodes(group), _severity([group])
-    found = []
     for name, why in quota.violated(
         _in(snapshot.limits, workload.namespace), workload.pod_spec
     ).items():
         place = f"LimitRange {workload.namespace}/{name}"
         message = f"One more pod of {workload.ref} violates {place}: {why}."
         remedy = "Change the LimitRange or the workload."
-        found.append(
-            reasons.Finding("limit_range_forbids_surge", message, remedy, severity, place, nodes)
-        )
+        yield reasons.Finding("limit_range_forbids_surge", message, remedy, severity, place, nodes)
     leaving = {plan.pod.uid for plan in group}
     waiting = [
         p
@@ -87,12 +83,9 @@ def _of_workload(
             "it is, lowering the replicas could delete a pod that serves."
         )
         remedy = "Repair or remove that pod first."
-        found.append(
-            reasons.Finding(
-                "not_ready_elsewhere", message, remedy, "blocker", str(workload.ref), nodes
-            )
+        yield reasons.Finding(
+            "not_ready_elsewhere", message, remedy, "blocker", str(workload.ref), nodes
         )
-    return found
 
 
 def _count(workload: objects.Workload, group: list[drain_policy.PodPlan]) -> int:
@@ -102,8 +95,7 @@ def _count(workload: objects.Workload, group: list[drain_policy.PodPlan]) -> int
     return min(len(group), released.most_at_once(workload))
 
 
-def _quotas(snapshot: snapshots.Snapshot, moves: Moves) -> list[reasons.Finding]:
-    found = []
+def _quotas(snapshot: snapshots.Snapshot, moves: Moves) -> t.Iterator[reasons.Finding]:
     for namespace in dict.fromkeys(workload.namespace for workload, _group in moves):
         inside = [(workload, group) for workload, group in moves if workload.namespace == namespace]
         newcomers = [
@@ -122,28 +114,21 @@ def _quotas(snapshot: snapshots.Snapshot, moves: Moves) -> list[reasons.Finding]
             remedy = "Raise the quota for the maintenance, or drain fewer nodes at a time."
             groups = [group for _workload, group in inside]
             severity, nodes = _severity(groups), _nodes(itertools.chain.from_iterable(groups))
-            found.append(
-                reasons.Finding("quota_forbids_surge", message, remedy, severity, place, nodes)
-            )
-    return found
+            yield reasons.Finding("quota_forbids_surge", message, remedy, severity, place, nodes)
 
 
 def _terminating(
     plans: list[drain_policy.PodPlan], terminating: t.Collection[str]
-) -> list[reasons.Finding]:
-    found = []
+) -> t.Iterator[reasons.Finding]:
     for namespace in dict.fromkeys(
         plan.pod.namespace for plan in plans if plan.pod.namespace in terminating
     ):
         place = f"Namespace {namespace}"
         message = f"{place} is being deleted: no new pod and no guard can be created in it."
         nodes = _nodes(plan for plan in plans if plan.pod.namespace == namespace)
-        found.append(
-            reasons.Finding(
-                "namespace_terminating", message, "Wait until it is gone.", "blocker", place, nodes
-            )
+        yield reasons.Finding(
+            "namespace_terminating", message, "Wait until it is gone.", "blocker", place, nodes
         )
-    return found
 
 
 def _in(raws: t.Iterable[objects.Raw], namespace: str) -> list[objects.Raw]:

@@ -57,10 +57,10 @@ AdmittedWaves = t.Iterable[t.Collection[str]]
 
 def webhook_findings(
     snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan], waves: AdmittedWaves
-) -> list[reasons.Finding]:
+) -> t.Iterator[reasons.Finding]:
     """Webhooks that are down already, and those whose last pods leave with a wave."""
     if not snapshot.webhooks:
-        return []
+        return
     labels = {
         raw["metadata"]["name"]: raw["metadata"].get("labels") or {} for raw in snapshot.namespaces
     }
@@ -70,19 +70,18 @@ def webhook_findings(
         if plan.route in ("evict", "surge", "replace", "job") and not plan.pod.finished
     ]
     by_wave = list(drain_policy.by_wave(moving, waves))
-    found = []
     for hook in snapshot.webhooks:
         asked = [plan for plan in moving if _asks(hook, plan.pod, labels) and plan.workload]
         serving = snapshot.endpoints(hook.service)
         if asked and not serving:
-            found.append(_down(hook, asked, sure=bool(labels) and not hook.conditional))
+            yield _down(hook, asked, sure=bool(labels) and not hook.conditional)
         for wave, beside in by_wave if serving else ():
             mine = [plan for plan in beside if plan.pod.uid in serving]
             if len(mine) == len(serving) and not any(_serves_on(snapshot, plan) for plan in mine):
                 others = [plan for plan in asked if plan.pod.node in wave and plan not in mine]
                 own = any(_asks(hook, plan.pod, labels) for plan in mine)
-                found += [_leaves(hook, mine, others, own=own)] if own or others else []
-    return found
+                if own or others:
+                    yield _leaves(hook, mine, others, own=own)
 
 
 def _asks(
@@ -205,8 +204,7 @@ def _options(asked: PreflightOptions) -> list[reasons.Finding]:
     return [reasons.Finding(code, message, remedy, "blocker", code)]
 
 
-def _nodes(snapshot: snapshots.Snapshot, asked: PreflightOptions) -> list[reasons.Finding]:
-    found: list[reasons.Finding] = []
+def _nodes(snapshot: snapshots.Snapshot, asked: PreflightOptions) -> t.Iterator[reasons.Finding]:
     for name in asked.nodes:
         node = snapshot.nodes.get(name)
         if node is None:
@@ -214,25 +212,20 @@ def _nodes(snapshot: snapshots.Snapshot, asked: PreflightOptions) -> list[reason
         if node.unreadable:
             message = f"{node.unreadable} of node {name} cannot be read."
             remedy = f"Look at it with `kubectl get node {name} -o yaml`, and correct it."
-            found.append(reasons.Finding.of_node(name, "unreadable", message, remedy))
-        found += other_runs.findings(node, snapshot.leases, run=asked.run, now=asked.now)
+            yield reasons.Finding.of_node(name, "unreadable", message, remedy)
+        yield from other_runs.findings(node, snapshot.leases, run=asked.run, now=asked.now)
         if node.unschedulable and not other_runs.recorded(node):
             message = f"Node {name} was cordoned by somebody else."
             remedy = (
                 "It stays cordoned after the maintenance; uncordon it by hand if nobody needs that."
             )
-            found.append(
-                reasons.Finding.of_node(name, "foreign_cordon", message, remedy, "warning")
-            )
+            yield reasons.Finding.of_node(name, "foreign_cordon", message, remedy, "warning")
         if not node.ready and not other_runs.recorded(node) and not unreachable.lost(node):
             message = (
                 f"Node {name} is not Ready: its pods may not terminate until its kubelet is back."
             )
             remedy = "Check its kubelet first, unless that is what the maintenance is for."
-            found.append(
-                reasons.Finding.of_node(name, "node_not_ready", message, remedy, "warning")
-            )
-    return found
+            yield reasons.Finding.of_node(name, "node_not_ready", message, remedy, "warning")
 
 
 def _last_schedulable(
@@ -429,13 +422,12 @@ def _spent_guard(
 
 def _pace(
     snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan], asked: PreflightOptions
-) -> list[reasons.Finding]:
+) -> t.Iterator[reasons.Finding]:
     """Workloads that Koordinator's object limiter keeps on their nodes for a long time."""
     controller = asked.choices.controller
     if controller is None:
-        return []
+        return
     jobs = [plan for plan in plans if plan.route == "job"]
-    found = []
     for uid, seconds in feed.limiter_seconds(snapshot, jobs, controller, asked.now).items():
         workload = snapshot.workload(uid)
         if workload is None or seconds <= asked.choices.job_wait:
@@ -451,16 +443,14 @@ def _pace(
             f"sets the pace; {reasons.options(backend='auto')} evicts instead of waiting for it."
         )
         nodes = tuple(dict.fromkeys(plan.pod.node for plan in mine))
-        found.append(reasons.Finding("job_pace", message, remedy, "info", str(workload.ref), nodes))
-    return found
+        yield reasons.Finding("job_pace", message, remedy, "info", str(workload.ref), nodes)
 
 
 def unapproved(
     jobs: t.Iterable[migration_jobs.Job], plans: t.Iterable[drain_policy.PodPlan], seconds: float
-) -> list[reasons.Finding]:
+) -> t.Iterator[reasons.Finding]:
     """Paused jobs of pods planned to leave by a job: the drain leaves them for ``seconds``."""
     paused = [job for job in jobs if job.paused and not job.ended]
-    found = []
     remedy = (
         "Approve or reject it with the module pod_migration_job. The drain does "
         f"neither: after {seconds:g} s it goes on without the job."
@@ -477,10 +467,9 @@ def unapproved(
                 f"{pod.ref} has PodMigrationJob {job.name}, which is paused: "
                 f"{job.made_by} created it."
             )
-            found.append(
-                reasons.Finding("job_paused", message, remedy, "warning", str(job.ref), (pod.node,))
+            yield reasons.Finding(
+                "job_paused", message, remedy, "warning", str(job.ref), (pod.node,)
             )
-    return found
 
 
 def _not_selected(

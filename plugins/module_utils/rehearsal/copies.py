@@ -154,27 +154,25 @@ def _csi_node(raw: objects.Raw) -> Json:
     return _object("storage.k8s.io/v1", "CSINode", raw, spec={"drivers": drivers})
 
 
-def _services(found: t.Mapping[str, list[Json]]) -> list[Json]:
-    made = []
+def _services(found: t.Mapping[str, list[Json]]) -> t.Iterator[Json]:
     for raw in found["services"]:
         spec = {key: value for key, value in raw["spec"].items() if key != "headless" and value}
         if raw["spec"].get("headless") or not spec.get("ports"):
             spec["clusterIP"] = "None"
-        made.append(_object("v1", "Service", raw, spec=spec))
-    return made
+        yield _object("v1", "Service", raw, spec=spec)
 
 
-def _scalers(found: t.Mapping[str, list[Json]], gaps: list[snapshot_files.Note]) -> list[Json]:
+def _scalers(
+    found: t.Mapping[str, list[Json]], gaps: list[snapshot_files.Note]
+) -> t.Iterator[Json]:
     """Autoscalers with their limits; without metrics they leave the count as it is."""
     target = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}
     metrics = [{"type": "Resource", "resource": target}]
     if found["autoscalers"]:
         gaps.append(notes.note("autoscaling"))
-    made = []
     for raw in found["autoscalers"]:
         spec = {**raw["spec"], "metrics": metrics}
-        made.append(_object("autoscaling/v2", "HorizontalPodAutoscaler", raw, spec=spec))
-    return made
+        yield _object("autoscaling/v2", "HorizontalPodAutoscaler", raw, spec=spec)
 
 
 def expected(made: Copy) -> dict[tuple[str, str], int]:

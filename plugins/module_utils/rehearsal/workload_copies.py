@@ -262,13 +262,12 @@ class Workloads:
                 del made[field]
         return made
 
-    def _stand_ins(self) -> list[Json]:
+    def _stand_ins(self) -> t.Iterator[Json]:
         """A ReplicaSet for each controller of pods that the copy lacks."""
         groups = collections.defaultdict[str, list[Raw]](list)
         for raw in self._copied:
             if self._foreign(raw) and raw["spec"]["nodeName"] in self._nodes:
                 groups[raw["metadata"]["owner"]["uid"]].append(raw)
-        made = []
         for uid, pods in groups.items():
             first, owner = pods[0], pods[0]["metadata"]["owner"]
             self._gaps.append(
@@ -297,7 +296,4 @@ class Workloads:
                 "name": owner["name"],
                 "labels": {names.MANAGED_BY_LABEL: "rehearsal"},
             }
-            made.append(
-                {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": place, "spec": spec}
-            )
-        return made
+            yield {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": place, "spec": spec}

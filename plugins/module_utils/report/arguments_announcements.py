@@ -49,21 +49,17 @@ def deadline(name: str, value: t.Any) -> int:
     return seconds
 
 
-def cross_checks(values: t.Mapping[str, t.Any]) -> list[str]:
+def cross_checks(values: t.Mapping[str, t.Any]) -> t.Iterator[str]:
     """What is said of announcements that nobody gets."""
-    wrong = []
     if values["announce_headers"] and not values["announce_webhook"]:
-        wrong.append(
-            "maintain_announce_headers is for a webhook. Set maintain_announce_webhook as well."
-        )
+        yield ("maintain_announce_headers is for a webhook. Set maintain_announce_webhook as well.")
     if values["announce_plan"] and not _asked(values):
-        wrong.append(
+        yield (
             "maintain_announce_plan is set, and nobody is told. "
             "Set maintain_announce_events or maintain_announce_webhook as well."
         )
     if values["announce_plan"] and "planned" not in values["announce_on"]:
-        wrong.append("maintain_announce_plan needs planned in maintain_announce_on.")
-    return wrong
+        yield ("maintain_announce_plan needs planned in maintain_announce_on.")
 
 
 def moments(values: t.Mapping[str, t.Any]) -> list[str]:

@@ -95,7 +95,7 @@ def told(
         **(kinds or {}),
     )
     seen = replace(seen, webhooks=tuple(hooks(**changes)))
-    return preflight.webhook_findings(seen, planned(seen, ("n1", "n2"), allow_interruption=True), waves)
+    return list(preflight.webhook_findings(seen, planned(seen, ("n1", "n2"), allow_interruption=True), waves))
 
 
 def test_a_webhook_without_an_endpoint_lets_no_successor_be_created() -> None:
