@@ -63,9 +63,8 @@ def of(snapshot: snapshots.Snapshot, workload: objects.Workload | None, grace: f
     if taken := _in_rollouts(snapshot, workload) if workload else []:
         found = (min(taken), statistics.median(taken), max(taken))
         return StopTime(*(min(seconds, grace) for seconds in found))
-    soon = min(
-        grace, ENDS_SOON_SECONDS + (pod_specs.sleeps(workload.pod_spec) if workload else 0.0)
-    )
+    sleeps = pod_specs.sleeps(workload.pod_spec) if workload else 0.0
+    soon = min(grace, ENDS_SOON_SECONDS + sleeps)
     return StopTime(soon, grace if grace < DEFAULT_GRACE_SECONDS else soon, grace)
 
 
@@ -203,12 +202,8 @@ class Times:
     def replaced(self, plan: drain_policy.PodPlan) -> float:
         """Until a successor has served, and the pod has been out of its Services."""
         start = self.start(plan)
-        return (
-            start.ready
-            + max(SERVING_SECONDS, start.available - start.ready)
-            + plan.policy.balanced(self._balanced)
-            + TURN_SECONDS
-        )
+        serves = max(SERVING_SECONDS, start.available - start.ready)
+        return start.ready + serves + plan.policy.balanced(self._balanced) + TURN_SECONDS
 
     def job(self, plan: drain_policy.PodPlan) -> float:
         """Both, one after the other, as by a PodMigrationJob."""
@@ -219,11 +214,9 @@ class Times:
         if plan.pod.finished:
             return None
         if plan.route in ("surge", "replace"):
-            starts = (
-                self.start(plan).available + settle
-                if plan.route == "surge"
-                else self.replaced(plan)
-            )
+            starts = self.replaced(plan)
+            if plan.route == "surge":
+                starts = self.start(plan).available + settle
             return starts + self.stop(plan)
         if plan.route == "job":
             return self.job(plan)
@@ -234,14 +227,8 @@ class Times:
         start, workload = self.start(plan), self._workload(plan)
         if workload is None or workload.kind != "StatefulSet":
             return Step(self.stop(plan), start.ready)
-        ordered = workload.uid if workload.ordered else ""
-        return Step(
-            self.stop(plan),
-            start.ready,
-            after=True,
-            ordered=ordered,
-            settles=start.available - start.ready,
-        )
+        ordered, settles = workload.uid if workload.ordered else "", start.available - start.ready
+        return Step(self.stop(plan), start.ready, after=True, ordered=ordered, settles=settles)
 
     def _workload(self, plan: drain_policy.PodPlan) -> objects.Workload | None:
         uid = plan.pod.uid
@@ -291,28 +278,22 @@ def _budget(plan: drain_policy.PodPlan) -> objects.Ref | None:
 def _queue(snapshot: snapshots.Snapshot, plans: tuple[drain_policy.PodPlan, ...]) -> Queue:
     first = plans[0]
     if first.guarded and first.workload:
-        name = names.guard_name(first.workload.uid)
-        guard = objects.Ref(
-            "PodDisruptionBudget", name, first.pod.namespace, api_version="policy/v1"
-        )
-        return Queue(
-            plans, guard, first.workload, 0 if guard_spent(snapshot, first) else 1, guard=True
-        )
+        name, space = names.guard_name(first.workload.uid), first.pod.namespace
+        guard = objects.Ref("PodDisruptionBudget", name, space, api_version="policy/v1")
+        allowed = 0 if guard_spent(snapshot, first) else 1
+        return Queue(plans, guard, first.workload, allowed, guard=True)
     if ref := _budget(first):
         verdict = budgets.diagnose(snapshot, first.pod)
         budget = snapshot.budget(ref.namespace, ref.name)
-        return Queue(
-            plans, ref, first.workload, budget.allowed if budget and verdict.allowed else 0
-        )
+        allowed = budget.allowed if budget and verdict.allowed else 0
+        return Queue(plans, ref, first.workload, allowed)
     return Queue(plans, None, first.workload, len(plans))
 
 
 def guard_spent(snapshot: snapshots.Snapshot, plan: drain_policy.PodPlan) -> str:
-    """Why a guard (``maxUnavailable: 1``) would not allow the eviction of the pod
-    now; empty if it would.
+    """Why a guard (``maxUnavailable: 1``) would not allow the pod's eviction now, or empty.
 
-    One pod of its workload is missing already. One that is not Ready itself may
-    go (``AlwaysAllow``).
+    One of its workload is missing already. A pod that is not Ready may go (``AlwaysAllow``).
     """
     workload = snapshot.workload_of(plan.pod)
     if not plan.guarded or workload is None or not plan.pod.ready:

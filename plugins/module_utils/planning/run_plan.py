@@ -135,11 +135,8 @@ def _wanted(nodes: snapshots.Snapshot, options: PlanOptions) -> tuple[str, ...]:
         raise run_context.CallAborted(
             "bad_selector", f"node_selector: {error}.", "", options.node_selector
         ) from error
-    return tuple(
-        sorted(
-            node.name for node in nodes.nodes.values() if selectors.matches(selector, node.labels)
-        )
-    )
+    all_nodes = nodes.nodes.values()
+    return tuple(sorted(x.name for x in all_nodes if selectors.matches(selector, x.labels)))
 
 
 def _plan(
@@ -155,7 +152,19 @@ def _plan(
     """
     now = ctx.clock.server()
     choices, warned = run_installed.prepared(ctx, options.choices)
-    asked = replace(_asked(ctx, options, wanted, choices, now), unreplaced=given_up)
+    asked = drafts.DraftOptions(
+        nodes=wanted,
+        choices=choices,
+        run=ctx.run.id if ctx.run else "",
+        now=now,
+        evacuates=options.goal == "evacuated",
+        order=options.order,
+        max_parallel=options.max_parallel,
+        zone_key=options.zone_key,
+        max_per_zone=options.max_per_zone,
+        kured=options.kured,
+        unreplaced=given_up,
+    )
     draft = drafts.draft(gathered, asked)
     snapshot, judges, unread, with_volumes = _completed(ctx, gathered, draft)
     asked = replace(asked, with_volumes=with_volumes)
@@ -174,9 +183,8 @@ def _plan(
     fence: run_access.Standing = "unknown"
     # A run that has started knew both before its first write, and looks again before each wave.
     if not (ctx.run and ctx.run.nonce):
-        lacking = run_permissions.ask(
-            ctx, _needs(snapshot, plans, choices, options, todo) if todo else ()
-        )
+        needs = _needs(snapshot, plans, choices, options, todo) if todo else ()
+        lacking = run_permissions.ask(ctx, needs)
         found = [*lacking, *found]
         if not lacking:
             refused, unreplaced = run_trials.refused(
@@ -184,30 +192,22 @@ def _plan(
             )
             if unreplaced:
                 # Their pods have another way, which is planned and tried anew.
-                unreplaced_findings = (
-                    *unreplaced_findings,
-                    *(one for one in refused if one.severity == "warning"),
-                )
-                return _plan(
-                    ctx, gathered, wanted, options, {**given_up, **unreplaced}, unreplaced_findings
-                )
+                warnings = (one for one in refused if one.severity == "warning")
+                unreplaced_findings = (*unreplaced_findings, *warnings)
+                given_up = {**given_up, **unreplaced}
+                return _plan(ctx, gathered, wanted, options, given_up, unreplaced_findings)
             found += refused
         fence = run_access.standing(ctx, found)
     known = {"settle": options.settle, "notice": options.planned_notice or 0.0}
     times = wave_times.wave_times(snapshot, plans, groups, **known, choices=choices, now=now)
     found += wave_times.findings(groups, times, options.timeout)
     blockers = [finding for finding in found if finding.severity == "blocker"]
+    pace = queues.Times(snapshot, choices.load_balancer_wait)
     wrong = [finding.message for finding in blockers if finding.code in BAD_INPUT]
     data = {
         "feasible": not blockers and bool(groups or not skipped),
         "findings": [finding.to_dict() for finding in reasons.merged((*skipped, *found))],
-        "pods": _pods(
-            snapshot,
-            planned,
-            queues.Times(snapshot, choices.load_balancer_wait),
-            options.settle,
-            now,
-        ),
+        "pods": [_pod(snapshot, planned, plan, pace, options.settle, now) for plan in plans],
         "waves": [list(wave) for wave in groups],
         "waits": [wait.to_dict() for wait in planned.draft.waits],
         **_lasting(times),
@@ -241,27 +241,6 @@ def _lasting(times: t.Sequence[wave_times.WaveTime]) -> dict[str, t.Any]:
         "estimate_seconds": sum(wave.seconds for wave in times),
         "estimate_range": wave_times.together(times),
     }
-
-
-def _asked(
-    ctx: run_context.Context,
-    options: PlanOptions,
-    wanted: tuple[str, ...],
-    choices: drain_policy.DrainPolicy,
-    now: str,
-) -> drafts.DraftOptions:
-    return drafts.DraftOptions(
-        nodes=wanted,
-        choices=choices,
-        run=ctx.run.id if ctx.run else "",
-        now=now,
-        evacuates=options.goal == "evacuated",
-        order=options.order,
-        max_parallel=options.max_parallel,
-        zone_key=options.zone_key,
-        max_per_zone=options.max_per_zone,
-        kured=options.kured,
-    )
 
 
 def _needs(
@@ -319,13 +298,8 @@ def _gather(
         found["leases"] += leases
     seen = snapshots.Snapshot.of(found)
     found["scales"] = run_owners.scales(ctx, seen, here)
-    found.update(
-        run_listing.lists(
-            ctx.cluster,
-            [name for name in replacement.kinds(seen, here, choices) if name not in found],
-            recent=ctx.recent,
-        )
-    )
+    more = [name for name in replacement.kinds(seen, here, choices) if name not in found]
+    found.update(run_listing.lists(ctx.cluster, more, recent=ctx.recent))
     return snapshots.Snapshot.of(found)
 
 
@@ -364,10 +338,8 @@ def _medik8s(ctx: run_context.Context, snapshot: snapshots.Snapshot) -> snapshot
     except errors.Forbidden:
         return snapshot
     known = {lock_leases.place_of(lease) for lease in found}
-    return replace(
-        snapshot,
-        leases=(*(x for x in snapshot.leases if lock_leases.place_of(x) not in known), *found),
-    )
+    others = [lease for lease in snapshot.leases if lock_leases.place_of(lease) not in known]
+    return replace(snapshot, leases=(*others, *found))
 
 
 def _room(
@@ -379,16 +351,15 @@ def _room(
     try:
         found = run_listing.lists(ctx.cluster, ("quotas", "limits"))
     except errors.Forbidden as error:
-        message = (
-            "It is unknown whether quotas and limit ranges have room for the "
-            f"replacement pods: {error}"
-        )
+        what = "whether quotas and limit ranges have room for the replacement pods"
         return snapshot, [
-            reasons.Finding(
-                "not_checked", message, severity="info", object="ResourceQuota, LimitRange"
-            )
+            _not_checked(f"It is unknown {what}: {error}", "ResourceQuota, LimitRange")
         ]
     return replace(snapshot, quotas=tuple(found["quotas"]), limits=tuple(found["limits"])), []
+
+
+def _not_checked(message: str, kind: str) -> reasons.Finding:
+    return reasons.Finding("not_checked", message, severity="info", object=kind)
 
 
 def _requested(
@@ -418,13 +389,8 @@ def _webhooks(
         except errors.NotFound:
             continue
         except errors.Forbidden as error:
-            message = (
-                "It is unknown whether one of these would refuse pods, "
-                f"or what the maintenance writes: {error}"
-            )
-            unseen.append(
-                reasons.Finding("not_checked", message, severity="info", object=kind.kind)
-            )
+            what = "whether one of these would refuse pods, or what the maintenance writes"
+            unseen.append(_not_checked(f"It is unknown {what}: {error}", kind.kind))
             continue
         for raw in raws:
             hooks_ += admission.webhooks(raw, kind.kind)
@@ -440,21 +406,16 @@ def _serving(
 
     A missing right is found with the others.
     """
-    spaces = {pod.namespace for pod in service_findings.might_serve(plans)} | {
-        hook.service[0] for hook in snapshot.webhooks
-    }
+    spaces = {pod.namespace for pod in service_findings.might_serve(plans)}
+    spaces |= {hook.service[0] for hook in snapshot.webhooks}
     spaces |= service_findings.might_darken(plans)
     if not spaces or (ctx.run and ctx.run.nonce):
         return snapshot
-    scope = (
-        scopes.ReadScope((), tuple(sorted(spaces)))
-        if len(snapshot.nodes) > scopes.PAGE_OF_NODES
-        else None
-    )
+    large = len(snapshot.nodes) > scopes.PAGE_OF_NODES
+    scope = scopes.ReadScope((), tuple(sorted(spaces))) if large else None
     with contextlib.suppress(errors.Forbidden):
-        return replace(
-            snapshot, slices=tuple(run_listing.lists(ctx.cluster, ("slices",), scope)["slices"])
-        )
+        slices = run_listing.lists(ctx.cluster, ("slices",), scope)["slices"]
+        return replace(snapshot, slices=tuple(slices))
     return snapshot
 
 
@@ -472,16 +433,14 @@ def _volumes(
     """The kinds that the forecast needs for pods with volumes, if such pods move."""
     if not devices.attaching(plan.pod for plan in plans if plan.route in forecast.MOVED):
         return snapshot, []
+    wanted = ["csi_nodes", "storage_classes"]
+    if not snapshot.attachments:
+        wanted.append("attachments")
     try:
-        found = run_listing.lists(
-            ctx.cluster,
-            ["csi_nodes", "storage_classes", *(() if snapshot.attachments else ("attachments",))],
-        )
+        found = run_listing.lists(ctx.cluster, wanted)
     except errors.Forbidden as error:
         message = f"It is not forecast where pods with volumes go: {error}"
-        return snapshot, [
-            reasons.Finding("not_checked", message, severity="info", object="CSINode, StorageClass")
-        ]
+        return snapshot, [_not_checked(message, "CSINode, StorageClass")]
     read: dict[str, t.Any] = {kind: tuple(items) for kind, items in found.items()}
     return replace(snapshot, **read), []
 
@@ -502,9 +461,8 @@ def _node(
 ) -> dict[str, t.Any]:
     node = snapshot.nodes.get(name)
     record = _record(node) if node else None
-    against = ", ".join(
-        f"{f.code} ({f.object})" for f in blockers if name in f.nodes or not f.nodes
-    )
+    mine = [f for f in blockers if name in f.nodes or not f.nodes]
+    against = ", ".join(f"{f.code} ({f.object})" for f in mine)
     outcome, message = outcomes.PlanOutcome.PLANNED, f"Node {name} can be taken out."
     if node is None:
         outcome, message = outcomes.PlanOutcome.UNKNOWN, f"There is no node {name}."
@@ -523,26 +481,16 @@ def _node(
     }
 
 
-def _pods(
-    snapshot: snapshots.Snapshot, planned: drafts.Plan, times: queues.Times, settle: float, now: str
-) -> list[dict[str, t.Any]]:
-    return [
-        _pod(
-            plan,
-            unreachable.after_node_loss(snapshot, plan.pod, now),
-            planned.placed.get(plan.pod.uid),
-            times.move(plan, settle),
-        )
-        for plan in planned.draft.plans
-    ]
-
-
 def _pod(
+    snapshot: snapshots.Snapshot,
+    planned: drafts.Plan,
     plan: drain_policy.PodPlan,
-    fate: unreachable.AfterNodeLoss | None,
-    placed: forecast.Forecast | None,
-    seconds: float | None,
+    pace: queues.Times,
+    settle: float,
+    now: str,
 ) -> dict[str, t.Any]:
+    fate = unreachable.after_node_loss(snapshot, plan.pod, now)
+    placed, seconds = planned.placed.get(plan.pod.uid), pace.move(plan, settle)
     return {
         **{key: getattr(plan.pod, key) for key in ("namespace", "name", "uid", "node")},
         "owner": str(plan.workload) if plan.workload else "",
@@ -561,11 +509,7 @@ def _forbidden(
     ctx: run_context.Context, options: PlanOptions, error: errors.Forbidden
 ) -> run_context.Result:
     found = run_permissions.refused(ctx, error, plan_needs.of_every_run(options.choices))
-    data = {
-        "feasible": False,
-        "waves": [],
-        "findings": [finding.to_dict() for finding in reasons.merged(found)],
-    }
-    return run_context.Result(
-        data, failed=True, message="\n".join(finding.sentence for finding in found)
-    )
+    findings = [finding.to_dict() for finding in reasons.merged(found)]
+    data = {"feasible": False, "waves": [], "findings": findings}
+    message = "\n".join(finding.sentence for finding in found)
+    return run_context.Result(data, failed=True, message=message)

@@ -56,17 +56,14 @@ class Parts:
 
     @property
     def seconds(self) -> float:
-        return self.steps + self.notice + self.starts + self.stops + self.budgets + self.jobs
+        return math.fsum(dataclasses.astuple(self))
 
     def plus(self, other: Parts) -> Parts:
-        return Parts(
-            *(mine + theirs for mine, theirs in zip(_values(self), _values(other), strict=True))
-        )
+        pairs = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
+        return Parts(*(mine + theirs for mine, theirs in pairs))
 
     def to_dict(self) -> dict[str, float]:
-        return {
-            field.name: round(getattr(self, field.name), 1) for field in dataclasses.fields(self)
-        }
+        return {name: round(value, 1) for name, value in dataclasses.asdict(self).items()}
 
 
 NOTHING = Parts(steps=0.0)
@@ -99,12 +96,8 @@ class Held:
             "namespace": self.budget.namespace,
             "name": self.budget.name,
             "workload": str(self.workload or ""),
-            "guard": self.guard,
-            "wave": self.wave,
-            "pods": self.pods,
-            "allowed": self.allowed,
+            **{key: getattr(self, key) for key in ("guard", "wave", "pods", "allowed", "blocks")},
             "seconds": round(self.seconds, 1),
-            "blocks": self.blocks,
         }
 
 
@@ -183,12 +176,8 @@ class _Wave(t.NamedTuple):
 
 def together(waves: t.Iterable[WaveTime]) -> list[int]:
     """The fewest and the most seconds that all of them may take."""
-    fewest = most = 0
-    for wave in waves:
-        least_of_wave, most_of_wave = wave.range
-        fewest += least_of_wave
-        most += most_of_wave
-    return [fewest, most]
+    ranges = [wave.range for wave in waves]
+    return [sum(fewest for fewest, _most in ranges), sum(most for _fewest, most in ranges)]
 
 
 def _parts_of(
@@ -269,18 +258,8 @@ def _held(
     for queue in queues.queues(snapshot, plans):
         waits = queues.play([times.step(plan) for plan in queue.plans], queue.allowed).waits
         if queue.budget and (waits or not queue.allowed):
-            count = len(queue.plans)
-            found.append(
-                Held(
-                    wave,
-                    queue.budget,
-                    queue.workload,
-                    count,
-                    queue.allowed,
-                    waits,
-                    guard=queue.guard,
-                )
-            )
+            held = Held(wave, queue.budget, queue.workload, len(queue.plans), queue.allowed, waits)
+            found.append(dataclasses.replace(held, guard=queue.guard))
     return tuple(sorted(found, key=lambda one: (not one.blocks, -one.seconds, str(one.budget))))
 
 
@@ -299,10 +278,6 @@ def _whole(parts: Parts) -> int:
     return math.ceil(round(parts.seconds, 3))
 
 
-def _values(parts: Parts) -> tuple[float, ...]:
-    return dataclasses.astuple(parts)
-
-
 # Whether the calls of a run have as much time as they take by its forecast.
 
 
@@ -316,23 +291,21 @@ def findings(
     waves: t.Sequence[t.Sequence[str]], times: t.Sequence[WaveTime], timeout: float | None
 ) -> list[reasons.Finding]:
     """One for each of the two calls that takes too long for a wave, about the longest one."""
-    found = _late(
-        waves,
-        [time.surges for time in times],
-        "pdb_guard",
-        SURGES_SECONDS if timeout is None else timeout,
-    )
-    return found + _late(
-        waves,
-        [time.drains for time in times],
-        "node_drain",
-        DRAIN_SECONDS if timeout is None else timeout,
-    )
+    surges, drains = [time.surges for time in times], [time.drains for time in times]
+    return [
+        *_late(waves, surges, "pdb_guard", timeout, SURGES_SECONDS),
+        *_late(waves, drains, "node_drain", timeout, DRAIN_SECONDS),
+    ]
 
 
 def _late(
-    waves: t.Sequence[t.Sequence[str]], taken: t.Sequence[float], call: str, limit: float
+    waves: t.Sequence[t.Sequence[str]],
+    taken: t.Sequence[float],
+    call: str,
+    timeout: float | None,
+    usual: float,
 ) -> list[reasons.Finding]:
+    limit = usual if timeout is None else timeout
     late = [index for index, seconds in enumerate(taken) if seconds > limit]
     if not late:
         return []
