@@ -14,6 +14,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     decoding,
     gangs,
     names,
+    node_taints,
     objects,
     snapshots,
 )
@@ -52,9 +53,7 @@ def findings(
 def _leaving(node: objects.Node) -> list[reasons.Finding]:
     """Whether the node is being deleted: there will be nothing to give back."""
     why = ["it has a deletionTimestamp"] if node.deleting else []
-    hard = [
-        str(x.get("key")) for x in node.taints if x.get("effect") in ("NoSchedule", "NoExecute")
-    ]
+    hard = [str(x.get("key")) for x in node.taints if node_taints.hard(x)]
     why += [f"{LEAVING[key]} (taint {key})" for key in hard if key in LEAVING]
     if not why:
         return []
@@ -92,10 +91,8 @@ def _maintained(node: objects.Node) -> t.Iterator[reasons.Finding]:
     """
     for condition in () if other_runs.recorded(node) else node_conditions.foreign(node):
         kind = condition["type"]
-        why = (
-            ": ".join(condition[key] for key in ("reason", "message") if condition.get(key))
-            or "no reason given"
-        )
+        words = [condition[key] for key in ("reason", "message") if condition.get(key)]
+        why = ": ".join(words) or "no reason given"
         at_work = kind in (node_conditions.DRAINING, node_conditions.IN_PROGRESS)
         message = f"Node {node.name}: somebody else has set condition {kind} to True ({why})."
         remedy = "It stays as it is."

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
     admission,
     budgets,
+    node_taints,
     objects,
     quantities,
     snapshots,
@@ -52,6 +53,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods impo
 
 
 OBJECTS_NAMED = 5
+MOVED = ("evict", "surge", "replace", "job")
 AdmittedWaves = t.Iterable[t.Collection[str]]
 
 
@@ -61,14 +63,9 @@ def webhook_findings(
     """Webhooks that are down already, and those whose last pods leave with a wave."""
     if not snapshot.webhooks:
         return
-    labels = {
-        raw["metadata"]["name"]: raw["metadata"].get("labels") or {} for raw in snapshot.namespaces
-    }
-    moving = [
-        plan
-        for plan in plans
-        if plan.route in ("evict", "surge", "replace", "job") and not plan.pod.finished
-    ]
+    metas = [raw["metadata"] for raw in snapshot.namespaces]
+    labels = {meta["name"]: meta.get("labels") or {} for meta in metas}
+    moving = [plan for plan in plans if plan.route in MOVED and not plan.pod.finished]
     by_wave = list(drain_policy.by_wave(moving, waves))
     for hook in snapshot.webhooks:
         asked = [plan for plan in moving if _asks(hook, plan.pod, labels) and plan.workload]
@@ -195,13 +192,11 @@ def findings(
     return tuple(sorted(found, key=lambda finding: order[finding.severity]))
 
 
-def _options(asked: PreflightOptions) -> list[reasons.Finding]:
-    if not asked.choices.disable_eviction or asked.choices.force:
-        return []
-    code = "disable_eviction"
-    message = f"{code} deletes pods without regard to any budget."
-    remedy = "Omit it, or set force as well."
-    return [reasons.Finding(code, message, remedy, "blocker", code)]
+def _options(asked: PreflightOptions) -> t.Iterator[reasons.Finding]:
+    if asked.choices.disable_eviction and not asked.choices.force:
+        code = "disable_eviction"
+        message = f"{code} deletes pods without regard to any budget."
+        yield reasons.Finding(code, message, "Omit it, or set force as well.", "blocker", code)
 
 
 def _nodes(snapshot: snapshots.Snapshot, asked: PreflightOptions) -> t.Iterator[reasons.Finding]:
@@ -230,38 +225,31 @@ def _nodes(snapshot: snapshots.Snapshot, asked: PreflightOptions) -> t.Iterator[
 
 def _last_schedulable(
     snapshot: snapshots.Snapshot, asked: PreflightOptions
-) -> list[reasons.Finding]:
+) -> t.Iterator[reasons.Finding]:
     """Whether each wave leaves a node that takes pods; all together if their nodes stay out."""
     together = tuple(dict.fromkeys(itertools.chain.from_iterable(asked.waves)))
     for wave in (together,) if asked.stay_out and together else asked.waves:
         leaving = [snapshot.nodes[name] for name in wave]
-        if any(
-            node.name not in wave and _takes_pods_of(node, leaving)
-            for node in snapshot.nodes.values()
-        ):
+        others = [node for node in snapshot.nodes.values() if node.name not in wave]
+        if any(_takes_pods_of(node, leaving) for node in others):
             continue
         message = (
             f"With {', '.join(wave)} out of service no Ready and schedulable node is "
             "left for the pods."
         )
         remedy = "Take fewer nodes at a time, uncordon another node, or add one."
-        return [
-            reasons.Finding(
-                "last_schedulable_node", message, remedy, "blocker", f"Node {wave[-1]}", wave
-            )
-        ]
-    return []
+        yield reasons.Finding(
+            "last_schedulable_node", message, remedy, "blocker", f"Node {wave[-1]}", wave
+        )
+        return
 
 
 def _takes_pods_of(node: objects.Node, leaving: t.Iterable[objects.Node]) -> bool:
     """Ready, schedulable, in service; a taint that a leaving node has too keeps nothing away."""
     if not node.ready or node.unschedulable or other_runs.recorded(node):
         return False
-    known = set()
-    for other in leaving:
-        known |= {_identity(taint) for taint in other.taints}
-    hard = [taint for taint in node.taints if taint.get("effect") in ("NoSchedule", "NoExecute")]
-    return all(_identity(taint) in known for taint in hard)
+    known = {_identity(taint) for other in leaving for taint in other.taints}
+    return all(_identity(taint) in known for taint in node.taints if node_taints.hard(taint))
 
 
 def _identity(taint: objects.Raw) -> tuple[t.Any, t.Any, t.Any]:
@@ -270,20 +258,9 @@ def _identity(taint: objects.Raw) -> tuple[t.Any, t.Any, t.Any]:
 
 WARNED = frozenset(
     {
-        "interruption_allowed",
-        "daemonset_gone",
-        "bare_pod",
-        "local_volume",
-        "no_free_device",
-        "only_its_node",
-        "disable_eviction",
-        "operator_budget",
-        "stuck_terminating",
-        "job",
-        "tolerates_maintenance",
-        "left_by_rule",
-        "waits_by_rule",
-        "daemonset_last",
+        *("interruption_allowed", "daemonset_gone", "bare_pod", "local_volume", "no_free_device"),
+        *("only_its_node", "disable_eviction", "operator_budget", "stuck_terminating", "job"),
+        *("tolerates_maintenance", "left_by_rule", "waits_by_rule", "daemonset_last"),
     }
 )
 """Codes that do not stop a run but have to be reported."""
@@ -374,11 +351,8 @@ def _emptied(groups: t.Sequence[t.Sequence[drain_policy.PodPlan]]) -> list[reaso
         largest = max(limits, key=quantities.quantity)
         message += f" {len(limits)} of the volumes have a size limit, of {largest} at most."
     subject = f"{len(mine)} pods with emptyDir"
-    return [
-        reasons.Finding(
-            "emptydir", message, mine[0].remedy, "blocker", subject, nodes, objects=tuple(owners)
-        ),
-    ]
+    about, remedy = tuple(owners), mine[0].remedy
+    return [reasons.Finding("emptydir", message, remedy, "blocker", subject, nodes, objects=about)]
 
 
 def _spent(
@@ -391,9 +365,8 @@ def _spent(
             continue
         what = _spent_guard(snapshot, plan) if plan.guarded else _spent_budget(snapshot, plan)
         if what and what[0] not in found:
-            subject, message, remedy = what
-            message = f"{message} The drain waits for it."
-            nodes = (plan.pod.node,)
+            subject, why, remedy = what
+            message, nodes = f"{why} The drain waits for it.", (plan.pod.node,)
             found[subject] = reasons.Finding(
                 "budget_spent", message, remedy, "warning", str(subject), nodes
             )
@@ -474,14 +447,14 @@ def unapproved(
 
 def _not_selected(
     plans: t.Sequence[drain_policy.PodPlan], asked: PreflightOptions
-) -> list[reasons.Finding]:
+) -> t.Iterator[reasons.Finding]:
     left = [plan for plan in plans if plan.code == "not_selected"]
     if not left:
-        return []
+        return
     nodes = tuple(dict.fromkeys(plan.pod.node for plan in left))
     selector = asked.choices.pod_selector
     stay = f"{len(left)} pods on {reasons.listed(nodes)} are not selected and stay"
     message = f"{stay}, so these nodes will not be reported as drained."
     remedy = "Omit pod_selector and namespaces."
     subject = f"pod_selector {selector}" if selector else "namespaces"
-    return [reasons.Finding("not_selected", message, remedy, "info", subject, nodes)]
+    yield reasons.Finding("not_selected", message, remedy, "info", subject, nodes)

@@ -74,20 +74,16 @@ class Storage:
         """The volumes that are attached to each node, by driver and handle."""
         found: dict[str, set[tuple[str, str]]] = {}
         for raw in self.snapshot.attachments:
-            volume = self.volumes.get(
-                ((raw["spec"].get("source") or {}).get("persistentVolumeName")) or ""
-            )
+            source = raw["spec"].get("source") or {}
+            volume = self.volumes.get(source.get("persistentVolumeName") or "")
             if volume and (handle := _csi(volume["spec"])):
                 found.setdefault(raw["spec"]["nodeName"], set()).add(handle)
         return found
 
     def by_class(self, name: str) -> list[objects.Raw]:
         """The volumes of a class, the smallest first."""
-        inside = [
-            raw
-            for raw in self.volumes.values()
-            if (raw["spec"].get("storageClassName") or "") == name
-        ]
+        volumes = self.volumes.values()
+        inside = [raw for raw in volumes if (raw["spec"].get("storageClassName") or "") == name]
         return sorted(
             inside, key=lambda raw: (_size(raw["spec"].get("capacity")), raw["metadata"]["name"])
         )
@@ -194,9 +190,8 @@ def _refusal(claim: objects.Raw | None, name: str) -> str:
 
 
 def _class_of(claim: objects.Raw) -> str:
-    old = (claim["metadata"].get("annotations") or {}).get(
-        "volume.beta.kubernetes.io/storage-class"
-    )
+    annotations = claim["metadata"].get("annotations") or {}
+    old = annotations.get("volume.beta.kubernetes.io/storage-class")
     return str(old or claim["spec"].get("storageClassName") or "")
 
 
@@ -211,12 +206,10 @@ def _handle(storage: Storage, claim: objects.Raw) -> tuple[str, str] | None:
     if volume is not None:
         return _csi(volume["spec"])
     driver = (storage.classes.get(_class_of(claim)) or {}).get("provisioner")
+    if not driver:
+        return None
     meta = claim["metadata"]
-    return (
-        (DRIVERS.get(driver) or str(driver), f"{meta.get('namespace')}/{meta['name']}")
-        if driver
-        else None
-    )
+    return DRIVERS.get(driver) or str(driver), f"{meta.get('namespace')}/{meta['name']}"
 
 
 def _csi(spec: objects.Raw) -> tuple[str, str] | None:
@@ -236,21 +229,16 @@ def _disk_before_csi(volume: objects.Raw) -> tuple[str, str] | None:
 
 
 def _limits(raw: objects.Raw) -> dict[str, int]:
-    counts = (
-        (one["name"], (one.get("allocatable") or {}).get("count"))
-        for one in raw["spec"].get("drivers") or ()
-    )
-    return {name: count for name, count in counts if count is not None}
+    drivers = raw["spec"].get("drivers") or ()
+    counts = {one["name"]: (one.get("allocatable") or {}).get("count") for one in drivers}
+    return {name: count for name, count in counts.items() if count is not None}
 
 
 def _over_limit(storage: Storage, found: Needs, place: world.NodeInfo) -> bool:
     limits = storage.limits.get(place.name)
     attached = storage.attached.get(place.name, ())
-    at_most = (
-        sum(len(guest.volumes) for guest in place.mounting.values())
-        + len(attached)
-        + len(found.csi)
-    )
+    mounted = sum(len(guest.volumes) for guest in place.mounting.values())
+    at_most = mounted + len(attached) + len(found.csi)
     if not limits or at_most <= min(limits.values()):
         return False
     there: set[tuple[str, str]] = set()
@@ -285,9 +273,7 @@ def _on_node(volume: objects.Raw, place: world.NodeInfo) -> bool:
 def _bindable(storage: Storage, claims: t.Sequence[objects.Raw], place: world.NodeInfo) -> bool:
     """Whether each claim finds a free volume for the node, or can be provisioned there."""
     chosen: set[str] = set()
-    for claim in sorted(
-        claims, key=lambda raw: _size((raw["spec"].get("resources") or {}).get("requests"))
-    ):
+    for claim in sorted(claims, key=_requested):
         selected = (claim["metadata"].get("annotations") or {}).get(SELECTED)
         if selected and selected != place.name:
             return False
@@ -296,62 +282,54 @@ def _bindable(storage: Storage, claims: t.Sequence[objects.Raw], place: world.No
             chosen.add(volume["metadata"]["name"])
             continue
         how = storage.classes.get(_class_of(claim)) or {}
-        if how.get("provisioner", "") in NOT_PROVISIONED or not _allowed(
-            how.get("allowedTopologies"), place
-        ):
+        if how.get("provisioner", "") in NOT_PROVISIONED:
+            return False
+        if not _allowed(how.get("allowedTopologies"), place):
             return False
     return True
+
+
+def _requested(claim: objects.Raw) -> int:
+    return _size((claim["spec"].get("resources") or {}).get("requests"))
 
 
 def _volume_for(
     storage: Storage, claim: objects.Raw, chosen: t.Collection[str], place: world.NodeInfo
 ) -> objects.Raw | None:
-    for volume in storage.by_class(_class_of(claim)):
-        if _serves(volume, claim, chosen, place):
-            return volume
-    return None
+    volumes = storage.by_class(_class_of(claim))
+    return next((one for one in volumes if _serves(one, claim, chosen, place)), None)
 
 
 def _serves(
     volume: objects.Raw, claim: objects.Raw, chosen: t.Collection[str], place: world.NodeInfo
 ) -> bool:
     spec, wanted = volume["spec"], claim["spec"]
-    holder = spec.get("claimRef")
-    mine = bool(holder) and (holder.get("namespace"), holder["name"]) == (
-        claim["metadata"].get("namespace"),
-        claim["metadata"]["name"],
-    )
-    if (
-        volume["metadata"]["name"] in chosen
-        or (holder and not mine)
-        or volume["metadata"].get("deletionTimestamp")
-    ):
+    holder, meta = spec.get("claimRef"), claim["metadata"]
+    place_of_claim = (meta.get("namespace"), meta["name"])
+    mine = bool(holder) and (holder.get("namespace"), holder["name"]) == place_of_claim
+    if volume["metadata"]["name"] in chosen or volume["metadata"].get("deletionTimestamp"):
         return False
-    if _size(spec.get("capacity")) < _size((wanted.get("resources") or {}).get("requests")):
+    if (holder and not mine) or _size(spec.get("capacity")) < _requested(claim):
         return False
-    if spec.get("volumeMode", "Filesystem") != wanted.get(
-        "volumeMode", "Filesystem"
-    ) or not _on_node(volume, place):
+    modes = [one.get("volumeMode", "Filesystem") for one in (spec, wanted)]
+    if modes[0] != modes[1] or not _on_node(volume, place):
         return False
     if mine:
         return True
     if (volume.get("status") or {}).get("phase") != "Available":
         return False
-    if wanted.get("selector") and not selectors.matches(
-        wanted["selector"], volume["metadata"].get("labels") or {}
-    ):
+    labels = volume["metadata"].get("labels") or {}
+    if wanted.get("selector") and not selectors.matches(wanted["selector"], labels):
         return False
     return set(wanted.get("accessModes") or ()) <= set(spec.get("accessModes") or ())
 
 
 def _allowed(terms: t.Sequence[objects.Raw] | None, place: world.NodeInfo) -> bool:
-    return not terms or any(
-        all(
-            place.labels.get(one["key"]) in one["values"]
-            for one in term.get("matchLabelExpressions") or ()
-        )
-        for term in terms
-    )
+    for term in terms or ():
+        wanted = term.get("matchLabelExpressions") or ()
+        if all(place.labels.get(one["key"]) in one["values"] for one in wanted):
+            return True
+    return not terms
 
 
 def _in_other_zone(found: Needs, place: world.NodeInfo) -> bool:
@@ -393,10 +371,8 @@ def _disk(volume: objects.Raw) -> Disk | None:
     if disk := volume.get("iscsi"):
         return "iscsi", frozenset({disk.get("iqn")}), bool(disk.get("readOnly"))
     if disk := volume.get("rbd"):
-        images = (
-            (monitor, disk.get("pool", "rbd"), disk.get("image"))
-            for monitor in disk.get("monitors") or ()
-        )
+        image, monitors = (disk.get("pool", "rbd"), disk.get("image")), disk.get("monitors") or ()
+        images = ((monitor, *image) for monitor in monitors)
         return "rbd", frozenset(images), bool(disk.get("readOnly"))
     return None
 

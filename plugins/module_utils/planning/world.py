@@ -48,18 +48,14 @@ def pod_requests(spec: objects.Raw, *, running: bool) -> Amounts:
     infeasible = bool(spec.get("infeasible"))
     total: Amounts = {}
     for container in spec.get("containers") or ():
-        _add(
-            total, _effective(container.get("requests"), counted.get(container["name"]), infeasible)
-        )
+        counts = counted.get(container["name"])
+        _add(total, _effective(container.get("requests"), counts, infeasible))
     sidecars: Amounts = {}
     peak: Amounts = {}
     for container in spec.get("initContainers") or ():
         sidecar = container.get("restartPolicy") == "Always"
-        own = _effective(
-            container.get("requests"),
-            counted.get(container["name"]) if sidecar else None,
-            infeasible,
-        )
+        counts = counted.get(container["name"]) if sidecar else None
+        own = _effective(container.get("requests"), counts, infeasible)
         if sidecar:
             _add(total, own)
             _add(sidecars, own)
@@ -74,7 +70,9 @@ def pod_requests(spec: objects.Raw, *, running: bool) -> Amounts:
     if whole:
         in_force = spec.get("countedWhole") if running else None
         stated = _effective(whole, in_force, infeasible)
-        total.update({name: stated[name] for name in whole if _for_whole_pods(name)})
+        for name in whole:
+            if name in ("cpu", "memory") or name.startswith("hugepages-"):
+                total[name] = stated[name]
     _add(total, _amounts(spec.get("overhead")))
     return {name: amount for name, amount in total.items() if amount}
 
@@ -103,10 +101,6 @@ def _effective(
 
 def _amounts(raw: objects.Raw | None) -> Amounts:
     return {name: quantities.counted(name, text) for name, text in (raw or {}).items()}
-
-
-def _for_whole_pods(name: str) -> bool:
-    return name in ("cpu", "memory") or name.startswith("hugepages-")
 
 
 def _add(total: Amounts, more: Amounts) -> None:
@@ -195,9 +189,8 @@ class PodInfo:
         key = (id(pod.placed), id(template) if template else 0, id(pod.tolerations))
         if key not in found:
             spec = cls._succeeding(pod, template)
-            found[key] = Common(
-                spec, pod_requests(spec, running=False), suiting(spec, pod.tolerations)
-            )
+            requests = pod_requests(spec, running=False)
+            found[key] = Common(spec, requests, suiting(spec, pod.tolerations))
         return cls._of(pod, found[key], running=False)
 
     @staticmethod
@@ -293,9 +286,8 @@ class Tally:
     @property
     def hint(self) -> tuple[str, str] | None:
         """A label that every match has."""
-        return next(
-            (label for _spaces, selector in self.wanted if (label := _label_of(selector))), None
-        )
+        labels = (_label_of(selector) for _spaces, selector in self.wanted)
+        return next(filter(None, labels), None)
 
 
 class World:
@@ -392,10 +384,9 @@ class World:
 
     def shunning(self, guest: PodInfo) -> list[tuple[PodInfo, Counter[str]]]:
         """Those of ``anti`` whose terms may mean the pod, by a label that a term asks for."""
-        labels = (None, *guest.labels.items())
-        groups = dict.fromkeys(
-            group for label in labels for group in self._anti_by_label.get(label, ())
-        )
+        groups: dict[str, None] = {}
+        for label in (None, *guest.labels.items()):
+            groups |= self._anti_by_label.get(label, {})
         return [self.anti[group] for group in groups]
 
     def _moved(self, place: NodeInfo, step: int) -> None:
@@ -435,13 +426,8 @@ class World:
 
     def tally(self, wanted: PodTerms, *, living: bool = False) -> Tally:
         """The count of the pods that match, current from now on."""
-        key = key_of(
-            [
-                [sorted(spaces) if spaces is not None else None, selector]
-                for spaces, selector in wanted
-            ],
-            living,
-        )
+        pairs = [(None if spaces is None else sorted(spaces), one) for spaces, one in wanted]
+        key = key_of(pairs, living)
         found = self._tallies.get(key)
         if found is None:
             found = self._tallies[key] = Tally(wanted, living=living)
@@ -452,9 +438,8 @@ class World:
                 guests = self._labelled.get(hint, {}).values()
             else:
                 self._unhinted.append(found)
-                guests = (
-                    guest for place in self.places.values() for guest in place.guests.values()
-                )
+                places = self.places.values()
+                guests = (guest for place in places for guest in place.guests.values())
             for guest in guests:
                 if found.counts(guest):
                     found.by_node[self.where[id(guest)]] += 1
