@@ -79,8 +79,7 @@ options:
       - Environment variable E(K8S_AUTH_NO_PROXY).
     type: str
   proxy_headers:
-    description:
-      - Headers for the proxy.
+    description: Headers for the proxy.
     type: dict
     suboptions:
       proxy_basic_auth:

@@ -32,7 +32,6 @@ options:
     type: str
     choices: [eviction, fail]
     default: eviction
-    version_added: 1.0.0
   job_wait:
     description:
       - How long a pod that could be evicted waits for its PodMigrationJob, in seconds or as C(90s), C(2m). Time in
@@ -43,20 +42,16 @@ options:
         created for the pod is paused or does not move it.
     type: str
     default: 1m
-    version_added: 1.0.0
   force:
-    description:
-      - Whether to evict pods without a controller. Nothing recreates them.
+    description: Whether to evict pods without a controller. Nothing recreates them.
     type: bool
     default: false
   delete_emptydir_data:
-    description:
-      - Whether to evict pods with V(emptyDir) volumes. The data in these volumes is lost.
+    description: Whether to evict pods with V(emptyDir) volumes. The data in these volumes is lost.
     type: bool
     default: false
   ignore_daemonsets:
-    description:
-      - Whether to leave pods of DaemonSets on the node. If not, they are blockers.
+    description: Whether to leave pods of DaemonSets on the node. If not, they are blockers.
     type: bool
     default: true
   disable_eviction:
@@ -100,8 +95,7 @@ options:
         for a later drain to complete.
     type: str
   namespaces:
-    description:
-      - Namespaces of the pods to move; all namespaces by default.
+    description: Namespaces of the pods to move; all namespaces by default.
     type: list
     elements: str
   fenced:
@@ -132,7 +126,6 @@ options:
     type: str
     choices: [surge, replace, evict]
     default: replace
-    version_added: 1.0.0
   reactive_budgets:
     description:
       - Label selectors of pods whose operator lifts their budget once the node is cordoned or an eviction is tried. The
@@ -152,16 +145,13 @@ options:
         those whose leader renews its Lease count; if these are more than one, the call fails and names them.
     type: str
   koordinator_deployment:
-    description:
-      - The Deployment of koord-descheduler, if it is not found or not the only one.
+    description: The Deployment of koord-descheduler, if it is not found or not the only one.
     type: str
   koordinator_config_map:
-    description:
-      - The ConfigMap with its configuration. By default the one that its container mounts for C(--config).
+    description: The ConfigMap with its configuration. By default the one that its container mounts for C(--config).
     type: str
   koordinator_key:
-    description:
-      - The key of that ConfigMap. By default the one that its container mounts for C(--config).
+    description: The key of that ConfigMap. By default the one that its container mounts for C(--config).
     type: str
 """
 
@@ -190,5 +180,4 @@ options:
         M(kubeops.node_maintenance.node_cordon) (for V(state=out)) of one maintenance the same rules.
     type: list
     elements: dict
-    version_added: 1.0.0
 """

@@ -11,8 +11,7 @@ class ModuleDocFragment:
     DOCUMENTATION = r"""
 options:
   nodes:
-    description:
-      - Names of the nodes, as a list or as a string separated by commas, spaces or newlines.
+    description: Names of the nodes, as a list or as a string separated by commas, spaces or newlines.
     type: list
     elements: str
     required: true

@@ -19,6 +19,7 @@ description:
   - The playbook C(rehearse) does both, and runs C(maintain) on the copy.
 extends_documentation_fragment:
   - kubeops.node_maintenance.auth
+  - kubeops.node_maintenance.attributes
 options:
   state:
     description:
@@ -46,9 +47,6 @@ options:
     type: str
     default: 10m
 attributes:
-  check_mode:
-    description: Can run in C(check_mode) and predict the changes without making them.
-    support: full
   diff_mode:
     description: Shows what has changed, or would change, in diff mode.
     support: none
@@ -57,11 +55,6 @@ attributes:
     support: none
     details:
       - A snapshot is written each time, with the time at which it was taken. It is rebuilt in an empty cluster only.
-  action_group:
-    description: Use C(group/kubeops.node_maintenance.node_maintenance) in C(module_defaults).
-    support: full
-    membership:
-      - kubeops.node_maintenance.node_maintenance
 seealso:
   - module: kubeops.node_maintenance.maintenance_plan
 """

@@ -89,12 +89,10 @@ options:
     type: dict
     default: {}
   namespace:
-    description:
-      - Namespace of the descheduler. The default depends on O(flavor).
+    description: Namespace of the descheduler. The default depends on O(flavor).
     type: str
   deployment:
-    description:
-      - Name of the Deployment, for O(flavor=sigs) also of a CronJob. The default depends on O(flavor).
+    description: Name of the Deployment, for O(flavor=sigs) also of a CronJob. The default depends on O(flavor).
     type: str
   config_map:
     description:
@@ -102,8 +100,7 @@ options:
       - A ConfigMap that does not exist is created; one that the pods do not mount is an error.
     type: str
   key:
-    description:
-      - The key in it. The default depends on O(flavor).
+    description: The key in it. The default depends on O(flavor).
     type: str
   validate:
     description:

@@ -181,7 +181,7 @@ objects:
     namespace: {description: Its namespace; empty if it has none., type: str}
     name: {description: Its name., type: str, sample: kubeops-node-maintenance-evict}
     outcome:
-      description:
+      description: &outcomes
         - V(created) - the object was created.
         - V(changed) - the object was changed to what it should be.
         - V(deleted) - the object was deleted.
@@ -199,12 +199,7 @@ kubeconfig:
       type: str
       sample: system:serviceaccount:kubeops-node-maintenance:operator
     outcome:
-      description:
-        - V(created) - the object was created.
-        - V(changed) - the object was changed to what it should be.
-        - V(deleted) - the object was deleted.
-        - V(already_present) - the object was as it should be.
-        - V(already_absent) - the object was not there.
+      description: *outcomes
       type: str
     expires:
       description: "Until when its token is valid, or V(never); empty in check mode and if the file was deleted."

@@ -16,6 +16,7 @@ description:
   - What could not be told is a warning.
 extends_documentation_fragment:
   - kubeops.node_maintenance.auth
+  - kubeops.node_maintenance.attributes
   - kubeops.node_maintenance.nodes.audit
 options:
   moment:
@@ -48,8 +49,7 @@ options:
       - When the maintenance begins, in RFC 3339. By default now; when it has ended or failed, as O(results) say.
     type: str
   end:
-    description:
-      - When it ends, in RFC 3339. By default after O(duration), and when it has ended or failed, now.
+    description: When it ends, in RFC 3339. By default after O(duration), and when it has ended or failed, now.
     type: str
   duration:
     description:
@@ -85,22 +85,11 @@ options:
         type: str
         default: 30s
 attributes:
-  check_mode:
-    description: Can run in C(check_mode) and predict the changes without making them.
-    support: full
-  diff_mode:
-    description: Shows what has changed, or would change, in diff mode.
-    support: full
   idempotent:
     description: When run twice in a row with the same arguments, the second time changes nothing.
     support: partial
     details:
       - Without O(events) the webhook is called each time.
-  action_group:
-    description: Use C(group/kubeops.node_maintenance.node_maintenance) in C(module_defaults).
-    support: full
-    membership:
-      - kubeops.node_maintenance.node_maintenance
 seealso:
   - module: kubeops.node_maintenance.maintenance_plan
   - module: kubeops.node_maintenance.maintenance_report

@@ -29,8 +29,7 @@ options:
     type: list
     elements: str
   node_selector:
-    description:
-      - Label selector of the nodes.
+    description: Label selector of the nodes.
     type: str
   run:
     description:
@@ -126,10 +125,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-feasible:
-  description: Whether there is no blocker.
-  returned: when the cluster could be read
-  type: bool
+feasible: {description: Whether there is no blocker., returned: when the cluster could be read, type: bool}
 findings:
   description: Everything worth knowing before the first write.
   returned: always
@@ -308,8 +304,7 @@ advice:
       elements: dict
       contains:
         code:
-          description:
-            - What is done, as a code of the closed list in the documentation.
+          description: What is done, as a code of the closed list in the documentation.
           type: str
           sample: relax_budget
         kind: {description: The kind of the object to change; empty for an option., type: str, sample: Deployment}

@@ -18,14 +18,12 @@ extends_documentation_fragment:
   - kubeops.node_maintenance.attributes
 options:
   results:
-    description:
-      - The results of the modules, in the order of the run.
+    description: The results of the modules, in the order of the run.
     type: list
     elements: dict
     required: true
   dest:
-    description:
-      - The directory for the files. It is created if it does not exist.
+    description: The directory for the files. It is created if it does not exist.
     type: path
     required: true
   traffic:

@@ -44,8 +44,7 @@ options:
       - With O(state=listed), RV(resumable) shows which run a start with the same input would resume.
     type: dict
   plan:
-    description:
-      - With O(state=started), the plan; stored for inspection.
+    description: With O(state=started), the plan; stored for inspection.
     type: dict
   nodes:
     description:
@@ -59,8 +58,7 @@ options:
     type: list
     elements: dict
   failed:
-    description:
-      - With O(state=ended), whether something failed, so that the same command may resume the run.
+    description: With O(state=ended), whether something failed, so that the same command may resume the run.
     type: bool
     default: false
   parked:
@@ -109,8 +107,7 @@ run:
   returned: with O(state=started)
   type: str
 earlier:
-  description:
-    - What earlier starts of the run have done, for the report; C(null) unless the run was resumed.
+  description: What earlier starts of the run have done, for the report; C(null) unless the run was resumed.
   returned: with O(state=started)
   type: dict
   contains:

@@ -107,8 +107,7 @@ options:
     description: What came of the task files of hooks so far.
     type: dict
   before:
-    description:
-      - The answer of the call before this one for the same wave. O(state=back) needs that of O(state=out).
+    description: The answer of the call before this one for the same wave. O(state=back) needs that of O(state=out).
     type: dict
   last:
     description: Whether the run ends after this wave, so that its results need not be stored.

@@ -47,8 +47,7 @@ options:
         node that is V(out).
     type: str
   reason:
-    description:
-      - The reason, shown to others who find the node out of service.
+    description: The reason, shown to others who find the node out of service.
     type: str
   taint:
     description:

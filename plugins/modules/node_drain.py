@@ -30,12 +30,10 @@ extends_documentation_fragment:
   - kubeops.node_maintenance.nodes.run
 options:
   grace_period:
-    description:
-      - Grace period of the pods in seconds, instead of their own. V(0) means none. Does not apply to surges.
+    description: Grace period of the pods in seconds, instead of their own. V(0) means none. Does not apply to surges.
     type: int
   order:
-    description:
-      - Whether pods of low priority leave first, or pods leave in the order of the API server's list.
+    description: Whether pods of low priority leave first, or pods leave in the order of the API server's list.
     type: str
     choices: [priority, listed]
     default: priority
@@ -47,13 +45,11 @@ options:
     type: int
     default: 32
   timeout:
-    description:
-      - How long draining the nodes may take, in seconds or as C(90s), C(10m). What is left then fails.
+    description: How long draining the nodes may take, in seconds or as C(90s), C(10m). What is left then fails.
     type: str
     default: 24h
   pod_timeout:
-    description:
-      - How long a single pod may take, in seconds or as C(90s), C(10m). No limit by default.
+    description: How long a single pod may take, in seconds or as C(90s), C(10m). No limit by default.
     type: str
   alarm_after:
     description:
@@ -269,11 +265,7 @@ services:
   returned: when the work could begin
   type: list
   elements: dict
-watched:
-  description: From when to when Services were watched.
-  returned: with RV(services)
-  type: list
-  elements: str
+watched: {description: From when to when Services were watched., returned: with RV(services), type: list, elements: str}
 actions: {description: "What was done, or in check mode would be done.", returned: always, type: list, elements: str}
 cluster:
   description:

@@ -35,8 +35,7 @@ options:
     elements: str
     aliases: [name]
   node_selector:
-    description:
-      - A label selector of the nodes, such as V(pool=blue). The call fails if it matches no node.
+    description: A label selector of the nodes, such as V(pool=blue). The call fails if it matches no node.
     type: str
   run:
     description:
@@ -69,23 +68,19 @@ options:
         they were V(True) before the maintenance, too.
     type: dict
   not_rebooted:
-    description:
-      - Nodes that were not rebooted on purpose. The gate V(rebooted) does not apply to them.
+    description: Nodes that were not rebooted on purpose. The gate V(rebooted) does not apply to them.
     type: list
     elements: str
   stable:
-    description:
-      - How long the other gates must hold for V(stable), in seconds or as C(90s), C(2m). Only with O(wait).
+    description: How long the other gates must hold for V(stable), in seconds or as C(90s), C(2m). Only with O(wait).
     type: str
     default: 10s
   wait:
-    description:
-      - Whether to wait for the gates.
+    description: Whether to wait for the gates.
     type: bool
     default: false
   timeout:
-    description:
-      - How long to wait for the gates, in seconds or as C(90s), C(10m). No limit by default.
+    description: How long to wait for the gates, in seconds or as C(90s), C(10m). No limit by default.
     type: str
   soak:
     description:
@@ -152,8 +147,7 @@ nodes:
     message: {description: "What does not hold, or that the node passed.", type: str}
     address: {description: Its InternalIP., type: str}
 findings:
-  description:
-    - What does not hold, or why the call failed as a whole, such as V(unknown_node).
+  description: What does not hold, or why the call failed as a whole, such as V(unknown_node).
   returned: when the nodes could be read, or the call failed as a whole
   type: list
   elements: dict
@@ -171,11 +165,7 @@ services:
   returned: when Services were watched, because gates were waited for
   type: list
   elements: dict
-watched:
-  description: From when to when Services were watched.
-  returned: with RV(services)
-  type: list
-  elements: str
+watched: {description: From when to when Services were watched., returned: with RV(services), type: list, elements: str}
 cluster:
   description:
     - The cluster of the call, as its C(context) in the kubeconfig (V(in-cluster) with a pod's service account) and the

@@ -79,8 +79,7 @@ options:
     elements: str
     default: []
   allow_no_execute:
-    description:
-      - Whether to allow taints that evict running pods. RV(evicts) lists them.
+    description: Whether to allow taints that evict running pods. RV(evicts) lists them.
     type: bool
     default: false
 seealso:

@@ -161,11 +161,7 @@ services:
   returned: when Services were watched, because a surge was waited for
   type: list
   elements: dict
-watched:
-  description: From when to when Services were watched.
-  returned: with RV(services)
-  type: list
-  elements: str
+watched: {description: From when to when Services were watched., returned: with RV(services), type: list, elements: str}
 cluster:
   description:
     - The cluster of the call, as its C(context) in the kubeconfig (V(in-cluster) with a pod's service account) and the

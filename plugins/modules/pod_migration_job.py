@@ -36,8 +36,7 @@ options:
     choices: [present, approved, rejected, absent]
     default: present
   pods:
-    description:
-      - The pods to move; for other states than V(present), the pods whose newest job is used.
+    description: The pods to move; for other states than V(present), the pods whose newest job is used.
     type: list
     elements: dict
     suboptions:
@@ -62,12 +61,10 @@ options:
     type: list
     elements: str
   pod_selector:
-    description:
-      - All pods with these labels, such as V(app=web,tier!=db); with O(nodes) only those on these nodes.
+    description: All pods with these labels, such as V(app=web,tier!=db); with O(nodes) only those on these nodes.
     type: str
   namespaces:
-    description:
-      - Only pods of these namespaces. Requires O(nodes) or O(pod_selector).
+    description: Only pods of these namespaces. Requires O(nodes) or O(pod_selector).
     type: list
     elements: str
   name:
@@ -84,8 +81,7 @@ options:
     choices: [ReservationFirst, EvictDirectly]
     default: ReservationFirst
   paused:
-    description:
-      - Whether the jobs wait for an approval before they start. See O(state=approved) and O(state=rejected).
+    description: Whether the jobs wait for an approval before they start. See O(state=approved) and O(state=rejected).
     type: bool
     default: false
   ttl:
