@@ -84,9 +84,7 @@ class Announcement:
         """Those that it concerns: not as wanted already, gone, or before it begins left out."""
         hidden = ["unchanged", "gone"]
         if not self.over:
-            hidden.append("back")
-            if not self.blocked:
-                hidden.append("blocked")
+            hidden += ["back"] if self.blocked else ["back", "blocked"]
         return tuple(node for node in self.report.nodes if node.outcome not in hidden)
 
     @property
@@ -124,9 +122,8 @@ class Announcement:
         for pod in self._to_move:
             if owner := objects.Ref.read(pod.owner):
                 nodes[owner.kind, pod.namespace, owner.name].append(pod.node)
-        return tuple(
-            Workload(*key, len(on), tuple(dict.fromkeys(on))) for key, on in sorted(nodes.items())
-        )
+        found = sorted(nodes.items())
+        return tuple(Workload(*key, len(on), tuple(dict.fromkeys(on))) for key, on in found)
 
     @property
     def _to_move(self) -> list[model.PodLane]:
@@ -152,16 +149,12 @@ class Announcement:
             return f"Maintenance {self.moment}{self._in}. {whys}{more}"
         if not self.over:
             again = " again" if self.resumed else ""
-            size = (
-                f"{text.count(self._counts['waves'], 'wave')}, "
-                f"{text.count(len(self._to_move), 'pod')} to move"
-            )
+            waves, pods = self._counts["waves"], len(self._to_move)
+            size = f"{text.count(waves, 'wave')}, {text.count(pods, 'pod')} to move"
             lasts = f", about {text.duration(self.forecast)}" if self.forecast is not None else ""
             return f"Maintenance {self.moment}{again}{self._in}: {listed} ({size}{lasts})."
-        return (
-            f"Maintenance {self.moment}{self._in}: {listed}. {text.headline(self.report)}. "
-            f"{text.subline(self.report)}"
-        )
+        said = f"{text.headline(self.report)}. {text.subline(self.report)}"
+        return f"Maintenance {self.moment}{self._in}: {listed}. {said}"
 
     def body(self) -> dict[str, t.Any]:
         """The body of a webhook in our own shape, which the guide to announcements documents."""
@@ -192,25 +185,20 @@ class Announcement:
     @property
     def _verdict(self) -> dict[str, str]:
         if self.blocked:
-            return {
-                "verdict": self.moment,
-                "headline": f"{text.count(len(self.nodes), 'node')} blocked",
-            }
+            headline = f"{text.count(len(self.nodes), 'node')} blocked"
+            return {"verdict": self.moment, "headline": headline}
         return {"verdict": self.report.verdict, "headline": text.headline(self.report)}
 
     def slack(self) -> dict[str, t.Any]:
         """For people, as incoming webhooks of Slack and of those who read its format take it."""
-        facts = {
-            "cluster": self.cluster.words,
-            "run": self.run,
-            "by": self.by,
-            "reason": self.reason,
-        }
+        facts = {"cluster": self.cluster.words, "run": self.run}
+        facts |= {"by": self.by, "reason": self.reason}
         lines = [f"*{_slacked(self.sentence)}*"]
         lines += [f"{name}: {_slacked(value)}" for name, value in facts.items() if value]
         lines += [f"• {_slacked(error)}" for error in self.errors[:SHOWN]]
         more = len(self.errors) - SHOWN
-        return {"text": "\n".join([*lines, *([f"… and {more} more"] if more > 0 else [])])}
+        lines += [f"… and {more} more"] if more > 0 else []
+        return {"text": "\n".join(lines)}
 
     def about(self, ref: objects.Ref) -> str:
         """What an Event says to those who look at this node or workload."""
@@ -224,15 +212,10 @@ class Announcement:
             if not self.over:
                 wave = f", in wave {node.wave}," if node.wave else ""
                 return f"Maintenance of this node{wave} {self.moment}.{run}{reason}"
-            how = text.ENDS[node.outcome]
-            return (
-                f"Maintenance {self.moment}: this node is {how}. {node.message}".rstrip()
-                + f"{run}{reason}"
-            )
+            said = f"this node is {text.ENDS[node.outcome]}. {node.message}".rstrip()
+            return f"Maintenance {self.moment}: {said}{run}{reason}"
         place = ref.kind, ref.namespace, ref.name
-        load = next(
-            each for each in self.workloads if (each.kind, each.namespace, each.name) == place
-        )
+        load = next(one for one in self.workloads if (one.kind, one.namespace, one.name) == place)
         pods = text.count(load.pods, "pod")
         verb = "has to move" if load.pods == 1 else "have to move"
         where = f"{pods} on {reasons.listed(load.nodes, SHOWN)}"
@@ -241,10 +224,8 @@ class Announcement:
             return f"Maintenance {self.moment} ({where} {verb}): {whys}{run}{reason}"
         if not self.over:
             return f"Maintenance {self.moment}: {where} {verb}.{run}{reason}"
-        return (
-            f"Maintenance {self.moment} ({where} concerned): "
-            f"{text.headline(self.report)}.{run}{reason}"
-        )
+        said = f"{text.headline(self.report)}.{run}{reason}"
+        return f"Maintenance {self.moment} ({where} concerned): {said}"
 
 
 def event(news: Announcement, ref: objects.Ref) -> api_changes.Change:
@@ -252,15 +233,9 @@ def event(news: Announcement, ref: objects.Ref) -> api_changes.Change:
     mark = _digest(news.id, ref.kind, ref.namespace, ref.name)
     name, namespace = f"{ref.name[:200].rstrip('.-')}.{mark}", ref.namespace or EVENTS_OF_NODES
     node = next((node for node in news.nodes if ref.kind == "Node" and node.name == ref.name), None)
-    troubled = news.moment == "blocked" or (
-        news.moment == "failed" and (node is None or node.troubled)
-    )
-    coordinates = {
-        "apiVersion": ref.api_version,
-        "kind": ref.kind,
-        "namespace": ref.namespace,
-        "name": ref.name,
-    }
+    failed = news.moment == "failed" and (node is None or node.troubled)
+    coordinates = {"apiVersion": ref.api_version, "kind": ref.kind, "namespace": ref.namespace}
+    coordinates |= {"name": ref.name, "uid": ref.uid}
     note = clipped(read.text(news.about(ref)), NOTE)
     body = {
         "apiVersion": "events.k8s.io/v1",
@@ -268,21 +243,18 @@ def event(news: Announcement, ref: objects.Ref) -> api_changes.Change:
         "metadata": {"name": name, "namespace": namespace},
         # Of type MicroTime: the API server takes nothing but microseconds.
         "eventTime": (text.rfc3339(news.at) or "").replace("Z", "000Z"),
-        "type": "Warning" if troubled else "Normal",
+        "type": "Warning" if failed or news.moment == "blocked" else "Normal",
         "reason": f"Maintenance{news.moment.capitalize()}",
         "action": "Maintenance",
         "note": note,
-        "regarding": {
-            key: value for key, value in {**coordinates, "uid": ref.uid}.items() if value
-        },
+        "regarding": {key: value for key, value in coordinates.items() if value},
         "reportingController": names.REPORTING_CONTROLLER,
         "reportingInstance": clipped(news.key, INSTANCE),
     }
     target = objects.Ref("Event", name, namespace, api_version="events.k8s.io/v1")
     sentence = f"Create an Event about {ref}: {note}"
-    return api_changes.Change(
-        "create", target, sentence, body, {}, {"reason": body["reason"], "note": note}
-    )
+    shown = {"reason": body["reason"], "note": note}
+    return api_changes.Change("create", target, sentence, body, {}, shown)
 
 
 def clipped(line: str, size: int) -> str:

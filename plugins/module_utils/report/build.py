@@ -61,18 +61,12 @@ def build_report(
     faults = [*unread, *([OTHER_TIME] if len(asked) < len(sent) else [])]
     seen = bool(watched) or bool(earlier and earlier.watched_seconds)
     totals = _totals(calls, nodes, pods, services, watched, refusals, earlier, started, ended)
+    cluster: t.Mapping[str, t.Any] = next((c.cluster for c in calls if c.cluster), {})
     return model.Report(
         run=next((c.run for c in calls if c.run), ""),
         by=next((c.by for c in calls if c.by), ""),
         reason=next((c.reason for c in calls if c.reason), ""),
-        cluster=next(
-            (
-                model.Cluster(*read.texts(c.cluster, "context", "server"))
-                for c in calls
-                if c.cluster
-            ),
-            model.NOWHERE,
-        ),
+        cluster=model.Cluster(*read.texts(cluster, "context", "server")),
         earlier=earlier,
         check=check,
         verdict=_verdict(calls, totals, watched=seen, moved=moved, check=check),
@@ -119,24 +113,11 @@ def _surges(calls: t.Sequence[read.Call], past: timeline.Past) -> tuple[model.Su
             merged.update({k: v for k, v in raw.items() if v not in (None, "")}, during=during)
     found = []
     for (kind, namespace, name), raw in sorted(known.items(), key=lambda item: item[0][1:]):
-        raised, ready, lowered = past.surge_of(namespace, name)
         before, during = read.whole(raw.get("replicas_before")), raw["during"] or None
         budget, outcome, message = read.texts(raw, "budget", "outcome", "message")
-        found.append(
-            model.Surge(
-                kind,
-                namespace,
-                name,
-                before,
-                during,
-                budget,
-                outcome,
-                message,
-                raised,
-                ready,
-                lowered,
-            )
-        )
+        place, words = (kind, namespace, name), (budget, outcome, message)
+        moments = past.surge_of(namespace, name)
+        found.append(model.Surge(*place, before, during, *words, *moments))
     return tuple(found)
 
 
@@ -204,9 +185,8 @@ def _advice(calls: t.Sequence[read.Call]) -> tuple[model.Advice, ...]:
     keys = ("code", "kind", "namespace", "name", "text", "command", "back")
     found = []
     for raw in last.advice if last else ():
-        steps = tuple(
-            model.Step(*read.texts(step, *keys)) for step in read.mappings(raw.get("changes"))
-        )
+        changes = read.mappings(raw.get("changes"))
+        steps = tuple(model.Step(*read.texts(step, *keys)) for step in changes)
         if steps:
             codes, subjects = read.strings(raw.get("codes")), read.strings(raw.get("objects"))
             found.append(model.Advice(codes, subjects, steps))
@@ -222,19 +202,14 @@ def _given_back(calls: t.Sequence[read.Call], past: timeline.Past) -> tuple[mode
     found = [model.GivenBack(at, node, True, message) for (node, message), at in kept.items()]
     for event in past.events:
         if event.what in GIVEN_BACK or event.what == phases.What.KEPT:
-            place = (
-                read.text({"namespace": event.namespace, "name": event.name})
-                or f"Node {event.node}"
-            )
-            found.append(
-                model.GivenBack(event.at, place, event.what == phases.What.KEPT, event.message)
-            )
+            named = read.text({"namespace": event.namespace, "name": event.name})
+            place, kept_it = named or f"Node {event.node}", event.what == phases.What.KEPT
+            found.append(model.GivenBack(event.at, place, kept_it, event.message))
     for call in calls:
         for raw in call.workloads:
             if read.text(raw.get("outcome")) == outcomes.WorkloadOutcome.UNGUARDED:
-                budget = read.text(
-                    {**raw, "kind": "PodDisruptionBudget", "name": raw.get("budget")}
-                )
+                known = {**raw, "kind": "PodDisruptionBudget", "name": raw.get("budget")}
+                budget = read.text(known)
                 found.append(model.GivenBack(call.end, budget, False, "removed"))
     return tuple(found)
 
@@ -257,9 +232,10 @@ def _totals(
 ) -> model.Totals:
     requests, evicted = _sum(calls, "requests"), _sum(calls, "evicted")
     names, before = {node.name for node in nodes}, earlier or NOTHING
-    moved = sum(n.pods_moved or 0 for n in nodes) + sum(
-        p.moved for p in pods if p.node not in names
-    )
+    moved = sum(node.pods_moved or 0 for node in nodes)
+    moved += sum(pod.moved for pod in pods if pod.node not in names)
+    forecast = next((c for c in calls if c.waves and c.estimate is not None), None)
+    looked = [read.whole(call.summary.get("services")) for call in calls]
     out = timeline.seconds_of((n.spans[0].start, n.spans[-1].end) for n in nodes if n.spans)
     return model.Totals(
         nodes=len(nodes),
@@ -274,9 +250,7 @@ def _totals(
         evictions=int(evicted or 0),
         refusals=int(_sum(calls, "refusals") or 0) or sum(r.count for r in refusals),
         requests=None if requests is None else int(requests),
-        services_watched=max(
-            (n for c in calls if (n := read.whole(c.summary.get("services")))), default=None
-        ),
+        services_watched=max(filter(None, looked), default=None),
         services_changed=len(services),
         services_dark=sum(bool(s.dark) for s in services),
         dark_seconds=round(sum(s.dark_seconds for s in services), 3),
@@ -284,12 +258,8 @@ def _totals(
         out_seconds=round(out + before.out_seconds, 3),
         seconds=None if started is None or ended is None else round(ended - started, 3),
         moving_seconds=_moving(nodes),
-        forecast_seconds=next(
-            (c.estimate for c in calls if c.waves and c.estimate is not None), None
-        ),
-        forecast_range=next(
-            (c.estimate_range for c in calls if c.waves and c.estimate is not None), None
-        ),
+        forecast_seconds=forecast.estimate if forecast else None,
+        forecast_range=forecast.estimate_range if forecast else None,
     )
 
 

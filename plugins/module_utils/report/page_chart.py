@@ -37,10 +37,8 @@ class Axis:
         gap = min(1.2, 12 / len(starts))
         lengths = [end - start for start, end in zip(starts, ends, strict=True)]
         self._scale = (100 - gap * (len(starts) - 1)) / sum(lengths) if sum(lengths) > 0 else 0.0
-        self._lefts = [
-            0.0,
-            *itertools.accumulate(length * self._scale + gap for length in lengths[:-1]),
-        ]
+        widths = (length * self._scale + gap for length in lengths[:-1])
+        self._lefts = [0.0, *itertools.accumulate(widths)]
 
     @property
     def seconds(self) -> float:
@@ -50,10 +48,8 @@ class Axis:
         """The position of an instant; between two periods the end of the first."""
         index = max(bisect.bisect_right(self.starts, instant) - 1, 0)
         start = self.starts[index]
-        return round(
-            self._lefts[index] + (min(max(instant, start), self.ends[index]) - start) * self._scale,
-            3,
-        )
+        within = min(max(instant, start), self.ends[index]) - start
+        return round(self._lefts[index] + within * self._scale, 3)
 
     def extent(self, start: float, end: float) -> tuple[float, float]:
         """Left edge and width of a period."""
@@ -127,11 +123,8 @@ def _path(watch: model.Watch, top: int) -> str:
 def by_node(report: model.Report) -> list[tuple[str, int, list[model.PodLane]]]:
     """The pods of each node with its name and wave (0: in none), in the order of the nodes."""
     lanes, waves = timeline.by_node(report.pods), {node.name: node.wave for node in report.nodes}
-    return [
-        (name, waves.get(name, 0), lanes[name])
-        for name in dict.fromkeys((*waves, *lanes))
-        if name in lanes
-    ]
+    names = [name for name in dict.fromkeys((*waves, *lanes)) if name in lanes]
+    return [(name, waves.get(name, 0), lanes[name]) for name in names]
 
 
 def pods_axis(pods: t.Iterable[model.PodLane]) -> Axis | None:
@@ -142,14 +135,10 @@ def pods_axis(pods: t.Iterable[model.PodLane]) -> Axis | None:
 
 def worst(pods: t.Iterable[model.PodLane], most: int) -> list[model.PodLane]:
     """At most ``most``, those with trouble or long waits before others, by their first instant."""
-    found = sorted(
-        pods,
-        key=lambda p: (
-            not p.failed,
-            p.moved,
-            p.route != "refuse",
-            not p.refused,
-            -(p.waited_seconds or 0.0),
-        ),
-    )
+
+    def rank(pod: model.PodLane) -> tuple[t.Any, ...]:
+        trouble = (not pod.failed, pod.moved, pod.route != "refuse", not pod.refused)
+        return *trouble, -(pod.waited_seconds or 0.0)
+
+    found = sorted(pods, key=rank)
     return sorted(found[:most], key=lambda p: (min(p.moments, default=0.0), p.namespace, p.name))

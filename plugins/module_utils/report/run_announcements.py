@@ -96,9 +96,8 @@ def announce(ctx: run_context.Context, options: EventOptions) -> run_context.Res
     events = _events(ctx, news, about)
     failed = [event["message"] for event in events if event["failed"]]
     if failed:
-        wrong.append(
-            f"{len(failed)} of {len(events)} Events could not be created. The first: {failed[0]}"
-        )
+        what = f"{len(failed)} of {len(events)} Events could not be created"
+        wrong.append(f"{what}. The first: {failed[0]}")
     return run_context.Result({"announcement": news.body(), "events": events, "warnings": wrong})
 
 
@@ -139,9 +138,8 @@ def _webhook(
             ctx.clock, attempt, hook.http.status, hook.deadline, ctx.clock.event()
         )
         if why:
-            return [
-                f"The webhook at {place} was not told that the maintenance is {news.moment}: {why}."
-            ]
+            what = f"was not told that the maintenance is {news.moment}"
+            return [f"The webhook at {place} {what}: {why}."]
     target = objects.Ref("Webhook", place)
     sentence = f"Tell the webhook at {place}: {news.sentence}"
     ctx.changed(api_changes.Change("create", target, sentence, before={}, after=body))

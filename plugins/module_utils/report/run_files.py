@@ -77,21 +77,15 @@ def _json(data: t.Mapping[str, t.Any]) -> str:
 
     fields = []
     for key, value in data.items():
-        rows = (
-            ",\n  ".join(dumped(item) for item in value) if isinstance(value, (list, tuple)) else ""
-        )
+        rows = ",\n  ".join(map(dumped, value)) if isinstance(value, list) else ""
         fields.append(f"{dumped(key)}: " + (f"[\n  {rows}\n ]" if rows else dumped(value)))
     return "{\n " + ",\n ".join(fields) + "\n}\n"
 
 
 def _diff(path: pathlib.Path, before: str | None, after: str) -> dict[str, str]:
     """A report is too long to be read as a diff: each side is shown by its size and its hash."""
-    shown = {
-        "before_header": str(path),
-        "after_header": str(path),
-        "before": "absent\n",
-        "after": "",
-    }
+    shown = {"before_header": str(path), "after_header": str(path)}
+    shown |= {"before": "absent\n", "after": ""}
     for key, content in (("before", before), ("after", after)):
         if content is not None:
             data = content.encode()

@@ -41,17 +41,8 @@ ENDS: t.Mapping[model.Outcome, str] = {
 """How nodes ended, in the order in which it is told."""
 INSTANTS = frozenset(
     {
-        "started",
-        "ended",
-        "since",
-        "start",
-        "end",
-        "at",
-        "first",
-        "last",
-        "raised",
-        "ready",
-        "lowered",
+        *("started", "ended", "since", "start", "end", "at"),
+        *("first", "last", "raised", "ready", "lowered"),
     }
 )
 COMPUTED: t.Mapping[type, tuple[str, ...]] = {
@@ -117,9 +108,8 @@ def headline(report: model.Report) -> str:
     """The verdict in one sentence."""
     totals = report.totals
     if report.verdict == "never_dark":
-        return f"Never dark{_while_watched(report)}{_requests(report)}" + (
-            f", but {_failure(report)}" if report.failed else ""
-        )
+        but = f", but {_failure(report)}" if report.failed else ""
+        return f"Never dark{_while_watched(report)}{_requests(report)}{but}"
     if report.verdict == "dark":
         worst = max(report.dark, key=lambda s: s.dark_seconds)
         if len(report.dark) == 1:
@@ -180,16 +170,10 @@ def subline(report: model.Report) -> str:
     """How it ended, in one sentence."""
     totals = report.totals
     if report.planned:
-        left = (
-            sum(node.outcome == "blocked" for node in report.nodes)
-            if report.verdict == "planned"
-            else 0
-        )
-        without = f", {left} left out" if left else ""
-        return (
-            f"{count(totals.nodes - left, 'node')} in {count(totals.waves, 'wave')} "
-            f"planned{without}."
-        )
+        left = sum(node.outcome == "blocked" for node in report.nodes)
+        left = left if report.verdict == "planned" else 0
+        size = f"{count(totals.nodes - left, 'node')} in {count(totals.waves, 'wave')}"
+        return f"{size} planned{f', {left} left out' if left else ''}."
     if not totals.nodes:
         return "No node took part."
     ends = collections.Counter(node.outcome for node in report.nodes)
@@ -197,11 +181,9 @@ def subline(report: model.Report) -> str:
     took = f" in {duration(totals.seconds)}" if totals.seconds is not None else ""
     moved = f"{count(totals.pods_moved, 'pod')} moved{took}"
     if report.moved_unknown:
-        moved = (
-            f"at least {moved}"
-            if totals.pods_moved
-            else "what was moved before it was interrupted is not known"
-        )
+        moved = f"at least {moved}"
+        if not totals.pods_moved:
+            moved = "what was moved before it was interrupted is not known"
     return f"{count(totals.nodes, 'node')}: {', '.join(parts)}; {moved}."
 
 
@@ -226,18 +208,11 @@ def summary_text(report: model.Report, *, path: str = "") -> str:
         "report": path,
     }
     shown = [f"  {name:<9} {value}" for name, value in facts.items() if value]
-    first = f"{headline(report)}.", subline(report)
-    return "\n".join(
-        [
-            *([" ".join(first)] if len(" ".join(first)) <= LINE else first),
-            "",
-            *shown,
-            *_nodes(report),
-            *_to_move(report),
-            *_todo(report),
-            *_advice(report),
-        ]
-    )
+    first = [f"{headline(report)}.", subline(report)]
+    if len(" ".join(first)) <= LINE:
+        first = [" ".join(first)]
+    parts = [*_nodes(report), *_to_move(report), *_todo(report), *_advice(report)]
+    return "\n".join([*first, "", *shown, *parts])
 
 
 def when(report: model.Report) -> str:
@@ -254,23 +229,18 @@ def _pods(report: model.Report) -> str:
     if not report.pods:
         return ""
     if report.planned:
-        moving, blocked = len(to_move(report)), sum(refused(pod) for pod in report.pods)
-        parts = [
-            f"{moving:,} to move",
-            f"{blocked:,} blocked" if blocked else "",
-            f"{totals.pods_left:,} left in place",
-        ]
-        return ", ".join(filter(None, parts))
+        blocked = sum(refused(pod) for pod in report.pods)
+        held = f", {blocked:,} blocked" if blocked else ""
+        return f"{len(to_move(report)):,} to move{held}, {totals.pods_left:,} left in place"
     first = {"replaced first": totals.pods_replaced, "surged": totals.pods_surged}
     words = ", ".join(f"{n:,} {what}" for what, n in first.items() if n)
     ways = f" ({words})" if words else ""
     others = {"left in place": totals.pods_left, "failed": totals.pods_failed}
     least = "at least " if report.moved_unknown else ""
-    parts = [
-        f"{least}{totals.pods_moved:,} moved{ways}",
-        *(f"{n:,} {what}" for what, n in others.items() if n),
-    ]
-    return ", ".join(parts + ([] if totals.requests is None else [f"{totals.requests:,} requests"]))
+    parts = [f"{least}{totals.pods_moved:,} moved{ways}"]
+    parts += [f"{n:,} {what}" for what, n in others.items() if n]
+    parts += [] if totals.requests is None else [f"{totals.requests:,} requests"]
+    return ", ".join(parts)
 
 
 def refused(pod: model.PodLane) -> bool:
@@ -281,11 +251,8 @@ def refused(pod: model.PodLane) -> bool:
 def to_move(report: model.Report) -> list[model.PodLane]:
     """The pods that leave their nodes if the plan is carried out, in the order of its waves."""
     order = {node.name: index for index, node in enumerate(report.nodes)}
-    moving = [
-        pod
-        for pod in report.pods
-        if not (timeline.stays(pod) or timeline.cleared(pod) or refused(pod))
-    ]
+    left = (timeline.stays, timeline.cleared, refused)
+    moving = [pod for pod in report.pods if not any(rule(pod) for rule in left)]
     return sorted(moving, key=lambda pod: order.get(pod.node, len(order)))
 
 
@@ -300,10 +267,8 @@ def waves(report: model.Report) -> list[tuple[int, list[str], str]]:
     for node in report.nodes:
         if node.wave:
             found.setdefault(node.wave, []).append(node)
-    return [
-        (number, [node.name for node in nodes], waiting({node.name: node.waits for node in nodes}))
-        for number, nodes in found.items()
-    ]
+    whys = {number: {node.name: node.waits for node in nodes} for number, nodes in found.items()}
+    return [(number, list(why), waiting(why)) for number, why in whys.items()]
 
 
 def waiting(why: t.Mapping[str, str], most: int | None = None) -> str:
@@ -367,20 +332,14 @@ def _traffic(report: model.Report) -> str:
 
 def unwatched(report: model.Report) -> str:
     """How long nobody looked, and why; empty if that was short, or no Service was watched."""
-    if (
-        report.planned
-        or not report.totals.watched_seconds
-        or report.unwatched_seconds <= UNWATCHED_SECONDS
-    ):
+    if report.planned or not report.totals.watched_seconds:
         return ""
-    out: list[tuple[float, float]] = []
-    for node in report.nodes:
-        out += [(span.start, span.end) for span in node.spans if span.phase == "out"]
-    tasks = timeline.seconds_of(out)
+    if report.unwatched_seconds <= UNWATCHED_SECONDS:
+        return ""
+    spans = itertools.chain.from_iterable(node.spans for node in report.nodes)
+    tasks = timeline.seconds_of((span.start, span.end) for span in spans if span.phase == "out")
     part = f"; your tasks took {duration(tasks)}" if tasks else ""
-    stayed = ", ".join(
-        finding.object for finding in report.findings if finding.code == "serves_from_node"
-    )
+    stayed = ", ".join(one.object for one in report.findings if one.code == "serves_from_node")
     part += f"; {stayed} served from the nodes" if stayed else ""
     return f"{duration(report.unwatched_seconds)} of {duration(report.totals.out_seconds)}{part}"
 
@@ -475,29 +434,27 @@ def _advice(report: model.Report) -> list[str]:
     """Each change as an item: what to do, and the command for it, which is not wrapped."""
     lines = []
     for one in report.advice if report.planned else ():
-        lines += textwrap.wrap(
-            against(one), WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 6
-        )
+        lines += _wrapped(against(one), "    ")
         most = CHANGES_SHOWN if len(one.objects) < 2 else CHANGES_OF_MANY
         for step in one.changes[:most]:
-            lines += textwrap.wrap(
-                step.text, WIDTH, initial_indent="      - ", subsequent_indent=" " * 8
-            )
+            lines += _wrapped(step.text, "      - ")
             lines += [f"          {step.command}"] if step.command else []
             lines += [f"          afterwards: {step.back}"] if step.back else []
         hidden = len(one.changes) - most
-        lines += (
-            [f"      … and {count(hidden, 'more change')}, all in the report"] if hidden > 0 else []
-        )
+        if hidden > 0:
+            lines.append(f"      … and {count(hidden, 'more change')}, all in the report")
     lines += [f"    {left}" for left in [without(report)] if left]
     return ["", "  What would unblock it:", *lines] if lines else []
 
 
+def _wrapped(text: str, begin: str) -> list[str]:
+    indent = " " * (len(begin) if begin.strip() else len(begin) + 2)
+    return textwrap.wrap(text, WIDTH, initial_indent=begin, subsequent_indent=indent)
+
+
 def _dark(service: model.ServiceLine) -> str:
-    spans = ", ".join(
-        f"{clock(span.start)} UTC for {duration(span.seconds)}"
-        for span in service.dark[:SPANS_SHOWN]
-    )
+    shown = service.dark[:SPANS_SHOWN]
+    spans = ", ".join(f"{clock(x.start)} UTC for {duration(x.seconds)}" for x in shown)
     more = " and later" if len(service.dark) > SPANS_SHOWN else ""
     still = " It was still dark at the last look." if service.dark[-1].open else ""
     return f"No ready endpoint at {spans}{more}.{still}"
@@ -517,19 +474,15 @@ def ways(line: model.TrafficLine) -> str:
         return ""
     first, last = clock(line.failures[0].at), clock(line.failures[-1].at)
     period = f"at {first}" if first == last else f"{first} to {last}"
-    return (
-        f"{', '.join(f'{number:,} {kind}' for kind, number in kinds.most_common(SPANS_SHOWN))}, "
-        f"{period} UTC"
-    )
+    words = [f"{number:,} {kind}" for kind, number in kinds.most_common(SPANS_SHOWN)]
+    return ", ".join([*words, f"{period} UTC"])
 
 
 def _lost(line: model.TrafficLine) -> str:
     by = f" ({how(line)})" if how(line) else ""
-    dark = (
-        f" No answer for {duration(line.unanswered_seconds)} at most."
-        if line.unanswered_seconds
-        else ""
-    )
+    dark = ""
+    if line.unanswered_seconds:
+        dark = f" No answer for {duration(line.unanswered_seconds)} at most."
     words = f": {ways(line)}" if line.failures else ""
     return f"{line.failed:,} of {count(line.sent, 'request')} failed{by}{words}.{dark}"
 

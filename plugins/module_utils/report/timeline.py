@@ -47,9 +47,8 @@ class Past:
 
     def of_object(self, namespace: str, name: str, node: str = "") -> list[read.Event]:
         """What happened to an object; on that node or with no node named, if one is given."""
-        return [
-            e for e in self._objects.get((namespace, name), ()) if not node or e.node in ("", node)
-        ]
+        found = self._objects.get((namespace, name), ())
+        return [event for event in found if not node or event.node in ("", node)]
 
     def surge_of(
         self, namespace: str, name: str
@@ -152,9 +151,8 @@ def _before(calls: t.Iterable[read.Call]) -> dict[str, int | None]:
 
 def stays(pod: model.PodLane) -> bool:
     """Whether the pod was to stay on its node."""
-    return not pod.moved and (
-        pod.route == "skip" or pod.outcome == outcomes.PodOutcome.TOLERATES_MAINTENANCE
-    )
+    tolerates = pod.outcome == outcomes.PodOutcome.TOLERATES_MAINTENANCE
+    return not pod.moved and (pod.route == "skip" or tolerates)
 
 
 def cleared(pod: model.PodLane) -> bool:
@@ -164,11 +162,11 @@ def cleared(pod: model.PodLane) -> bool:
 
 def left(pods: t.Iterable[model.PodLane]) -> tuple[tuple[str, int], ...]:
     """How many of the pods stay, by the code that says why; a drain gives it as the outcome."""
-    staying = (pod for pod in pods if stays(pod))
-    codes = (
-        (p.code if p.outcome in ("planned", "unknown") else p.outcome) or p.route for p in staying
-    )
-    return tuple(sorted(collections.Counter(codes).items()))
+    codes = collections.Counter[str]()
+    for pod in filter(stays, pods):
+        code = pod.code if pod.outcome in ("planned", "unknown") else pod.outcome
+        codes[code or pod.route] += 1
+    return tuple(sorted(codes.items()))
 
 
 def _of_node(event: read.Event) -> bool:
@@ -332,8 +330,7 @@ def _lane(
         waited_seconds=waited,
         held_seconds=next((round(s.seconds, 3) for s in spans if s.phase == "blocked"), None),
         moved=moved,
-        failed=end is not None
-        and (end.failed or (end is outcomes.PodOutcome.NOT_MOVED and bool(blocker))),
+        failed=bool(end and (end.failed or (end is outcomes.PodOutcome.NOT_MOVED and blocker))),
         refused=len(refused),
         blocked_by=blocker,
         rule=rule,
@@ -348,16 +345,12 @@ def _lane(
 
 def _blocker(raw: objects.Raw, refused: t.Sequence[read.Event]) -> tuple[str, str]:
     """What blocked a pod, and its rule; both are empty if nothing did."""
-    found = raw.get("blocked_by")
+    found, said = raw.get("blocked_by"), refused[-1].message if refused else ""
     if isinstance(found, t.Mapping):
-        return read.text(found), read.text(found.get("message")) or (
-            refused[-1].message if refused else ""
-        )
+        return read.text(found), read.text(found.get("message")) or said
     if refused:
         # An eviction is judged by the pod's only budget; with two budgets none ever succeeds.
-        return next((read.text(b) for b in read.listed(raw.get("budgets"))), ""), refused[
-            -1
-        ].message
+        return next((read.text(b) for b in read.listed(raw.get("budgets"))), ""), said
     end = outcomes.PodOutcome.read(read.text(raw.get("outcome")))
     if read.text(raw.get("route")) == "refuse" or (end and end.failed):
         return "", read.text(raw.get("reason"))
@@ -386,9 +379,8 @@ def _lane_spans(
     elif events:
         last = gone if gone is not None else events[-1].at
         let_go = leaving if leaving is not None else last
-        steps = [
-            ("queued", min(last - waited if waited is not None else events[0].at, events[0].at))
-        ]
+        begun = events[0].at if waited is None else min(last - waited, events[0].at)
+        steps = [("queued", begun)]
         for name, what in (("released", phases.What.RELEASED), ("blocked", phases.What.REFUSED)):
             steps += [(name, e.at) for e in events if e.what == what and e.at < let_go][:1]
         ends = [*(at for _name, at in steps[1:]), let_go]

@@ -30,11 +30,7 @@ def lines(raw: t.Any) -> tuple[model.TrafficLine, ...]:
     if not isinstance(raw, t.Mapping):
         raise BadTraffic("it has to be an object with began, ended and services")
     began, ended = _instant(raw, "began", ""), _instant(raw, "ended", "")
-    services = raw.get("services")
-    if not isinstance(services, (list, tuple)) or not all(
-        isinstance(each, t.Mapping) for each in services
-    ):
-        raise BadTraffic("services has to be a list of objects")
+    services = _objects(raw.get("services"), "services")
     if len(services) > SERVICES:
         raise BadTraffic(f"services has {len(services):,} entries, at most {SERVICES:,} are read")
     return tuple(
@@ -60,11 +56,7 @@ def _line(raw: t.Mapping[str, t.Any], place: str, began: float, ended: float) ->
     sent, failed = _whole(raw, "sent", place), _whole(raw, "failed", place)
     if failed > sent:
         raise BadTraffic(f"{place}failed is {failed}, more than the {sent} that were sent")
-    failures = raw.get("failures", [])
-    if not isinstance(failures, (list, tuple)) or not all(
-        isinstance(each, t.Mapping) for each in failures
-    ):
-        raise BadTraffic(f"{place}failures has to be a list of objects")
+    failures = _objects(raw.get("failures", []), f"{place}failures")
     kept = []
     for index, each in enumerate(failures[:FAILURES]):
         where = f"{place}failures[{index}]."
@@ -82,6 +74,12 @@ def _line(raw: t.Mapping[str, t.Any], place: str, began: float, ended: float) ->
         slowest_seconds=_seconds(raw, "slowest", place),
         failures=tuple(sorted(kept, key=lambda each: (each.at, each.kind))),
     )
+
+
+def _objects(value: t.Any, place: str) -> t.Sequence[t.Mapping[str, t.Any]]:
+    if isinstance(value, (list, tuple)) and all(isinstance(each, t.Mapping) for each in value):
+        return value
+    raise BadTraffic(f"{place} has to be a list of objects")
 
 
 def _text(raw: t.Mapping[str, t.Any], key: str, place: str) -> str:
