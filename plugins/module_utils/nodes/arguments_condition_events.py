@@ -41,10 +41,8 @@ def follow(
         ),
         prepare=_checked,
     )
-    given = {
-        name: arguments.get(name, option.get("default"))
-        for name, option in spec.argument_spec.items()
-    }
+    known = spec.argument_spec.items()
+    given = {name: arguments.get(name, option.get("default")) for name, option in known}
     try:
         _refuse_unknown(arguments, spec)
     except option_values.BadOption as error:
@@ -53,14 +51,10 @@ def follow(
 
 
 def _refuse_unknown(arguments: t.Mapping[str, t.Any], spec: specs.ModuleSpec) -> None:
-    known = {*spec.argument_spec}
     for name in arguments:
-        if name not in known:
-            raise option_values.BadOption(
-                "node_conditions",
-                name,
-                f"one of {', '.join([*OPTIONS, *connection_options.CONNECTION])}",
-            )
+        if name not in spec.argument_spec:
+            known = ", ".join([*OPTIONS, *connection_options.CONNECTION])
+            raise option_values.BadOption("node_conditions", name, f"one of {known}")
 
 
 def _checked(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:

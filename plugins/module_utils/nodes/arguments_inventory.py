@@ -56,10 +56,9 @@ def server(target: t.Mapping[str, t.Any]) -> str:
     """
     if target.get("host"):
         return str(target["host"])
+    paths = target.get("kubeconfig") or kubeconfig.default_paths()
     try:
-        chosen = kubeconfig.choose(
-            target.get("kubeconfig") or kubeconfig.default_paths(), target.get("context") or ""
-        )
+        chosen = kubeconfig.choose(paths, target.get("context") or "")
     except errors.ConfigError:
         return ""
     return f"{chosen.cluster['server']} {chosen.context}"
@@ -114,10 +113,8 @@ def wanted(found: Options) -> inventory_hosts.InventoryOptions:
     annotation, every = found.get("maintained_annotation") or "", found.get("maintain_every")
     seconds = option_values.seconds("maintain_every", every)
     if seconds is not None and not annotation:
-        expected = (
-            "maintained_annotation with it, the annotation of yours that holds the time of "
-            "the last maintenance"
-        )
+        expected = "the annotation of yours that holds the time of the last maintenance"
+        expected = f"maintained_annotation with it, {expected}"
         raise option_values.BadOption("maintain_every", every, expected)
     return inventory_hosts.InventoryOptions(
         address_types=_some_of("address_types", found, inventory_hosts.ADDRESS_TYPES),

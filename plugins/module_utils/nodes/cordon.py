@@ -72,15 +72,12 @@ def take_out(
             before = _read(node, key)
             if before != wanted:
                 set_by_us[key] = node_records.Mark(before, wanted)
+    state: node_records.Prior = {"unschedulable": node.unschedulable, "bootID": node.boot_id}
     record = replace(
         record,
         step="cordoned",
         node_uid=node.uid,
-        prior={
-            "unschedulable": node.unschedulable,
-            "bootID": node.boot_id,
-            **gate_checks.state_before(node),
-        },
+        prior={**state, **gate_checks.state_before(node)},
         added=added,
         marks=set_by_us,
         conditions=node_conditions.priors(node) if conditions else {},
@@ -193,11 +190,9 @@ def give_back(
             kept.append(
                 f"{key} of node {node.name} was changed by somebody else to {_read(node, key)!r}"
             )
-    sentence = (
-        f"Give node {node.name} back, cordoned as before"
-        if unschedulable
-        else f"Uncordon node {node.name}"
-    )
+    sentence = f"Uncordon node {node.name}"
+    if unschedulable:
+        sentence = f"Give node {node.name} back, cordoned as before"
     taints, left = _rid(node, record), None
     foreign = [node_taints.in_words(taint) for taint in taints if _has(record.added, taint)]
     kept += [
@@ -206,9 +201,8 @@ def give_back(
     ]
     if record.awaits:
         left = record.at("back", added=(), marks={}, conditions={}, volumes=())
-    return _patch(node, sentence, left, taints, unschedulable=unschedulable, marks=marks), tuple(
-        kept
-    )
+    change = _patch(node, sentence, left, taints, unschedulable=unschedulable, marks=marks)
+    return change, tuple(kept)
 
 
 def foreign_changes(node: objects.Node, record: node_records.Record) -> tuple[str, ...]:
@@ -244,9 +238,8 @@ def _without(
 
 
 def _is_ours(taint: objects.Raw) -> bool:
-    return (
-        taint.get("key") == names.TAINT_KEY or taint.items() >= node_taints.OUT_OF_SERVICE.items()
-    )
+    out = node_taints.OUT_OF_SERVICE.items()
+    return taint.get("key") == names.TAINT_KEY or taint.items() >= out
 
 
 def _rid(node: objects.Node, record: node_records.Record) -> tuple[objects.Raw, ...]:

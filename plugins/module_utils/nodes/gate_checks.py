@@ -67,14 +67,9 @@ NOTHING = Expected()
 
 def state_before(node: objects.Node) -> node_records.Prior:
     """What a record keeps of a node that is about to be cordoned, for the gates to compare with."""
-    return {
-        "taints": sorted(
-            _name(taint)
-            for taint in node.taints
-            if node_taints.hard(taint) and not _of_cordon(taint)
-        ),
-        "conditions": [kind for kind in PROBLEMS if node.conditions.get(kind) == "True"],
-    }
+    hard = [one for one in node.taints if node_taints.hard(one) and not _of_cordon(one)]
+    bad = [kind for kind in PROBLEMS if node.conditions.get(kind) == "True"]
+    return {"taints": sorted(map(_name, hard)), "conditions": bad}
 
 
 def gates(
@@ -94,35 +89,25 @@ def gates(
     """
     found: list[reasons.Finding] = []
     if "ready" in wanted and not node.ready:
-        status = node.conditions.get("Ready", "not reported")
-        found.append(
-            _blocker("not_ready", node, f"its condition Ready is {status}", "Check its kubelet.")
-        )
+        why = f"its condition Ready is {node.conditions.get('Ready', 'not reported')}"
+        found.append(_blocker("not_ready", node, why, "Check its kubelet."))
     if "rebooted" in wanted:
         found += _rebooted(node, record)
-    if "pressure" in wanted:
-        found += [
-            _blocker(
-                "pressure", node, f"its condition {name} is True", "Free the resource, or wait."
-            )
-            for name in PRESSURES
-            if node.conditions.get(name) == "True"
-        ]
+    for name in PRESSURES if "pressure" in wanted else ():
+        if node.conditions.get(name) == "True":
+            why = f"its condition {name} is True"
+            found.append(_blocker("pressure", node, why, "Free the resource, or wait."))
     if "conditions" in wanted:
-        found += _conditions(
-            node, record, () if "pressure" not in wanted else PRESSURES, expected.conditions
-        )
+        of_others = PRESSURES if "pressure" in wanted else ()
+        found += _conditions(node, record, of_others, expected.conditions)
     if "schedulable" in wanted:
         found += [_tainted(node, taint) for taint in _new_taints(node, record, expected)]
     if "daemonsets" in wanted:
         passing = [x for x in _new_taints(node, record, expected) if node_taints.owner_of(x["key"])]
         found += _daemon_sets(snapshot, node, record, passing)
     if "stable" in wanted and not found and missing_seconds > 0:
-        found.append(
-            _blocker(
-                "unstable", node, f"the gates have to hold {missing_seconds:.0f} s longer", "Wait."
-            )
-        )
+        why = f"the gates have to hold {missing_seconds:.0f} s longer"
+        found.append(_blocker("unstable", node, why, "Wait."))
     return tuple(found)
 
 
@@ -165,17 +150,15 @@ def _new_taints(
     ours = record.added if record else ()
     found = []
     for taint in node.taints:
-        if (
-            not node_taints.hard(taint)
-            or _of_cordon(taint)
-            or any(node_taints.same_taint(taint, x) for x in ours)
-        ):
+        if not node_taints.hard(taint) or _of_cordon(taint):
+            continue
+        if any(node_taints.same_taint(taint, one) for one in ours):
             continue
         if any(one.means(taint) for one in expected.taints):
             continue
-        known = (
-            node_taints.owner_of(taint["key"]) is None if before is None else _name(taint) in before
-        )
+        known = node_taints.owner_of(taint["key"]) is None
+        if before is not None:
+            known = _name(taint) in before
         if not known:
             found.append(taint)
     return tuple(found)
@@ -210,22 +193,21 @@ def _conditions(
     for kind, status in wanted.items():
         if (now := node.conditions.get(kind, "not reported")) != status:
             why = f"its condition {kind} is {now}, and has to be {status}"
-            yield _blocker(
-                "unhealthy", node, why, "Check who reports that condition, or wait for it."
-            )
+            remedy = "Check who reports that condition, or wait for it."
+            yield _blocker("unhealthy", node, why, remedy)
 
 
-def _rebooted(node: objects.Node, record: node_records.Record | None) -> list[reasons.Finding]:
+def _rebooted(
+    node: objects.Node, record: node_records.Record | None
+) -> t.Iterator[reasons.Finding]:
     before = record.prior.get("bootID") if record else None
     if not before:
         why = "its bootID before the maintenance is not recorded"
-        return [
-            _blocker("not_rebooted", node, why, "Cordon it with node_cordon before it is rebooted.")
-        ]
-    if node.boot_id == before:
+        remedy = "Cordon it with node_cordon before it is rebooted."
+        yield _blocker("not_rebooted", node, why, remedy)
+    elif node.boot_id == before:
         why = f"its bootID is still {before}: it has not been rebooted"
-        return [_blocker("not_rebooted", node, why, "Reboot it, or omit the gate rebooted.")]
-    return []
+        yield _blocker("not_rebooted", node, why, "Reboot it, or omit the gate rebooted.")
 
 
 def lacking_before(snapshot: snapshots.Snapshot, node: objects.Node) -> list[str]:
@@ -250,12 +232,10 @@ def lacking(
 
     Pods that became unready when the node was ``lost``, or since then, count as Ready.
     """
-    there = (pod for pod in snapshot.pods_on({node.name}) if pod.owner and not pod.deleting)
-    serving = {
-        pod.owner.uid
-        for pod in there
-        if pod.owner and (pod.ready or (lost and pod.ready_since >= lost))
-    }
+    serving = set()
+    for pod in snapshot.pods_on({node.name}):
+        if pod.owner and not pod.deleting and (pod.ready or (lost and pod.ready_since >= lost)):
+            serving.add(pod.owner.uid)
     found = (one for one in snapshot.daemon_sets if one["metadata"]["uid"] not in serving)
     metas = (one["metadata"] for one in found if runs_on(one, node, passing))
     return [f"{meta.get('namespace')}/{meta['name']}" for meta in metas]
@@ -274,17 +254,12 @@ def _daemon_sets(
     waiting = ", ".join(str(one.workload) for one in record.awaits) if record else ""
     down = f"; until it is back, pods are missing of {waiting}" if waiting else ""
     for name in (name for name in lack if name not in (before or ())):
-        there = [
-            pod
-            for pod in _meant_for(snapshot, node)
-            if pod.owner and f"{pod.namespace}/{pod.owner.name}" == name
-        ]
+        meant = _meant_for(snapshot, node)
+        there = [p for p in meant if p.owner and f"{p.namespace}/{p.owner.name}" == name]
         if exchanged and any(PORTS in pod.unschedulable for pod in there):
             continue
-        why = (
-            f"DaemonSet {name} has no Ready pod on "
-            f"it{unready.in_brackets(unready.why(snapshot, there))}{down}"
-        )
+        unready_why = unready.in_brackets(unready.why(snapshot, there))
+        why = f"DaemonSet {name} has no Ready pod on it{unready_why}{down}"
         remedy = "Check that pod, or wait for it, or omit the gate daemonsets."
         yield _blocker("daemonset_missing", node, why, remedy)
 

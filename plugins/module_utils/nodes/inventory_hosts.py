@@ -106,10 +106,7 @@ def kept(raw: objects.Raw, annotation: str = "") -> dict[str, t.Any]:
     return {
         "name": node.name,
         "labels": dict(node.labels),
-        "taints": [
-            {key: str(one.get(key) or "") for key in ("key", "value", "effect")}
-            for one in node.taints
-        ],
+        "taints": list(map(_taint, node.taints)),
         "unschedulable": node.unschedulable,
         "addresses": addresses,
         "conditions": dict(node.conditions),
@@ -118,6 +115,10 @@ def kept(raw: objects.Raw, annotation: str = "") -> dict[str, t.Any]:
         "unreadable": unreadable,
         "maintained": node.annotations.get(annotation, "") if annotation else "",
     }
+
+
+def _taint(raw: objects.Raw) -> dict[str, str]:
+    return {key: str(raw.get(key) or "") for key in ("key", "value", "effect")}
 
 
 def hosts(
@@ -130,9 +131,8 @@ def hosts(
     Ansible keeps this order within each group.
     """
     found = [(decoding.moment(node["maintained"]), _host(node, wanted, now)) for node in nodes]
-    return [
-        host for _last, host in sorted(found, key=lambda pair: (pair[0] or LONG_AGO, pair[1].name))
-    ]
+    found.sort(key=lambda pair: (pair[0] or LONG_AGO, pair[1].name))
+    return [host for _last, host in found]
 
 
 def _host(node: t.Mapping[str, t.Any], wanted: InventoryOptions, now: datetime.datetime) -> Host:
@@ -166,9 +166,8 @@ def _host(node: t.Mapping[str, t.Any], wanted: InventoryOptions, now: datetime.d
     if wanted.maintain_every is not None:
         variables["node_maintenance_due"] = due
     faults = [node["unreadable"]]
-    if addresses := [
-        found[0] for one in wanted.address_types if (found := node["addresses"].get(one))
-    ]:
+    known = [node["addresses"].get(one) for one in wanted.address_types]
+    if addresses := [some[0] for some in known if some]:
         # Its kubelet reports it, and SSH gets it.
         if good := next(filter(None, map(decoding.host, addresses)), ""):
             variables["ansible_host"] = good
@@ -176,11 +175,9 @@ def _host(node: t.Mapping[str, t.Any], wanted: InventoryOptions, now: datetime.d
             text = f"Node {node['name']}: its address {addresses[0][:60]!r}"
             faults.append(f"{text} is neither an IP address nor a DNS name, so it is not used.")
     if node["maintained"] and not last:
-        text = (
-            f"Node {node['name']}: annotation {wanted.maintained_annotation} is "
-            f"{node['maintained']!r}, which is no"
-        )
-        faults.append(f"{text} RFC 3339 time such as 2026-11-21T05:30:00Z.")
+        text = f"Node {node['name']}: annotation {wanted.maintained_annotation} is"
+        wrong = f"{node['maintained']!r}, which is no RFC 3339 time such as 2026-11-21T05:30:00Z."
+        faults.append(f"{text} {wrong}")
     fault = " ".join(filter(None, faults))
     return Host(node["name"], variables, (EVERYONE, *_groups(node, facts, wanted)), fault)
 
@@ -204,20 +201,17 @@ def _groups(
         "region": [f"region_{facts.region}"] if facts.region else [],
         "zone": [f"zone_{facts.zone}"] if facts.zone else [],
         "taint": [f"taint_{taint['key']}_{taint['effect']}" for taint in node["taints"]],
-        "ready": [
-            "ready" if _ready(node) else "not_ready",
-            *(["unschedulable"] if node["unschedulable"] else []),
-        ],
+        "ready": ["ready" if _ready(node) else "not_ready"],
         "maintenance": [f"maintenance_{facts.state}"],
-        "due": ["maintenance_due" if facts.due else "maintenance_not_due"]
-        if wanted.maintain_every is not None
-        else [],
+        "due": ["maintenance_due" if facts.due else "maintenance_not_due"],
     }
+    groups["ready"] += ["unschedulable"] if node["unschedulable"] else []
     for name in wanted.group_by:
-        yield from groups[name]
-    yield from (
-        f"label_{key}_{node['labels'][key]}" for key in wanted.label_groups if key in node["labels"]
-    )
+        if name != "due" or wanted.maintain_every is not None:
+            yield from groups[name]
+    for key in wanted.label_groups:
+        if key in node["labels"]:
+            yield f"label_{key}_{node['labels'][key]}"
 
 
 def _ready(node: t.Mapping[str, t.Any]) -> bool:
@@ -226,9 +220,8 @@ def _ready(node: t.Mapping[str, t.Any]) -> bool:
 
 def _roles(labels: t.Mapping[str, str]) -> tuple[str, ...]:
     """As kubectl shows them: by the labels with the prefix, and the value of the older one."""
-    found = {key.removeprefix(ROLE_LABEL) for key in labels if key.startswith(ROLE_LABEL)} | {
-        labels.get(ROLE_LABEL_OLD, "")
-    }
+    found = {key.removeprefix(ROLE_LABEL) for key in labels if key.startswith(ROLE_LABEL)}
+    found.add(labels.get(ROLE_LABEL_OLD, ""))
     return tuple(sorted(found - {""})) or (WORKER,)
 
 

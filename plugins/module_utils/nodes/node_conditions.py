@@ -63,18 +63,14 @@ def priors(node: objects.Node) -> dict[str, objects.Raw | None]:
 
 def is_ours(condition: objects.Raw) -> bool:
     """Whether this collection has set it."""
-    return bool(
-        condition.get("status") == "True" and condition.get("reason") == names.CONDITION_REASON
-    )
+    wanted = ("True", names.CONDITION_REASON)
+    return (condition.get("status"), condition.get("reason")) == wanted
 
 
 def foreign(node: objects.Node) -> list[objects.Raw]:
     """The conditions that somebody else has set to True."""
-    return [
-        condition
-        for condition in node.lifecycle
-        if condition.get("status") == "True" and not is_ours(condition)
-    ]
+    found = [condition for condition in node.lifecycle if condition.get("status") == "True"]
+    return [condition for condition in found if not is_ours(condition)]
 
 
 def change(
@@ -127,19 +123,14 @@ def notice_left(node: objects.Node, record: node_records.Record, notice: float, 
     Counted by the API server's clock from when the condition was set; where somebody else had set
     it before, from when the node was cordoned. 0 once the drain has begun.
     """
-    set_ = {
-        condition["type"]: condition
-        for condition in node.lifecycle
-        if condition.get("status") == "True"
-    }
+    set_ = {one["type"]: one for one in node.lifecycle if one.get("status") == "True"}
     planned = set_.get(PLANNED)
     if planned is None or not record.conditions or record.step != "cordoned":
         return 0.0
     if DRAINING in set_ and is_ours(set_[DRAINING]):
         return 0.0
-    since = decoding.moment(
-        planned.get("lastTransitionTime") or "" if is_ours(planned) else record.since
-    )
+    begun = planned.get("lastTransitionTime") if is_ours(planned) else record.since
+    since = decoding.moment(begun or "")
     today = decoding.moment(now)
     passed = (today - since).total_seconds() if since and today else 0.0
     return min(max(notice - passed, 0.0), notice)
@@ -147,22 +138,18 @@ def notice_left(node: objects.Node, record: node_records.Record, notice: float, 
 
 def _beaten(condition: objects.Raw | None) -> objects.Raw | None:
     """The condition without its heartbeat, which changes nothing."""
-    return condition and {
-        key: value for key, value in condition.items() if key != "lastHeartbeatTime"
-    }
+    return condition and {k: v for k, v in condition.items() if k != "lastHeartbeatTime"}
 
 
 def _set(kind: str, record: node_records.Record, now: str) -> objects.Raw:
-    moment = f"{now[:19]}Z"
+    moment, whose = f"{now[:19]}Z", f"Run {record.run} of {record.by}"
     return {
         "type": kind,
         "status": "True",
         "lastHeartbeatTime": moment,
         "lastTransitionTime": moment,
         "reason": names.CONDITION_REASON,
-        "message": ": ".join(
-            text for text in (f"Run {record.run} of {record.by}", record.reason) if text
-        ),
+        "message": f"{whose}: {record.reason}" if record.reason else whose,
     }
 
 
@@ -176,8 +163,5 @@ def _sentence(new: t.Mapping[str, objects.Raw | None]) -> str:
 
 def _shown(conditions: t.Iterable[objects.Raw]) -> objects.Raw:
     """What a diff shows: each of these conditions with its status."""
-    return {
-        "conditions": {
-            c["type"]: c.get("status") for c in conditions if c["type"] in names.LIFECYCLE
-        }
-    }
+    shown = [one for one in conditions if one["type"] in names.LIFECYCLE]
+    return {"conditions": {one["type"]: one.get("status") for one in shown}}

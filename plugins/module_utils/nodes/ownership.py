@@ -41,33 +41,26 @@ def node_lost(node: objects.Node | None, taken: node_records.Record) -> NodeLost
     if node is None:
         return NodeLost(outcomes.DrainOutcome.GONE, "it was deleted meanwhile")
     if node.uid != taken.node_uid:
-        text = (
-            "it was deleted, and another one that was never cordoned is registered under its name. "
-        )
-        text += "No further pod of it is moved. To maintain the new one, start again"
+        text = "another one that was never cordoned is registered under its name"
+        text = f"it was deleted, and {text}. No further pod of it is moved"
+        text = f"{text}. To maintain the new one, start again"
         return NodeLost(outcomes.DrainOutcome.REPLACED, text)
     try:
         record = node_records.record_of(node)
     except node_records.BadRecordError as error:
         return NodeLost(outcomes.DrainOutcome.FAILED, str(error))
     if record is None:
-        return NodeLost(
-            outcomes.DrainOutcome.ADOPTED_BY,
-            "its record is gone: somebody gave the node back meanwhile",
-        )
+        text = "its record is gone: somebody gave the node back meanwhile"
+        return NodeLost(outcomes.DrainOutcome.ADOPTED_BY, text)
     if record.nonce != taken.nonce:
-        return NodeLost(
-            outcomes.DrainOutcome.ADOPTED_BY, "its record was taken over by another run"
-        )
+        text = "its record was taken over by another run"
+        return NodeLost(outcomes.DrainOutcome.ADOPTED_BY, text)
     if not node.unschedulable:
-        return NodeLost(
-            outcomes.DrainOutcome.UNCORDONED, f"somebody uncordoned it during the drain. {STOPPED}"
-        )
+        text = f"somebody uncordoned it during the drain. {STOPPED}"
+        return NodeLost(outcomes.DrainOutcome.UNCORDONED, text)
     for taint in record.added:
         there = any(node_taints.same_taint(taint, found) for found in node.taints)
         if taint.get("key") == names.TAINT_KEY and not there:
-            return NodeLost(
-                outcomes.DrainOutcome.UNTAINTED,
-                f"somebody removed our taint {names.TAINT_KEY} during the drain. {STOPPED}",
-            )
+            text = f"somebody removed our taint {names.TAINT_KEY} during the drain. {STOPPED}"
+            return NodeLost(outcomes.DrainOutcome.UNTAINTED, text)
     return None

@@ -10,6 +10,7 @@ dead. A soak watches nodes that are back already; there the caller's run is show
 from __future__ import annotations
 
 import contextlib
+import itertools
 import typing as t
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -143,9 +144,8 @@ def _soak(
     names = tuple(name for name in asked.nodes if name in nodes)
     if gone := [name for name in asked.nodes if name not in nodes]:
         ctx.tell(phases.What.NOTE, f"not watched, because no longer there: {', '.join(gone)}")
-    if (since := decoding.moment(asked.soak_since or "")) and (
-        now := decoding.moment(ctx.clock.server())
-    ):
+    since = decoding.moment(asked.soak_since or "")
+    if since and (now := decoding.moment(ctx.clock.server())):
         seconds -= (now - since).total_seconds()
     start = ctx.clock.now()
     every = min(max(seconds / SOAK_LINES, MIN_BETWEEN_LINES_SECONDS), MAX_BETWEEN_LINES_SECONDS)
@@ -194,11 +194,9 @@ def _own(
     for name in wanted:
         with contextlib.suppress(node_records.BadRecordError):
             record = node_records.record_of(nodes[name])
-            if (
-                record
-                and record.step not in ("out", "parked")
-                and not record.foreign_to(*ctx.caller)
-            ):
+            if record is None or record.step in ("out", "parked"):
+                continue
+            if not record.foreign_to(*ctx.caller):
                 found[name] = record
     return found
 
@@ -232,9 +230,8 @@ def _watch(
         late = asked.timeout is not None and now - start >= asked.timeout
         if late or not any(missing for name, missing in found.items() if name not in taken):
             return found
-        text = " ".join(
-            f.message for missing in found.values() for f in missing if f.code != "unstable"
-        )
+        lacking = itertools.chain.from_iterable(found.values())
+        text = " ".join(one.message for one in lacking if one.code != "unstable")
         said = said or bool(text)
         if said:
             # What was said last must not stand while it is true no more.
@@ -270,12 +267,8 @@ def _gates(
 ) -> tuple[reasons.Finding, ...]:
     node = snapshot.nodes.get(name)
     if node is None:
-        gone = f"Node {name} no longer exists."
-        return (
-            reasons.Finding.of_node(
-                name, "unknown_node", gone, "Check whether it registers again."
-            ),
-        )
+        gone, remedy = f"Node {name} no longer exists.", "Check whether it registers again."
+        return (reasons.Finding.of_node(name, "unknown_node", gone, remedy),)
     try:
         record = node_records.record_of(node) or before
     except node_records.BadRecordError as error:
@@ -289,16 +282,14 @@ def _gates(
 def _result(
     nodes: Nodes, found: Missing, services: run_services.Services | None = None
 ) -> run_context.Result:
-    failed = [finding for missing in found.values() for finding in missing]
-    return run_context.Result(
-        {
-            "findings": [finding.to_dict() for finding in reasons.merged(failed)],
-            "nodes": [_node(nodes.get(name), name, missing) for name, missing in found.items()],
-            **(services.result() if services and services.watched else {}),
-        },
-        failed=bool(failed),
-        message=" ".join(finding.message for finding in failed),
-    )
+    failed = list(itertools.chain.from_iterable(found.values()))
+    data = {
+        "findings": [finding.to_dict() for finding in reasons.merged(failed)],
+        "nodes": [_node(nodes.get(name), name, missing) for name, missing in found.items()],
+        **(services.result() if services and services.watched else {}),
+    }
+    message = " ".join(finding.message for finding in failed)
+    return run_context.Result(data, failed=bool(failed), message=message)
 
 
 def _node(

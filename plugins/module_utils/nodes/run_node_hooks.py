@@ -84,20 +84,15 @@ def call_hooks(ctx: run_context.Context, options: HookOptions) -> run_context.Re
     going = [node_hooks for node_hooks in by_name.values() if not node_hooks.failed]
     if options.state == "listed" or (ctx.check and options.state == "called"):
         for node_hooks in going:
-            due += _due(node_hooks, options.rules)
+            due += [call.to_dict(state) for call, state in _calls(node_hooks, options.rules)]
     if options.state != "listed" and not ctx.check:
         due = _under_locks(ctx, options, {node_hooks.name: node_hooks for node_hooks in going})
     for node_hooks in going:
         if node_hooks.outcome is None:
             node_hooks.end(outcomes.HookOutcome.OK, "nothing of its hooks has failed")
             if node_hooks.record is None:
-                node_hooks.message = (
-                    f"{node_hooks.message}. {node_records.presumed(node_hooks.name)}"
-                )
-    entries = [
-        outcomes.entry(node_hooks.name, node_hooks.outcome, node_hooks.message)
-        for node_hooks in by_name.values()
-    ]
+                node_hooks.message += f". {node_records.presumed(node_hooks.name)}"
+    entries = [outcomes.entry(one.name, one.outcome, one.message) for one in by_name.values()]
     return run_lookup.result(entries, hooks=due)
 
 
@@ -133,12 +128,6 @@ def _calls(
         if state != "done":
             calls.append((call, state or "due"))
     return calls
-
-
-def _due(
-    node_hooks: _NodeHooks, rules: t.Iterable[hook_definitions.Rule]
-) -> list[dict[str, t.Any]]:
-    return [call.to_dict(state) for call, state in _calls(node_hooks, rules)]
 
 
 def _under_locks(
@@ -197,19 +186,13 @@ class _Work:
             why = NOT_RUN
             if call.rule.action == "http":
                 again = state in ("begun", "failed")
-                self._write(
-                    node_hooks,
-                    {call.key: call.entry("begun")},
-                    f"Call {call.what} for {call.subject}",
-                )
+                about = f"{call.what} for {call.subject}"
+                self._write(node_hooks, {call.key: call.entry("begun")}, f"Call {about}")
                 self._tell(call, "called again, as it was begun before" if again else "called")
                 why = self.calls.start(call, again=again).result()
                 over: hook_definitions.State = "failed" if why else "done"
-                self._write(
-                    node_hooks,
-                    {call.key: call.entry(over)},
-                    f"Record {call.what} for {call.subject} as {over}",
-                )
+                entry = {call.key: call.entry(over)}
+                self._write(node_hooks, entry, f"Record {about} as {over}")
                 state = over
             if why:
                 node_hooks.end(outcomes.HookOutcome.FAILED, run_hook_calls.failure(call, why))
@@ -234,10 +217,8 @@ class _Work:
             begun_before = again if state == "begun" else one.get("again", False)
             shown.append({**one, "again": begun_before, "state": state})
             if state == "failed":
-                node_hooks.end(
-                    outcomes.HookOutcome.FAILED,
-                    f"{subject}: {what} failed. {run_hook_calls.REMEDY}",
-                )
+                why = f"{subject}: {what} failed. {run_hook_calls.REMEDY}"
+                node_hooks.end(outcomes.HookOutcome.FAILED, why)
             done = {"begun": "begun again" if again else "begun"}.get(state, state)
             self.ctx.tell(
                 phases.What.HOOK,

@@ -98,10 +98,8 @@ def taint(ctx: run_context.Context, options: TaintOptions) -> run_context.Result
     evicts = [kill.to_dict() for kill in kills]
     if harsh and not options.allow_no_execute:
         refusal = _refusal(harsh, kills)
-        message = refusal.sentence
-        return run_context.Result(
-            {"findings": [refusal.to_dict()], "evicts": evicts}, failed=True, message=message
-        )
+        data = {"findings": [refusal.to_dict()], "evicts": evicts}
+        return run_context.Result(data, failed=True, message=refusal.sentence)
     for task in tasks:
         if task.change:
             _write(ctx, options, task, kills)
@@ -184,17 +182,14 @@ def _write(
         _plan(options, task)
         if task.harsh and not options.allow_no_execute:
             task.outcome = outcomes.TaintOutcome.REFUSED
-            task.message = (
-                f"Somebody removed a NoExecute taint from node {task.name} in the "
-                "meantime; run again."
-            )
+            what = f"Somebody removed a NoExecute taint from node {task.name}"
+            task.message = f"{what} in the meantime; run again."
             return None
         return task.change
 
+    target = objects.Ref("Node", task.name, api_version="v1")
     try:
-        written = run_reconcile.reconcile(
-            ctx, objects.Ref("Node", task.name, api_version="v1"), decide, known=task.raw
-        )
+        written = run_reconcile.reconcile(ctx, target, decide, known=task.raw)
     except errors.ClusterError as error:
         task.outcome, task.message = outcomes.TaintOutcome.FAILED, f"Node {task.name}: {error}"
         return
@@ -202,9 +197,7 @@ def _write(
         task.outcome = outcomes.TaintOutcome(options.state)
         outdated = node_taints.outdated(options.taints)
         words = (f"{written.change.sentence}.", f"This {toll}." if toll else "", outdated)
-        task.message = " ".join(word for word in words if word)
+        task.message = " ".join(filter(None, words))
         if not ctx.check:
-            line = "; ".join(
-                word for word in (node_taints.progress(written.change), toll, outdated) if word
-            )
-            ctx.tell(task.outcome, line, node=task.name)
+            parts = (node_taints.progress(written.change), toll, outdated)
+            ctx.tell(task.outcome, "; ".join(filter(None, parts)), node=task.name)
