@@ -58,9 +58,8 @@ def delete_budget(budget: objects.Budget, other: objects.Budget) -> Change:
     text = f"Delete {budget.ref}, or narrow its selector: {other.ref} selects the same pods."
     what = f"pdb {budget.name} {_in(budget)}"
     command = f"kubectl get {what} -o yaml > {budget.name}.yaml && kubectl delete {what}"
-    return Change.of(
-        "delete_budget", budget.ref, text, command, f"kubectl apply -f {budget.name}.yaml"
-    )
+    back = f"kubectl apply -f {budget.name}.yaml"
+    return Change.of("delete_budget", budget.ref, text, command, back)
 
 
 def relax_budget(snapshot: snapshots.Snapshot, budget: objects.Budget) -> Change:
@@ -78,9 +77,8 @@ def relax_budget(snapshot: snapshots.Snapshot, budget: objects.Budget) -> Change
     rule = {"maxUnavailable": 1, "minAvailable": None}
     if not scaled:
         rule = {"maxUnavailable": None, "minAvailable": max(0, expected - 1)}
-    shown = " and ".join(
-        f"{key}: {'none' if value is None else value}" for key, value in rule.items()
-    )
+    pairs = {key: "none" if value is None else value for key, value in rule.items()}
+    shown = " and ".join(f"{key}: {value}" for key, value in pairs.items())
     text = f"Let {budget.ref} allow one disruption ({shown})."
     before = {"maxUnavailable": budget.max_unavailable, "minAvailable": budget.min_available}
     command, back = (
@@ -93,10 +91,8 @@ def relax_budget(snapshot: snapshots.Snapshot, budget: objects.Budget) -> Change
 def allow_interruption(ref: objects.Ref) -> Change:
     """The consent of the workload's owner, or of the pod's if it has no workload that is known."""
     text = f"Allow that {ref} is interrupted: it is down until its pod serves again."
-    annotate = (
-        f"kubectl annotate {_resource(ref)} {ref.name} -n {ref.namespace} "
-        f"{names.ALLOW_INTERRUPTION}"
-    )
+    what = f"{_resource(ref)} {ref.name} -n {ref.namespace} {names.ALLOW_INTERRUPTION}"
+    annotate = f"kubectl annotate {what}"
     return Change.of("allow_interruption", ref, text, f"{annotate}=true", f"{annotate}-")
 
 
@@ -107,10 +103,8 @@ def choose_surge(workload: objects.Workload) -> Change:
         "that changes its replicas for a while."
     )
     before = workload.annotations.get(names.METHOD)
-    annotate = (
-        f"kubectl annotate --overwrite {_resource(workload.ref)} {workload.name} "
-        f"{_in(workload)} {names.METHOD}"
-    )
+    what = f"{_resource(workload.ref)} {workload.name} {_in(workload)} {names.METHOD}"
+    annotate = f"kubectl annotate --overwrite {what}"
     back = f"{annotate}={before}" if before else f"{annotate}-"
     return Change.of("choose_method", workload.ref, text, f"{annotate}=surge", back)
 
@@ -118,11 +112,9 @@ def choose_surge(workload: objects.Workload) -> Change:
 def add_replica(snapshot: snapshots.Snapshot, workload: objects.Workload) -> Change | None:
     """``None`` where it would be another member, or somebody else sets the count."""
     scaler, wanted = snapshot.autoscaler_of(workload), workload.replicas + 1
-    if (
-        workload.owner
-        or workload.kind == "StatefulSet"
-        or (scaler and (scaler.owner or scaler.maximum < wanted))
-    ):
+    if workload.owner or workload.kind == "StatefulSet":
+        return None
+    if scaler and (scaler.owner or scaler.maximum < wanted):
         return None
     text = f"Give {workload.ref} {wanted} replicas, if there is room for one more pod."
     scale = f"kubectl scale {_resource(workload.ref)} {workload.name} {_in(workload)} --replicas="
@@ -139,9 +131,8 @@ def add_replica(snapshot: snapshots.Snapshot, workload: objects.Workload) -> Cha
 def uncordon(node: objects.Node) -> Change:
     """A node that somebody else keeps out of service takes pods again."""
     text = f"Uncordon {node.ref}, if nobody needs it out of service any more."
-    return Change.of(
-        "uncordon", node.ref, text, f"kubectl uncordon {node.name}", f"kubectl cordon {node.name}"
-    )
+    command, back = f"kubectl uncordon {node.name}", f"kubectl cordon {node.name}"
+    return Change.of("uncordon", node.ref, text, command, back)
 
 
 def set_option(name: str, value: bool | int | str, text: str) -> Change:
@@ -244,11 +235,8 @@ def _refused(
 
 
 def _kept(plans: t.Iterable[drain_policy.PodPlan]) -> dict[tuple[str, str], drain_policy.PodPlan]:
-    return {
-        _key(plan): plan
-        for plan in plans
-        if plan.route == "refuse" or plan.code == "unhealthy_blocked"
-    }
+    kept = (one for one in plans if one.route == "refuse" or one.code == "unhealthy_blocked")
+    return {_key(plan): plan for plan in kept}
 
 
 def _key(plan: drain_policy.PodPlan) -> tuple[str, str]:
@@ -327,11 +315,7 @@ def _by_count(budget: objects.Budget) -> bool:
 def _of_room(
     snapshot: snapshots.Snapshot, wanted: drafts.DraftOptions, plan: drafts.Plan, code: str
 ) -> Advice:
-    mine = [
-        finding
-        for finding in plan.findings
-        if (finding.code, finding.severity) == (code, "blocker")
-    ]
+    mine = [one for one in plan.findings if (one.code, one.severity) == (code, "blocker")]
     subjects = dict.fromkeys(finding.object for finding in mine)
     found: list[Change] = []
     # Nodes that stay out are out together, whatever their waves are.
@@ -347,6 +331,5 @@ def _of_room(
         found += [uncordon(node) for node in idle if node.name not in wanted.nodes][:MAX_OBJECTS]
     stuck = {str(one.workload): one for one in plan.draft.plans if one.interruption == "possible"}
     stuck = {name: one for name, one in stuck.items() if name in subjects}
-    return _advice(
-        [code], subjects, [*found, *_consents(snapshot, stuck.values())], ALLOW if stuck else None
-    )
+    found += _consents(snapshot, stuck.values())
+    return _advice([code], subjects, found, ALLOW if stuck else None)

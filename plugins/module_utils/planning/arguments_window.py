@@ -41,26 +41,23 @@ def read(name: str, value: t.Any) -> list[dict[str, t.Any]]:
     items: t.Any = [given] if isinstance(given, t.Mapping) else given
     if not isinstance(items, t.Sequence) or not all(isinstance(item, t.Mapping) for item in items):
         raise option_values.BadOption(name, value, EXPECTED)
-    several = isinstance(given, t.Sequence)
-    return [
-        _window(f"{name}[{index}]" if several else name, item) for index, item in enumerate(items)
-    ]
+    if not isinstance(given, t.Sequence):
+        return [_window(name, items[0])]
+    return [_window(f"{name}[{index}]", item) for index, item in enumerate(items)]
 
 
 def closed(given: t.Iterable[t.Mapping[str, t.Any]], now: float | str, seconds: float) -> str:
     """``windows.closed`` for results of ``read``; ``now`` is in seconds since the epoch."""
-    return windows.closed(
-        _windows(given), datetime.datetime.fromtimestamp(float(now), datetime.UTC), seconds
-    )
+    at = datetime.datetime.fromtimestamp(float(now), datetime.UTC)
+    return windows.closed(_windows(given), at, seconds)
 
 
 def fitting(
     given: t.Iterable[t.Mapping[str, t.Any]], now: float | str, seconds: float
 ) -> tuple[datetime.datetime, datetime.datetime] | None:
     """Start and end of ``windows.fitting``; ``now`` is in seconds since the epoch."""
-    span = windows.fitting(
-        _windows(given), datetime.datetime.fromtimestamp(float(now), datetime.UTC), seconds
-    )
+    at = datetime.datetime.fromtimestamp(float(now), datetime.UTC)
+    span = windows.fitting(_windows(given), at, seconds)
     return (span.start, span.end) if span else None
 
 
@@ -68,9 +65,8 @@ def _windows(given: t.Iterable[t.Mapping[str, t.Any]]) -> list[windows.Window]:
     found = []
     for each in given:
         start, end = (datetime.time.fromisoformat(each[key]) for key in ("start", "end"))
-        found.append(
-            windows.Window(frozenset(each["days"]), start, end, zoneinfo.ZoneInfo(each["tz"]))
-        )
+        days, zone = frozenset(each["days"]), zoneinfo.ZoneInfo(each["tz"])
+        found.append(windows.Window(days, start, end, zone))
     return found
 
 
@@ -78,14 +74,12 @@ def _window(name: str, item: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     for key in item:
         if key not in KEYS:
             close = difflib.get_close_matches(str(key), KEYS, n=1)
-            raise option_values.BadOption(
-                f"{name}.{key}", item[key], close[0] if close else f"one of {', '.join(KEYS)}"
-            )
+            expected = close[0] if close else f"one of {', '.join(KEYS)}"
+            raise option_values.BadOption(f"{name}.{key}", item[key], expected)
     missing = [key for key in ("start", "end", "tz") if item.get(key) in (None, "")]
     if missing:
-        raise option_values.BadOption(
-            name, dict(item), f"{' and '.join(missing)} as well: {EXPECTED}"
-        )
+        expected = f"{' and '.join(missing)} as well: {EXPECTED}"
+        raise option_values.BadOption(name, dict(item), expected)
     return {
         "days": _days(f"{name}.days", item.get("days")),
         "start": _time(f"{name}.start", item["start"]),
@@ -100,9 +94,9 @@ def _days(name: str, value: t.Any) -> list[int]:
     for word in option_values.names(value) or ("mon-sun",):
         ends = [part[:3].lower() for part in word.split("-")]
         if len(ends) > 2 or any(end not in windows.DAYS for end in ends):
-            raise option_values.BadOption(
-                name, value, f"days such as sat, or mon-fri; the days are {', '.join(windows.DAYS)}"
-            )
+            days = ", ".join(windows.DAYS)
+            expected = f"days such as sat, or mon-fri; the days are {days}"
+            raise option_values.BadOption(name, value, expected)
         first, last = windows.DAYS.index(ends[0]), windows.DAYS.index(ends[-1])
         found |= {day % 7 for day in range(first, last + (7 if last < first else 0) + 1)}
     return sorted(found)
@@ -111,11 +105,9 @@ def _days(name: str, value: t.Any) -> list[int]:
 def _time(name: str, value: t.Any) -> str:
     """A time of day as HH:MM; 24:00 is 00:00."""
     # YAML 1.1 reads 22:00 without quotes as a number in base 60, which is then minutes.
-    text = (
-        f"{value // 60}:{value % 60:02}"
-        if isinstance(value, int) and not isinstance(value, bool)
-        else str(value)
-    )
+    text = str(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        text = f"{value // 60}:{value % 60:02}"
     if found := re.fullmatch(r"(\d{1,2}):(\d{2})", text.strip(), re.ASCII):
         hour, minute = int(found[1]), int(found[2])
         if (hour < 24 and minute < 60) or (hour, minute) == (24, 0):

@@ -136,13 +136,17 @@ def judged(snapshot: snapshots.Snapshot, wanted: DraftOptions, drafted: Draft) -
             snapshot, plans, some, stay_out=wanted.evacuates, with_volumes=wanted.with_volumes
         )
 
-    seen = _shaped(plans, drafted.shape, waves.Formed(drafted.waves, drafted.waits), foresee)
+    def shaped(shape: Shape, formed: waves.Formed) -> waves.Foreseen:
+        return waves.Shaping(plans, shape.together, shape.formed, foresee).shaped(formed)
+
+    seen = shaped(drafted.shape, waves.Formed(drafted.waves, drafted.waits))
     # Nodes that stay out are out together, whatever their waves are.
     apart = not (wanted.evacuates or wanted.choices.node_autoscaler)
     shape = drafted.shape.sharing(waves.nowhere(snapshot, plans, seen.placed) if apart else ())
     if shape != drafted.shape and (formed := shape.formed()).waves != drafted.waves:
-        seen = _shaped(plans, shape, formed, foresee)
+        seen = shaped(shape, formed)
     drafted = replace(drafted, waves=seen.formed.waves, waits=seen.formed.waits)
+    terminating = [name for name, phase in phases(snapshot).items() if phase == "Terminating"]
     asked = preflight.PreflightOptions(
         nodes=wanted.nodes,
         waves=drafted.waves,
@@ -151,9 +155,7 @@ def judged(snapshot: snapshots.Snapshot, wanted: DraftOptions, drafted: Draft) -
         now=wanted.now,
         stay_out=wanted.evacuates,
         kured=wanted.kured,
-        terminating=frozenset(
-            name for name, phase in phases(snapshot).items() if phase == "Terminating"
-        ),
+        terminating=frozenset(terminating),
     )
     out: t.Sequence[t.Collection[str]] = drafted.waves
     if wanted.choices.node_autoscaler:
@@ -185,15 +187,6 @@ def fitting(
         wanted = replace(wanted, nodes=tuple(name for name in wanted.nodes if name not in blocked))
         plan = judged(snapshot, wanted, draft(snapshot, wanted))
     return plan, tuple(all_blockers)
-
-
-def _shaped(
-    plans: t.Sequence[drain_policy.PodPlan],
-    shape: Shape,
-    formed: waves.Formed,
-    foresee: t.Callable[[t.Sequence[t.Collection[str]]], waves.Placed],
-) -> waves.Foreseen:
-    return waves.Shaping(plans, shape.together, shape.formed, foresee).shaped(formed)
 
 
 def phases(snapshot: snapshots.Snapshot) -> dict[str, str]:
@@ -228,9 +221,6 @@ def unknown_zone_key(
     close = difflib.get_close_matches(key, labels, n=3, cutoff=0.75)
     close = close or sorted(label for label in labels if "zone" in label)
     hint = f" Similar labels are {', '.join(close)}." if close else ""
+    message = f"No node has the label {key}.{hint}"
     remedy = "Name the label with the zones in maintain_zone_key (zone_key of maintenance_plan)."
-    return [
-        reasons.Finding(
-            "unknown_zone_key", f"No node has the label {key}.{hint}", remedy, "blocker", key
-        )
-    ]
+    return [reasons.Finding("unknown_zone_key", message, remedy, "blocker", key)]

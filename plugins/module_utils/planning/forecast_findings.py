@@ -109,10 +109,8 @@ def _of_schedulers(
 def _stalled(one: pending.Stalled) -> reasons.Finding:
     """That successors are not created before an earlier pod of their StatefulSet is Ready."""
     subject = str(one.workload.ref)
-    message = (
-        f"{_where(subject, one.plans)}: {one.why}, and before it is, "
-        "no later pod of it is created. "
-    )
+    message = f"{_where(subject, one.plans)}: {one.why}, and before it is, no later pod of it is "
+    message += "created. "
     message += f"{len(one.plans)} {'are' if len(one.plans) > 1 else 'is'} missing until then"
     message += "." if one.bearable else ", and then too few would be left."
     nodes = tuple(dict.fromkeys(plan.pod.node for plan in one.plans))
@@ -125,11 +123,10 @@ def unplaced(
     plans: t.Iterable[drain_policy.PodPlan], found: t.Mapping[str, forecast.Forecast]
 ) -> t.Iterator[drain_policy.PodPlan]:
     """The pods for whose successors the scheduler would find no node."""
-    return (
-        plan
-        for plan in plans
-        if (one := found.get(plan.pod.uid)) and one.fits is False and one.reasons
-    )
+    for plan in plans:
+        one = found.get(plan.pod.uid)
+        if one and one.fits is False and one.reasons:
+            yield plan
 
 
 def described(one: forecast.Forecast) -> str:
@@ -158,10 +155,9 @@ def _finding(
     where, one = _where(subject, group), found[group[0].pod.uid]
     about: tuple[str, ...] = (subject,)
     if code == "preempts" and severity == "warning":
+        message = f"{where}: {text}"
         remedy = "Free room for them first, or accept that pods of lower priority are deleted."
-        return reasons.Finding(
-            "preempts", f"{where}: {text}", remedy, "warning", subject, nodes, text
-        )
+        return reasons.Finding("preempts", message, remedy, "warning", subject, nodes, text)
     text += _rules(snapshot, group[0].pod, one)
     if severity == "blocker":
         return _stuck(code, subject, f"{where}: {text}", group, one, text)
@@ -171,13 +167,9 @@ def _finding(
         text += " It is down until its node is back, which was allowed."
         down = serving.dark_without(snapshot, (plan.pod for plan in group))
         about += tuple(dict.fromkeys(itertools.chain.from_iterable(down.values())))
-    message = (
-        f"{where}: the successor of {'each pod' if len(group) > 1 else 'the pod'} fits on no "
-        f"other node. {text}"
-    )
-    return reasons.Finding(
-        "fits_nowhere", message, _remedy(one), "warning", subject, nodes, text, about
-    )
+    whose, remedy = "each pod" if len(group) > 1 else "the pod", _remedy(one)
+    message = f"{where}: the successor of {whose} fits on no other node. {text}"
+    return reasons.Finding("fits_nowhere", message, remedy, "warning", subject, nodes, text, about)
 
 
 HERE = frozenset({"local_volume", "no_free_device", "only_its_node"})
@@ -194,10 +186,8 @@ def _rules(snapshot: snapshots.Snapshot, pod: objects.Pod, one: forecast.Forecas
     for node in snapshot.nodes.values():
         if node.name != pod.node and not node.unschedulable:
             counts.update(filters.unmet(pod, node))
-    named = [
-        f"{word} ({count} node{'s' if count > 1 else ''})"
-        for word, count in counts.most_common(RULES_NAMED)
-    ]
+    most = counts.most_common(RULES_NAMED)
+    named = [f"{word} ({count} node{'s' if count > 1 else ''})" for word, count in most]
     return f" Refused by: {', '.join(named)}." if named else ""
 
 
@@ -216,11 +206,7 @@ def _stuck(
         message += " Without a second pod it is not deleted."
     remedy = _remedy(one, waited_for=True)
     if all(plan.interruption for plan in group):
-        allow = reasons.options(allow_interruption=True)
-        remedy += (
-            f" Or accept the interruption with {allow}: it is then evicted, "
-            "and down until it serves again."
-        )
+        remedy += f" {_accept('it is then evicted, and down until it serves again')}"
     nodes = tuple(dict.fromkeys(plan.pod.node for plan in group))
     return reasons.Finding(code, message, remedy, "blocker", subject, nodes, like)
 
@@ -240,27 +226,18 @@ def _blocker(
     bound = f"{gap.need.most} may be missing"
     if gap.dark:
         bound = f"nothing would be left of {', '.join(str(workload.ref) for workload in gap.dark)}"
-    message = (
-        f"{_where(subject, gap.plans)}: {len(gap.plans)} fit on no other node until theirs is "
-        f"back, and {bound}. "
-    )
+    fit = f"{len(gap.plans)} fit on no other node until theirs is back"
+    message = f"{_where(subject, gap.plans)}: {fit}, and {bound}. "
     remedy = _remedy(one, waited_for=True)
     if not gap.need.budget and all(pending.only_its_node(snapshot, plan.pod) for plan in gap.plans):
-        allow = reasons.options(allow_interruption=True)
-        remedy += (
-            f" Or accept the interruption with {allow}: they are then evicted, "
-            "and down until their node is back."
-        )
+        remedy += f" {_accept('they are then evicted, and down until their node is back')}"
     text = described(one) + _rules(snapshot, gap.plans[0].pod, one)
-    return reasons.Finding(
-        "no_room",
-        message + text,
-        remedy,
-        "blocker",
-        subject,
-        nodes,
-        text,
-    )
+    return reasons.Finding("no_room", message + text, remedy, "blocker", subject, nodes, text)
+
+
+def _accept(then: str) -> str:
+    allow = reasons.options(allow_interruption=True)
+    return f"Or accept the interruption with {allow}: {then}."
 
 
 CORRECT = "Correct that first: until then its successor starts on no node at all."

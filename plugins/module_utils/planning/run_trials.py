@@ -84,9 +84,8 @@ def trials(
 ) -> list[Trial]:
     """What is to be tried; empty where nobody is asked. ``rules`` are those of hooks."""
     handshakes = [rule for rule in rules if rule.action == "annotation"]
-    labels = {
-        raw["metadata"]["name"]: raw["metadata"].get("labels") or {} for raw in snapshot.namespaces
-    }
+    metas = [raw["metadata"] for raw in snapshot.namespaces]
+    labels = {meta["name"]: meta.get("labels") or {} for meta in metas}
     wanted = operators.selectors_of(choices.reactive_budgets)
 
     @functools.cache
@@ -97,15 +96,14 @@ def trials(
     for plan in plans:
         space = plan.pod.namespace
         for request, make in _changes(snapshot, plan, choices, handshakes):
-            if not judged(request, space) or (
-                request in ENDING.values() and _answered(snapshot, plan.pod, wanted)
-            ):
+            if not judged(request, space):
+                continue
+            if request in ENDING.values() and _answered(snapshot, plan.pod, wanted):
                 continue
             lets_go, by_others = make.func is released.trial, make.keywords.get("gone", False)
             about = plan.workload if lets_go else None
-            if (key := (request, make.func, space, about, by_others)) not in found and (
-                change := make()
-            ):
+            key = (request, make.func, space, about, by_others)
+            if key not in found and (change := make()):
                 found[key] = Trial(space, change, lets_go, by_others)
             if key in found:
                 found[key].plans.append(plan)
@@ -126,15 +124,11 @@ def _changes(
         delete = choices.disable_eviction
         yield ENDING[delete], functools.partial(api_changes.eviction, pod, delete=delete)
     if hook_definitions.before(handshakes, plan):
-        yield (
-            ("", "pods", "UPDATE"),
-            functools.partial(hook_definitions.announcement, pod, pod.created),
-        )
+        announced = functools.partial(hook_definitions.announcement, pod, pod.created)
+        yield ("", "pods", "UPDATE"), announced
     if plan.guarded:
-        yield (
-            ("policy", "poddisruptionbudgets", "CREATE"),
-            functools.partial(_guard, snapshot, plan),
-        )
+        guard = functools.partial(_guard, snapshot, plan)
+        yield ("policy", "poddisruptionbudgets", "CREATE"), guard
     if plan.route == "surge" and workload and workload.kind in plan_needs.PLURALS:
         yield ("", "pods", "UPDATE"), functools.partial(steps.cost, pod, names.LOWEST_COST)
         group, plural = plan_needs.PLURALS[workload.kind]
@@ -143,20 +137,17 @@ def _changes(
 
 
 def _guard(snapshot: snapshots.Snapshot, plan: drain_policy.PodPlan) -> api_changes.Change | None:
-    return next(
-        (guard.change for guard in guard_budgets.guards(snapshot, [plan]) if not guard.instead),
-        None,
-    )
+    guards = guard_budgets.guards(snapshot, [plan])
+    return next((guard.change for guard in guards if not guard.instead), None)
 
 
 def _answered(
     snapshot: snapshots.Snapshot, pod: objects.Pod, wanted: t.Sequence[objects.Raw]
 ) -> bool:
+    if virtual_machines.runs_in(pod):
+        return True
     budget = next(iter(snapshot.budgets_of(pod)), None)
-    return (
-        virtual_machines.runs_in(pod)
-        or operators.operator_of(snapshot, pod, budget, wanted) is not None
-    )
+    return operators.operator_of(snapshot, pod, budget, wanted) is not None
 
 
 def findings(refused: t.Iterable[tuple[Trial, str]]) -> list[reasons.Finding]:
@@ -173,10 +164,8 @@ def unreplaced(refused: t.Iterable[tuple[Trial, str]]) -> dict[str, str]:
     """Why pods of these workloads, by their UIDs, may not be let go."""
     found = {}
     for trial, words in refused:
-        if not trial.lets_go:
-            continue
         for plan in trial.plans:
-            if plan.workload:
+            if trial.lets_go and plan.workload:
                 found[plan.workload.uid] = words
     return found
 
@@ -187,10 +176,7 @@ def _finding(who: str, group: t.Sequence[tuple[Trial, str]]) -> reasons.Finding:
     places: list[str] = []
     for one, _words in group:
         plans += one.plans
-        if trial.lets_go:
-            places += [str(plan.workload) for plan in one.plans]
-        else:
-            places.append(one.namespace)
+        places += [str(plan.workload) for plan in one.plans] if trial.lets_go else [one.namespace]
     where = reasons.listed(list(dict.fromkeys(places)))
     message = f"A dry run in {where} is refused ({trial.change.sentence}): {words.rstrip('.')}."
     remedy = "Comply with it, or ask its owner to let the maintenance pass."
@@ -198,22 +184,17 @@ def _finding(who: str, group: t.Sequence[tuple[Trial, str]]) -> reasons.Finding:
         message = f"{message} So its pods are not replaced first."
         remedy = f"{remedy} Or choose another way by the annotation {names.METHOD} of the workload."
     nodes = tuple(dict.fromkeys(plan.pod.node for plan in plans))
-    return reasons.Finding(
-        "webhook_refuses", message, remedy, "warning" if trial.lets_go else "blocker", who, nodes
-    )
+    severity: reasons.Severity = "warning" if trial.lets_go else "blocker"
+    return reasons.Finding("webhook_refuses", message, remedy, severity, who, nodes)
 
 
 def untried(count: int) -> list[reasons.Finding]:
     """That there were more than are tried."""
     if count <= MAX_TRIALS:
         return []
-    what = "what admission webhooks and policies may refuse"
-    message = f"Of {count} dry runs of {what}, {MAX_TRIALS} were made."
-    return [
-        reasons.Finding(
-            "not_checked", message, severity="info", object="admission webhooks and policies"
-        )
-    ]
+    who = "admission webhooks and policies"
+    message = f"Of {count} dry runs of what {who} may refuse, {MAX_TRIALS} were made."
+    return [reasons.Finding("not_checked", message, severity="info", object=who)]
 
 
 UNANSWERED = "failed calling webhook"

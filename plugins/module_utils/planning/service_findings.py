@@ -36,11 +36,8 @@ OURS = {"key": names.TAINT_KEY, "effect": "NoSchedule"}
 
 def might_serve(plans: t.Iterable[drain_policy.PodPlan]) -> list[objects.Pod]:
     """The pods that stay and are ready: whether they serve is in the EndpointSlices."""
-    return [
-        plan.pod
-        for plan in plans
-        if plan.route == "skip" and plan.pod.ready and not plan.pod.deleting
-    ]
+    stay = [plan.pod for plan in plans if plan.route == "skip"]
+    return [pod for pod in stay if pod.ready and not pod.deleting]
 
 
 def findings(

@@ -237,36 +237,26 @@ class Wait:
     def reason(self) -> str:
         before, names = f"wave {self.wave - 1}", reasons.listed(self.behind, 3)
         full = f"{len(self.behind)} {'node' if len(self.behind) == 1 else 'nodes'}"
+        alike = f"{names} {self._alike}"
         if self.together:
-            room = (
-                f"{before} has no room for {len(self.together) + 1} nodes that leave "
-                "together, as it has"
-            )
-            if "max_parallel" in self.limits:
-                return f"{room} {full}"
-            return f"{room} {names} {self._alike}"
+            room = f"no room for {len(self.together) + 1} nodes that leave together, as it has"
+            return f"{before} has {room} {full if 'max_parallel' in self.limits else alike}"
         if "max_parallel" not in self.limits:
-            return f"{before} has {names} {self._alike}"
-        also = [" whose pods need fewer turns"] if "queue" in self.limits else []
-        also += (
-            [" and has as many of the same zone as it may"] if "max_per_zone" in self.limits else []
-        )
-        return "".join(
-            [
-                f"{before} is full with {full}",
-                *also,
-                *(f" and has one {words}" for words in self.shared[:SHOWN]),
-            ]
-        )
+            return f"{before} has {alike}"
+        said = f"{before} is full with {full}"
+        said += " whose pods need fewer turns" if "queue" in self.limits else ""
+        if "max_per_zone" in self.limits:
+            said += " and has as many of the same zone as it may"
+        return said + "".join(f" and has one {words}" for words in self.shared[:SHOWN])
 
     @property
     def _alike(self) -> str:
         """What those have in common that it waits for."""
-        zone = ("of the same zone",) if "max_per_zone" in self.limits else ()
-        more = (
-            (f"{len(self.shared) - SHOWN} others like these",) if len(self.shared) > SHOWN else ()
-        )
-        return " or ".join((*zone, *self.shared[:SHOWN], *more))
+        words = ["of the same zone"] if "max_per_zone" in self.limits else []
+        words += self.shared[:SHOWN]
+        if len(self.shared) > SHOWN:
+            words.append(f"{len(self.shared) - SHOWN} others like these")
+        return " or ".join(words)
 
     def to_dict(self) -> dict[str, t.Any]:
         lists = {key: list(getattr(self, key)) for key in ("limits", "behind", "together")}
@@ -394,10 +384,8 @@ def _waits(
             behind += (node.name,)
     words = tuple(share.words for share in shares)
     if longer and exceeded == ("max_parallel",):
-        queued: tuple[str, ...] = ()
-        for node in before:
-            if any(node.name in line.takes for line in longer):
-                queued += (node.name,)
+        names = [node.name for node in before]
+        queued = tuple(name for name in names if any(name in line.takes for line in longer))
         exceeded = ("queue",) if queued else ("max_parallel", "queue")
         behind, words = queued or behind, tuple(line.words for line in longer) if queued else ()
     for node in unit:
@@ -543,9 +531,7 @@ def shares(
     plans: t.Iterable[drain_policy.PodPlan],
 ) -> tuple[Share, ...]:
     """What these nodes share; nothing that only one of them has."""
-    members = {
-        node.name: 1 for node in nodes if any(label in node.labels for label in CONTROL_PLANE)
-    }
+    members = {node.name: 1 for node in nodes if not node.labels.keys().isdisjoint(CONTROL_PLANE)}
     found = [Share("control_plane", 1, members, "of the control plane")]
     down: dict[objects.Ref, collections.Counter[str]] = {}
     for plan in plans:
