@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import files
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import run_files
 from ansible_collections.kubeops.node_maintenance.tests.browser import chromium, reports
 
@@ -30,7 +29,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> t.Callable[[str], Path]
     @functools.cache
     def write(name: str) -> Path:
         folder = tmp_path_factory.mktemp(name)
-        run_files.write_report(reports.REPORTS[name](), str(folder), write=files.write, check=False)
+        run_files.write_report(reports.REPORTS[name](), str(folder), check=False)
         return folder
 
     return write

@@ -81,7 +81,7 @@ class AccessOptions:
     replicas: int = accounts.REPLICAS
     token: run_tokens.Form = "request"
     token_lifetime: float = 24 * 3600.0
-    dest: run_tokens.TokenFile | None = None
+    dest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +119,13 @@ def install(ctx: run_context.Context, options: AccessOptions) -> run_context.Res
         "objects": [_settled(ctx, piece, options.state) for piece in pieces],
         "findings": [],
     }
-    if options.dest is not None:
+    if options.dest:
         account = _account(options, (names.NAMESPACE,))
         asked = run_tokens.TokenRequest(
-            account, options.token, options.token_lifetime, options.dest
+            account,
+            options.token,
+            options.token_lifetime,
+            run_tokens.PrivateFile(options.dest),
         )
         data["kubeconfig"] = (
             run_tokens.written(ctx, asked) if present else run_tokens.removed(ctx, asked)
@@ -158,10 +161,8 @@ def _check_served(ctx: run_context.Context, options: AccessOptions) -> None:
         what = "the fence" if options.fence else "the policies"
         raise run_context.CallAborted(
             "no_admission_policies",
-            (
-                "This API server has no ValidatingAdmissionPolicy in version v1, "
-                f"so it cannot hold {what}."
-            ),
+            "This API server has no ValidatingAdmissionPolicy in version v1, "
+            f"so it cannot hold {what}.",
             "Kubernetes 1.30 and newer have it. Everything else works without it.",
             "ValidatingAdmissionPolicy",
         )

@@ -12,6 +12,7 @@ import base64
 import binascii
 import datetime
 import json
+import pathlib
 import re
 import typing as t
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     api_changes,
     objects,
     run_context,
+    run_file_writes,
     run_reconcile,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds, verbs
@@ -104,19 +106,53 @@ LOOK_EVERY_SECONDS = 0.2
 Form = t.Literal["request", "secret"]
 
 
-class TokenFile(t.Protocol):
-    """A file that its owner alone may read."""
+OWNER_ONLY = 0o600
 
-    path: str
+
+class PlaceError(RuntimeError):
+    """The file cannot be read, written or deleted; the text names it and the
+    cause, never its content.
+    """
+
+
+class PrivateFile:
+    """The file at a path, which need not exist yet, and which only its owner may read.
+
+    Raises:
+        PlaceError: it cannot be read, written or deleted.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = pathlib.Path(path).expanduser().absolute()
+        self.path = str(self._path)
 
     def read(self) -> str:
-        """What is in it, empty if it does not exist."""
+        """What is in it, empty if it does not exist, may be read by others, or is not text."""
+        try:
+            # One that others may read is written anew, with another token.
+            if self._path.stat().st_mode & 0o077 == 0:
+                return self._path.read_text(encoding="utf-8")
+            return ""
+        except (FileNotFoundError, UnicodeDecodeError):
+            return ""
+        except OSError as error:
+            raise self._refused("read", error) from None
 
     def write(self, text: str) -> None:
-        """Put this text there, at once."""
+        try:
+            run_file_writes.write(self._path, text, OWNER_ONLY)
+        except OSError as error:
+            raise self._refused("written", error) from None
 
     def remove(self) -> None:
-        """Delete it, if it exists."""
+        try:
+            self._path.unlink(missing_ok=True)
+        except OSError as error:
+            raise self._refused("deleted", error) from None
+
+    def _refused(self, done: str, error: OSError) -> PlaceError:
+        why = error.strerror or type(error).__name__
+        return PlaceError(f"{self.path} cannot be {done}: {why}. Give another path as dest.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +162,7 @@ class TokenRequest:
     account: accounts.Account
     form: Form
     seconds: float
-    place: TokenFile
+    place: PrivateFile
 
     @property
     def target(self) -> objects.Ref:
@@ -239,10 +275,8 @@ def _from_secret(ctx: run_context.Context, asked: TokenRequest) -> str:
     raise run_context.CallAborted(
         "no_token",
         f"{target} got no token within {FILLED_WITHIN_SECONDS:.0f} s.",
-        (
-            "Check that kube-controller-manager runs with --service-account-private-key-file, or "
-            "use token=request."
-        ),
+        "Check that kube-controller-manager runs with --service-account-private-key-file, or "
+        "use token=request.",
         str(target),
     )
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import (
     calls,
     details,
-    files,
     specs,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import run_files
@@ -27,7 +26,6 @@ class ReportSpec(specs.ModuleSpec):
             written = run_files.write_report(
                 results,
                 arguments["dest"],
-                write=files.write,
                 check=call.check,
                 requests=arguments["traffic"],
             )

@@ -10,15 +10,15 @@ import json
 import pathlib
 import typing as t
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    run_file_writes,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import (
     build,
     page,
     run_traffic,
     text,
 )
-
-Write = t.Callable[[pathlib.Path, str], None]
-"""Puts a file in place; raises OSError."""
 
 
 class ReportError(RuntimeError):
@@ -29,7 +29,6 @@ def write_report(
     results: t.Iterable[t.Any],
     dest: str,
     *,
-    write: Write,
     check: bool,
     requests: t.Iterable[str] = (),
 ) -> dict[str, t.Any]:
@@ -55,7 +54,7 @@ def write_report(
     stale = [path for path in files if before[path] != files[path]]
     for path in stale if not check else ():
         try:
-            write(path, files[path])
+            run_file_writes.write(path, files[path])
         except OSError as error:
             raise _refused(path, error) from error
     return {

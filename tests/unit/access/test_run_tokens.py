@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import run_tokens
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access.arguments import PlaceError, PrivateFile
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access.run_access import AccessOptions, install
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access.run_tokens import PlaceError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import CallAborted
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
@@ -43,8 +43,7 @@ def called(world: World, dest: Path, *, check: bool = False, **options: t.Any) -
     """The whole result of a call."""
     me = world.process("me")
     ctx = me.ctx(check=check)
-    place = PrivateFile(str(dest))
-    return me.run(lambda _ctx: install(ctx, AccessOptions(**options, dest=place)).shaped(ctx))
+    return me.run(lambda _ctx: install(ctx, AccessOptions(**options, dest=str(dest))).shaped(ctx))
 
 
 def token(dest: Path) -> str:

@@ -20,7 +20,7 @@ import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.kubeops.node_maintenance.plugins.filter import maintain_summary
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import files, specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import specs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import arguments
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import connection, kinds
@@ -249,7 +249,7 @@ def test_the_messages_of_the_playbooks(said: Everything) -> None:
 def test_report_webhook_and_events(said: Everything, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world, me, found = said
     results = [each.result for each in found]
-    written = run_files.write_report(results, str(tmp_path), write=files.write, check=False)
+    written = run_files.write_report(results, str(tmp_path), check=False)
     assert harmless(written["summary"].split("\n"), parts=2)
     assert all(line.isprintable() for line in (tmp_path / "report.html").read_text(encoding="utf-8").split("\n"))
     assert harmless(texts(json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))))

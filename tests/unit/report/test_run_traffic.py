@@ -13,7 +13,6 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import files
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks import inputs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import run_traffic
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report.run_files import write_report
@@ -44,9 +43,7 @@ def written(folder: pathlib.Path, *found: t.Any) -> tuple[Json, Json, str]:
     paths = [folder / f"traffic{index}.json" for index in range(len(found))]
     for path, each in zip(paths, found, strict=True):
         path.write_text(each if isinstance(each, str) else json.dumps(each))
-    told = write_report(
-        Sample(nodes=1, pods=3).results, str(folder), write=files.write, check=False, requests=map(str, paths)
-    )
+    told = write_report(Sample(nodes=1, pods=3).results, str(folder), check=False, requests=map(str, paths))
     page = pathlib.Path(told["html"]).read_text()
     return told, json.loads(pathlib.Path(told["json"]).read_text()), page
 
