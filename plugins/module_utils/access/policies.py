@@ -64,19 +64,25 @@ _HOLDER = (
 )
 _REFUSAL = f"'the lock ' + variables.key + ' is held by ' + {_HOLDER}"
 
-_LABELS = {names.MANAGED_BY_LABEL: names.MANAGED_BY}
-_FENCED_REQUESTS = {
-    "apiGroups": [""],
-    "apiVersions": ["v1"],
-    "operations": ["CREATE"],
-    "resources": ["pods/eviction"],
-}
-_EVICTED_PODS = {
-    "apiGroups": [""],
-    "apiVersions": ["v1"],
-    "operations": ["UPDATE"],
-    "resources": ["pods"],
-}
+
+def _requests(
+    group: str, version: str, operations: t.Iterable[str], resources: t.Iterable[str]
+) -> objects.Raw:
+    """Which requests a policy is about."""
+    return {
+        "apiGroups": [group],
+        "apiVersions": [version],
+        "operations": list(operations),
+        "resources": list(resources),
+    }
+
+
+def _admission(kind: str, name: str, spec: objects.Raw) -> objects.Raw:
+    """The manifest of a policy or of its binding."""
+    meta = {"name": name, "labels": accounts.LABELS}
+    return {"apiVersion": ADMISSION, "kind": kind, "metadata": meta, "spec": spec}
+
+
 _SCHEMA = {
     "type": "object",
     "description": "Who holds the locks of nodes under maintenance.",
@@ -92,7 +98,7 @@ _SCHEMA = {
 DEFINITION: objects.Raw = {
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",
-    "metadata": {"name": f"nodefences.{names.PREFIX}", "labels": _LABELS},
+    "metadata": {"name": f"nodefences.{names.PREFIX}", "labels": accounts.LABELS},
     "spec": {
         "group": names.PREFIX,
         "names": {"kind": "NodeFence", "plural": "nodefences", "singular": "nodefence"},
@@ -105,16 +111,20 @@ DEFINITION: objects.Raw = {
 MAP: objects.Raw = {
     "apiVersion": names.FENCE_API,
     "kind": "NodeFence",
-    "metadata": {"name": names.FENCE_MAP, "namespace": names.NAMESPACE, "labels": _LABELS},
+    "metadata": {"name": names.FENCE_MAP, "namespace": names.NAMESPACE, "labels": accounts.LABELS},
 }
-POLICY: objects.Raw = {
-    "apiVersion": ADMISSION,
-    "kind": "ValidatingAdmissionPolicy",
-    "metadata": {"name": names.FENCE_POLICY, "labels": _LABELS},
-    "spec": {
+POLICY = _admission(
+    "ValidatingAdmissionPolicy",
+    names.FENCE_POLICY,
+    {
         "failurePolicy": "Ignore",
         "paramKind": {"apiVersion": names.FENCE_API, "kind": "NodeFence"},
-        "matchConstraints": {"resourceRules": [_FENCED_REQUESTS, _EVICTED_PODS]},
+        "matchConstraints": {
+            "resourceRules": [
+                _requests("", "v1", ["CREATE"], ["pods/eviction"]),
+                _requests("", "v1", ["UPDATE"], ["pods"]),
+            ]
+        },
         "matchConditions": [{"name": "names-a-lock", "expression": _NAMES_A_LOCK}],
         "variables": [
             {"name": "lock", "expression": _LOCK},
@@ -130,12 +140,11 @@ POLICY: objects.Raw = {
             }
         ],
     },
-}
-BINDING: objects.Raw = {
-    "apiVersion": ADMISSION,
-    "kind": "ValidatingAdmissionPolicyBinding",
-    "metadata": {"name": names.FENCE_POLICY, "labels": _LABELS},
-    "spec": {
+)
+BINDING = _admission(
+    "ValidatingAdmissionPolicyBinding",
+    names.FENCE_POLICY,
+    {
         "policyName": names.FENCE_POLICY,
         "validationActions": ["Deny"],
         "paramRef": {
@@ -144,7 +153,7 @@ BINDING: objects.Raw = {
             "parameterNotFoundAction": "Allow",
         },
     },
-}
+)
 
 FENCE = (DEFINITION, MAP, POLICY, BINDING)
 """In the order in which they are created; they are deleted in the opposite one."""
@@ -180,8 +189,9 @@ def _same(path: str) -> str:
     return f"(has({now}) == has({was}) && (!has({now}) || {now} == {was}))"
 
 
-def _all_same(*paths: str) -> str:
-    return " && ".join(_same(path) for path in paths)
+def _all_same(of: str, fields: str) -> str:
+    """The same of several fields in one place, a list with spaces in between."""
+    return " && ".join(_same(f"{of}.{field}") for field in fields.split())
 
 
 def _kept(what: str, mine: str) -> str:
@@ -217,7 +227,7 @@ def _metadata(annotations: str, labels: str = "false") -> tuple[tuple[str, str],
     return (
         *_marks(annotations, labels),
         (
-            _all_same("metadata.ownerReferences", "metadata.finalizers"),
+            _all_same("metadata", "ownerReferences finalizers"),
             "owners and finalizers may not be changed",
         ),
     )
@@ -233,25 +243,10 @@ _DEAD = (
     "has(object.status.conditions) && object.status.conditions.exists(c, c.type == 'Ready' && "
     "c.status != 'True')"
 )
-_NODE_SPEC = (
-    "spec.podCIDR",
-    "spec.podCIDRs",
-    "spec.providerID",
-    "spec.configSource",
-    "spec.externalID",
-)
+_NODE_SPEC = "podCIDR podCIDRs providerID configSource externalID"
 _NODE_STATUS = (
-    *(
-        "addresses",
-        "allocatable",
-        "capacity",
-        "config",
-        "daemonEndpoints",
-        "images",
-        "nodeInfo",
-        "phase",
-    ),
-    *("runtimeHandlers", "volumesAttached", "volumesInUse"),
+    "addresses allocatable capacity config daemonEndpoints images nodeInfo phase "
+    "runtimeHandlers volumesAttached volumesInUse"
 )
 _CONDITIONS = f"filter(c, !(c.type in {_listed(names.LIFECYCLE)}))"
 
@@ -315,31 +310,23 @@ _NODES = Limit(
             f"the node is protected (label {PROTECTED})",
         ),
         *_metadata(f"k.startsWith('{names.PREFIX}/') || {_keys('annotation')}", _keys("label")),
-        (_all_same(*_NODE_SPEC), "only spec.unschedulable and taints may be changed"),
+        (_all_same("spec", _NODE_SPEC), "only spec.unschedulable and taints may be changed"),
         (
-            (
-                f"variables.record == '' || (variables.recorded != '' ? {_SAYS_THE_SAME} : "
-                f"variables.cordoned ? {_says('record', _WAS_CORDONED, _WAS_OPEN)} : "
-                f"{_says('record', _WAS_OPEN, _WAS_CORDONED)})"
-            ),
+            f"variables.record == '' || (variables.recorded != '' ? {_SAYS_THE_SAME} : "
+            f"variables.cordoned ? {_says('record', _WAS_CORDONED, _WAS_OPEN)} : "
+            f"{_says('record', _WAS_OPEN, _WAS_CORDONED)})",
             "a record says whether its node was cordoned before",
         ),
         (
-            (
-                "variables.cordon == variables.cordoned || (variables.cordon ? "
-                f"variables.record != '' : {_says('recorded', _WAS_OPEN, _WAS_CORDONED)})"
-            ),
-            (
-                "a node is cordoned with a record, and uncordoned if that says that it was "
-                "not cordoned before"
-            ),
+            "variables.cordon == variables.cordoned || (variables.cordon ? "
+            f"variables.record != '' : {_says('recorded', _WAS_OPEN, _WAS_CORDONED)})",
+            "a node is cordoned with a record, and uncordoned if that says that it was "
+            "not cordoned before",
         ),
         (
             f"({_NEW} + {_GONE}).all(a, {_OURS} || a.key in {_FREE} || a.key in variables.taints)",
-            (
-                "only taints of a maintenance may be changed, "
-                "and those whose keys the option taints lists"
-            ),
+            "only taints of a maintenance may be changed, "
+            "and those whose keys the option taints lists",
         ),
         (
             f"{_NEW}.all(a, a.effect != 'NoExecute' || (a.key == '{OUT_OF_SERVICE}' && {_DEAD}))",
@@ -360,7 +347,7 @@ _STATUS = Limit(
     _UPDATED,
     (("", "nodes/status"),),
     (
-        (_all_same(*(f"status.{name}" for name in _NODE_STATUS)), "only conditions may be changed"),
+        (_all_same("status", _NODE_STATUS), "only conditions may be changed"),
         (
             f"(has(object.status.conditions) ? object.status.conditions : []).{_CONDITIONS} == "
             f"(has(oldObject.status.conditions) ? oldObject.status.conditions : []).{_CONDITIONS}",
@@ -407,32 +394,26 @@ _LET_GO = " && ".join(
         f"'{names.HASH}' in variables.labelled && !('{names.HASH}' in variables.labels)",
         "variables.recorded == '' && variables.left == [''] && variables.leaving == ['']",
         "variables.removed.size() == 0 && variables.added.size() == 1",
-        (
-            "variables.added.all(o, o.apiVersion == 'apps/v1' && o.kind == 'Deployment' && "
-            "(!has(o.controller) || !o.controller) && (!has(o.blockOwnerDeletion) || "
-            "!o.blockOwnerDeletion) && "
-            """variables.record.startsWith('{"deployment":"' + o.uid + '","hash":"' + """
-            f"""variables.labelled['{names.HASH}'] + '","name":"' + o.name + '","node":"' + """
-            """object.spec.nodeName + '","nonce":"'))"""
-        ),
-        (
-            "variables.owned.exists(o, has(o.controller) && o.controller && "
-            "o.apiVersion == 'apps/v1' && o.kind == 'ReplicaSet' && "
-            f"variables.added.all(d, o.name == d.name + '-' + variables.labelled['{names.HASH}']) "
-            "&& "
-            """variables.record.contains('","replica_set":"' + o.uid + '","run":"' + """
-            f"""variables.labels['{names.RELEASED}'] + '","since":"'))"""
-        ),
+        "variables.added.all(o, o.apiVersion == 'apps/v1' && o.kind == 'Deployment' && "
+        "(!has(o.controller) || !o.controller) && (!has(o.blockOwnerDeletion) || "
+        "!o.blockOwnerDeletion) && "
+        """variables.record.startsWith('{"deployment":"' + o.uid + '","hash":"' + """
+        f"""variables.labelled['{names.HASH}'] + '","name":"' + o.name + '","node":"' + """
+        """object.spec.nodeName + '","nonce":"'))""",
+        "variables.owned.exists(o, has(o.controller) && o.controller && "
+        "o.apiVersion == 'apps/v1' && o.kind == 'ReplicaSet' && "
+        f"variables.added.all(d, o.name == d.name + '-' + variables.labelled['{names.HASH}']) "
+        "&& "
+        """variables.record.contains('","replica_set":"' + o.uid + '","run":"' + """
+        f"""variables.labels['{names.RELEASED}'] + '","since":"'))""",
         f"variables.record.matches('^{_TEXTS}$')",
     )
 )
 _OUT = " && ".join(
     (
         "variables.leaving[0].matches('^[0-9TZ:.-]+$')",
-        (
-            "variables.labels.all(k, k in variables.labelled && "
-            "variables.labels[k] == variables.labelled[k])"
-        ),
+        "variables.labels.all(k, k in variables.labelled && "
+        "variables.labels[k] == variables.labelled[k])",
         "variables.leaving.size() > 1",
         "variables.leaving.size() == variables.labelled.size() - variables.labels.size() + 1",
         _SAME_RECORD,
@@ -447,10 +428,8 @@ _RESTORED = (
 _IN_AGAIN = " && ".join(
     (
         _RESTORED,
-        (
-            "variables.labelled.all(k, k in variables.labels && "
-            "variables.labels[k] == variables.labelled[k])"
-        ),
+        "variables.labelled.all(k, k in variables.labels && "
+        "variables.labels[k] == variables.labelled[k])",
         f"('{names.HASH}' in variables.labels) == ('{names.HASH}' in variables.labelled)",
         _SAME_RECORD,
         _SAME_OWNERS,
@@ -461,19 +440,13 @@ _GIVEN_BACK = " && ".join(
         f"'{names.HASH}' in variables.labels && !('{names.HASH}' in variables.labelled)",
         "variables.record == '' && variables.added.size() == 0",
         _RESTORED,
-        (
-            "variables.removed.all(o, o.kind == 'Deployment' && (!has(o.controller) || "
-            "!o.controller) && "
-            """variables.recorded.startsWith('{"deployment":"' + o.uid + '","hash":"'))"""
-        ),
-        (
-            """!variables.owners.exists(o, variables.recorded.startsWith('{"deployment":"' + """
-            """o.uid + '","hash":"'))"""
-        ),
-        (
-            f"""variables.recorded.contains('","hash":"' + variables.labels['{names.HASH}'] """
-            """+ '","name":"')"""
-        ),
+        "variables.removed.all(o, o.kind == 'Deployment' && (!has(o.controller) || "
+        "!o.controller) && "
+        """variables.recorded.startsWith('{"deployment":"' + o.uid + '","hash":"'))""",
+        """!variables.owners.exists(o, variables.recorded.startsWith('{"deployment":"' + """
+        """o.uid + '","hash":"'))""",
+        f"""variables.recorded.contains('","hash":"' + variables.labels['{names.HASH}'] """
+        """+ '","name":"')""",
     )
 )
 _PODS = Limit(
@@ -484,33 +457,27 @@ _PODS = Limit(
         _UNPROTECTED,
         *_marks(
             f"k in {_listed((names.DELETION_COST, names.PLANNED, names.RELEASED, names.UNSERVED))}",
-            (
-                f"k in {_listed((names.HASH, names.RELEASED))} || (k in variables.labels ? "
-                "k + '=' + variables.labels[k] in variables.left : "
-                "k + '=' + variables.labelled[k] in variables.leaving)"
-            ),
+            f"k in {_listed((names.HASH, names.RELEASED))} || (k in variables.labels ? "
+            "k + '=' + variables.labels[k] in variables.left : "
+            "k + '=' + variables.labelled[k] in variables.leaving)",
         ),
         (_LONGEST, f"an annotation may not be longer than {LONGEST} characters"),
         (
-            _all_same("metadata.finalizers", "metadata.generateName"),
+            _all_same("metadata", "finalizers generateName"),
             "finalizers and names may not be changed",
         ),
         (
             f"variables.labels == variables.labelled || {NAMED_BY_MANAGER}",
-            (
-                "labels are changed under a lock that is named (field manager "
-                f"{names.MANAGER}/<run>/<nonce>)"
-            ),
+            "labels are changed under a lock that is named (field manager "
+            f"{names.MANAGER}/<run>/<nonce>)",
         ),
         (
             f"!variables.marked && '{names.RELEASED}' in variables.labels ? ({_LET_GO}) : "
             f"variables.marked && !('{names.RELEASED}' in variables.labels) ? ({_GIVEN_BACK}) : "
             f"!variables.marked || variables.leaving == variables.left ? ({_NO_CHANGE}) : "
             f"variables.left == [''] ? ({_OUT}) : ({_IN_AGAIN})",
-            (
-                "a pod is let go by its ReplicaSet, or given back to it, with its record and its "
-                "Deployment as an owner; in between it leaves its Services"
-            ),
+            "a pod is let go by its ReplicaSet, or given back to it, with its record and its "
+            "Deployment as an owner; in between it leaves its Services",
         ),
         (_same("spec"), "the specification of a pod may not be changed"),
     ),
@@ -538,10 +505,8 @@ _DELETIONS = Limit(
     (
         _UNPROTECTED,
         (
-            (
-                "has(request.options) && has(request.options.preconditions) && "
-                "has(request.options.preconditions.uid)"
-            ),
+            "has(request.options) && has(request.options.preconditions) && "
+            "has(request.options.preconditions.uid)",
             "deleting a pod needs its UID as a precondition",
         ),
     ),
@@ -553,29 +518,23 @@ _BUDGETS = Limit(
     (
         _UNPROTECTED,
         (
-            (
-                "variables.which.all(g, "
-                f"g.metadata.name.startsWith('{names.GUARD_PREFIX}') && {_GUARDED})"
-            ),
+            "variables.which.all(g, "
+            f"g.metadata.name.startsWith('{names.GUARD_PREFIX}') && {_GUARDED})",
             "only budgets that this collection made may be touched",
         ),
         (
-            (
-                "request.operation == 'DELETE' || (has(object.spec.maxUnavailable) && "
-                "string(object.spec.maxUnavailable) == '1' && !has(object.spec.minAvailable) && "
-                "has(object.spec.unhealthyPodEvictionPolicy) && "
-                "object.spec.unhealthyPodEvictionPolicy == 'AlwaysAllow')"
-            ),
+            "request.operation == 'DELETE' || (has(object.spec.maxUnavailable) && "
+            "string(object.spec.maxUnavailable) == '1' && !has(object.spec.minAvailable) && "
+            "has(object.spec.unhealthyPodEvictionPolicy) && "
+            "object.spec.unhealthyPodEvictionPolicy == 'AlwaysAllow')",
             "such a budget has maxUnavailable 1 and holds no broken pod",
         ),
         (
-            (
-                "request.operation == 'DELETE' || (has(object.spec.selector) && "
-                "(has(object.spec.selector.matchLabels) && "
-                "object.spec.selector.matchLabels.size() > 0 || "
-                "has(object.spec.selector.matchExpressions) && "
-                "object.spec.selector.matchExpressions.exists(e, e.operator == 'In')))"
-            ),
+            "request.operation == 'DELETE' || (has(object.spec.selector) && "
+            "(has(object.spec.selector.matchLabels) && "
+            "object.spec.selector.matchLabels.size() > 0 || "
+            "has(object.spec.selector.matchExpressions) && "
+            "object.spec.selector.matchExpressions.exists(e, e.operator == 'In')))",
             "such a budget selects pods by the value of a label",
         ),
         (
@@ -586,10 +545,8 @@ _BUDGETS = Limit(
     (
         (
             "which",
-            (
-                "request.operation == 'CREATE' ? [object] : request.operation == 'DELETE' ? "
-                "[oldObject] : [object, oldObject]"
-            ),
+            "request.operation == 'CREATE' ? [object] : request.operation == 'DELETE' ? "
+            "[oldObject] : [object, oldObject]",
         ),
     ),
 )
@@ -640,10 +597,8 @@ _STORED = Limit(
     (("", "configmaps"),),
     (
         (
-            (
-                f"request.namespace != '{names.NAMESPACE}' || "
-                f"{_named(names.RUN_PREFIX, 'descheduler-')}"
-            ),
+            f"request.namespace != '{names.NAMESPACE}' || "
+            f"{_named(names.RUN_PREFIX, 'descheduler-')}",
             "only stored runs may be touched",
         ),
     ),
@@ -666,10 +621,8 @@ _MIGRATIONS = Limit(
     (("scheduling.koordinator.sh", "podmigrationjobs"),),
     (
         (
-            (
-                "has(object.spec.podRef) && has(object.spec.podRef.uid) && "
-                "object.spec.podRef.uid != ''"
-            ),
+            "has(object.spec.podRef) && has(object.spec.podRef.uid) && "
+            "object.spec.podRef.uid != ''",
             "a PodMigrationJob names the UID of its pod",
         ),
     ),
@@ -680,18 +633,16 @@ _EVENTS = Limit(
     (("events.k8s.io", "events"),),
     (
         (
-            (
-                "has(object.reportingController) && object.reportingController == "
-                f"'{names.REPORTING_CONTROLLER}'"
-            ),
+            "has(object.reportingController) && object.reportingController == "
+            f"'{names.REPORTING_CONTROLLER}'",
             "an Event is reported in this collection's own name",
         ),
     ),
 )
 
 LIMITS = (
-    *(_NODES, _STATUS, _EVICTIONS, _PODS, _DELETIONS, _BUDGETS, _SCALES, _LOCKS, _STORED),
-    *(_HOLDERS, _MIGRATIONS, _EVENTS),
+    *(_NODES, _STATUS, _EVICTIONS, _PODS, _DELETIONS, _BUDGETS),
+    *(_SCALES, _LOCKS, _STORED, _HOLDERS, _MIGRATIONS, _EVENTS),
 )
 
 
@@ -704,21 +655,12 @@ def bounding(account: accounts.Account) -> list[objects.Raw]:
 
 
 def _policy(limit: Limit, account: accounts.Account) -> tuple[objects.Raw, objects.Raw]:
-    meta = {
-        "name": f"{limit.subject}.{account.name}.{account.namespace}.{names.PREFIX}",
-        "labels": accounts.LABELS,
-    }
+    name = f"{limit.subject}.{account.name}.{account.namespace}.{names.PREFIX}"
     by_group: dict[str, list[str]] = {}
     for group, resource in limit.resources:
         by_group.setdefault(group, []).append(resource)
     rules = [
-        {
-            "apiGroups": [group],
-            "apiVersions": ["*"],
-            "operations": list(limit.operations),
-            "resources": resources,
-        }
-        for group, resources in by_group.items()
+        _requests(group, "*", limit.operations, resources) for group, resources in by_group.items()
     ]
     mine = {"name": "account", "expression": f"request.userInfo.username == '{account.user}'"}
     spec: dict[str, t.Any] = {
@@ -737,24 +679,11 @@ def _policy(limit: Limit, account: accounts.Account) -> tuple[objects.Raw, objec
     own = {"taints": _listed(account.taints), "most": str(account.replicas)}
     demands = " ".join(demand for demand, _message in limit.demands)
     variables = [*limit.variables]
-    variables += [(name, value) for name, value in own.items() if f"variables.{name}" in demands]
+    variables += [(key, value) for key, value in own.items() if f"variables.{key}" in demands]
     if variables:
-        spec["variables"] = [
-            {"name": name, "expression": expression} for name, expression in variables
-        ]
-    bound = {"policyName": meta["name"], "validationActions": ["Deny"]}
-    version = ADMISSION
+        spec["variables"] = [{"name": key, "expression": value} for key, value in variables]
+    bound = {"policyName": name, "validationActions": ["Deny"]}
     return (
-        {
-            "apiVersion": version,
-            "kind": "ValidatingAdmissionPolicy",
-            "metadata": meta,
-            "spec": spec,
-        },
-        {
-            "apiVersion": version,
-            "kind": "ValidatingAdmissionPolicyBinding",
-            "metadata": meta,
-            "spec": bound,
-        },
+        _admission("ValidatingAdmissionPolicy", name, spec),
+        _admission("ValidatingAdmissionPolicyBinding", name, bound),
     )

@@ -109,178 +109,153 @@ _FENCES = f"nodefences.{names.PREFIX}"
 _WORKLOADS = "deployments replicasets statefulsets daemonsets"
 _SCHEDULING = "scheduling.koordinator.sh"
 
+
+def _role(step: str, places: Places, *rules: Rule) -> Role:
+    return Role(step, places, rules)
+
+
 ROLES: tuple[Role, ...] = (
-    Role(
+    _role(
         "read",
         "cluster",
-        (
-            Rule("", "nodes pods", _READ),
-            Rule("", "namespaces", "get list"),
-            Rule(
-                "",
-                "services persistentvolumeclaims persistentvolumes resourcequotas limitranges",
-                "list",
-            ),
-            Rule("", "replicationcontrollers replicationcontrollers/scale", "get"),
-            Rule("", "replicationcontrollers", "list"),
-            Rule("apps", "deployments replicasets statefulsets", _READ),
-            Rule("apps", "daemonsets", "list watch"),
-            Rule("batch", "jobs", "list"),
-            Rule("autoscaling", "horizontalpodautoscalers", "list"),
-            Rule("policy", "poddisruptionbudgets", "list watch"),
-            Rule("discovery.k8s.io", "endpointslices", "list watch"),
-            Rule("networking.k8s.io", "networkpolicies", "list"),
-            Rule("storage.k8s.io", "volumeattachments csinodes storageclasses", "list"),
-            Rule(
-                "resource.k8s.io",
-                "resourceclaims resourceslices deviceclasses devicetaintrules",
-                "list",
-            ),
-            Rule("scheduling.k8s.io", "podgroups", "list"),
-            Rule("lifecycle.k8s.io", "evictionrequests", "list"),
-            Rule("kubevirt.io", "virtualmachineinstances kubevirts", "list"),
-            Rule("argoproj.io", "rollouts", _READ),
-            Rule("argoproj.io", "rollouts/scale", "get"),
-            Rule("apps.kruise.io", "clonesets", _READ),
-            Rule("apps.kruise.io", "clonesets/scale", "get"),
-            Rule("apps.kruise.io", "daemonsets", "list"),
-            Rule(_SCHEDULING, "podmigrationjobs reservations", "list"),
-            Rule(_ADMISSION, f"{_WEBHOOKS} validatingadmissionpolicies", "list"),
-            Rule(_ADMISSION, _POLICIES, "get", names.FENCE_POLICY),
-            Rule(*_DEFINITIONS, "get", _FENCES),
+        Rule("", "nodes pods", _READ),
+        Rule("", "namespaces", "get list"),
+        Rule(
+            "",
+            "services persistentvolumeclaims persistentvolumes resourcequotas limitranges",
+            "list",
         ),
+        Rule("", "replicationcontrollers replicationcontrollers/scale", "get"),
+        Rule("", "replicationcontrollers", "list"),
+        Rule("apps", "deployments replicasets statefulsets", _READ),
+        Rule("apps", "daemonsets", "list watch"),
+        Rule("batch", "jobs", "list"),
+        Rule("autoscaling", "horizontalpodautoscalers", "list"),
+        Rule("policy", "poddisruptionbudgets", "list watch"),
+        Rule("discovery.k8s.io", "endpointslices", "list watch"),
+        Rule("networking.k8s.io", "networkpolicies", "list"),
+        Rule("storage.k8s.io", "volumeattachments csinodes storageclasses", "list"),
+        Rule(
+            "resource.k8s.io",
+            "resourceclaims resourceslices deviceclasses devicetaintrules",
+            "list",
+        ),
+        Rule("scheduling.k8s.io", "podgroups", "list"),
+        Rule("lifecycle.k8s.io", "evictionrequests", "list"),
+        Rule("kubevirt.io", "virtualmachineinstances kubevirts", "list"),
+        Rule("argoproj.io", "rollouts", _READ),
+        Rule("argoproj.io", "rollouts/scale", "get"),
+        Rule("apps.kruise.io", "clonesets", _READ),
+        Rule("apps.kruise.io", "clonesets/scale", "get"),
+        Rule("apps.kruise.io", "daemonsets", "list"),
+        Rule(_SCHEDULING, "podmigrationjobs reservations", "list"),
+        Rule(_ADMISSION, f"{_WEBHOOKS} validatingadmissionpolicies", "list"),
+        Rule(_ADMISSION, _POLICIES, "get", names.FENCE_POLICY),
+        Rule(*_DEFINITIONS, "get", _FENCES),
     ),
-    Role(
+    _role(
         "rehearse",
         "cluster",
-        (
-            Rule("scheduling.k8s.io", "priorityclasses", "list"),
-            Rule("node.k8s.io", "runtimeclasses", "list"),
-        ),
+        Rule("scheduling.k8s.io", "priorityclasses", "list"),
+        Rule("node.k8s.io", "runtimeclasses", "list"),
     ),
-    Role(
+    _role(
         "look",
         "locks",
-        (
-            Rule(_COORDINATION, "leases", "list"),
-            Rule("", "configmaps", "get list"),
-            Rule(names.PREFIX, "nodefences", "get"),
-        ),
+        Rule(_COORDINATION, "leases", "list"),
+        Rule("", "configmaps", "get list"),
+        Rule(names.PREFIX, "nodefences", "get"),
     ),
-    Role(
+    _role(
         "locks",
         "locks",
-        (Rule(_COORDINATION, "leases", _KEEP), Rule(names.PREFIX, "nodefences", "get patch")),
+        Rule(_COORDINATION, "leases", _KEEP),
+        Rule(names.PREFIX, "nodefences", "get patch"),
     ),
-    Role("runs", "home", (Rule("", "configmaps", "get list create patch delete"),)),
-    Role("nodes", "cluster", (Rule("", "nodes", "patch"),)),
-    Role("conditions", "cluster", (Rule("", "nodes/status", "patch"),)),
-    Role("evict", "workloads", (Rule("", "pods/eviction", "create"), Rule("", "events", "list"))),
-    Role(
-        "guard", "workloads", (Rule("policy", "poddisruptionbudgets", "get create patch delete"),)
-    ),
-    Role(
+    _role("runs", "home", Rule("", "configmaps", "get list create patch delete")),
+    _role("nodes", "cluster", Rule("", "nodes", "patch")),
+    _role("conditions", "cluster", Rule("", "nodes/status", "patch")),
+    _role("evict", "workloads", Rule("", "pods/eviction", "create"), Rule("", "events", "list")),
+    _role("guard", "workloads", Rule("policy", "poddisruptionbudgets", "get create patch delete")),
+    _role(
         "surge",
         "workloads",
-        (
-            Rule("", "pods", "patch"),
-            Rule("apps", "deployments/scale replicasets/scale", "patch"),
-            Rule("argoproj.io", "rollouts/scale", "patch"),
-            Rule("apps.kruise.io", "clonesets/scale", "patch"),
-        ),
+        Rule("", "pods", "patch"),
+        Rule("apps", "deployments/scale replicasets/scale", "patch"),
+        Rule("argoproj.io", "rollouts/scale", "patch"),
+        Rule("apps.kruise.io", "clonesets/scale", "patch"),
     ),
-    Role("replace", "workloads", (Rule("", "pods", "patch"),)),
-    Role("hooks", "workloads", (Rule("", "pods", "patch"),)),
-    Role("announce", "announced", (Rule("events.k8s.io", "events", "get create"),)),
-    Role(
+    _role("replace", "workloads", Rule("", "pods", "patch")),
+    _role("hooks", "workloads", Rule("", "pods", "patch")),
+    _role("announce", "announced", Rule("events.k8s.io", "events", "get create")),
+    _role(
         "jobs",
         "cluster",
-        (
-            Rule(_SCHEDULING, "podmigrationjobs", "get watch create patch delete"),
-            Rule(_SCHEDULING, "podmigrationjobs/status", "patch"),
-            Rule(_SCHEDULING, "reservations", "get create delete"),
-        ),
+        Rule(_SCHEDULING, "podmigrationjobs", "get watch create patch delete"),
+        Rule(_SCHEDULING, "podmigrationjobs/status", "patch"),
+        Rule(_SCHEDULING, "reservations", "get create delete"),
     ),
-    Role(
+    _role(
         "koordinator",
         "descheduler",
-        (
-            Rule("", "configmaps", "get"),
-            Rule("", "pods/portforward", "get create"),
-            Rule("", "pods/log", "get"),
-            Rule(_COORDINATION, "leases", "get"),
-        ),
+        Rule("", "configmaps", "get"),
+        Rule("", "pods/portforward", "get create"),
+        Rule("", "pods/log", "get"),
+        Rule(_COORDINATION, "leases", "get"),
     ),
-    Role("kubelets", "kubelets", (Rule(_COORDINATION, "leases", "get list"),)),
-    Role(
+    _role("kubelets", "kubelets", Rule(_COORDINATION, "leases", "get list")),
+    _role(
         "descheduler",
         "descheduler",
-        (
-            Rule("apps", "deployments", "get list patch"),
-            Rule("batch", "cronjobs", "get list patch"),
-            Rule("", "configmaps", "get create patch delete"),
-            Rule("", "pods", "list"),
-            Rule("", "pods/portforward", "get create"),
-            Rule("", "pods/log", "get"),
-            Rule(_COORDINATION, "leases", "get"),
-        ),
+        Rule("apps", "deployments", "get list patch"),
+        Rule("batch", "cronjobs", "get list patch"),
+        Rule("", "configmaps", "get create patch delete"),
+        Rule("", "pods", "list"),
+        Rule("", "pods/portforward", "get create"),
+        Rule("", "pods/log", "get"),
+        Rule(_COORDINATION, "leases", "get"),
     ),
-    Role(
+    _role(
         "preview",
         "descheduler",
-        (
-            Rule("", "serviceaccounts", "get"),
-            Rule("", "pods", "create delete"),
-            Rule("", "pods/log", "get"),
-            Rule("", "configmaps", "get create delete"),
-        ),
+        Rule("", "serviceaccounts", "get"),
+        Rule("", "pods", "create delete"),
+        Rule("", "pods/log", "get"),
+        Rule("", "configmaps", "get create delete"),
     ),
-    Role(
+    _role(
         "dry-run",
         "pods",
-        (
-            Rule("", "nodes pods namespaces services", _READ),
-            Rule("", "persistentvolumeclaims persistentvolumes", _READ),
-            Rule("", "replicationcontrollers", _READ),
-            Rule("apps", _WORKLOADS, _READ),
-            Rule("batch", "jobs cronjobs", _READ),
-            Rule("policy", "poddisruptionbudgets", _READ),
-            Rule("scheduling.k8s.io", "priorityclasses", _READ),
-            Rule("metrics.k8s.io", "nodes pods", "get list"),
-            Rule("apps.kruise.io", "clonesets statefulsets", _READ),
-            Rule("scheduling.sigs.k8s.io", "podgroups", _READ),
-            Rule(_SCHEDULING, "podmigrationjobs reservations", _READ),
-            Rule("slo.koordinator.sh", "nodemetrics", _READ),
-        ),
+        Rule("", "nodes pods namespaces services", _READ),
+        Rule("", "persistentvolumeclaims persistentvolumes", _READ),
+        Rule("", "replicationcontrollers", _READ),
+        Rule("apps", _WORKLOADS, _READ),
+        Rule("batch", "jobs cronjobs", _READ),
+        Rule("policy", "poddisruptionbudgets", _READ),
+        Rule("scheduling.k8s.io", "priorityclasses", _READ),
+        Rule("metrics.k8s.io", "nodes pods", "get list"),
+        Rule("apps.kruise.io", "clonesets statefulsets", _READ),
+        Rule("scheduling.sigs.k8s.io", "podgroups", _READ),
+        Rule(_SCHEDULING, "podmigrationjobs reservations", _READ),
+        Rule("slo.koordinator.sh", "nodemetrics", _READ),
     ),
-    Role("events", "default", (Rule("", "events", "list"),)),
-    Role("delete-pods", "workloads", (Rule("", "pods", "delete"),)),
-    Role("namespace", "cluster", (Rule("", "namespaces", "create"),)),
-    Role(
+    _role("events", "default", Rule("", "events", "list")),
+    _role("delete-pods", "workloads", Rule("", "pods", "delete")),
+    _role("namespace", "cluster", Rule("", "namespaces", "create")),
+    _role(
         "fence",
         "cluster",
-        (
-            Rule(_ADMISSION, _POLICIES, "create"),
-            Rule(_ADMISSION, _POLICIES, "get patch delete", names.FENCE_POLICY),
-            Rule(*_DEFINITIONS, "create"),
-            Rule(*_DEFINITIONS, "get patch delete", _FENCES),
-            Rule(names.PREFIX, "nodefences", "get create delete"),
-        ),
+        Rule(_ADMISSION, _POLICIES, "create"),
+        Rule(_ADMISSION, _POLICIES, "get patch delete", names.FENCE_POLICY),
+        Rule(*_DEFINITIONS, "create"),
+        Rule(*_DEFINITIONS, "get patch delete", _FENCES),
+        Rule(names.PREFIX, "nodefences", "get create delete"),
     ),
 )
 """In the order of the guide."""
 ADD_ONS = frozenset(
-    {
-        *(
-            "argoproj.io",
-            "apps.kruise.io",
-            "kubevirt.io",
-            "lifecycle.k8s.io",
-            "resource.k8s.io",
-            "scheduling.k8s.io",
-        ),
-        *("scheduling.koordinator.sh", "storage.k8s.io", names.PREFIX),
-    }
+    "argoproj.io apps.kruise.io kubevirt.io lifecycle.k8s.io resource.k8s.io scheduling.k8s.io "
+    f"scheduling.koordinator.sh storage.k8s.io {names.PREFIX}".split()
 )
 """Groups that are read or written only where there is something of them."""
 BY_STEP: t.Mapping[str, Role] = {role.step: role for role in ROLES}
