@@ -62,14 +62,10 @@ def _namespace_limiter(plugin: profiles.Args) -> schemas.Faults:
     at a namespace without a number.
     """
     limiters = plugin.record("objectLimiters")
-    namespace, workload = (
-        profiles.dict_at(limiters, "namespace"),
-        profiles.dict_at(limiters, "workload"),
-    )
-    limit, where = (
-        namespace.get("maxMigrating"),
-        f"{plugin.path}.objectLimiters.namespace.maxMigrating",
-    )
+    namespace = profiles.dict_at(limiters, "namespace")
+    workload = profiles.dict_at(limiters, "workload")
+    limit = namespace.get("maxMigrating")
+    where = f"{plugin.path}.objectLimiters.namespace.maxMigrating"
     lasting = [
         limiter
         for limiter in (namespace, workload)

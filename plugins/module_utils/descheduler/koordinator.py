@@ -205,10 +205,8 @@ MIGRATION_CONTROLLER = schemas.Plugin(
             ),
             "objectLimiters": schemas.by_name(
                 _LIMITER,
-                (
-                    "evictions per duration; the default only if it is empty; a duration of 0s "
-                    "disables a limiter"
-                ),
+                "evictions per duration; the default only if it is empty; a duration of 0s "
+                "disables a limiter",
                 default="{workload: {duration: 5m}}",
                 keys=("workload", "namespace"),
                 real="drops",

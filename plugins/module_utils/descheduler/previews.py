@@ -128,10 +128,8 @@ def _at_once(profile: t.Any) -> t.Any:
 def _first_counts(entry: t.Any) -> t.Any:
     if not isinstance(entry, dict) or entry.get("name") != "LowNodeLoad":
         return entry
-    args, first = (
-        profiles.dict_at(entry, "args"),
-        {"anomalyCondition": {"consecutiveAbnormalities": 1}},
-    )
+    args = profiles.dict_at(entry, "args")
+    first = {"anomalyCondition": {"consecutiveAbnormalities": 1}}
     pools = [
         {**pool, **first} for pool in profiles.list_at(args, "nodePools") if isinstance(pool, dict)
     ]

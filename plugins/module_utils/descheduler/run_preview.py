@@ -207,10 +207,8 @@ class DryRuns:
 
     def _launch(self, run: DryRun) -> None:
         flavor, place = self.options.flavor, self.options.place
-        name, lasts = (
-            f"{previews.PREFIX}{self.ctx.clock.token()}",
-            int(self.options.timeout) + FORGOTTEN_POD_SECONDS,
-        )
+        name = f"{previews.PREFIX}{self.ctx.clock.token()}"
+        lasts = int(self.options.timeout) + FORGOTTEN_POD_SECONDS
         # The pod, which waits for its ConfigMap, comes first and goes last:
         # it is by the pod that both are found.
         for body in previews.manifests(name, run.text, self.target.workload, place, flavor, lasts):
@@ -249,10 +247,8 @@ class DryRuns:
         namespace, clock = self.options.place.namespace, self.ctx.clock
         pod = run_reconcile.read(self.ctx, objects.Ref("Pod", run.pod, namespace, api_version="v1"))
         if pod is None:
-            run.over, run.failure = (
-                True,
-                "its pod was deleted by somebody else, maybe by another preview",
-            )
+            run.over = True
+            run.failure = "its pod was deleted by somebody else, maybe by another preview"
             return
         status = pod.get("status") or {}
         ended = status.get("phase") in ("Failed", "Succeeded")
@@ -268,11 +264,9 @@ class DryRuns:
             return
         if reading.mute and run.again < MAX_RESTARTS:
             run_preview_leftovers.remove(self.ctx, pod["metadata"], remember=False)
-            run.again, run.since, run.waiting = (
-                run.again + 1,
-                0.0,
-                "its process logs no evictions, another is tried",
-            )
+            run.again += 1
+            run.since = 0.0
+            run.waiting = "its process logs no evictions, another is tried"
             self._launch(run)
             return
         now = clock.now()

@@ -231,10 +231,8 @@ class Verification:
                 target.prove_lock()
             target.reread()
             progress = rollout.progress(target.workload, target.pods())
-            waiting, restarts = (
-                progress.waiting or self._missing(progress.pods),
-                rollout.restarts(progress.pods),
-            )
+            waiting = progress.waiting or self._missing(progress.pods)
+            restarts = rollout.restarts(progress.pods)
             proven = self.proof is not None and self.proof.comparison is not None
             if not waiting and (proven or not fresh):
                 return "", ""
@@ -340,13 +338,14 @@ def _restored(target: run_targets.DeschedulerTarget, journal: rollback_record.Jo
     """Restore the ConfigMap, unless somebody else has changed it since it was read;
     whether it is as before.
     """
-    sentence, had_map, had_data = (
-        f"Restore {target.place.map_name}",
-        journal.had_map,
-        journal.had_data,
-    )
     try:
-        target.write(journal.config, target.text, sentence, had_map=had_map, had_data=had_data)
+        target.write(
+            journal.config,
+            target.text,
+            f"Restore {target.place.map_name}",
+            had_map=journal.had_map,
+            had_data=journal.had_data,
+        )
     except run_targets.ChangedMeanwhileError:
         return False
     return True

@@ -150,10 +150,8 @@ def _reservation(params: specs.Params) -> t.Iterator[typed.Fault]:
         yield (
             "reservation_template.spec.template.spec.nodeName",
             pod_spec["nodeName"],
-            (
-                "a nodeSelector or affinity instead, because the controller clears nodeName, or "
-                "reservation as well"
-            ),
+            "a nodeSelector or affinity instead, because the controller clears nodeName, or "
+            "reservation as well",
         )
 
 

@@ -73,10 +73,8 @@ def unserved(
     return reasons.Reason(
         "scheduler",
         f"Its schedulerName {pod.scheduler or 'default-scheduler'} has no Reservation plugin.",
-        (
-            f"Set schedulerName: {known} in its pod template, or add its scheduler to "
-            "schedulerNames of the MigrationController if it has the plugin."
-        ),
+        f"Set schedulerName: {known} in its pod template, or add its scheduler to "
+        "schedulerNames of the MigrationController if it has the plugin.",
     )
 
 
@@ -123,10 +121,8 @@ def _excluded(
         listed = ", ".join(controller.include)
         yield reasons.Reason(
             "namespace_excluded",
-            (
-                f"Namespace {pod.namespace} is not among those that the MigrationController "
-                f"includes ({listed})."
-            ),
+            f"Namespace {pod.namespace} is not among those that the MigrationController "
+            f"includes ({listed}).",
             "Add it to namespaces.include of the MigrationController.",
         )
     if pod.namespace in controller.exclude:
@@ -191,10 +187,8 @@ def _protected(
     if controller.label_selector and not selectors.matches(controller.label_selector, pod.labels):
         yield reasons.Reason(
             "label_selector",
-            (
-                f"The labelSelector {selectors.as_query(controller.label_selector)} of the "
-                "MigrationController does not match it."
-            ),
+            f"The labelSelector {selectors.as_query(controller.label_selector)} of the "
+            "MigrationController does not match it.",
             "Change the selector or the pod's labels.",
         )
 
@@ -215,10 +209,8 @@ def _replicas(
     if workload.kind not in SCALABLE:
         return _unknown(
             str(workload.ref),
-            (
-                "Grant koord-descheduler the right to get its scale and set "
-                "skipCheckExpectedReplicas: true, or let node_drain evict the pod without a job."
-            ),
+            "Grant koord-descheduler the right to get its scale and set "
+            "skipCheckExpectedReplicas: true, or let node_drain evict the pod without a job.",
         )
     count = workload.replicas
     if count == 1:
@@ -260,12 +252,10 @@ def _uncounted(
         return None
     return _unknown(
         str(workload.ref if workload else pod.owner),
-        (
-            "Let node_drain evict the pod without a job. koord-descheduler admits it only with the "
-            f"annotation {migration_jobs.EVICT} on the pod or, since v1.8.0, with "
-            f"skipEvictionGates: [{', '.join(UNCOUNTED_GATES)}]; "
-            "skipCheckExpectedReplicas does not help."
-        ),
+        "Let node_drain evict the pod without a job. koord-descheduler admits it only with the "
+        f"annotation {migration_jobs.EVICT} on the pod or, since v1.8.0, with "
+        f"skipEvictionGates: [{', '.join(UNCOUNTED_GATES)}]; "
+        "skipCheckExpectedReplicas does not help.",
     )
 
 
@@ -344,10 +334,8 @@ def _of_workload(
     if "MaxMigratingPerWorkload" not in controller.skipped and moving and len(moving) >= most:
         return reasons.Reason(
             "max_migrating_per_workload",
-            (
-                f"{len(moving)} pods of {workload.ref} migrate already: {most} of "
-                f"{workload.replicas} may."
-            ),
+            f"{len(moving)} pods of {workload.ref} migrate already: {most} of "
+            f"{workload.replicas} may.",
             "Wait for them.",
         )
     down = moving | {p.uid for p in pods if not p.ready or p.deleting or p.finished}
@@ -355,10 +343,8 @@ def _of_workload(
         return None
     return reasons.Reason(
         "max_unavailable_per_workload",
-        (
-            f"{len(down)} pods of {workload.ref} are unavailable or migrate: {unavailable} of "
-            f"{workload.replicas} may."
-        ),
+        f"{len(down)} pods of {workload.ref} are unavailable or migrate: {unavailable} of "
+        f"{workload.replicas} may.",
         "Wait, or look why they are not Ready.",
     )
 

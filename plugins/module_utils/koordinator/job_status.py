@@ -210,10 +210,8 @@ def _arbitration(
     return reasons.Reason(
         "not_arbitrated",
         "koord-descheduler has not admitted it, for a reason that cannot be determined from here.",
-        (
-            "Check that koord-descheduler runs and has the lease, and check its log. A job or "
-            "Reservation with a ttl or template that it cannot decode stops it for all jobs."
-        ),
+        "Check that koord-descheduler runs and has the lease, and check its log. A job or "
+        "Reservation with a ttl or template that it cannot decode stops it for all jobs.",
     )
 
 
@@ -244,10 +242,8 @@ def _stalled(job: migration_jobs.Job, view: View) -> reasons.Reason | None:
         return None
     return reasons.Reason(
         "object_limiter",
-        (
-            "koord-descheduler has started it and does nothing more: its object limiter seems to "
-            "remember an eviction that has left no trace."
-        ),
+        "koord-descheduler has started it and does nothing more: its object limiter seems to "
+        "remember an eviction that has left no trace.",
         "Wait, or change objectLimiters of the MigrationController.",
     )
 
@@ -302,10 +298,8 @@ def _evicted(job: migration_jobs.Job, pod: objects.Pod | None) -> reasons.Reason
         return reasons.Reason(
             "not_bound",
             f"The pod is evicted, and no new pod has taken Reservation {job.reservation}.",
-            (
-                "Look at the workload's new pod: is there one, does it have the same schedulerName "
-                "and requests, did it take another Reservation?"
-            ),
+            "Look at the workload's new pod: is there one, does it have the same schedulerName "
+            "and requests, did it take another Reservation?",
         )
     return None
 

@@ -34,10 +34,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods impo
 RESERVES = "ReservationFirst"
 DIRECTLY: t.Mapping[str, str] = dict.fromkeys(
     ("scheduler", "no_requests"),
-    (
-        "Set defaultJobMode: EvictDirectly in the MigrationController, which reserves nothing, if "
-        "these pods are to move."
-    ),
+    "Set defaultJobMode: EvictDirectly in the MigrationController, which reserves nothing, if "
+    "these pods are to move.",
 )
 """What helps where no place can be reserved, by the code of the cause."""
 

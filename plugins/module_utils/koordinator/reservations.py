@@ -73,28 +73,22 @@ def unusable(raw: objects.Raw, pod: objects.Pod) -> reasons.Reason | None:
     if spec.get("allocateOnce") is False:
         return reasons.Reason(
             "reservation_shared",
-            (
-                f"Reservation {name} has allocateOnce: false: "
-                "the job would take an earlier owner for its pod."
-            ),
+            f"Reservation {name} has allocateOnce: false: "
+            "the job would take an earlier owner for its pod.",
             "Make one with allocateOnce: true.",
         )
     if owners and all(set(owner) == {"object"} for owner in owners):
         return reasons.Reason(
             "object_owner",
-            (
-                f"The owners of Reservation {name} are objects alone: "
-                "the job would end without moving anything."
-            ),
+            f"The owners of Reservation {name} are objects alone: "
+            "the job would end without moving anything.",
             "Name the pod's controller or a labelSelector as owner.",
         )
     if not any(_serves(owner, pod) for owner in owners):
         return reasons.Reason(
             "not_for_pod",
-            (
-                f"None of the owners of Reservation {name} matches {pod.ref}: "
-                "its successor would not take it."
-            ),
+            f"None of the owners of Reservation {name} matches {pod.ref}: "
+            "its successor would not take it.",
             f"Name its controller ({pod.owner}) or its labels as owner."
             if pod.owner
             else "Name its labels as owner.",
@@ -105,10 +99,8 @@ def unusable(raw: objects.Raw, pod: objects.Pod) -> reasons.Reason | None:
     if wanted != (pod.scheduler or "default-scheduler"):
         return reasons.Reason(
             "other_scheduler",
-            (
-                f"Reservation {name} is for scheduler {wanted}, the pod's is "
-                f"{pod.scheduler or 'default-scheduler'}."
-            ),
+            f"Reservation {name} is for scheduler {wanted}, the pod's is "
+            f"{pod.scheduler or 'default-scheduler'}.",
             "Give both the same schedulerName.",
         )
     return None
@@ -116,11 +108,9 @@ def unusable(raw: objects.Raw, pod: objects.Pod) -> reasons.Reason | None:
 
 def _serves(owner: objects.Raw, pod: objects.Pod) -> bool:
     """Whether all that the owner says is true of the pod."""
-    controller, labels, thing = (
-        owner.get("controller"),
-        owner.get("labelSelector"),
-        owner.get("object"),
-    )
+    controller = owner.get("controller")
+    labels = owner.get("labelSelector")
+    thing = owner.get("object")
     if controller:
         if not pod.owner or controller.get("uid") != pod.owner.uid:
             return False

@@ -287,14 +287,10 @@ def _unproven(one: installations.Installation, config: t.Any, why: str) -> reaso
     since = f"{one.place.map_name} was changed since its pods started. " if mark else ""
     return reasons.Finding(
         "limits_unproven",
-        (
-            f"{since}The limits are those of {one.place.map_name}; whether {one.name} runs with "
-            f"them is unknown: {why}"
-        ),
-        (
-            f"Grant get and create on pods/portforward in namespace {one.place.namespace}, or roll "
-            "the configuration out with descheduler_config, which marks the pods with it."
-        ),
+        f"{since}The limits are those of {one.place.map_name}; whether {one.name} runs with "
+        f"them is unknown: {why}",
+        f"Grant get and create on pods/portforward in namespace {one.place.namespace}, or roll "
+        "the configuration out with descheduler_config, which marks the pods with it.",
         "warning" if mark else "info",
         f"Deployment {one.name}",
     )
@@ -314,11 +310,9 @@ def _drifted(
     name = migration_controller.argument(name)
     return reasons.Finding(
         "limits_not_running",
-        (
-            f"Deployment {one.name} runs with other limits than {one.place.map_name} has ({name} "
-            f"is {runs!r}, not {wanted!r}): the ConfigMap was changed without a restart. The "
-            "running limits count."
-        ),
+        f"Deployment {one.name} runs with other limits than {one.place.map_name} has ({name} "
+        f"is {runs!r}, not {wanted!r}): the ConfigMap was changed without a restart. The "
+        "running limits count.",
         "Restart it with descheduler_config (state: restarted), or put the ConfigMap back.",
         "warning",
         f"Deployment {one.name}",
@@ -501,10 +495,8 @@ def _unused(messages: list[str]) -> reasons.Finding:
     return reasons.Finding(
         "koordinator_unused",
         f"Pods are evicted without PodMigrationJobs: {' '.join(messages)}",
-        (
-            "Nothing to do if that is intended. "
-            f"{reasons.options(backend='koordinator')} requires jobs."
-        ),
+        "Nothing to do if that is intended. "
+        f"{reasons.options(backend='koordinator')} requires jobs.",
         "info",
         "backend auto",
     )
@@ -513,14 +505,10 @@ def _unused(messages: list[str]) -> reasons.Finding:
 def _no_crd(resource: str) -> reasons.Finding:
     return reasons.Finding(
         "no_crd",
-        (
-            f"The cluster has no {resource}: Koordinator's CustomResourceDefinitions "
-            "are not installed."
-        ),
-        (
-            "Install Koordinator 1.7 or later (its chart contains them), or let node_drain evict "
-            f"the pods: {reasons.options(backend='eviction')}."
-        ),
+        f"The cluster has no {resource}: Koordinator's CustomResourceDefinitions "
+        "are not installed.",
+        "Install Koordinator 1.7 or later (its chart contains them), or let node_drain evict "
+        f"the pods: {reasons.options(backend='eviction')}.",
         "blocker",
         f"CustomResourceDefinition {resource}",
     )

@@ -97,10 +97,8 @@ def traces(ctx: run_context.Context) -> tuple[stored_objects.Trace, ...]:
     """The jobs that drains of earlier runs left, for the list of all that earlier runs left."""
     found = []
     for job in _left(ctx):
-        run, nodes = (
-            job.labels.get(migration_jobs.RUN_LABEL, ""),
-            job.annotations[names.SERVES_NODES],
-        )
+        run = job.labels.get(migration_jobs.RUN_LABEL, "")
+        nodes = job.annotations[names.SERVES_NODES]
         what = f"a PodMigrationJob of a drain, which {job_status.stage(job)}"
         found.append(stored_objects.Trace(run, "", job.created, job.ref, what, (nodes,)))
     return tuple(found)

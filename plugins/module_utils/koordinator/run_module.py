@@ -125,10 +125,8 @@ class JobDecision:
             ):
                 move.close(
                     outcomes.JobOutcome.TOO_LATE,
-                    (
-                        f"Job {move.name} is rejected, but {move.target} was evicted just before: "
-                        "that cannot be undone."
-                    ),
+                    f"Job {move.name} is rejected, but {move.target} was evicted just before: "
+                    "that cannot be undone.",
                 )
 
     def _must_wait(self, job: migration_jobs.Job) -> bool:
@@ -330,10 +328,8 @@ def _targets(
         raise run_context.CallAborted(
             "unknown_pod",
             f"There is no pod {', '.join(f'{ref.namespace}/{ref.name}' for ref in unknown)}.",
-            (
-                "Check `kubectl get pods`. If the pod's uid is given as well, "
-                "a pod that is gone counts as moved."
-            ),
+            "Check `kubectl get pods`. If the pod's uid is given as well, "
+            "a pod that is gone counts as moved.",
             str(unknown[0]),
         )
     return wanted

@@ -134,11 +134,9 @@ class JobTracker:
 
     def adopt(self, track: TrackedJob, job: migration_jobs.Job) -> None:
         """Follow a job of an earlier run."""
-        track.job, track.seen, track.news = (
-            job,
-            True,
-            self.ctx.clock.now() - SILENT_SECONDS + SILENT_IF_ADOPTED_SECONDS,
-        )
+        track.job = job
+        track.seen = True
+        track.news = self.ctx.clock.now() - SILENT_SECONDS + SILENT_IF_ADOPTED_SECONDS
 
     def follow(
         self,
