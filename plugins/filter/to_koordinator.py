@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
-    arguments_conversion,
+    arguments_yaml,
 )
 
 DOCUMENTATION = r"""
@@ -75,4 +75,4 @@ _value:
 
 class FilterModule:
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        return {"to_koordinator": arguments_conversion.to_koordinator}
+        return {"to_koordinator": arguments_yaml.to_koordinator}

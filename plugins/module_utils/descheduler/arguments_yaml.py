@@ -14,7 +14,11 @@ import math
 import re
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import schemas
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
+    check,
+    conversion,
+    schemas,
+)
 
 try:
     import yaml
@@ -144,3 +148,25 @@ def _more(reader: t.Any) -> bool:
         return bool(reader.check_data())
     except yaml.YAMLError:
         return True
+
+
+def to_koordinator(policy: t.Any, version: str = "1.7.0", interval: str = "") -> dict[str, t.Any]:
+    """``config`` and ``left_out[{path, value, reason}]``; the policy is YAML text or a mapping.
+
+    Raises:
+        ValueError: the policy has errors, or the version is not supported.
+    """
+    known = check.VERSIONS["koordinator"]
+    if version not in known:
+        raise ValueError(f"version {version} is not supported; use one of {', '.join(known)}")
+    if isinstance(policy, str):
+        policy, faults = read(policy, check.schema_of("sigs"))
+        if wrong := check.errors(faults):
+            raise ValueError(
+                f"the policy has errors: {'; '.join(fault.message for fault in wrong)}"
+            )
+    found = conversion.convert(policy, version, interval)
+    left_out = [
+        {"path": left.path, "value": left.value, "reason": left.reason} for left in found.left_out
+    ]
+    return {"config": found.config, "left_out": left_out}

@@ -73,10 +73,6 @@ class LeftOut:
     value: t.Any
     reason: str
 
-    def to_dict(self) -> dict[str, t.Any]:
-        """As the filter returns it."""
-        return {"path": self.path, "value": self.value, "reason": self.reason}
-
 
 @dataclass(slots=True)
 class Converted:

@@ -303,26 +303,22 @@ def _controllers(parsed: tuple[profiles.Profile, ...], schema: schemas.Schema) -
     Before, all of them run.
     """
     movers = [profile.path for profile in parsed if "MigrationController" in profile.plugins]
-    if len(movers) > 1 and not schema.knows("1.8.0"):
+    remedy = (
+        "Put all plugins into one profile, or let DefaultEvictor evict and filter in the others."
+    )
+    if schema.knows("1.8.0"):
+        for path in movers[1:]:
+            message = (
+                f"In version {schema.version} only one profile can have MigrationController; "
+                f"{movers[0]} has it."
+            )
+            yield schemas.Fault("known_crash", message, remedy, f"{path}.plugins.evict")
+    elif len(movers) > 1:
         message = (
             f"{' and '.join(movers)} each have a MigrationController: each works on every job, and "
             "each can refuse it."
         )
-        remedy = (
-            "Put all plugins into one profile, or let DefaultEvictor evict and "
-            "filter in the others."
-        )
         yield schemas.warning("several_controllers", message, remedy, f"{movers[1]}.plugins.evict")
-    for path in movers[1:] if schema.knows("1.8.0") else ():
-        message = (
-            f"In version {schema.version} only one profile can have MigrationController; "
-            f"{movers[0]} has it."
-        )
-        remedy = (
-            "Put all plugins into one profile, or let DefaultEvictor evict and "
-            "filter in the others."
-        )
-        yield schemas.Fault("known_crash", message, remedy, f"{path}.plugins.evict")
 
 
 def _low_node_load(plugin: profiles.Args) -> schemas.Faults:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import typing as t
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
     decoding,
@@ -24,7 +24,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
     installation,
     profiles,
-    rollout,
     schemas,
 )
 
@@ -69,10 +68,6 @@ class Eviction:
     plugin: str
     reason: str
 
-    def to_dict(self) -> dict[str, str]:
-        """As the module returns it."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -109,13 +104,6 @@ def sandboxed(config: t.Mapping[str, t.Any], flavor: schemas.Flavor) -> dict[str
             _at_once(profile) for profile in profiles.list_at(config, "profiles")
         ]
     return changed
-
-
-def evicts_nothing(config: t.Mapping[str, t.Any], flavor: schemas.Flavor) -> bool:
-    """Whether the descheduler is told to evict nothing, so that no dry run is
-    needed to know that.
-    """
-    return flavor != "sigs" and config.get("dryRun") is True
 
 
 def _at_once(profile: t.Any) -> t.Any:
@@ -252,17 +240,7 @@ def _json(text: str, otherwise: t.Any = None) -> t.Any:
         return {} if otherwise is None else otherwise
 
 
-def enables_controller(config: t.Mapping[str, t.Any], schema: schemas.Schema) -> bool:
-    """Whether the process says when its caches are filled: that is MigrationController's line."""
-    return any("MigrationController" in one.plugins for one in profiles.profiles_of(config, schema))
-
-
 def added(new: t.Sequence[Eviction], old: t.Sequence[Eviction]) -> tuple[Eviction, ...]:
     """The evictions of pods that the present configuration does not evict."""
     before = {(each.namespace, each.pod) for each in old}
     return tuple(each for each in new if (each.namespace, each.pod) not in before)
-
-
-def same(one: t.Any, other: t.Any) -> bool:
-    """Whether two configurations mean the same, so that one dry run shows both."""
-    return rollout.digest(one) == rollout.digest(other)

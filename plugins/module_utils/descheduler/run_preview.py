@@ -11,7 +11,7 @@ next, or recovers, deletes what a killed call left.
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
     api_changes,
@@ -24,6 +24,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler import (
     installation,
     previews,
+    profiles,
     rollout,
     run_configuration,
     run_preview_leftovers,
@@ -97,7 +98,7 @@ def _previewed(
     try:
         new = dry.start("new", desired.config, desired.text)
         old = new
-        if isinstance(present, dict) and not previews.same(present, desired.config):
+        if isinstance(present, dict) and rollout.digest(present) != desired.digest:
             old = dry.start("present", present, t.cast("str", target.text))
         dry.wait(options.timeout)
     finally:
@@ -131,16 +132,12 @@ def _result(
     old: DryRun | None,
     stay: list[dict[str, str]] | None,
 ) -> run_context.Result:
-    evictions = {
-        True: new.reading.evictions,
-        False: old.reading.evictions if old and not old.failure else (),
-    }
-    added = set(previews.added(evictions[True], evictions[False]))
+    now = new.reading.evictions
+    before = old.reading.evictions if old and not old.failure else None
+    added = set(previews.added(now, before or ()))
     data: dict[str, t.Any] = {
-        "would_evict": [{**each.to_dict(), "added": each in added} for each in evictions[True]],
-        "would_evict_before": [each.to_dict() for each in evictions[False]]
-        if old and not old.failure
-        else None,
+        "would_evict": [{**asdict(each), "added": each in added} for each in now],
+        "would_evict_before": None if before is None else [asdict(each) for each in before],
         "would_stay": stay,
     }
     if new.failure:
@@ -151,13 +148,10 @@ def _result(
         return options.result(
             outcomes.ConfigOutcome.FAILED, message, failed=True, reason=new.failure, **data
         )
-    before = "what the present one would evict is unknown"
-    if data["would_evict_before"] is not None:
-        before = f"{len(added)} of them new; the present one {len(evictions[False])}"
-    message = (
-        f"The new configuration of {target.ref} would evict {len(evictions[True])} "
-        f"pods now, {before}."
-    )
+    compared = "what the present one would evict is unknown"
+    if before is not None:
+        compared = f"{len(added)} of them new; the present one {len(before)}"
+    message = f"The new configuration of {target.ref} would evict {len(now)} pods now, {compared}."
     failed = f" The present one does not run: {old.failure}." if old and old.failure else ""
     return options.result(outcomes.ConfigOutcome.PREVIEWED, f"{message}{failed}", **data)
 
@@ -166,15 +160,15 @@ def _result(
 class DryRun:
     """One configuration and its pod, empty if none is needed;
     times are of the context's monotonic clock.
+
+    ``says_start``: its process says when its caches are filled, which MigrationController does.
     """
 
-    config: t.Mapping[str, t.Any]
-    text: str = ""
-    which: str = ""
+    text: str
+    which: str
+    says_start: bool
     again: int = 0
     pod: str = ""
-    container: str = ""
-    says_start: bool = False
     reading: previews.Reading = field(default_factory=lambda: previews.read(""))
     failure: str = ""
     over: bool = False
@@ -197,11 +191,12 @@ class DryRuns:
         written = (
             text if flavor == "sigs" else self.options.write(previews.sandboxed(config, flavor))
         )
-        run = DryRun(config, written, which)
+        parsed = profiles.profiles_of(config, self.options.schema) if flavor != "sigs" else ()
+        says_start = any("MigrationController" in profile.plugins for profile in parsed)
+        run = DryRun(written, which, says_start)
         self.runs.append(run)
-        if previews.evicts_nothing(config, flavor):
-            run.over = True
-        else:
+        run.over = flavor != "sigs" and config.get("dryRun") is True
+        if not run.over:
             self._launch(run)
         return run
 
@@ -213,10 +208,7 @@ class DryRuns:
         # it is by the pod that both are found.
         for body in previews.manifests(name, run.text, self.target.workload, place, flavor, lasts):
             self._create(body)
-        run.pod, run.container = name, installation.container_of(self.target.workload)["name"]
-        run.says_start = flavor != "sigs" and previews.enables_controller(
-            run.config, self.options.schema
-        )
+        run.pod = name
         said = f"a dry run of the {run.which} configuration was started in pod {run.pod}"
         self.target.tell(phases.What.PREVIEW, said)
 
@@ -256,9 +248,7 @@ class DryRuns:
             run.waiting = _not_started(pod) or run.waiting
             return
         try:
-            reading = previews.read(
-                self.ctx.cluster.text(verbs.pod_log(namespace, run.pod, run.container))
-            )
+            reading = previews.read(self._log(run))
         except errors.ClusterError as error:
             run.waiting = f"its log cannot be read: {error}"
             return
@@ -277,10 +267,16 @@ class DryRuns:
         silent = self.options.flavor != "sigs" and started and now - run.since >= QUIET_SECONDS
         run.over = ended or reading.over or silent
         if ended and status["phase"] == "Failed" and not reading.over:
-            log = self.ctx.cluster.text(verbs.pod_log(namespace, run.pod, run.container))
-            run.failure = rollout.last_words(log) or status.get("message") or "its pod failed"
+            said = rollout.last_words(self._log(run))
+            run.failure = said or status.get("message") or "its pod failed"
         elif reading.failure:
             run.failure = reading.failure
+
+    def _log(self, run: DryRun) -> str:
+        container = installation.container_of(self.target.workload)["name"]
+        return self.ctx.cluster.text(
+            verbs.pod_log(self.options.place.namespace, run.pod, container)
+        )
 
 
 def _not_started(pod: objects.Raw) -> str:

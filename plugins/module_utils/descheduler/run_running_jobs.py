@@ -19,10 +19,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.deschedul
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import (
     causes,
     migration_jobs,
+    run_installed,
     run_job_writes,
     run_tracker,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import phases
 
 POLL_SECONDS = 1.0
@@ -97,7 +98,7 @@ class RunningJobs:
             running.append(job)
             if causes.forgotten(job, since) and job.uid not in self.reminded:
                 self.reminded.add(job.uid)
-                self._remind(job)
+                run_job_writes.remind(ctx, job)
         return running
 
     def unsure(self, jobs: list[migration_jobs.Job]) -> bool:
@@ -120,19 +121,10 @@ class RunningJobs:
             return True
         return found is not None and job.pod.uid in ("", found["metadata"]["uid"])
 
-    def _remind(self, job: migration_jobs.Job) -> None:
-        try:
-            run_job_writes.remind(self.target.ctx, job)
-        except errors.ClusterError as error:
-            self.target.ctx.note(
-                phases.What.KEPT, f"koord-descheduler could not be reminded of {job.ref}: {error}"
-            )
 
-
-def listed(ctx: run_context.Context) -> list[migration_jobs.Job]:
+def listed(ctx: run_context.Context) -> tuple[migration_jobs.Job, ...]:
     """All PodMigrationJobs; none where there is no such resource."""
     try:
-        found = ctx.cluster.items(kinds.PODMIGRATIONJOBS).items
+        return run_installed.listed(ctx)
     except errors.NotFound:
-        return []
-    return [migration_jobs.Job.of(raw) for raw in found]
+        return ()

@@ -364,7 +364,9 @@ LATE_SECONDS = 10.0
 """Seconds after the end of its ttl in which a job's controller would have failed it."""
 
 GONE_SECONDS = 7.0
-"""Seconds after the end of its pod in which a job's controller would have ended it."""
+"""Seconds after the end of its pod in which a job's controller, which checks every three,
+would have ended it.
+"""
 
 
 def running(job: migration_jobs.Job) -> bool:

@@ -128,14 +128,8 @@ def _unlisted(
             continue
         except errors.Forbidden:
             return (installations.Installation(place, {}),)
-        return (
-            installations.Installation(
-                installations.completed(
-                    replace(place, config_map=given.config_map, key=given.key), raw
-                ),
-                raw,
-            ),
-        )
+        place = replace(place, config_map=given.config_map, key=given.key)
+        return (installations.Installation(installations.completed(place, raw), raw),)
     return ()
 
 
@@ -149,9 +143,9 @@ def _leading(
     leases = {one.name: _election(ctx, one) for one in found}
     first = {name: _lease(ctx, ref) for name, ref in leases.items() if ref}
     alive = {one.name for one in found if one.workload and leases[one.name] is None}
-    deadline = ctx.clock.now() + max(
-        [_duration(lease) for lease in first.values() if lease], default=LEASE_SECONDS
-    )
+    specs = [lease.get("spec") or {} for lease in first.values() if lease]
+    lasting = [float(spec.get("leaseDurationSeconds") or LEASE_SECONDS) for spec in specs]
+    deadline = ctx.clock.now() + max(lasting, default=LEASE_SECONDS)
     while any(first[name] and name not in alive for name in first) and ctx.clock.now() < deadline:
         ctx.clock.sleep(LOOK_EVERY_SECONDS)
         for name, before in first.items():
@@ -192,10 +186,6 @@ def _lease(ctx: run_context.Context, ref: objects.Ref) -> objects.Raw | None:
         return run_reconcile.read(ctx, ref)
     except errors.Forbidden:
         return None
-
-
-def _duration(lease: objects.Raw) -> float:
-    return float((lease.get("spec") or {}).get("leaseDurationSeconds") or LEASE_SECONDS)
 
 
 def limits_of(ctx: run_context.Context, one: installations.Installation) -> Limits:
@@ -268,15 +258,10 @@ def _running(
     pods.sort(key=lambda pod: bool(pod["metadata"]["name"] != holder))
     says = run_configz.RunningConfiguration("", None, f"Deployment {one.name} has no running pod")
     for pod in pods:
-        says = run_configz.ask(ctx.cluster, pod, installation.port_of(config), _shape)
+        says = run_configz.ask(ctx.cluster, pod, installation.port_of(config), _parsed)
         if says.config is not None:
             break
     return says
-
-
-def _shape(text: str) -> t.Any:
-    found = _parsed(text)
-    return found if isinstance(found, dict) else None
 
 
 def _unproven(one: installations.Installation, config: t.Any, why: str) -> reasons.Finding | None:
@@ -357,7 +342,8 @@ def prepared(
     if choices.backend == "eviction" or choices.disable_eviction:
         return choices, ()
     try:
-        found = look(ctx, _given(choices), reserves=True)
+        given = installation.Location(*(getattr(choices, key) for key in drain_policy.KOORDINATOR))
+        found = look(ctx, given, reserves=True)
     except errors.Forbidden as error:
         if choices.backend == "koordinator":
             raise
@@ -390,11 +376,6 @@ def required(
     for finding in findings:
         ctx.note(phases.What.NOTE, finding.message)
     return choices
-
-
-def _given(choices: drain_policy.DrainPolicy) -> installation.Location:
-    """What the caller names of koord-descheduler's objects."""
-    return installation.Location(*(getattr(choices, name) for name in drain_policy.KOORDINATOR))
 
 
 def listed(ctx: run_context.Context) -> tuple[migration_jobs.Job, ...]:

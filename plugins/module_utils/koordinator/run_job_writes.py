@@ -23,6 +23,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinat
     migration_jobs,
     reservations,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import phases
 
 REMINDED = f"{names.PREFIX}/reminded"
 """The annotation with the time at which koord-descheduler was last reminded of a job."""
@@ -90,35 +92,34 @@ def remind(
     ctx: run_context.Context,
     job: migration_jobs.Job,
     prove_lock: run_requests.ProveLock | None = None,
-) -> migration_jobs.Job | None:
-    """Have the controller look at a job that has passed arbitration.
+    *,
+    exempt: bool = False,
+) -> None:
+    """Have the controller look at a job that has passed arbitration; a refusal is noted.
 
     After a restart it does not look at a job that was Running (seen with v1.7.0), and after
     refusals by a budget it waits longer and longer. Any update puts the job into its queue again.
+
+    ``exempt``: the job has evicted its pod, and is exempted from the object limiter, so that it can
+    end. The limiter is applied to the pod of the job's name. After the eviction of a StatefulSet's
+    pod that is its successor, and the token it needs is the one that the job itself has taken:
+    without this the job stays Running until the limiter's window or its ttl is over.
     """
-    return _annotate(
-        ctx,
-        job,
-        REMINDED,
-        ctx.clock.wall(),
-        f"Have koord-descheduler look at {job.ref} again",
-        prove_lock,
-    )
+    key, value = REMINDED, ctx.clock.wall()
+    sentence = f"Have koord-descheduler look at {job.ref} again"
+    if exempt:
+        key, value = migration_jobs.EVICT, "true"
+        sentence = f"Let {job.ref} end without the object limiter: its pod is evicted"
 
+    def change(job: migration_jobs.Job) -> api_changes.Change | None:
+        if job.ended or job.paused or job.waiting or job.annotations.get(key) == value:
+            return None
+        return api_changes.patch(job, sentence, {"metadata": {"annotations": {key: value}}})
 
-def exempt(
-    ctx: run_context.Context,
-    job: migration_jobs.Job,
-    prove_lock: run_requests.ProveLock | None = None,
-) -> migration_jobs.Job | None:
-    """Exempt a job that has evicted its pod from the object limiter, so that it can end.
-
-    The limiter is applied to the pod of the job's name. After the eviction of a StatefulSet's pod
-    that is its successor, and the token it needs is the one that the job itself has taken: without
-    this the job stays Running until the limiter's window or its ttl is over.
-    """
-    sentence = f"Let {job.ref} end without the object limiter: its pod is evicted"
-    return _annotate(ctx, job, migration_jobs.EVICT, "true", sentence, prove_lock)
+    try:
+        _write(ctx, job, change, prove_lock)
+    except errors.ClusterError as error:
+        ctx.note(phases.What.KEPT, f"koord-descheduler could not be reminded of {job.ref}: {error}")
 
 
 def let_go(
@@ -157,22 +158,6 @@ def free(
         api_changes.Change("delete", ref, f"Delete {ref}", before=before, after={}),
         prove_lock=prove_lock,
     )
-
-
-def _annotate(
-    ctx: run_context.Context,
-    job: migration_jobs.Job,
-    key: str,
-    value: str,
-    sentence: str,
-    prove_lock: run_requests.ProveLock | None,
-) -> migration_jobs.Job | None:
-    def change(job: migration_jobs.Job) -> api_changes.Change | None:
-        if job.ended or job.paused or job.waiting or job.annotations.get(key) == value:
-            return None
-        return api_changes.patch(job, sentence, {"metadata": {"annotations": {key: value}}})
-
-    return _write(ctx, job, change, prove_lock)
 
 
 def _write(

@@ -24,6 +24,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import (
+    causes,
     feed,
     migration_jobs,
     run_job_writes,
@@ -44,10 +45,6 @@ their controller, too.
 """
 UNSEEN_SECONDS = 5.0
 """Seconds after which a new job that the watch has not shown is read from the API server."""
-GONE_SECONDS = 7.0
-"""Seconds after which a job is ended whose pod is gone otherwise:
-the controller checks every three.
-"""
 
 PASSES_SECONDS = 5.0
 """Seconds for which a job that has to be ended is given to pass arbitration,
@@ -203,7 +200,7 @@ class JobTracker:
             track.gone_since = None
             return False
         track.gone_since = track.gone_since or now
-        if now - track.gone_since < GONE_SECONDS:
+        if now - track.gone_since < causes.GONE_SECONDS:
             return False
         try:
             written = None
@@ -234,11 +231,4 @@ class JobTracker:
         ):
             return
         track.news, track.unlimited = now, track.unlimited or exempt
-        try:
-            (run_job_writes.exempt if exempt else run_job_writes.remind)(
-                self.ctx, job, self.prove_lock
-            )
-        except errors.ClusterError as error:
-            self.ctx.note(
-                phases.What.KEPT, f"koord-descheduler could not be reminded of {job.ref}: {error}"
-            )
+        run_job_writes.remind(self.ctx, job, self.prove_lock, exempt=exempt)

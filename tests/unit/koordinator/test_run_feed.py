@@ -13,10 +13,10 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import dispositions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import (
+    causes,
     run_dispatcher,
     run_leftovers,
     run_starter,
-    run_tracker,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.migration_jobs import EVICT
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
@@ -223,7 +223,7 @@ def test_a_job_whose_pod_left_otherwise_is_ended_before_its_ttl(world: World) ->
     scene.gone("web-0")
     began = world.machine.now
     while scene.feed.flying("n1"):
-        assert world.machine.now < began + run_tracker.GONE_SECONDS + 3
+        assert world.machine.now < began + causes.GONE_SECONDS + 3
         scene.step()
     assert jobs_of(world)[scene.job("web-0")]["status"]["reason"] == "Rejected"
 

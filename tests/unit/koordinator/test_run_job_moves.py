@@ -14,6 +14,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.causes import GONE_SECONDS
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.migration_jobs import (
     EVICT,
     Job,
@@ -21,10 +22,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinat
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.run_job_moves import JobMove
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.run_job_writes import REMINDED
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.run_tracker import (
-    GONE_SECONDS,
-    SILENT_SECONDS,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.run_tracker import SILENT_SECONDS
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault, What
 from ansible_collections.kubeops.node_maintenance.tests.unit.support.job_cluster import jobs_of, reserve, writes

@@ -11,9 +11,9 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import (
+    causes,
     run_dispatcher,
     run_starter,
-    run_tracker,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.migration_jobs import (
     API_VERSION,
@@ -179,7 +179,7 @@ def test_a_job_that_nobody_arbitrates_is_removed_once_its_pod_is_gone(world: Wor
     scene = Scene(world, 1, backend="auto")
     ticks(scene, 65)
     scene.gone("web-0")
-    ticks(scene, int(run_tracker.GONE_SECONDS) + 2)
+    ticks(scene, int(causes.GONE_SECONDS) + 2)
     scene.done_with("n1")
     scene.step()
     assert scene.done_with("n1")
