@@ -138,10 +138,7 @@ def _for_replacements(replaced: list[drain_policy.PodPlan]) -> list[permissions.
     if not replaced:
         return []
     places = _namespaces(replaced)
-    found = [
-        *_all("get patch", "", "pods", places),
-        *_all("create", "", "pods/eviction", places),
-    ]
+    found = [*_all("get patch", "", "pods", places), *_all("create", "", "pods/eviction", places)]
     return [*found, *_all("watch", "apps", "deployments replicasets")]
 
 

@@ -122,10 +122,7 @@ def install(ctx: run_context.Context, options: AccessOptions) -> run_context.Res
     if options.dest:
         account = _account(options, (names.NAMESPACE,))
         asked = run_tokens.TokenRequest(
-            account,
-            options.token,
-            options.token_lifetime,
-            run_tokens.PrivateFile(options.dest),
+            account, options.token, options.token_lifetime, run_tokens.PrivateFile(options.dest)
         )
         data["kubeconfig"] = (
             run_tokens.written(ctx, asked) if present else run_tokens.removed(ctx, asked)

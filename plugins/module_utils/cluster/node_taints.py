@@ -72,10 +72,8 @@ OWNERS: tuple[Owner, ...] = (
     Owner(
         ("readiness.k8s.io/*",),
         "node-readiness-controller",
-        (
-            "Check the node's conditions that its rule asks for: "
-            "kubectl get nodereadinessrules -o yaml."
-        ),
+        "Check the node's conditions that its rule asks for: "
+        "kubectl get nodereadinessrules -o yaml.",
     ),
     # Gardener, pkg/apis/core/v1beta1/constants: critical-components-not-ready.
     Owner(

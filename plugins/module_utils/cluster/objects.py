@@ -43,10 +43,8 @@ class Ref:
 
     def __str__(self) -> str:
         """Kind and place as messages show them: ``Deployment shop/web``."""
-        kind, name = (
-            printable.clipped(self.kind, LONGEST_NAME),
-            printable.clipped(self.name, LONGEST_NAME),
-        )
+        kind = printable.clipped(self.kind, LONGEST_NAME)
+        name = printable.clipped(self.name, LONGEST_NAME)
         return f"{kind} {self.namespace}/{name}" if self.namespace else f"{kind} {name}"
 
     @classmethod

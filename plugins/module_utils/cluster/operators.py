@@ -60,10 +60,8 @@ PRESETS: t.Mapping[str, Preset] = {
         frozenset({"postgresql.cnpg.io"}),
         "``<cluster>-primary``: minAvailable 1 over the primary",
         "promotes a replica on another node once this node is cordoned",
-        (
-            "cloudnative-pg a95a534 ``pkg/specs/poddisruptionbudget.go``, "
-            "``internal/controller/replicas.go``"
-        ),
+        "cloudnative-pg a95a534 ``pkg/specs/poddisruptionbudget.go``, "
+        "``internal/controller/replicas.go``",
         {"matchExpressions": [{"key": "cnpg.io/cluster", "operator": "Exists"}]},
     ),
     "zalando": Preset(
@@ -77,10 +75,8 @@ PRESETS: t.Mapping[str, Preset] = {
     "eck": Preset(
         "Elastic Cloud on Kubernetes",
         frozenset({"elasticsearch.k8s.elastic.co"}),
-        (
-            "``<name>-es-default``: minAvailable is the number of pods while the cluster is not "
-            "green, or has one master, data or ingest node alone; else one less"
-        ),
+        "``<name>-es-default``: minAvailable is the number of pods while the cluster is not "
+        "green, or has one master, data or ingest node alone; else one less",
         "allows an eviction again once the cluster is green",
         "cloud-on-k8s 131af37 ``pkg/controller/elasticsearch/pdb/reconcile_default.go``",
         {"matchLabels": {"common.k8s.elastic.co/type": "elasticsearch"}},
@@ -88,10 +84,8 @@ PRESETS: t.Mapping[str, Preset] = {
     "strimzi": Preset(
         "Strimzi",
         frozenset({"core.strimzi.io", "kafka.strimzi.io"}),
-        (
-            "``<cluster>-kafka``: maxUnavailable 0 beside the Drain Cleaner, whose webhook answers "
-            "an eviction with 500"
-        ),
+        "``<cluster>-kafka``: maxUnavailable 0 beside the Drain Cleaner, whose webhook answers "
+        "an eviction with 500",
         "restarts the pod itself after the Drain Cleaner has seen the eviction",
         "drain-cleaner 321ea70 ``ValidatingWebhook.java``",
         {"matchExpressions": [{"key": "strimzi.io/cluster", "operator": "Exists"}]},
@@ -114,10 +108,8 @@ PRESETS: t.Mapping[str, Preset] = {
     "rook": Preset(
         "Rook",
         frozenset({"ceph.rook.io"}),
-        (
-            "``rook-ceph-osd``: maxUnavailable 1; while one domain is drained, maxUnavailable 0 "
-            "for each other one"
-        ),
+        "``rook-ceph-osd``: maxUnavailable 1; while one domain is drained, maxUnavailable 0 "
+        "for each other one",
         "allows it once all placement groups are clean",
         "rook 969fe3f ``pkg/operator/ceph/disruption/clusterdisruption/osd.go``",
         {"matchLabels": {"app": "rook-ceph-osd"}},
@@ -133,15 +125,11 @@ PRESETS: t.Mapping[str, Preset] = {
     "crunchy": Preset(
         "Crunchy Postgres for Kubernetes",
         frozenset({"postgres-operator.crunchydata.com"}),
-        (
-            "``<cluster>-set-<set>``: minAvailable 1 over the instances of a set, each a "
-            "StatefulSet of one"
-        ),
+        "``<cluster>-set-<set>``: minAvailable 1 over the instances of a set, each a "
+        "StatefulSet of one",
         "lets one instance go at a time, while another one is ready",
-        (
-            "CrunchyData/postgres-operator 1c7be5d "
-            "``internal/controller/postgrescluster/pod_disruption_budget.go``"
-        ),
+        "CrunchyData/postgres-operator 1c7be5d "
+        "``internal/controller/postgrescluster/pod_disruption_budget.go``",
     ),
     "mongodb": Preset(
         "MongoDB: Percona's operator and MongoDB's own",

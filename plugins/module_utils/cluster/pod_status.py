@@ -38,10 +38,8 @@ def trouble(status: Raw) -> Trouble:
     ready: Raw = next((c for c in status.get("conditions") or () if c.get("type") == "Ready"), {})
     if ready.get("status") == "True":
         return NONE
-    begun, containers = (
-        status.get("initContainerStatuses") or (),
-        status.get("containerStatuses") or (),
-    )
+    begun = status.get("initContainerStatuses") or ()
+    containers = status.get("containerStatuses") or ()
     for one in (*begun, *containers):
         if text := _stuck(one):
             return Trouble(f"container {one.get('name')}: {text}", stuck=True)

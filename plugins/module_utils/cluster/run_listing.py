@@ -114,9 +114,7 @@ def lists(
 
 
 def recent_lists(
-    ctx: run_context.Context,
-    wanted: t.Collection[str],
-    scope: scopes.ReadScope | None = None,
+    ctx: run_context.Context, wanted: t.Collection[str], scope: scopes.ReadScope | None = None
 ) -> dict[str, list[t.Any]]:
     """As ``lists``, but what a step of the call has listed a moment ago is not asked for again;
     what is listed now is for the steps after it.

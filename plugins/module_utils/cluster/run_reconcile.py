@@ -223,10 +223,8 @@ def ensure_namespace(ctx: run_context.Context) -> None:
         except errors.Forbidden as error:
             raise run_context.CallAborted(
                 "namespace_missing",
-                (
-                    f"Namespace {names.NAMESPACE}, which holds the locks, is missing and may not "
-                    f"be created: {error}"
-                ),
+                f"Namespace {names.NAMESPACE}, which holds the locks, is missing and may not "
+                f"be created: {error}",
                 f"Create it once: kubectl create namespace {names.NAMESPACE}",
                 f"Namespace {names.NAMESPACE}",
             ) from error

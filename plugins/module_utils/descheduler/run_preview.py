@@ -32,10 +32,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.deschedul
     run_targets,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import left_out
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
-    errors,
-    verbs,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
     outcomes,
     phases,

@@ -14,10 +14,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     run_context,
     run_reconcile,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
-    errors,
-    kinds,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import phases
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import stored_objects
 

@@ -175,10 +175,8 @@ def _self(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
         "refuse",
         "self_on_node",
         "This play runs in it: evicting it would abort the maintenance.",
-        (
-            "Run the play from a pod on another node (for AWX: an instance group or pod spec that "
-            f"keeps its job pods off {pod.node}), or leave {pod.node} for another run."
-        ),
+        "Run the play from a pod on another node (for AWX: an instance group or pod spec that "
+        f"keeps its job pods off {pod.node}), or leave {pod.node} for another run.",
     )
 
 
@@ -348,10 +346,8 @@ def _job(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     waiting = facts.plan(
         "wait",
         "job",
-        (
-            f"It runs for {owner} and is left to finish: an eviction would count "
-            "against the backoffLimit."
-        ),
+        f"It runs for {owner} and is left to finish: an eviction would count "
+        "against the backoffLimit.",
         f"Wait, or set {reasons.options(allow_interruption=True)}.",
     )
     if not facts.consent:
@@ -413,10 +409,8 @@ def _local_volume(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
         "refuse",
         "local_volume",
         f"{why}. It cannot run on another node and would be down until the node is back.",
-        (
-            f"Move the data, or set {reasons.options(allow_interruption=True)}; "
-            "the volume itself stays as it is."
-        ),
+        f"Move the data, or set {reasons.options(allow_interruption=True)}; "
+        "the volume itself stays as it is.",
     )
 
 

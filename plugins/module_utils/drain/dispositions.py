@@ -110,10 +110,8 @@ def _not_worth(
     if controller.default_job_mode != RESERVES:
         return reasons.Reason(
             "mode",
-            (
-                f"The MigrationController's mode is {controller.default_job_mode}: "
-                "it reserves nothing."
-            ),
+            f"The MigrationController's mode is {controller.default_job_mode}: "
+            "it reserves nothing.",
         )
     seconds = _limiter_wait(facts, controller)
     if seconds <= facts.choices.job_wait:

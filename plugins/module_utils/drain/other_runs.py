@@ -96,10 +96,8 @@ def alive(lease: objects.Raw | None, now: str, leases: t.Iterable[objects.Raw] =
     if lease is not None and any(lock_leases.heartbeat_of(lease)):
         lease = lock_leases.Seen.among(lease, leases).heartbeat
     spec: objects.Raw = (lease or {}).get("spec") or {}
-    renewed, seconds = (
-        decoding.moment(spec.get("renewTime", "")),
-        spec.get("leaseDurationSeconds") or 0,
-    )
+    renewed = decoding.moment(spec.get("renewTime", ""))
+    seconds = spec.get("leaseDurationSeconds") or 0
     today = decoding.moment(now)
     if not spec.get("holderIdentity") or renewed is None or today is None:
         return False

@@ -241,10 +241,8 @@ def stalled(snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan
             groups.setdefault(owner.uid, []).append(plan)
     found = []
     for uid, group in groups.items():
-        workload, gone = (
-            t.cast("objects.Workload", snapshot.workload(uid)),
-            {plan.pod.uid for plan in group},
-        )
+        workload = t.cast("objects.Workload", snapshot.workload(uid))
+        gone = {plan.pod.uid for plan in group}
         first = earlier(snapshot, workload)
         if first is None or first.uid in gone:
             continue

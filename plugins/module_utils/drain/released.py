@@ -247,10 +247,7 @@ def owned(snapshot: snapshots.Snapshot, deployment: objects.Workload) -> list[ob
 
 
 def lacks(
-    snapshot: snapshots.Snapshot,
-    pod: objects.Pod,
-    mark: Mark,
-    leaving: t.Collection[str] = (),
+    snapshot: snapshots.Snapshot, pod: objects.Pod, mark: Mark, leaving: t.Collection[str] = ()
 ) -> str:
     """Why the others are not enough without this pod, empty if they are.
 
@@ -275,10 +272,8 @@ def lacks(
             if services[at].items() <= one.labels.items() and not listed[at].get(one.uid)
         )
         unlisted = endpoints.missing([pod], one) or next(out, "")
-        missing, ready = (
-            missing or (unlisted and f"{one.ref} is not ready in {unlisted}"),
-            ready + (not unlisted),
-        )
+        missing = missing or (unlisted and f"{one.ref} is not ready in {unlisted}")
+        ready = ready + (not unlisted)
     if ready >= deployment.replicas:
         return ""
     why = missing or unready.why(snapshot, owned(snapshot, deployment), deployment)

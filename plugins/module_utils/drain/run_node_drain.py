@@ -163,10 +163,8 @@ class NodeDrain:
             self.record = node_records.record_of(self.node)
             return wanted(self.node, self.taken)
 
-        target, prove_lock = (
-            objects.Ref("Node", self.name, api_version="v1"),
-            functools.partial(prove_locks, (self.name,)),
-        )
+        target = objects.Ref("Node", self.name, api_version="v1")
+        prove_lock = functools.partial(prove_locks, (self.name,))
         try:
             written = run_reconcile.reconcile(
                 ctx, target, decide, known=known or run_reconcile.UNREAD, prove_lock=prove_lock

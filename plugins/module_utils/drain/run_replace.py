@@ -243,9 +243,7 @@ class Replacing:
         )
 
     def _write(
-        self,
-        pod: objects.Pod,
-        decide: t.Callable[[released.Found], api_changes.Change | None],
+        self, pod: objects.Pod, decide: t.Callable[[released.Found], api_changes.Change | None]
     ) -> None:
         """Write what is decided of the pod as it is seen; read it if it is another one by now."""
         node_drain, first = self.routing.node_drains[pod.node], decide(pod)

@@ -287,13 +287,11 @@ class Evacuation:
             node_drain.close(
                 self.ctx,
                 outcomes.DrainOutcome.CAME_BACK,
-                (
-                    "its kubelet came back during the evacuation, although the machine was "
-                    f"declared fenced; {self._words(node_drain)}. The taint out-of-service was "
-                    "removed, so the kubelet ends its terminating pods. Make sure that nothing ran "
-                    "twice, then drain the node as a living one, without "
-                    f"{reasons.options(fenced=(node_drain.name,))}"
-                ),
+                "its kubelet came back during the evacuation, although the machine was "
+                f"declared fenced; {self._words(node_drain)}. The taint out-of-service was "
+                "removed, so the kubelet ends its terminating pods. Make sure that nothing ran "
+                "twice, then drain the node as a living one, without "
+                f"{reasons.options(fenced=(node_drain.name,))}",
             )
 
     def _write(

@@ -254,9 +254,7 @@ def jobs(ctx: run_context.Context, options: JobOptions) -> run_context.Result:
     if not moves and (options.selection.nodes or options.selection.selector is not None):
         data["findings"] = [_nothing(ctx, options).to_dict()]
     return run_context.Result(
-        data,
-        failed=bool(failed),
-        message=" ".join(move.message for move in failed),
+        data, failed=bool(failed), message=" ".join(move.message for move in failed)
     )
 
 

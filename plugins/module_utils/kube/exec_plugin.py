@@ -121,10 +121,8 @@ class Plugin:
             if clock.now() >= deadline:
                 raise self._error(
                     f"it took longer than {DEADLINE_SECONDS:.0f} s and was killed",
-                    (
-                        "Run it by hand: it may wait for a login, "
-                        "or for a server that it cannot reach."
-                    ),
+                    "Run it by hand: it may wait for a login, "
+                    "or for a server that it cannot reach.",
                 )
 
     def _environment(self) -> dict[str, str]:

@@ -69,10 +69,8 @@ class CordonOutcome(Outcome):
     UNCORDONED = "uncordoned", "the node is in service again, without a record"
     REPLACED = (
         "replaced",
-        (
-            "the node was registered again while it was out, so nothing of its "
-            "maintenance is left on it"
-        ),
+        "the node was registered again while it was out, so nothing of its "
+        "maintenance is left on it",
     )
     ALREADY_CORDONED = "already_cordoned", "the node was already cordoned or drained"
     ALREADY_OUT = "already_out", "the node was already out"
@@ -218,10 +216,8 @@ class DrainOutcome(Outcome):
     UNTAINTED = _failure("untainted", "somebody removed our taint, and it is not set again")
     UNREACHABLE = _failure(
         "unreachable",
-        (
-            "its kubelet does not respond, so its terminating pods stay; "
-            "the drain does not wait for it"
-        ),
+        "its kubelet does not respond, so its terminating pods stay; "
+        "the drain does not wait for it",
     )
     NOT_DEAD = _failure("not_dead", "O(fenced) names the node, but it is alive")
     CAME_BACK = _failure("came_back", "the kubelet of a fenced node came back during the drain")
@@ -282,10 +278,8 @@ class JobOutcome(Outcome):
     ALREADY_APPROVED = "already_approved", "the job was not paused"
     REJECTED = (
         "rejected",
-        (
-            "the job was ended, and the pod stays where it is; "
-            "the call fails if it waited for the move"
-        ),
+        "the job was ended, and the pod stays where it is; "
+        "the call fails if it waited for the move",
     )
     ALREADY_REJECTED = "already_rejected", "the job had ended without moving the pod"
     ABSENT = "absent", "the job was deleted"

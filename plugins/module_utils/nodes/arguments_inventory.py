@@ -17,9 +17,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible i
     option_values,
     specs,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
-    run_context,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import run_context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
     errors,
     kinds,

@@ -76,10 +76,8 @@ def snapshot(
         raise run_context.CallAborted(
             "missing_permission",
             f"These credentials may not list {', '.join(refused)}.",
-            (
-                "Bind them to the ClusterRoles kubeops-node-maintenance-read and "
-                "kubeops-node-maintenance-rehearse."
-            ),
+            "Bind them to the ClusterRoles kubeops-node-maintenance-read and "
+            "kubeops-node-maintenance-rehearse.",
         )
     names = {raw["metadata"]["name"]: raw["metadata"]["name"] for raw in found["nodes"]}
     if hash_key:

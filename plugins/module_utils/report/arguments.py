@@ -24,10 +24,7 @@ class ReportSpec(specs.ModuleSpec):
         try:
             results = map(details.whole, arguments["results"])
             written = run_files.write_report(
-                results,
-                arguments["dest"],
-                check=call.check,
-                requests=arguments["traffic"],
+                results, arguments["dest"], check=call.check, requests=arguments["traffic"]
             )
         except run_files.ReportError as error:
             return calls.failure(str(error))

@@ -26,11 +26,7 @@ class ReportError(RuntimeError):
 
 
 def write_report(
-    results: t.Iterable[t.Any],
-    dest: str,
-    *,
-    check: bool,
-    requests: t.Iterable[str] = (),
+    results: t.Iterable[t.Any], dest: str, *, check: bool, requests: t.Iterable[str] = ()
 ) -> dict[str, t.Any]:
     """Write the report of a run into the folder ``dest``; with ``check`` nothing is written.
 

@@ -250,10 +250,8 @@ def _named(run_id: str, known: t.Sequence[stored_objects.StoredRun]) -> stored_o
         raise run_context.CallAborted(
             "unknown_run",
             f"There is no run {run_id}.",
-            (
-                f"Known runs: {', '.join(run.id for run in known) or 'none'}. "
-                "Without maintain_run a new one starts."
-            ),
+            f"Known runs: {', '.join(run.id for run in known) or 'none'}. "
+            "Without maintain_run a new one starts.",
             str(run_stored.run_ref(run_id)),
         )
     return found

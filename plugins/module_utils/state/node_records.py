@@ -221,9 +221,7 @@ def _read(name: str, text: str) -> Record:
         ) from error
 
 
-def records(
-    nodes: t.Iterable[objects.Node],
-) -> tuple[dict[str, Record], dict[str, str]]:
+def records(nodes: t.Iterable[objects.Node]) -> tuple[dict[str, Record], dict[str, str]]:
     """The records by node, and why the others cannot be read."""
     found: dict[str, Record] = {}
     bad: dict[str, str] = {}

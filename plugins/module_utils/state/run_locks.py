@@ -127,11 +127,7 @@ class Locks:
         return self.take(borrowed=borrowed) if records else {}
 
     def _add(
-        self,
-        me: run_context.Run,
-        node: str,
-        place: str,
-        heartbeat: run_heartbeats.Heartbeat | None,
+        self, me: run_context.Run, node: str, place: str, heartbeat: run_heartbeats.Heartbeat | None
     ) -> None:
         """A lock to be taken; one that a step before has taken is taken already."""
         lock = self._keeper.locks.get(node) if self._stays else None
@@ -308,11 +304,7 @@ def _entries(locks: t.Iterable[run_node_lock.NodeLock]) -> dict[str, str]:
 
 
 def _taken(
-    lock: run_node_lock.NodeLock,
-    seen: lock_leases.Seen | None,
-    *,
-    borrowed: bool,
-    adopt: bool,
+    lock: run_node_lock.NodeLock, seen: lock_leases.Seen | None, *, borrowed: bool, adopt: bool
 ) -> lock_leases.Seen | str | None:
     """``None`` if the lock could be taken, else its lease as it is now, or why it cannot be."""
 

@@ -199,10 +199,8 @@ class NodeLock(run_heartbeats.HeldLease):
             if waited.read() > run_requests.PATIENCE:
                 raise run_context.CallAborted(
                     "lock_unsure",
-                    (
-                        f"The lock of {self.what} could not be renewed, "
-                        "so another run may have taken it."
-                    ),
+                    f"The lock of {self.what} could not be renewed, "
+                    "so another run may have taken it.",
                     "Run the same command again once the API server answers: it resumes.",
                     self.what,
                 )

@@ -198,10 +198,7 @@ class Trace:
         return {**asdict(self), **about, "nodes": list(self.nodes), "alive": alive}
 
 
-def traces(
-    snapshot: snapshots.Snapshot,
-    runs: t.Iterable[StoredRun],
-) -> tuple[Trace, ...]:
+def traces(snapshot: snapshots.Snapshot, runs: t.Iterable[StoredRun]) -> tuple[Trace, ...]:
     """The traces of runs: records, taints of ours, budgets, leases, stored runs."""
     found: list[Trace] = []
     for node in snapshot.nodes.values():

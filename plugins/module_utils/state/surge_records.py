@@ -123,11 +123,9 @@ class Surge:
             )
         except decoding.MISREAD as error:
             raise BadSurgeError(
-                (
-                    f"Lease {names.NAMESPACE}/{meta['name']}: annotation {names.SURGE} cannot be "
-                    f"read ({error}). It is the only record of the original state: repair it, or "
-                    "restore the workload's replicas by hand and delete the lease."
-                ),
+                f"Lease {names.NAMESPACE}/{meta['name']}: annotation {names.SURGE} cannot be "
+                f"read ({error}). It is the only record of the original state: repair it, or "
+                "restore the workload's replicas by hand and delete the lease.",
                 _node_named(text),
             ) from error
 

@@ -127,10 +127,8 @@ def _read_record(
     node = work.snapshot.nodes.get(guarded_node.name)
     if node is None:
         if present:
-            guarded_node.outcome, guarded_node.message = (
-                outcomes.GuardOutcome.GONE,
-                f"Node {guarded_node.name} does not exist.",
-            )
+            guarded_node.outcome = outcomes.GuardOutcome.GONE
+            guarded_node.message = f"Node {guarded_node.name} does not exist."
         return
     guarded_node.record, why = run_guard_call.claim(work.ctx, node)
     if why and (present or why.code != "not_in_maintenance"):
@@ -306,10 +304,8 @@ def _absent(work: run_guard_call.GuardCall) -> None:
     run_guard_call.absent(work)
     _report_unreadable(work)
     nodes = frozenset(work.nodes)
-    surges, budgets = (
-        run_guard_call.surges(work, nodes),
-        guard_budgets.serving(work.snapshot, nodes),
-    )
+    surges = run_guard_call.surges(work, nodes)
+    budgets = guard_budgets.serving(work.snapshot, nodes)
     let_go = run_releases.found(work)
     if surges:
         work.read(*related.surged(surge.kind for surge in surges))

@@ -199,12 +199,10 @@ class GuardBudgets:
         message: str,
         remedy: str = "",
     ) -> None:
-        guard_budget.outcome, guard_budget.message, guard_budget.remedy, guard_budget.there = (
-            outcome,
-            message,
-            remedy,
-            False,
-        )
+        guard_budget.outcome = outcome
+        guard_budget.message = message
+        guard_budget.remedy = remedy
+        guard_budget.there = False
         what = phases.What.FAILED if outcome.failed else phases.What.NOTE
         guard = guard_budget.guard
         run_surge_writer.tell(self._ctx, what, message, guard.workload, min(guard.nodes))

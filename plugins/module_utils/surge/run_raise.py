@@ -376,10 +376,8 @@ class _Raising:
             surge = self._writer.leases.claim(found)
         except run_surge_lease.LostSurgeError:
             # It was not silent after all, or ended at this moment.
-            case.state, case.waiting = (
-                "of_other_run",
-                f"a fresh view of the surge of {found.workload}",
-            )
+            case.state = "of_other_run"
+            case.waiting = f"a fresh view of the surge of {found.workload}"
             return
         case.surge, case.claimed, case.waiting = surge, True, ""
         wanted = look.wanted.get(case.workload.uid)

@@ -105,11 +105,7 @@ def in_parallel(ctx: run_context.Context, some: t.Sequence[T], do: t.Callable[[T
 
 
 def tell(
-    ctx: run_context.Context,
-    what: phases.What,
-    message: str,
-    ref: objects.Ref,
-    node: str,
+    ctx: run_context.Context, what: phases.What, message: str, ref: objects.Ref, node: str
 ) -> None:
     """Tell something about a workload, with a node that it concerns."""
     ctx.tell(what, message, node=node, namespace=ref.namespace, name=ref.name)

@@ -9,9 +9,7 @@ import dataclasses
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
-    run_context,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import run_context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import run_drain
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import (
@@ -141,12 +139,7 @@ class Steps:
         )
 
     def cordon(
-        self,
-        name: str,
-        state: run_node_steps.State,
-        nodes: t.Sequence[str],
-        *,
-        breaks: bool = True,
+        self, name: str, state: run_node_steps.State, nodes: t.Sequence[str], *, breaks: bool = True
     ) -> None:
         """A step of the nodes; only those on the way out have options."""
         options = run_node_steps.CordonOptions(state, tuple(nodes))

@@ -13,9 +13,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
-    run_context,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import run_context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import run_drain
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import (
