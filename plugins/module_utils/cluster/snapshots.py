@@ -32,6 +32,19 @@ _OF_SERVICES = ("selectors_by_namespace", "services_of_revisions")
 """What is known once of all Services."""
 
 
+@dataclass(slots=True)
+class _Known:
+    """Answers that were asked for once, by UID, or by namespace and name. Each index is there once
+    it is complete, since several threads may ask at once.
+    """
+
+    indexes: dict[str, indexes.Index[t.Any, t.Any]] = field(default_factory=dict)
+    counts_by_budget: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    top_of: dict[str, objects.Workload | None] = field(default_factory=dict)
+    pods_of: dict[str, tuple[objects.Pod, ...]] = field(default_factory=dict)
+    volumes_of: dict[str, t.Sequence[objects.Raw]] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """A cluster at one moment. Kinds that no decision needs may be left empty.
@@ -80,6 +93,7 @@ class Snapshot:
     selecting_jobs: t.Sequence[objects.Raw] = ()
     webhooks: t.Sequence[admission.Webhook] = ()
     warnings: t.Sequence[tuple[str, str]] = ()
+    _known: _Known = field(default_factory=_Known, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, found: t.Mapping[str, t.Iterable[t.Any]]) -> Snapshot:
@@ -126,29 +140,22 @@ class Snapshot:
         or at what has changed in them.
         """
         new = replace(self, **t.cast("dict[str, t.Any]", fields))
-        for name, index in self._indexes.copy().items():
+        for name, index in self._known.indexes.copy().items():
             field_ = index_keys.keys(name)[0]
             if field_ not in fields:
-                new._indexes[name] = index
+                new._known.indexes[name] = index
             elif changes and field_ in changes:
-                new._indexes[name] = index.after(changes[field_])
+                new._known.indexes[name] = index.after(changes[field_])
         if "selecting_services" not in fields:
             known = vars(self)
             vars(new).update({name: known[name] for name in _OF_SERVICES if name in known})
         return new
 
-    @functools.cached_property
-    def _indexes(self) -> dict[str, indexes.Index[t.Any, t.Any]]:
-        """Those that were asked for; each is there once it is complete,
-        since several threads may ask at once.
-        """
-        return {}
-
     def _by(self, name: str) -> indexes.Index[t.Any, t.Any]:
-        found = self._indexes.get(name)
+        found = self._known.indexes.get(name)
         if found is None:
             field_, keys = index_keys.keys(name)
-            found = self._indexes[name] = indexes.Index.of(keys, getattr(self, field_))
+            found = self._known.indexes[name] = indexes.Index.of(keys, getattr(self, field_))
         return found
 
     def has_node(self, name: str, uid: str) -> bool:
@@ -253,13 +260,6 @@ class Snapshot:
             candidates = self._by("pods by namespace").get(namespace)
         return (p for p in candidates if selectors.matches(selector, p.labels))
 
-    @functools.cached_property
-    def _counts_by_budget(self) -> dict[tuple[str, str], tuple[int, int]]:
-        """For each budget that was asked for, by namespace and name: how many pods are ready,
-        and how many wanted.
-        """
-        return {}
-
     def ready_of(self, budget: objects.Budget) -> int:
         """How many pods of the budget are ready and stay."""
         return self._counts_of(budget)[0]
@@ -273,15 +273,15 @@ class Snapshot:
     def _counts_of(self, budget: objects.Budget) -> tuple[int, int]:
         """Counted once, however many of its pods ask."""
         place = (budget.namespace, budget.name)
-        if place not in self._counts_by_budget:
+        if place not in self._known.counts_by_budget:
             covered = list(self.selected(budget.namespace, budget.selector))
             workloads = {w.uid: w for pod in covered if (w := self.workload_of(pod))}
             ready = sum(1 for p in covered if p.ready and not p.deleting and not p.finished)
-            self._counts_by_budget[place] = ready, sum(w.replicas for w in workloads.values())
-        return self._counts_by_budget[place]
+            self._known.counts_by_budget[place] = ready, sum(w.replicas for w in workloads.values())
+        return self._known.counts_by_budget[place]
 
     def pod(self, uid: str) -> objects.Pod | None:
-        return t.cast("objects.Pod | None", self._by("pods by uid").last(uid))
+        return self._by("pods by uid").last(uid)
 
     def owned_pods(self, uid: str) -> tuple[objects.Pod, ...]:
         """The pods that name the object with this UID as their controller."""
@@ -289,25 +289,23 @@ class Snapshot:
 
     def claim(self, namespace: str, name: str) -> objects.Raw | None:
         """The PersistentVolumeClaim of this name."""
-        return t.cast("objects.Raw | None", self._by("claims by place").last((namespace, name)))
+        return self._by("claims by place").last((namespace, name))
 
     def volume(self, name: str) -> objects.Raw | None:
         """The PersistentVolume of this name."""
-        return t.cast("objects.Raw | None", self._by("volumes by place").last(("", name)))
+        return self._by("volumes by place").last(("", name))
 
     def device_claim(self, namespace: str, name: str) -> objects.Raw | None:
         """The ResourceClaim of this name."""
-        return t.cast(
-            "objects.Raw | None", self._by("device_claims by place").last((namespace, name))
-        )
+        return self._by("device_claims by place").last((namespace, name))
 
     def virtual_machine(self, uid: str) -> objects.Raw | None:
         """The VirtualMachineInstance with this UID."""
-        return t.cast("objects.Raw | None", self._by("virtual_machines by uid").last(uid))
+        return self._by("virtual_machines by uid").last(uid)
 
     def daemon_set(self, uid: str) -> objects.Raw | None:
         """The DaemonSet with this UID."""
-        return t.cast("objects.Raw | None", self._by("daemon_sets by uid").last(uid))
+        return self._by("daemon_sets by uid").last(uid)
 
     @property
     def services(self) -> indexes.Index[index_keys.NamespacedName, objects.Raw]:
@@ -388,7 +386,7 @@ class Snapshot:
 
     def workload(self, uid: str) -> objects.Workload | None:
         """The workload with this UID; a namesake is another one."""
-        return t.cast("objects.Workload | None", self._by("workloads by uid").last(uid))
+        return self._by("workloads by uid").last(uid)
 
     def workload_of(self, pod: objects.Pod) -> objects.Workload | None:
         """The top controller with a replica count; ``None`` for pods without one or
@@ -397,44 +395,31 @@ class Snapshot:
         if pod.owner is None:
             return None
         uid = pod.owner.uid
-        if uid not in self._top_of:
+        if uid not in self._known.top_of:
             found = self.workload(uid)
             while found and found.owner and (above := self.workload(found.owner.uid)):
                 found = above
-            self._top_of[uid] = found
-        return self._top_of[uid]
-
-    @functools.cached_property
-    def _top_of(self) -> dict[str, objects.Workload | None]:
-        """The top controller of the pods of each controller that was asked for, by its UID."""
-        return {}
+            self._known.top_of[uid] = found
+        return self._known.top_of[uid]
 
     def pods_of(self, workload: objects.Workload) -> tuple[objects.Pod, ...]:
         """The pods of which this is the top controller, finished ones left out."""
-        found = self._pods_of.get(workload.uid)
+        found = self._known.pods_of.get(workload.uid)
         if found is None:
             pods = self._pods_below(workload.uid) if self._on_top(workload.uid) else ()
-            found = self._pods_of[workload.uid] = tuple(pod for pod in pods if not pod.finished)
+            found = self._known.pods_of[workload.uid] = tuple(
+                pod for pod in pods if not pod.finished
+            )
         return found
-
-    @functools.cached_property
-    def _pods_of(self) -> dict[str, tuple[objects.Pod, ...]]:
-        """The pods of each workload that was asked for, by its UID."""
-        return {}
 
     def volumes_of(self, workload: objects.Workload) -> t.Sequence[objects.Raw]:
         """The volumes of these pods; of those that pods have in common the first."""
-        found = self._volumes_of.get(workload.uid)
+        found = self._known.volumes_of.get(workload.uid)
         if found is None:
             mounted = (volume for pod in self.pods_of(workload) for volume in pod.volumes)
             found = list({id(volume): volume for volume in mounted}.values())
-            self._volumes_of[workload.uid] = found
+            self._known.volumes_of[workload.uid] = found
         return found
-
-    @functools.cached_property
-    def _volumes_of(self) -> dict[str, t.Sequence[objects.Raw]]:
-        """Those of each workload that was asked for, by its UID."""
-        return {}
 
     def _on_top(self, uid: str) -> bool:
         known = self.workload(uid)
