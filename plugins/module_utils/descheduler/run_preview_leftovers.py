@@ -48,7 +48,7 @@ def traces(ctx: run_context.Context) -> tuple[stored_objects.Trace, ...]:
     for raw in _left(ctx):
         meta = raw["metadata"]
         ref = objects.Ref("Pod", meta["name"], meta["namespace"])
-        found.append(stored_objects.Trace("", "", meta["creationTimestamp"], ref, what))
+        found.append(stored_objects.Trace(ref, what, since=meta["creationTimestamp"]))
     return tuple(found)
 
 

@@ -100,7 +100,7 @@ def traces(ctx: run_context.Context) -> tuple[stored_objects.Trace, ...]:
         run = job.labels.get(migration_jobs.RUN_LABEL, "")
         nodes = job.annotations[names.SERVES_NODES]
         what = f"a PodMigrationJob of a drain, which {job_status.stage(job)}"
-        found.append(stored_objects.Trace(run, "", job.created, job.ref, what, (nodes,)))
+        found.append(stored_objects.Trace(job.ref, what, (nodes,), run, since=job.created))
     return tuple(found)
 
 

@@ -131,7 +131,7 @@ def look(ctx: run_context.Context) -> tuple[tuple[stored_objects.Trace, ...], se
 
 def _of_journal(journal: rollback_record.Journal) -> stored_objects.Trace:
     place = objects.Ref("ConfigMap", journal.name, names.NAMESPACE)
-    return stored_objects.Trace("", journal.by, journal.since, place, journal.sentence)
+    return stored_objects.Trace(place, journal.sentence, by=journal.by, since=journal.since)
 
 
 def _unreadable(raws: t.Iterable[objects.Raw]) -> t.Iterator[stored_objects.Trace]:
@@ -141,19 +141,14 @@ def _unreadable(raws: t.Iterable[objects.Raw]) -> t.Iterator[stored_objects.Trac
         except node_records.BadRecordError as error:
             name = raw["metadata"]["name"]
             place = objects.Ref("ConfigMap", name, names.NAMESPACE)
-            yield stored_objects.Trace(
-                name.removeprefix(names.RUN_PREFIX), "", "", place, str(error)
-            )
+            yield stored_objects.Trace(place, str(error), run=name.removeprefix(names.RUN_PREFIX))
 
 
 def _everything(ctx: run_context.Context) -> _Found:
     found = run_listing.lists(ctx.cluster, ("nodes", "budgets"))
     found["pods"] = run_listing.listed(ctx.cluster, "pods", scopes.ALL, labels=names.RELEASED)
     known, bad = node_records.records(found["nodes"])
-    places = {record.lease.partition("/")[0] for record in known.values() if record.lease}
-    found["leases"] = run_leases.leases_in(
-        ctx, {*places, names.NAMESPACE, run_locks.lease_namespace(ctx, None)}
-    )
+    found["leases"] = run_locks.all_leases(ctx, known.values())
     return _Found(snapshots.Snapshot.of(found), known, bad, run_stored.config_maps(ctx))
 
 

@@ -41,9 +41,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
     run_stored,
     stored_objects,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
-    queue_marks as marks,
-)
 
 # Marks nodes that wait for their wave, and takes the marks back; nothing of it stops a run.
 #
@@ -96,7 +93,7 @@ def clear(
 
 def _listed(ctx: run_context.Context) -> list[objects.Node]:
     try:
-        return run_listing.lists(ctx.cluster, ("nodes",))["nodes"]
+        return _nodes(ctx)
     except errors.ClusterError as error:
         _tell(ctx, str(error))
         return []
@@ -262,10 +259,7 @@ def _refuse_alive(ctx: run_context.Context, run: stored_objects.StoredRun) -> No
     watches for a minute at most.
     """
     found, _bad = _out(ctx)
-    places = {record.lease.partition("/")[0] for record in found.values() if record.lease}
-    leases = run_leases.leases_in(
-        ctx, {*places, names.NAMESPACE, run_locks.lease_namespace(ctx, None)}
-    )
+    leases = run_locks.all_leases(ctx, found.values())
     its = [lease for lease in leases if run_leases.holder_of(lease) == run.id]
     if len(run_lease.expired(ctx, its)) < len(its):
         raise run_context.CallAborted(
@@ -312,7 +306,7 @@ def _going(
     me, since = run_context.Run(run.id, ctx.clock.token()), ctx.clock.now()
     run_lease.renew(ctx, me, seconds)
     run = _resumed(ctx, run) if resumed else run
-    mark_waiting(ctx, run.id, marks.nodes_of(waves, run.finished), since + seconds)
+    mark_waiting(ctx, run.id, queue_marks.nodes_of(waves, run.finished), since + seconds)
     data = {
         "run": str(me),
         "run_id": run.id,
@@ -333,12 +327,12 @@ def _resumed(ctx: run_context.Context, run: stored_objects.StoredRun) -> stored_
 
     def decide(raw: objects.Raw | None) -> api_changes.Change | None:
         now = stored_objects.stored_run(raw) if raw else None
-        fresh = replace(now, **wanted, noted=max(now.noted, run.ended)) if now else None
-        if now is None or fresh == now:
+        if now is None:
             return None
-        return _rewrite(
-            now, f"Note that run {now.id} is resumed", **wanted, noted=max(now.noted, run.ended)
-        )
+        fields = {**wanted, "noted": max(now.noted, run.ended)}
+        if replace(now, **fields) == now:
+            return None
+        return _rewrite(now, f"Note that run {now.id} is resumed", **fields)
 
     run_reconcile.reconcile(ctx, run_stored.run_ref(run.id), decide)
     return replace(run, **wanted)
@@ -512,10 +506,9 @@ def _left_to_tasks(ctx: run_context.Context, run_id: str) -> bool:
     """Whether the run has left a lock for tasks, of a node that lost its record:
     only under its name it goes on.
     """
-    places = (names.NAMESPACE, run_locks.lease_namespace(ctx, None))
     return any(
         run_leases.of_tasks(one)
-        for one in run_leases.leases_in(ctx, places)
+        for one in run_locks.all_leases(ctx)
         if run_leases.holder_of(one) == run_id
     )
 

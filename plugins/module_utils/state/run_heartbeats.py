@@ -156,19 +156,17 @@ class Heartbeat(HeldLease):
         return True
 
     def _renew(self, seconds: int, *, make: bool = True, **how: t.Any) -> None:
-        stamp = self._stamp()
-        spec = {"holderIdentity": str(self.me), "leaseDurationSeconds": seconds, "renewTime": stamp}
+        spec = {
+            "holderIdentity": str(self.me),
+            "leaseDurationSeconds": seconds,
+            "renewTime": self._stamp(),
+        }
 
         def decide(lease: objects.Raw | None) -> api_changes.Change | None:
-            sentence = f"Renew the heartbeat of run {self.me.id}"
-            if lease is None:
-                more = {**spec, "acquireTime": stamp}
-                return (
-                    run_leases.creation(self.target, sentence, self._ctx.by, more) if make else None
-                )
-            if spec.items() <= (lease.get("spec") or {}).items():
+            if lease is None and not make:
                 return None
-            return run_leases.patch(lease, sentence, {"spec": spec})
+            sentence = f"Renew the heartbeat of run {self.me.id}"
+            return run_leases.renewal(self.target, lease, sentence, self._ctx.by, spec)
 
         if found := self._write(decide, **{"known": self._raw, **how}):
             self._keep(found)

@@ -58,12 +58,7 @@ def renew(ctx: run_context.Context, run: run_context.Run, seconds: float = run_l
     spec = {"holderIdentity": str(run), "leaseDurationSeconds": int(seconds), "renewTime": stamp}
 
     def decide(lease: objects.Raw | None) -> api_changes.Change | None:
-        sentence = f"Renew the lease of run {run.id}"
-        if lease is None:
-            return run_leases.creation(target, sentence, ctx.by, {**spec, "acquireTime": stamp})
-        if spec.items() <= (lease.get("spec") or {}).items():
-            return None
-        return run_leases.patch(lease, sentence, {"spec": spec})
+        return run_leases.renewal(target, lease, f"Renew the lease of run {run.id}", ctx.by, spec)
 
     try:
         run_reconcile.reconcile(ctx, target, decide, remember=False)
@@ -141,9 +136,8 @@ def let_go(ctx: run_context.Context) -> None:
     me = ctx.run
     if me is None or not me.nonce or ctx.check:
         return
-    leases = run_leases.leases_in(ctx, {names.NAMESPACE, run_locks.lease_namespace(ctx, None)})
     own, surges, locks = [], [], []
-    for lease in leases:
+    for lease in run_locks.all_leases(ctx):
         if not _by(lease, me) or is_run_lease(lease) or lock_leases.is_heartbeat(lease):
             continue
         own.append(lease)
@@ -246,20 +240,11 @@ def release(
     is_own = ctx.run is not None and holder == ctx.run
     if not is_own and not run_heartbeats.end_once(ctx, seen.heartbeat, ended):
         return
-    name, version = lock["metadata"]["name"], lock["metadata"]["resourceVersion"]
     sentence = f"Delete the leftover lock of {what or f'node {node_of(lock)}'}"
-    change = run_leases.deletion(lock, sentence)
-
-    def decide(lease: objects.Raw | None) -> api_changes.Change | None:
-        unchanged = lease is not None and lease["metadata"]["resourceVersion"] == version
-        return change if unchanged else None
-
     # Of its own locks a start tells nothing.
-    done = run_reconcile.reconcile(
-        ctx, change.target, decide, known=lock, remember=not is_own
-    ).change
+    done = run_reconcile.remove(ctx, run_leases.deletion(lock, sentence), remember=not is_own)
     if done and not ctx.check and run_leases.holder_of(lock):
-        run_lock_policy.forget(ctx, name, run_leases.holder_of(lock))
+        run_lock_policy.forget(ctx, lock["metadata"]["name"], run_leases.holder_of(lock))
 
 
 def expired(

@@ -35,10 +35,6 @@ LEAVE_WITHIN_SECONDS = 10.0
 """Seconds that leaving all locks may take; what is left after that expires."""
 
 
-NamespacedName = tuple[str, str]
-"""Namespace and name of a lease."""
-
-
 class LeaseRenewer:
     """Keeps the ``locks`` of a call, which are by node, alive in a thread of its own.
 
@@ -60,7 +56,9 @@ class LeaseRenewer:
             return None
         return self.heartbeats.setdefault(me, run_heartbeats.Heartbeat(self.ctx, me))
 
-    def start_heartbeats(self, listed: t.Mapping[NamespacedName, objects.Raw]) -> dict[str, str]:
+    def start_heartbeats(
+        self, listed: t.Mapping[lock_leases.NamespacedName, objects.Raw]
+    ) -> dict[str, str]:
         """Start them; returns the nodes that cannot be locked because of that,
         each with the reason.
 
@@ -131,14 +129,14 @@ class LeaseRenewer:
         """The leases as they are now, by node."""
         return self.seen_in(self.listed())
 
-    def listed(self) -> dict[NamespacedName, objects.Raw]:
+    def listed(self) -> dict[lock_leases.NamespacedName, objects.Raw]:
         """All leases where those of the nodes are."""
         namespaces = {lock.target.namespace for lock in self._all()}
         leases = run_leases.leases_in(self.ctx, namespaces)
         return {lock_leases.place_of(lease): lease for lease in leases}
 
     def seen_in(
-        self, listed: t.Mapping[NamespacedName, objects.Raw]
+        self, listed: t.Mapping[lock_leases.NamespacedName, objects.Raw]
     ) -> dict[str, lock_leases.Seen]:
         """Those of the nodes among the leases, by node."""
         found = {}

@@ -54,6 +54,17 @@ def creation(
     return api_changes.Change("create", target, sentence, body=body)
 
 
+def renewal(
+    target: objects.Ref, lease: objects.Raw | None, sentence: str, by: str, spec: objects.Raw
+) -> api_changes.Change | None:
+    """Creates the lease, or renews it as it was read; ``None`` where its spec is so already."""
+    if lease is None:
+        return creation(target, sentence, by, {**spec, "acquireTime": spec["renewTime"]})
+    if spec.items() <= (lease.get("spec") or {}).items():
+        return None
+    return patch(lease, sentence, {"spec": spec})
+
+
 def patch(lease: objects.Raw, sentence: str, body: objects.Raw) -> api_changes.Change:
     """Patches the lease as it was read."""
     meta = lease["metadata"]

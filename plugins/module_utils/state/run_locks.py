@@ -38,6 +38,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
     node_records,
     run_heartbeats,
     run_lease_renewer,
+    run_leases,
     run_lock_policy,
     run_node_lock,
 )
@@ -60,6 +61,18 @@ def lease_namespace(ctx: run_context.Context, wanted: str | None) -> str:
     except errors.NotFound:
         return names.NAMESPACE
     return names.MEDIK8S_NAMESPACE
+
+
+def all_leases(
+    ctx: run_context.Context, records: t.Iterable[node_records.Record] = ()
+) -> list[objects.Raw]:
+    """All leases where locks may be, also where only these records name one.
+
+    Raises:
+        ClusterError: they may not be read, or the server could not be reached.
+    """
+    places = {record.lease.partition("/")[0] for record in records if record.lease}
+    return run_leases.leases_in(ctx, {*places, names.NAMESPACE, lease_namespace(ctx, None)})
 
 
 class SharedLocks:

@@ -185,12 +185,12 @@ class Trace:
     ``step`` is that of a node's record.
     """
 
-    run: str
-    by: str
-    since: str
     object: objects.Ref
     what: str
     nodes: tuple[str, ...] = ()
+    run: str = ""
+    by: str = ""
+    since: str = ""
     step: str = ""
 
     def to_dict(self, *, alive: bool) -> dict[str, t.Any]:
@@ -207,20 +207,20 @@ def traces(snapshot: snapshots.Snapshot, runs: t.Iterable[StoredRun]) -> tuple[T
     for budget in snapshot.budgets:
         if budget.ours:
             served = tuple(guard_budgets.nodes_of(budget))
-            found.append(Trace("", "", "", budget.ref, "a guard budget of ours", served))
+            found.append(Trace(budget.ref, "a guard budget of ours", served))
     for lease in snapshot.leases:
         found += _of_lease(lease)
     for pod in snapshot.pods:
         if names.RELEASED in pod.labels:
             what, run_id = "let go by its ReplicaSet, to be replaced", pod.labels[names.RELEASED]
-            found.append(Trace(run_id, "", "", pod.ref, what, (pod.node,)))
+            found.append(Trace(pod.ref, what, (pod.node,), run_id))
     for run in runs:
         done = f"{len(run.finished)} of {sum(map(len, run.plan))} nodes finished"
         state = f"ended {run.ended} with failures" if run.ended else "not ended"
         what = f"a stored run, {done}, {state}"
         place = objects.Ref("ConfigMap", names.run_name(run.id), names.NAMESPACE)
         nodes = tuple(itertools.chain.from_iterable(run.plan))
-        found.append(Trace(run.id, run.by, run.since, place, what, nodes))
+        found.append(Trace(place, what, nodes, run.id, run.by, run.since))
     return tuple(found)
 
 
@@ -228,24 +228,17 @@ def _of_node(node: t.Any) -> list[Trace]:
     try:
         record = node_records.record_of(node)
     except node_records.BadRecordError as error:
-        return [Trace("", "", "", node.ref, str(error), (node.name,))]
+        return [Trace(node.ref, str(error), (node.name,))]
     if record:
         what = f"out of service at step {record.step}"
         if record.reason:
             what += f": {record.reason}"
         if record.step == "back":
             what = "in service again, with workloads that waited for it"
-        about = record.run, record.by, record.since
-        return [Trace(*about, node.ref, what, (node.name,), record.step)]
+        about = record.run, record.by, record.since, record.step
+        return [Trace(node.ref, what, (node.name,), *about)]
     return [
-        Trace(
-            str(taint.get("value", "")),
-            "",
-            "",
-            node.ref,
-            "our taint without a record",
-            (node.name,),
-        )
+        Trace(node.ref, "our taint without a record", (node.name,), str(taint.get("value", "")))
         for taint in node.taints
         if taint.get("key") == names.TAINT_KEY
     ]
@@ -258,14 +251,7 @@ def _waiting(snapshot: snapshots.Snapshot) -> list[Trace]:
             marked.setdefault(run, []).append(node.name)
     place = objects.Ref("Taint", names.WAITING)
     return [
-        Trace(
-            run,
-            "",
-            "",
-            place,
-            f"the mark of {len(some)} nodes that wait for their wave",
-            tuple(some),
-        )
+        Trace(place, f"the mark of {len(some)} nodes that wait for their wave", tuple(some), run)
         for run, some in marked.items()
     ]
 
@@ -275,34 +261,32 @@ def _of_lease(lease: objects.Raw) -> list[Trace]:
     if (meta.get("labels") or {}).get(names.MANAGED_BY_LABEL) != names.MANAGED_BY:
         return []
     run = (spec.get("holderIdentity") or "").partition("/")[0]
-    annotations = meta.get("annotations") or {}
-    by = annotations.get(names.LOCK_DETAILS, "")
+    by = (meta.get("annotations") or {}).get(names.LOCK_DETAILS, "")
     since = spec.get("acquireTime") or meta.get("creationTimestamp", "")
+    what, node = _purpose(lease, run)
     place = objects.Ref("Lease", meta["name"], meta["namespace"])
-    if meta["name"].startswith(names.SURGE_PREFIX):
+    return [Trace(place, what, (node,) if node else (), run, by, since)]
+
+
+def _purpose(lease: objects.Raw, run: str) -> tuple[str, str]:
+    """What a lease of ours is for, and the node that it is about; empty if it is about none."""
+    name = lease["metadata"]["name"]
+    if name.startswith(names.SURGE_PREFIX):
         try:
             surge = surge_records.Surge.from_lease(lease)
         except surge_records.BadSurgeError as error:
-            return [
-                Trace(
-                    run,
-                    by,
-                    since,
-                    place,
-                    "a surge whose record cannot be read",
-                    (error.node,) if error.node else (),
-                )
-            ]
-        what = f"the surge of {surge.workload}" if surge else "a surge without a record"
-        return [Trace(run, by, since, place, what, (surge.node,) if surge else ())]
-    if meta["name"].startswith(names.RUN_PREFIX):
-        return [Trace(run, by, since, place, f"the sign of life of run {run}")]
+            return "a surge whose record cannot be read", error.node
+        if surge is None:
+            return "a surge without a record", ""
+        return f"the surge of {surge.workload}", surge.node
+    if name.startswith(names.RUN_PREFIX):
+        return f"the sign of life of run {run}", ""
     if lock_leases.is_heartbeat(lease):
-        return [Trace(run, by, since, place, f"the heartbeat of run {run}")]
-    if meta["name"].startswith(names.DESCHEDULER_PREFIX):
-        return [Trace(run, by, since, place, "the lock of a rollout to a descheduler")]
-    node = meta["name"].removeprefix(names.NODE_LEASE_PREFIX)
-    return [Trace(run, by, since, place, f"the lock of node {node}", (node,))]
+        return f"the heartbeat of run {run}", ""
+    if name.startswith(names.DESCHEDULER_PREFIX):
+        return "the lock of a rollout to a descheduler", ""
+    node = name.removeprefix(names.NODE_LEASE_PREFIX)
+    return f"the lock of node {node}", node
 
 
 def _time(text: str) -> datetime.datetime:
