@@ -26,10 +26,8 @@ class ChangeWriter:
     one is not sent, instead of being refused by the server until a watch catches up.
     """
 
-    def __init__(
-        self, ctx: run_context.Context, prove_lock: run_requests.ProveLock | None = None
-    ) -> None:
-        self._ctx, self._prove_lock = ctx, prove_lock
+    def __init__(self, ctx: run_context.Context) -> None:
+        self._ctx = ctx
         self._written: dict[tuple[str, str, str], str] = {}
 
     def write(
@@ -38,7 +36,6 @@ class ChangeWriter:
         prove_lock: run_requests.ProveLock | None = None,
     ) -> bool:
         """Whether all of them were written; if not, look again and decide anew.
-        ``prove_lock`` replaces the first one.
 
         Raises:
             ClusterError: the server refused a change for another reason than its age.
@@ -49,11 +46,7 @@ class ChangeWriter:
             try:
                 decide = _as_decided(change)
                 found = run_reconcile.reconcile(
-                    self._ctx,
-                    change.target,
-                    decide,
-                    known=None,
-                    prove_lock=prove_lock or self._prove_lock,
+                    self._ctx, change.target, decide, known=None, prove_lock=prove_lock
                 ).object
             except (_OldViewError, run_reconcile.Contended, errors.UnknownOutcome):
                 return False

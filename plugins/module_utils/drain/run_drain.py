@@ -167,7 +167,7 @@ class _Drain:
         prior = {uid: surge.prior_replicas for uid, surge in routes.surges.items()}
         self.locks = run_locks.Locks(ctx)
         self.services = run_services.Services(ctx, prior)
-        self.writer = run_change_writer.ChangeWriter(ctx, self._prove_all)
+        self.writer = run_change_writer.ChangeWriter(ctx)
         self.budgets: indexes.Index[tuple[str, str], objects.Budget] | None = None
         self.progress = Progress(ctx, "deleted" if options.choices.disable_eviction else "evicted")
         wake, grace = self.live.nudge, options.grace_period
@@ -385,7 +385,9 @@ class _Drain:
             changed = changed or new
             changed = changed or any(one.ours and one.sync_failed for one in present.get(place))
         try:
-            if changed and not self.writer.write(guard_budgets.conflicting(snapshot)):
+            if changed and not self.writer.write(
+                guard_budgets.conflicting(snapshot), self._prove_all
+            ):
                 return
         except errors.ClusterError as error:
             # Its pods are blocked by two budgets then, as their own messages say; the others go on.
@@ -403,7 +405,7 @@ class _Drain:
                 if (
                     move.state == "waiting"
                     and not move.waits_for_turn
-                    and not self.hooks.waits_for([move.pod])
+                    and not self.hooks.waits_for(move.pod)
                 ):
                     queue.append(move)
         if self.options.order == "priority":

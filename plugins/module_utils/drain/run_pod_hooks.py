@@ -169,16 +169,14 @@ class PodHooks:
         self._actions = Actions(self.ctx, self.calls, self.prove_locks)
         self.close = self._actions.close
 
-    def waits_for(self, pods: t.Sequence[objects.Pod]) -> str:
-        """What pods that are to leave still wait for; empty if nothing."""
-        for pod in pods:
-            for hook in self._before.get(pod.uid, ()):
-                if hook.state != "done":
-                    return f"{hook.call.subject}: {hook.call.what}"
-        for pod in pods:
-            new = self.rules and not pod.deleting and pod.uid not in self._before
-            if new and pod.node in self.node_drains and self.node_drains[pod.node].open:
-                return f"the hooks of {pod.ref}"
+    def waits_for(self, pod: objects.Pod) -> str:
+        """What a pod that is to leave still waits for; empty if nothing."""
+        for hook in self._before.get(pod.uid, ()):
+            if hook.state != "done":
+                return f"{hook.call.subject}: {hook.call.what}"
+        new = self.rules and not pod.deleting and pod.uid not in self._before
+        if new and pod.node in self.node_drains and self.node_drains[pod.node].open:
+            return f"the hooks of {pod.ref}"
         return ""
 
     @property
@@ -201,8 +199,12 @@ class PodHooks:
 
     def failed_for(self, node: str) -> str:
         """Why hooks of the node's pods failed; empty if none did."""
-        found = [*_on(self._before, node), *_on(self._after, node)]
+        found = self._on(node)
         return "; ".join(f"{hook.call.subject}: {hook.failure}" for hook in found if hook.failure)
+
+    def _on(self, node: str) -> list[PodHook]:
+        every = (*self._before.values(), *self._after.values())
+        return [hook for hooks in every for hook in hooks if hook.call.node == node]
 
     def step(
         self, snapshot: snapshots.Snapshot
@@ -232,7 +234,7 @@ class PodHooks:
         that are left to run.
         """
         shown = []
-        for hook in (*_on(self._before, node_drain.name), *_on(self._after, node_drain.name)):
+        for hook in self._on(node_drain.name):
             state = "failed" if hook.failure else hook.state
             shown.append(hook.call.to_dict(state, moved=hook.moved))
         for call, state, moved in self._tasks_after(node_drain):
@@ -296,7 +298,7 @@ class PodHooks:
                 self._after.setdefault(node_drain.name, []).append(
                     _recorded(node_drain, call, moved=moved)
                 )
-        for hook in [*_on(self._before, node_drain.name), *_on(self._after, node_drain.name)]:
+        for hook in self._on(node_drain.name):
             if hook.until and not hook.over:
                 self._actions.follow(hook, record, snapshot)
 
@@ -336,7 +338,7 @@ class PodHooks:
                         entries[call.key] = call.entry("due")
         begin = self._next(node_drain)
         ended = []
-        for hook in [*_on(self._before, node_drain.name), *_on(self._after, node_drain.name)]:
+        for hook in self._on(node_drain.name):
             state: hook_definitions.State = "failed" if hook.failure else "done"
             if (
                 hook.over
@@ -451,13 +453,6 @@ def _recorded(
     """The hook of the call, in the state that the node's record says."""
     state = hook_definitions.state_of(node_drain.record, call.key) if node_drain.record else ""
     return PodHook(call, state or "due", state in ("begun", "failed"), moved)
-
-
-def _on(found: t.Mapping[str, list[PodHook]], node: str) -> list[PodHook]:
-    on_node: list[PodHook] = []
-    for hooks in found.values():
-        on_node += [hook for hook in hooks if hook.call.node == node]
-    return on_node
 
 
 def _refuse(move: run_pod_drain.PodDrain, found: t.Iterable[PodHook]) -> None:

@@ -135,16 +135,15 @@ def _rfc3339(seconds: float) -> str:
 
 
 class Stopwatch:
-    """Seconds since it was made or last reset, by whichever of the two clocks shows more; it is
-    made showing `shown`.
+    """Seconds since it was made or last reset, by whichever of the two clocks shows more.
 
     If no other clock runs during suspend, the wall clock does. If that is set forward, the time
     appears longer than it was, never shorter.
     """
 
-    def __init__(self, clock: Clock, shown: float = 0.0) -> None:
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._now, self._epoch = clock.now() - shown, clock.epoch() - shown
+        self.reset()
 
     def reset(self) -> None:
         self._now, self._epoch = self._clock.now(), self._clock.epoch()

@@ -159,21 +159,11 @@ def nodes_of(budget: objects.Budget) -> dict[str, str]:
         return {}
 
 
-def unguards(
-    snapshot: snapshots.Snapshot, nodes: t.Collection[str]
-) -> tuple[api_changes.Change, ...]:
-    """Remove the nodes, and those that no longer exist, from every guard;
-    a guard without nodes is removed.
-    """
-    found = (unguard(snapshot, budget, nodes) for budget in snapshot.budgets if budget.ours)
-    return tuple(change for change in found if change)
-
-
 def unguard(
     snapshot: snapshots.Snapshot, budget: objects.Budget, nodes: t.Collection[str]
 ) -> api_changes.Change | None:
-    """Remove the nodes, and those that no longer exist, from one guard;
-    ``None`` where it serves none of them.
+    """Remove the nodes, and those that no longer exist, from one guard, or the guard where it
+    serves no others; ``None`` where it serves none of them.
     """
     now = nodes_of(budget)
     left = {n: uid for n, uid in now.items() if n not in nodes and snapshot.has_node(n, uid)}
@@ -183,7 +173,7 @@ def unguard(
 
 
 def serving(snapshot: snapshots.Snapshot, nodes: t.Collection[str]) -> tuple[objects.Budget, ...]:
-    """The guards that ``unguards`` would touch."""
+    """The guards that ``unguard`` would touch."""
     return tuple(b for b in snapshot.budgets if b.ours and unguard(snapshot, b, nodes))
 
 

@@ -179,15 +179,16 @@ class Surge:
 
 def surges_in(snapshot: snapshots.Snapshot) -> tuple[Surge, ...]:
     """Every recorded surge that can be read."""
-    return tuple(one for one in _recorded(snapshot).values() if isinstance(one, Surge))
+    return tuple(one for one in recorded(snapshot).values() if isinstance(one, Surge))
 
 
 def unreadable(snapshot: snapshots.Snapshot) -> dict[str, BadSurgeError]:
     """Records of surges that cannot be parsed, by the UID of their workload."""
-    return {uid: one for uid, one in _recorded(snapshot).items() if isinstance(one, BadSurgeError)}
+    return {uid: one for uid, one in recorded(snapshot).items() if isinstance(one, BadSurgeError)}
 
 
-def _recorded(snapshot: snapshots.Snapshot) -> dict[str, Surge | BadSurgeError]:
+def recorded(snapshot: snapshots.Snapshot) -> dict[str, Surge | BadSurgeError]:
+    """The recorded surges, or why they cannot be parsed, by the UID of their workload."""
     found: dict[str, Surge | BadSurgeError] = {}
     for raw in snapshot.leases:
         try:
@@ -201,11 +202,6 @@ def _recorded(snapshot: snapshots.Snapshot) -> dict[str, Surge | BadSurgeError]:
 def surges_for(snapshot: snapshots.Snapshot, nodes: t.Collection[str]) -> tuple[Surge, ...]:
     """The recorded surges that serve one of the nodes."""
     return tuple(surge for surge in surges_in(snapshot) if surge.node in nodes)
-
-
-def orphaned(snapshot: snapshots.Snapshot, surge: Surge) -> bool:
-    """Whether its node no longer exists."""
-    return not snapshot.has_node(surge.node, surge.node_uid)
 
 
 def _node_named(text: str) -> str:

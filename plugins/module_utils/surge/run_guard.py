@@ -312,9 +312,8 @@ def _absent(work: run_guard_call.GuardCall) -> None:
     if budgets:
         work.read("deployments", "replica_sets", "stateful_sets")
     if ctx.check:
-        for change in guard_budgets.unguards(work.snapshot, nodes):
-            ctx.changed(change)
         for budget in budgets:
+            ctx.changed(_unguarding(work, budget, nodes))
             work.show_unguarded(budget, guard_budgets.nodes_of(budget))
         for surge in surges:
             _predict_absent(work, surge)
@@ -353,10 +352,10 @@ def _report_unreadable(work: run_guard_call.GuardCall) -> None:
 
 
 def _predict_absent(work: run_guard_call.GuardCall, surge: surge_records.Surge) -> None:
-    changes, kept = steps.whole_undo(work.snapshot, surge)
-    for change in changes:
+    step = steps.giving_back(work.snapshot, surge)
+    for change in (*step.changes, surge.forgetting()):
         work.ctx.changed(change)
-    work.show_surge(surge, outcomes.WorkloadOutcome.GIVEN_BACK, "; ".join(kept))
+    work.show_surge(surge, outcomes.WorkloadOutcome.GIVEN_BACK, "; ".join(step.kept))
 
 
 def _give_back(
@@ -384,6 +383,13 @@ def _give_back(
         _close_absent(work, case, surge)
 
 
+def _unguarding(
+    work: run_guard_call.GuardCall, budget: objects.Budget, nodes: frozenset[str]
+) -> api_changes.Change:
+    """The change of one of ``guard_budgets.serving``."""
+    return t.cast("api_changes.Change", guard_budgets.unguard(work.snapshot, budget, nodes))
+
+
 def _remove_guard(
     work: run_guard_call.GuardCall, budget: objects.Budget, nodes: frozenset[str]
 ) -> None:
@@ -396,9 +402,7 @@ def _remove_guard(
 
     serves = guard_budgets.nodes_of(budget)
     here = [name for name in serves if name in nodes]
-    first = run_reconcile.at_first(
-        t.cast("api_changes.Change", guard_budgets.unguard(work.snapshot, budget, nodes)), decide
-    )
+    first = run_reconcile.at_first(_unguarding(work, budget, nodes), decide)
     try:
         run_reconcile.reconcile(
             work.ctx,

@@ -413,9 +413,11 @@ def absent(work: GuardCall) -> None:
 
 def surges(work: GuardCall, nodes: frozenset[str]) -> list[surge_records.Surge]:
     """The surges that serve these nodes, and those whose node no longer exists."""
-    found = list(surge_records.surges_for(work.snapshot, nodes))
-    others = (one for one in surge_records.surges_in(work.snapshot) if one not in found)
-    return found + [one for one in others if surge_records.orphaned(work.snapshot, one)]
+    return [
+        one
+        for one in surge_records.surges_in(work.snapshot)
+        if one.node in nodes or not work.snapshot.has_node(one.node, one.node_uid)
+    ]
 
 
 def watching(

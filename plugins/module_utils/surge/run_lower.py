@@ -64,14 +64,14 @@ class Surges:
 
     ``failures`` maps the UID of a workload whose surge cannot be ended to the reason. A failed
     surge stays recorded: ``pdb_guard`` with ``state: absent`` undoes it. ``hooks_of`` says for
-    which hooks pods still wait, ``leases`` are those that the surges were read from.
+    which hooks a pod still waits, ``leases`` are those that the surges were read from.
     """
 
     ctx: run_context.Context
     surges: t.Sequence[surge_records.Surge]
     prove_locks: run_surge_lease.ProveLocks = lambda nodes: None
     failures: dict[str, str] = field(default_factory=dict)
-    hooks_of: t.Callable[[t.Sequence[objects.Pod]], str] = lambda pods: ""
+    hooks_of: t.Callable[[objects.Pod], str] = lambda pod: ""
     leases: t.Iterable[objects.Raw] = ()
 
     def __post_init__(self) -> None:
@@ -172,7 +172,7 @@ class Surges:
         workload = snapshot.workload(one.current.uid)
         if self._writer.behind(workload):
             return
-        ended = not steps.alive(snapshot, one.current)
+        ended = steps.leaving(snapshot, one.current) is None
         recounted = workload is not None and workload.replicas != one.current.target
         if one.state == "open" and workload and not (ended and recounted):
             self._lower(one, snapshot, workload, endpoints)
@@ -191,9 +191,9 @@ class Surges:
         if self._rebased(one, snapshot) or (one.raising and not self._raise(one, snapshot)):
             return
         surge = one.current
-        one.waiting = steps.not_applied(snapshot, surge) or self.hooks_of(
-            steps.alive(snapshot, surge)
-        )
+        leaving = steps.leaving(snapshot, surge)
+        hooks = self.hooks_of(leaving) if leaving else ""
+        one.waiting = steps.not_applied(snapshot, surge) or hooks
         if one.waiting:
             return
         if workload.replicas != surge.target:
@@ -211,11 +211,10 @@ class Surges:
         if one.served(self.ctx.clock.now()) < SETTLE_SECONDS and surge.stage != "ready":
             one.waiting = f"the new pods of {workload.ref} to serve for {SETTLE_SECONDS:g} s"
             return
-        leaving = ", ".join(pod.name for pod in steps.alive(snapshot, surge))
         if self._writer.do(surge, steps.lowering(snapshot, surge)):
             one.state = "lowered"
-            lowered = f"scaled from {surge.target} to {surge.prior_replicas}, which ends {leaving}"
-            self._tell(phases.What.LOWERED, one, lowered)
+            counts = f"from {surge.target} to {surge.prior_replicas}"
+            self._tell(phases.What.LOWERED, one, f"scaled {counts}, which ends {surge.pod}")
 
     def _rebased(self, one: _Surge, snapshot: snapshots.Snapshot, *, lowered: bool = False) -> bool:
         if not self._writer.rebase(one, snapshot, lowered=lowered):

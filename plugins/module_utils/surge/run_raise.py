@@ -10,7 +10,6 @@ another is planned anew.
 
 from __future__ import annotations
 
-import functools
 import typing as t
 from dataclasses import dataclass, replace
 
@@ -111,31 +110,15 @@ class WorkloadSurge(run_surge_writer.TrackedSurge):
         run_surge_writer.tell(ctx, what, message, self.workload, self.node)
 
 
-class Look:
-    """What the cases read from one snapshot, each worked out once."""
+class Look(t.NamedTuple):
+    """What the cases read from one snapshot; ``recorded`` and ``wanted`` only while one is planned,
+    by the UIDs of workloads.
+    """
 
-    def __init__(self, snapshot: snapshots.Snapshot, planner: Planner) -> None:
-        self.snapshot, self._planner = snapshot, planner
-
-    @functools.cached_property
-    def endpoints(self) -> serving.Endpoints:
-        return serving.Endpoints(self.snapshot)
-
-    @functools.cached_property
-    def recorded(self) -> t.Mapping[str, surge_records.Surge]:
-        return {surge.uid: surge for surge in surge_records.surges_in(self.snapshot)}
-
-    @functools.cached_property
-    def unreadable(self) -> t.Mapping[str, surge_records.BadSurgeError]:
-        return surge_records.unreadable(self.snapshot)
-
-    @functools.cached_property
-    def wanted(self) -> t.Mapping[str, surge_records.Surge]:
-        return self._planner(self.snapshot)
-
-    def ahead(self) -> None:
-        """Work out what is wanted now, before several threads ask for it."""
-        len(self.wanted)
+    snapshot: snapshots.Snapshot
+    endpoints: serving.Endpoints
+    recorded: t.Mapping[str, surge_records.Surge | surge_records.BadSurgeError]
+    wanted: t.Mapping[str, surge_records.Surge]
 
 
 @dataclass
@@ -189,10 +172,10 @@ class Surging:
         """Called by the loop in each turn: do what can be done now for every case, in parallel for
         those that may write.
         """
-        look = Look(snapshot, self.planner)
+        recorded = surge_records.recorded(snapshot) if self.planning else {}
+        wanted = self.planner(snapshot) if self.planning else {}
+        look = Look(snapshot, serving.Endpoints(snapshot), recorded, wanted)
         going = [case for case in self.cases if case.open]
-        if any(case.state == "plan" for case in going):
-            look.ahead()
         quiet = [case for case in going if case.state == "wait" and self._settling(case) > 0]
         for case in quiet:
             self._try(case, look)
@@ -330,9 +313,9 @@ class _Raising:
 
     def plan(self, case: WorkloadSurge, look: Look) -> None:
         """Find out who has the workload, and write our record if nobody has."""
-        if bad := look.unreadable.get(case.workload.uid):
-            raise bad
         found = look.recorded.get(case.workload.uid)
+        if isinstance(found, surge_records.BadSurgeError):
+            raise found
         if found is None or found.lease_uid == case.forgotten:
             self._begin(case, look)
         elif found.run == self._me.id or self._silent(case, found):
@@ -419,7 +402,7 @@ class _Raising:
             case.state = "raise"
             return
         case.waiting = steps.waiting_for(snapshot, surge, look.endpoints, self._leaving)
-        ended = workload is not None and not steps.alive(snapshot, surge)
+        ended = workload is not None and steps.leaving(snapshot, surge) is None
         if ended and not case.waiting:
             self._ready(
                 case, outcomes.WorkloadOutcome.ENDED, "the pods to be replaced are gone already"

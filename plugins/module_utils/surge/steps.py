@@ -131,9 +131,9 @@ def active(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> tuple[ob
     return tuple(pod for pod in snapshot.pods_of(workload) if not pod.deleting) if workload else ()
 
 
-def alive(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> tuple[objects.Pod, ...]:
-    """The leaving pod, if it still runs."""
-    return tuple(pod for pod in active(snapshot, surge) if pod.uid == surge.pod_uid)
+def leaving(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> objects.Pod | None:
+    """The pod that leaves, if it still runs."""
+    return next((pod for pod in active(snapshot, surge) if pod.uid == surge.pod_uid), None)
 
 
 def not_applied(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> str:
@@ -167,7 +167,10 @@ def raising(
     workload = snapshot.workload(surge.uid)
     if workload is None:
         return ()
-    changes = [*_costs(snapshot, surge, workload)]
+    pods = active(snapshot, surge)
+    changes = _lowest(pod for pod in pods if pod.uid == surge.pod_uid)
+    # An interrupted undo may have left it on another one.
+    changes += _costs_back([pod for pod in pods if pod.uid != surge.pod_uid], surge, workload)
     if workload.replicas == surge.prior_replicas:
         changes.append(scale(workload, surge.target))
     return tuple(changes)
@@ -177,16 +180,6 @@ def raised(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> bool:
     """Whether the workload's specification wants the target in this snapshot."""
     workload = snapshot.workload(surge.uid)
     return workload is not None and workload.replicas == surge.target
-
-
-def _costs(
-    snapshot: snapshots.Snapshot, surge: surge_records.Surge, workload: objects.Workload
-) -> list[api_changes.Change]:
-    """The lowest cost on every leaving pod, and on no other (an interrupted undo may
-    have left it there).
-    """
-    others = [pod for pod in active(snapshot, surge) if pod.uid != surge.pod_uid]
-    return _lowest(alive(snapshot, surge)) + _costs_back(others, surge, workload)
 
 
 def _lowest(pods: t.Iterable[objects.Pod]) -> list[api_changes.Change]:
@@ -328,7 +321,7 @@ def rebased(
     have restored the count already.
     """
     workload = snapshot.workload(surge.uid)
-    if workload is None or not alive(snapshot, surge) or workload.replicas == 0:
+    if workload is None or leaving(snapshot, surge) is None or workload.replicas == 0:
         return None
     ours = (surge.prior_replicas,) if lowered else (surge.prior_replicas, surge.target)
     if workload.replicas in ours:
@@ -384,14 +377,6 @@ def giving_back(
     costs = _costs_back(pods, surge, workload)
     waiting = not_applied(snapshot, surge) if costs else ""
     return Undo(() if waiting else tuple(costs), waiting, kept)
-
-
-def whole_undo(
-    snapshot: snapshots.Snapshot, surge: surge_records.Surge
-) -> tuple[tuple[api_changes.Change, ...], tuple[str, ...]]:
-    """Every change that giving back makes if nothing else happens, in order, and what is kept."""
-    step = giving_back(snapshot, surge)
-    return (*step.changes, surge.forgetting()), step.kept
 
 
 def _costs_back(

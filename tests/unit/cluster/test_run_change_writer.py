@@ -165,16 +165,10 @@ def test_a_refusal_for_good_is_raised(world: World) -> None:
         does(world, patch(world, "one"))
 
 
-def test_a_fence_of_a_call_replaces_the_usual_one(world: World) -> None:
+def test_the_lock_is_proven_before_a_write(world: World) -> None:
     asked: list[str] = []
-
-    def writes(ctx: Context) -> None:
-        writer = ChangeWriter(ctx, lambda: asked.append("usual"))
-        assert writer.write([patch(world, "one")])
-        assert writer.write([patch(world, "two")], lambda: asked.append("own"))
-
-    world.process("me").run(writes)
-    assert asked == ["usual", "own"]
+    world.process("me").run(lambda ctx: ChangeWriter(ctx).write([patch(world, "one")], lambda: asked.append("lock")))
+    assert asked == ["lock"]
 
 
 def test_a_view_from_before_our_own_write_is_not_sent_at_all(world: World) -> None:

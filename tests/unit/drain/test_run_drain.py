@@ -113,7 +113,7 @@ class Yields:
     def __init__(self, *answers: object) -> None:
         self.answers, self.count = list(answers), 0
 
-    def __call__(self, _changes: object) -> bool:
+    def __call__(self, _changes: object, _prove_lock: object) -> bool:
         self.count += 1
         for answer in self.answers[:1]:
             del self.answers[0]

@@ -137,8 +137,8 @@ def hooked() -> t.Iterator[Make]:
 def test_a_pod_is_held_until_its_hooks_are_known(hooked: Make, changes: Raw, closed: bool, held: str) -> None:
     one = hooked(BEFORE)
     one.node_drain.outcome = DrainOutcome.FAILED if closed else None
-    assert one.hooks.waits_for([Pod.of(objects.pod("p0", **changes))]) == held
-    assert hooked().hooks.waits_for([Pod.of(objects.pod("p0", **changes))]) == "", "there are none"
+    assert one.hooks.waits_for(Pod.of(objects.pod("p0", **changes))) == held
+    assert hooked().hooks.waits_for(Pod.of(objects.pod("p0", **changes))) == "", "there are none"
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def finish(world: World, hand: Hand) -> None:
         if not world.leases:
             return
         surge, seen = recorded(world), world.snapshot()
-        if steps.alive(seen, surge) or steps.raised(seen, surge):
+        if steps.leaving(seen, surge) or steps.raised(seen, surge):
             endpoints = Endpoints(seen)
             if not steps.waiting_for(seen, surge, endpoints, (surge.node,), lowering=True):
                 hand.do(steps.lowering(seen, surge))

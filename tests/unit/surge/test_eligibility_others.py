@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import types
 import typing as t
 from dataclasses import replace
 
@@ -13,15 +14,16 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.serving import Endpoints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.surge_records import (
     BadSurgeError,
     Surge,
-    orphaned,
     surges_for,
     surges_in,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import steps
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_guard_call import GuardCall, surges
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, serving, workloads
 from ansible_collections.kubeops.node_maintenance.tests.unit.support.objects import owned, workload
 from ansible_collections.kubeops.node_maintenance.tests.unit.support.play import (
@@ -150,7 +152,7 @@ def test_a_count_not_yet_brought_about_is_never_lowered_again() -> None:
     for change in steps.lowering(world.snapshot(), recorded(world)):
         world.apply(change)
     seen = world.snapshot()
-    assert steps.alive(seen, recorded(world))
+    assert steps.leaving(seen, recorded(world))
     assert why(world, lowering=True)
     assert steps.lowering(seen, recorded(world)) == ()
 
@@ -254,7 +256,12 @@ def test_surges_are_found_by_node_and_as_orphans() -> None:
     seen = world.snapshot()
     assert len(surges_for(seen, ["n1", "n5"])) == 1
     assert surges_for(seen, ["n9"]) == ()
-    assert not orphaned(seen, recorded(world))
+    assert not served(seen, "n9")
     world.sim.delete(kinds.NODES, "n1")
     world.sim.apply(manifests.node("n1"))
-    assert orphaned(world.snapshot(), recorded(world))
+    assert served(world.snapshot(), "n9") == [recorded(world)]
+
+
+def served(seen: Snapshot, node: str) -> list[Surge]:
+    """Those that a call about this node undoes."""
+    return surges(t.cast("GuardCall", types.SimpleNamespace(snapshot=seen)), frozenset({node}))
