@@ -467,23 +467,28 @@ def _prepared(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
         return None
     if facts.surge.stage == "reverted":
         why = f"A second pod of {facts.owner} was started, and did not come to serve."
-        if facts.consent:
-            return _evictable(facts, "interruption_allowed", f"{why} Its interruption was allowed.")
-        return facts.plan(
-            "refuse",
-            "surge_reverted",
-            why,
-            f"Remove what keeps it from serving, or {eligibility.ACCEPT}.",
-        )
+        remedy = f"Remove what keeps it from serving, or {eligibility.ACCEPT}."
+        return _unless_allowed(facts, "surge_reverted", why, remedy)
     return _surge(
-        facts,
-        "single_replica",
-        "The surge of its workload is prepared: it is deleted once a new pod serves.",
+        facts, "The surge of its workload is prepared: it is deleted once a new pod serves."
     )
 
 
-def _surge(facts: pod_facts.PodFacts, code: str, why: str) -> drain_policy.PodPlan:
-    plan = facts.plan("surge", code, why)
+def _unless_allowed(
+    facts: pod_facts.PodFacts,
+    code: str,
+    why: str,
+    remedy: str,
+    allowed: str = "interruption_allowed",
+) -> drain_policy.PodPlan:
+    """Refused, or evicted with the code ``allowed`` where its interruption is allowed."""
+    if facts.consent:
+        return _evictable(facts, allowed, f"{why} Its interruption was allowed.")
+    return facts.plan("refuse", code, why, remedy)
+
+
+def _surge(facts: pod_facts.PodFacts, why: str) -> drain_policy.PodPlan:
+    plan = facts.plan("surge", "single_replica", why)
     if facts.replicas != 1 or _evictable(facts, "interruption_allowed", why).route == "refuse":
         return plan
     return replace(plan, interruption="allowed" if facts.consent else "possible")
@@ -497,13 +502,11 @@ def _gang(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     if gang is None or not any(pod.ready for pod in gang.pods):
         return None
     why = f"It is of {gang.words}, which works only as a whole."
-    if facts.consent:
-        return _evictable(facts, "gang", f"{why} Its interruption was allowed.")
     remedy = (
         f"Wait until it has ended, or set {reasons.options(allow_interruption=True)}: its pods "
         "then leave together."
     )
-    return facts.plan("refuse", "gang", why, remedy)
+    return _unless_allowed(facts, "gang", why, remedy, allowed="gang")
 
 
 def _machine(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
@@ -513,9 +516,9 @@ def _machine(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     why = shut_down(facts)
     if not why:
         return None
-    if facts.consent:
-        return _evictable(facts, "interruption_allowed", f"{why} Its interruption was allowed.")
-    return facts.plan("refuse", "not_surgeable", why, f"Stop it by hand, or {eligibility.ACCEPT}.")
+    return _unless_allowed(
+        facts, "not_surgeable", why, f"Stop it by hand, or {eligibility.ACCEPT}."
+    )
 
 
 def _unknown_owner(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
@@ -552,23 +555,16 @@ def _single(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
             f"{facts.workload.ref} has one replica, and its method is evict: "
             "no second pod is started before."
         )
-        if facts.consent:
-            return _evictable(facts, "interruption_allowed", f"{why} Its interruption was allowed.")
         remedy = f"Choose another method, or {eligibility.ACCEPT}."
-        return facts.plan("refuse", "method_evict", why, remedy)
+        return _unless_allowed(facts, "method_evict", why, remedy)
     if refusal is None:
         why = f"{facts.workload.ref} has one replica: a new pod serves before this one is deleted."
-        return _surge(facts, "single_replica", why)
+        return _surge(facts, why)
     if facts.consent and devices.nowhere(facts.context.snapshot, facts.pod):
         why = f"{refusal.message} It is down until the node is back, which was allowed."
         return _evictable(facts, devices.NOWHERE, why)
-    if facts.consent:
-        return _evictable(
-            facts, "interruption_allowed", f"{refusal.message} Its interruption was allowed."
-        )
-    if found := _by_operator(facts):
-        return found
-    return facts.plan("refuse", refusal.code, refusal.message, refusal.remedy)
+    found = None if facts.consent else _by_operator(facts)
+    return found or _unless_allowed(facts, refusal.code, refusal.message, refusal.remedy)
 
 
 def _no_surge(facts: pod_facts.PodFacts, workload: objects.Workload) -> reasons.Reason | None:

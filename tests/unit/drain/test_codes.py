@@ -56,7 +56,7 @@ SAYING = (
 # calls that name a code -> the argument that is the code
 NAMING = {
     "plan": 1,
-    "_surge": 1,
+    "_unless_allowed": 1,
     "_evictable": 1,
     "Finding": 0,
     "Reason": 0,
