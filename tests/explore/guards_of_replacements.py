@@ -16,7 +16,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain imp
     released,
     replacement_conditions,
     run_replace,
-    run_unserve,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
@@ -186,6 +185,6 @@ GUARDS = (
     Guard("as many as may be missing", replaced_by(released, "most_at_once", lambda *args: 9), one_at_a_time),
     Guard("what was written counts before it is seen", as_is_seen, lambda: one_at_a_time(0.5)),
     Guard("it serves again", replaced_by(released, "returning", lambda *args, **how: None), replacement_ends),
-    Guard("balancers are waited for", replaced_by(run_unserve.Unserving, "waits_for", lambda *args: ""), balancers),
+    Guard("balancers are waited for", replaced_by(run_replace.Unserving, "waits_for", lambda *args: ""), balancers),
     Guard("no hope is seen", replaced_by(run_replace.Replacing, "_hopeless", lambda *args: False), no_place),
 )

@@ -29,7 +29,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain imp
     released,
     run_dispositions,
     run_evictor,
-    run_unserve,
+    unserved,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
@@ -51,6 +51,8 @@ SERVES_WITHIN_SECONDS = 600.0
 """Seconds after which a replacement that does not serve is given up,
 where nothing says earlier that it cannot.
 """
+SERVICE_WAIT_SECONDS = 600.0
+"""Seconds after which Services that do not drop the pod are waited for no longer."""
 
 
 @dataclasses.dataclass
@@ -104,6 +106,53 @@ class _Others:
 
 
 @dataclasses.dataclass
+class Unserving:
+    """When a pod that was replaced has to leave its Services, and for how long that lasts before it
+    may end. What was taken off and when is on the pod, so whoever goes on waits for the rest.
+
+    ``wait`` is the ``load_balancer_wait`` of the call. When a Service was last seen to have a pod
+    is by its UID.
+    """
+
+    ctx: run_context.Context
+    wait: float
+    _listed: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    def out(
+        self, move: run_pod_drain.PodDrain, pod: objects.Pod, snapshot: snapshots.Snapshot
+    ) -> unserved.Unserved | None:
+        """What takes the pod out of its Services; ``None`` where nobody wants that,
+        it is done, or not possible.
+        """
+        deployment = snapshot.workload(move.plan.workload.uid) if move.plan.workload else None
+        if (
+            not move.plan.policy.balanced(self.wait)
+            or deployment is None
+            or names.UNSERVED in pod.annotations
+        ):
+            return None
+        labels = unserved.chosen(snapshot, pod, deployment)
+        if isinstance(labels, reasons.Reason) or not labels:
+            return None
+        return unserved.Unserved(self.ctx.clock.server(), labels)
+
+    def waits_for(
+        self, move: run_pod_drain.PodDrain, pod: objects.Pod, snapshot: snapshots.Snapshot
+    ) -> str:
+        """What a pod waits for that has left its Services; empty if it may end, or was in none."""
+        out = unserved.of(pod)
+        if out is None:
+            return ""
+        passed, now = out.passed(self.ctx.clock.server()), self.ctx.clock.now()
+        if (found := unserved.listed(snapshot, pod)) and passed < SERVICE_WAIT_SECONDS:
+            self._listed[pod.uid] = now
+            return f"{found} to drop {pod.ref}"
+        wait = move.plan.policy.balanced(self.wait)
+        passed = min(passed, now - self._listed.get(pod.uid, float("-inf")))
+        return f"{wait:g} s for load balancers to drop {pod.ref}" if passed < wait else ""
+
+
+@dataclasses.dataclass
 class Replacing:
     """All replacements of a drain. ``prove_locks`` proves the locks of nodes,
     ``wake`` is called for each answer.
@@ -122,7 +171,7 @@ class Replacing:
     def __post_init__(self) -> None:
         self._others = _Others(self.routing.node_drains)
         self._writes = run_background.BackgroundCalls(self.ctx, "replace", self.wake)
-        self._unserving = run_unserve.Unserving(self.ctx, self.routing.choices.load_balancer_wait)
+        self._unserving = Unserving(self.ctx, self.routing.choices.load_balancer_wait)
 
     def close(self) -> None:
         """Wait for requests that are under way."""
