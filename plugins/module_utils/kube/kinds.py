@@ -12,6 +12,7 @@ projects are installed.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -38,24 +39,26 @@ class Kind:
         set_(self, "resource", f"{self.plural}.{self.group}" if self.group else self.plural)
 
 
-NODES = Kind("", "v1", "nodes", "Node", namespaced=False)
+_RBAC = "rbac.authorization.k8s.io"
+_ADMISSION = "admissionregistration.k8s.io"
+_DEVICES = "resource.k8s.io"
+_KOORDINATOR = "scheduling.koordinator.sh"
+_of_cluster = functools.partial(Kind, namespaced=False)
+
+NODES = _of_cluster("", "v1", "nodes", "Node")
 PODS = Kind("", "v1", "pods", "Pod")
-NAMESPACES = Kind("", "v1", "namespaces", "Namespace", namespaced=False)
+NAMESPACES = _of_cluster("", "v1", "namespaces", "Namespace")
 PVCS = Kind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
-PVS = Kind("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
+PVS = _of_cluster("", "v1", "persistentvolumes", "PersistentVolume")
 SERVICES = Kind("", "v1", "services", "Service")
 EVENTS = Kind("", "v1", "events", "Event")
 NEW_EVENTS = Kind("events.k8s.io", "v1", "events", "Event")
 CONFIGMAPS = Kind("", "v1", "configmaps", "ConfigMap")
 SERVICE_ACCOUNTS = Kind("", "v1", "serviceaccounts", "ServiceAccount")
 SECRETS = Kind("", "v1", "secrets", "Secret")
-CLUSTER_ROLES = Kind(
-    "rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False
-)
-CLUSTER_ROLE_BINDINGS = Kind(
-    "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
-)
-ROLE_BINDINGS = Kind("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
+CLUSTER_ROLES = _of_cluster(_RBAC, "v1", "clusterroles", "ClusterRole")
+CLUSTER_ROLE_BINDINGS = _of_cluster(_RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding")
+ROLE_BINDINGS = Kind(_RBAC, "v1", "rolebindings", "RoleBinding")
 RESOURCE_QUOTAS = Kind("", "v1", "resourcequotas", "ResourceQuota")
 LIMIT_RANGES = Kind("", "v1", "limitranges", "LimitRange")
 REPLICATION_CONTROLLERS = Kind("", "v1", "replicationcontrollers", "ReplicationController")
@@ -74,78 +77,42 @@ EVICTION_REQUESTS = Kind("lifecycle.k8s.io", "v1alpha1", "evictionrequests", "Ev
 LEASES = Kind("coordination.k8s.io", "v1", "leases", "Lease")
 HPAS = Kind("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
 ENDPOINT_SLICES = Kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
-VOLUME_ATTACHMENTS = Kind(
-    "storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", namespaced=False
-)
-STORAGE_CLASSES = Kind("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
-CSI_NODES = Kind("storage.k8s.io", "v1", "csinodes", "CSINode", namespaced=False)
-RESOURCE_CLAIMS = Kind("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim")
-RESOURCE_SLICES = Kind("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", namespaced=False)
-DEVICE_CLASSES = Kind("resource.k8s.io", "v1", "deviceclasses", "DeviceClass", namespaced=False)
-DEVICE_TAINT_RULES = Kind(
-    "resource.k8s.io", "v1", "devicetaintrules", "DeviceTaintRule", namespaced=False
-)
-DEVICE_TAINT_RULES_BETA = Kind(
-    "resource.k8s.io", "v1beta2", "devicetaintrules", "DeviceTaintRule", namespaced=False
-)
-PRIORITY_CLASSES = Kind(
-    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
-)
-RUNTIME_CLASSES = Kind("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False)
+VOLUME_ATTACHMENTS = _of_cluster("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment")
+STORAGE_CLASSES = _of_cluster("storage.k8s.io", "v1", "storageclasses", "StorageClass")
+CSI_NODES = _of_cluster("storage.k8s.io", "v1", "csinodes", "CSINode")
+RESOURCE_CLAIMS = Kind(_DEVICES, "v1", "resourceclaims", "ResourceClaim")
+RESOURCE_SLICES = _of_cluster(_DEVICES, "v1", "resourceslices", "ResourceSlice")
+DEVICE_CLASSES = _of_cluster(_DEVICES, "v1", "deviceclasses", "DeviceClass")
+DEVICE_TAINT_RULES = _of_cluster(_DEVICES, "v1", "devicetaintrules", "DeviceTaintRule")
+DEVICE_TAINT_RULES_BETA = _of_cluster(_DEVICES, "v1beta2", "devicetaintrules", "DeviceTaintRule")
+PRIORITY_CLASSES = _of_cluster("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass")
+RUNTIME_CLASSES = _of_cluster("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass")
 POD_GROUPS = Kind("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup")
 VIRTUAL_MACHINES = Kind("kubevirt.io", "v1", "virtualmachineinstances", "VirtualMachineInstance")
 KUBEVIRTS = Kind("kubevirt.io", "v1", "kubevirts", "KubeVirt")
-PODMIGRATIONJOBS = Kind(
-    "scheduling.koordinator.sh", "v1alpha1", "podmigrationjobs", "PodMigrationJob", namespaced=False
+PODMIGRATIONJOBS = _of_cluster(_KOORDINATOR, "v1alpha1", "podmigrationjobs", "PodMigrationJob")
+RESERVATIONS = _of_cluster(_KOORDINATOR, "v1alpha1", "reservations", "Reservation")
+ADMISSION_POLICIES = _of_cluster(
+    _ADMISSION, "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy"
 )
-RESERVATIONS = Kind(
-    "scheduling.koordinator.sh", "v1alpha1", "reservations", "Reservation", namespaced=False
+VALIDATING_WEBHOOKS = _of_cluster(
+    _ADMISSION, "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration"
 )
-ADMISSION_POLICIES = Kind(
-    "admissionregistration.k8s.io",
-    "v1",
-    "validatingadmissionpolicies",
-    "ValidatingAdmissionPolicy",
-    namespaced=False,
+MUTATING_WEBHOOKS = _of_cluster(
+    _ADMISSION, "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration"
 )
-VALIDATING_WEBHOOKS = Kind(
-    "admissionregistration.k8s.io",
-    "v1",
-    "validatingwebhookconfigurations",
-    "ValidatingWebhookConfiguration",
-    namespaced=False,
+ADMISSION_BINDINGS = _of_cluster(
+    _ADMISSION, "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"
 )
-MUTATING_WEBHOOKS = Kind(
-    "admissionregistration.k8s.io",
-    "v1",
-    "mutatingwebhookconfigurations",
-    "MutatingWebhookConfiguration",
-    namespaced=False,
-)
-ADMISSION_BINDINGS = Kind(
-    "admissionregistration.k8s.io",
-    "v1",
-    "validatingadmissionpolicybindings",
-    "ValidatingAdmissionPolicyBinding",
-    namespaced=False,
-)
-DEFINITIONS = Kind(
-    "apiextensions.k8s.io",
-    "v1",
-    "customresourcedefinitions",
-    "CustomResourceDefinition",
-    namespaced=False,
+DEFINITIONS = _of_cluster(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition"
 )
 NODE_FENCES = Kind("maintenance.kubeops.io", "v1", "nodefences", "NodeFence")
-SELF_SUBJECT_ACCESS_REVIEWS = Kind(
-    "authorization.k8s.io",
-    "v1",
-    "selfsubjectaccessreviews",
-    "SelfSubjectAccessReview",
-    namespaced=False,
+SELF_SUBJECT_ACCESS_REVIEWS = _of_cluster(
+    "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview"
 )
-SELF_SUBJECT_REVIEWS = Kind(
-    "authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False
+SELF_SUBJECT_REVIEWS = _of_cluster(
+    "authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview"
 )
 
 KINDS: Mapping[tuple[str, str], Kind] = {

@@ -138,6 +138,7 @@ def no_address(url: str) -> errors.ConfigError:
 with suppress(ImportError):  # the `kubernetes` package brings it; connection.py reports both
     import urllib3
     from urllib3.connection import HTTPConnection
+    from urllib3.exceptions import EmptyPoolError, HTTPError, LocationParseError, LocationValueError
 
 POOL = 128
 # The kernel notices a peer that vanished after about 30 s, without a request.
@@ -265,10 +266,6 @@ def _socket_options() -> list[tuple[int, int, int]]:
     ]
     return [*HTTPConnection.default_socket_options, *keepalive]
 
-
-with suppress(ImportError):  # the `kubernetes` package brings it; connection.py reports both
-    import urllib3
-    from urllib3.exceptions import EmptyPoolError, HTTPError, LocationParseError, LocationValueError
 
 _CHUNK = 1 << 18
 
