@@ -76,7 +76,6 @@ class Store(t.Generic[K, T]):
         return found
 
     def table(self) -> Items[T]:
-        """The objects as they are now."""
         if len(self._pieces) > PIECE and len(self._pieces) * PIECE > 4 * len(self._where):
             self._pack()
         self._own.clear()
@@ -112,7 +111,6 @@ class Index(t.Generic[K, T]):
 
     @classmethod
     def of(cls, keys: t.Callable[[T], t.Iterable[K]], found: t.Iterable[T]) -> Index[K, T]:
-        """Of all these objects."""
         groups: dict[K, list[T]] = {}
         for one in found:
             for key in keys(one):
@@ -120,7 +118,6 @@ class Index(t.Generic[K, T]):
         return cls(keys, _split({key: tuple(group) for key, group in groups.items()}))
 
     def get(self, key: K) -> tuple[T, ...]:
-        """The objects with this key."""
         return self._pieces[hash(key) % len(self._pieces)].get(key, ())
 
     def last(self, key: K) -> T | None:

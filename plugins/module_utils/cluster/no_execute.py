@@ -55,7 +55,6 @@ class Kill:
         return why
 
     def to_dict(self) -> dict[str, t.Any]:
-        """As the module returns it."""
         pod, taint = self.pod, node_taints.in_words(self.taint)
         place = {"node": pod.node, "namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
         return {

@@ -125,7 +125,6 @@ class Object:
 
     @property
     def ref(self) -> Ref:
-        """The object's coordinates."""
         return Ref(self.KIND, self.name, self.namespace, self.uid, self.API_VERSION)
 
     @property
@@ -457,7 +456,6 @@ class Workload(Object):
 
     @property
     def ref(self) -> Ref:
-        """The workload's coordinates."""
         return Ref(self.kind, self.name, self.namespace, self.uid, self.api_version)
 
     @property

@@ -45,7 +45,6 @@ def quantity(text: str | int | float) -> Fraction:
 
 
 def _parsed(text: str | int | float) -> tuple[decimal.Decimal, str]:
-    """Its number and suffix."""
     found = _QUANTITY.fullmatch(str(text))
     number = (
         _BOUNDED.create_decimal(f"{found[1]}e{found[2] or 0}") if found else decimal.Decimal("NaN")

@@ -60,7 +60,6 @@ class Events:
 
     @property
     def asking(self) -> bool:
-        """Whether an answer is awaited."""
         return self._background.going(ASKED)
 
     def ask(self, found: t.Iterable[objects.Ref | None]) -> bool:

@@ -123,7 +123,6 @@ class ReadScope:
         self.pods = [Slice(node=node) for node in self.nodes]
 
     def parts(self, name: str) -> list[Slice]:
-        """The parts of a kind."""
         if name == "pods":
             return list(self.pods)
         if name == "nodes":

@@ -171,7 +171,6 @@ class Snapshot:
         return tuple(p for p in self.pods if p.node in nodes)
 
     def budgets_of(self, pod: objects.Pod) -> tuple[objects.Budget, ...]:
-        """Every budget that selects the pod."""
         return tuple(
             b
             for b in self._selecting("budgets by label", pod.namespace, pod.labels)
@@ -288,23 +287,18 @@ class Snapshot:
         return self._by("pods by owner").get(uid)
 
     def claim(self, namespace: str, name: str) -> objects.Raw | None:
-        """The PersistentVolumeClaim of this name."""
         return self._by("claims by place").last((namespace, name))
 
     def volume(self, name: str) -> objects.Raw | None:
-        """The PersistentVolume of this name."""
         return self._by("volumes by place").last(("", name))
 
     def device_claim(self, namespace: str, name: str) -> objects.Raw | None:
-        """The ResourceClaim of this name."""
         return self._by("device_claims by place").last((namespace, name))
 
     def virtual_machine(self, uid: str) -> objects.Raw | None:
-        """The VirtualMachineInstance with this UID."""
         return self._by("virtual_machines by uid").last(uid)
 
     def daemon_set(self, uid: str) -> objects.Raw | None:
-        """The DaemonSet with this UID."""
         return self._by("daemon_sets by uid").last(uid)
 
     @property

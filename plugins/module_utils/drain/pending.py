@@ -53,7 +53,6 @@ class Lack:
 
     @property
     def text(self) -> str:
-        """As messages say it."""
         return (
             f"{self.workload.ref} has {self.ready} of {self.wanted} ready "
             f"pods{unready.in_brackets(self.why.rstrip('.'))}"
@@ -66,14 +65,12 @@ class Lack:
         )
 
     def finding(self, node: str) -> reasons.Finding:
-        """That it lasts."""
         code = "successor_waits" if self.behind else "fits_nowhere"
         return reasons.Finding(
             code, f"{self.lasting(node)}.", "", "warning", str(self.workload.ref), (node,)
         )
 
     def to_dict(self) -> dict[str, t.Any]:
-        """As modules return it."""
         named = {key: getattr(self.workload, key) for key in ("kind", "namespace", "name")}
         return {**named, "ready": self.ready, "wanted": self.wanted, "reason": self.why}
 

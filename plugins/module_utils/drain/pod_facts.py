@@ -136,7 +136,6 @@ class PodFacts:
 
     @property
     def bad_surge(self) -> surge_records.BadSurgeError | None:
-        """Why the record of its workload's surge cannot be parsed."""
         return self.context.unreadable.get(self.workload.uid) if self.workload else None
 
     @property

@@ -47,11 +47,9 @@ class Pace:
 
     @property
     def limit(self) -> int:
-        """How many may be in flight now."""
         return int(self._limit)
 
     def answered(self, now: float, seconds: float) -> None:
-        """An answer came after so many seconds."""
         self._quickest = min(self._quickest, seconds)
         if seconds > max(SLOW_FACTOR * self._quickest, SLOW_SECONDS):
             self._cut(now, 0.75, LEAST_LIMIT_IF_SLOW)

@@ -63,7 +63,6 @@ class AfterNodeLoss:
     reason: str
 
     def to_dict(self) -> dict[str, t.Any]:
-        """As the module returns it."""
         return {**asdict(self), "volumes": list(self.volumes)}
 
 

@@ -30,7 +30,6 @@ class Reason:
         return f"{self.message} {self.remedy}".strip()
 
     def to_dict(self) -> dict[str, str]:
-        """As modules return it."""
         return {"code": self.code, "message": self.message, "remedy": self.remedy}
 
 
@@ -54,11 +53,9 @@ class Finding(Reason):
     def of_node(
         cls, node: str, code: str, message: str, remedy: str, severity: Severity = "blocker"
     ) -> t.Self:
-        """About one node."""
         return cls(code, message, remedy, severity, f"Node {node}", (node,))
 
     def to_dict(self) -> dict[str, t.Any]:
-        """As modules return it."""
         # super() without arguments fails in a class with slots: the decorator makes another one.
         found = {**Reason.to_dict(self), "severity": self.severity, "object": self.object}
         return {**found, "objects": list(self.objects)} if self.objects else found

@@ -346,7 +346,6 @@ def _each(
 
 
 def _is_lock(lease: objects.Raw) -> bool:
-    """Whether it is the lock of a node or of a descheduler."""
     return bool(
         lease["metadata"]["name"].startswith((names.NODE_LEASE_PREFIX, names.DESCHEDULER_PREFIX))
     )

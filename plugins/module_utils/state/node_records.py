@@ -105,7 +105,6 @@ class Record:
     volumes: tuple[str, ...] = ()
 
     def at(self, step: Step, **changes: t.Any) -> Record:
-        """The same record at another step."""
         return replace(self, step=step, **changes)
 
     def foreign_to(self, run: str, nonce: str, *, check: bool = False) -> bool:

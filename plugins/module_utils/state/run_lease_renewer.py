@@ -94,7 +94,6 @@ class LeaseRenewer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Renew nothing more."""
         self._stop.set()
         if self._thread:
             self._thread.join(LEAVE_WITHIN_SECONDS / 2)

@@ -81,7 +81,6 @@ class NodeLock(run_heartbeats.HeldLease):
 
     @property
     def what(self) -> str:
-        """What it locks, as text."""
         return f"{self.kind} {self.node}"
 
     @property
