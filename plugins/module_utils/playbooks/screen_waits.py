@@ -12,9 +12,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible i
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import phases
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import text
 
-WORDS = frozenset(
-    {phases.What.WAITING.value, phases.What.PROTECTING.value, phases.What.PROGRESS.value}
-)
+WORDS = (phases.What.WAITING, phases.What.PROTECTING, phases.What.PROGRESS)
 """Events that tell what is waited for, and are out of date with the next one."""
 LASTS = 10.0
 """Seconds after which a wait is news, also one that has another reason by now."""
@@ -81,9 +79,9 @@ class Waits:
         """The lines that are to be shown by now; ``at`` is the time of the day, as in events."""
         late = [held for held in list(self._held.values()) if held.due(now)]
         told = [held.told(now, at) for held in late]
-        lines = told[:SHOWN] + (
-            [f"and {text.count(len(told) - SHOWN, 'more wait')}"] if len(told) > SHOWN else []
-        )
+        lines = told[:SHOWN]
+        if len(told) > SHOWN:
+            lines.append(f"and {text.count(len(told) - SHOWN, 'more wait')}")
         task, since = self._task
         if task and not self._held and now - self._silent_since >= LASTS:
             lines = [_lasting(f"{at[11:19]}  {task}", now - since)]

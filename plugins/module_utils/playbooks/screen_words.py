@@ -19,6 +19,8 @@ ROWS, ROWS_OF_MANY = 20, 5
 """So many nodes have a row each, of more than these the first ``ROWS_OF_MANY``."""
 MOVES = ("surge", "replace", "evict", "job", "wait", "refuse", "skip", "finished")
 """Routes, and deletions of objects alone, in the order in which the table names them."""
+ROUTES = {"skip": "stay", "refuse": "blocked"}
+"""What the table calls them otherwise."""
 OUTPUTS = ("stderr", "stdout", "module_stderr", "module_stdout")
 """What a failed task may have said beside its message; modules that died have the latter two."""
 
@@ -37,37 +39,22 @@ def plan_lines(plan: Answer, first: int = 1) -> list[str]:
     rows = [("wave", "node", "pods", "forecast")]
     ranges = plan.get("wave_ranges") or [(None, None)] * len(plan["waves"])
     for number, (wave, took) in enumerate(zip(plan["waves"], ranges, strict=True), start=first):
+        cells = (str(number), text.between(*took))
         for node in wave:
-            leads = node == wave[0]
-            pods = ", ".join(
-                f"{routes[node][route]} {_route(route)}" for route in MOVES if routes[node][route]
-            )
-            rows.append(
-                (
-                    str(number) if leads else "",
-                    node,
-                    pods or "none",
-                    text.between(*took) if leads else "",
-                )
-            )
+            counts = {ROUTES.get(route, route): routes[node][route] for route in MOVES}
+            pods = ", ".join(f"{count} {route}" for route, count in counts.items() if count)
+            rows.append((cells[0], node, pods or "none", cells[1]))
+            cells = ("", "")
     hidden = len(rows) - 1 - ROWS_OF_MANY if len(rows) > ROWS + 1 else 0
     rows = rows[: len(rows) - hidden]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    lines = [
-        (
-            f"{wave:>{widths[0]}}  {node:<{widths[1]}}  {pods:<{widths[2]}}  {took:>{widths[3]}}"
-        ).rstrip()
-        for wave, node, pods, took in rows
-    ]
-    return (
-        lines
-        + ([f"… and {text.count(hidden, 'more node')}"] if hidden > 0 else [])
-        + call_results.notes(plan, "warning")
-    )
-
-
-def _route(route: str) -> str:
-    return {"skip": "stay", "refuse": "blocked"}.get(route, route)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for wave, node, pods, time in rows:
+        line = f"{wave:>{widths[0]}}  {node:<{widths[1]}}  {pods:<{widths[2]}}  {time:>{widths[3]}}"
+        lines.append(line.rstrip())
+    if hidden > 0:
+        lines.append(f"… and {text.count(hidden, 'more node')}")
+    return lines + call_results.notes(plan, "warning")
 
 
 def troubles(answer: Answer) -> list[tuple[str, str]]:
@@ -81,9 +68,7 @@ def troubles(answer: Answer) -> list[tuple[str, str]]:
 
 def message_lines(result: Answer) -> list[str]:
     """The message of a result: of ``debug``, ``fail``, or a failed module."""
-    message = result.get("msg", "")
-    if "censored" in result:
-        message = result["censored"]
+    message = result.get("censored", result.get("msg", ""))
     lines = message if isinstance(message, (list, tuple)) else [message]
     return [line for entry in lines for line in str(entry).rstrip().split("\n")]
 
@@ -100,12 +85,10 @@ def output_lines(result: Answer, most: int) -> list[str]:
 
 def _last(output: str, most: int) -> list[str]:
     lines = output.rstrip().split("\n")
-    if len(lines) <= most:
+    hidden = len(lines) - most
+    if hidden <= 0:
         return lines
-    return [
-        f"… {text.count(len(lines) - most, 'line')} before, see -v",
-        *(lines[-most:] if most else ()),
-    ]
+    return [f"… {text.count(hidden, 'line')} before, see -v", *lines[hidden:]]
 
 
 def failure_lines(result: Answer, *, action: str, path: str, most: int) -> list[str]:
@@ -135,16 +118,8 @@ COLLECTION = "kubeops.node_maintenance"
 BUILT_IN = ("ansible.builtin.", "ansible.legacy.")
 SILENT = frozenset(
     {
-        *(
-            "add_host",
-            "gather_facts",
-            "group_by",
-            "include_role",
-            "include_tasks",
-            "import_role",
-            "import_tasks",
-        ),
-        *("meta", "set_fact", "set_stats", "setup", "validate_argument_spec"),
+        *("add_host", "gather_facts", "group_by", "include_role", "include_tasks", "import_role"),
+        *("import_tasks", "meta", "set_fact", "set_stats", "setup", "validate_argument_spec"),
     }
 )
 """Actions of ansible-core that keep books: that they went well is no news."""

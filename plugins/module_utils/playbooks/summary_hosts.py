@@ -24,30 +24,21 @@ def reach(answers: call_results.Answers, *, host: str) -> dict[str, str]:
     """
     failed, modules = answers["failed"], answers["modules"]
     if answers["connection"].get("unreachable"):
-        what = (
-            f"is unreachable for your tasks ({_why(failed)}). Correct its address, "
-            "user or key in the inventory"
-        )
+        what = f"is unreachable for your tasks ({_why(failed)})"
+        remedy = "Correct its address, user or key in the inventory"
     elif "ping" not in modules:
-        what = (
-            f"answers, but no module of Ansible runs on it ({_why(modules, failed)}). Install "
-            "Python there, or name it"
-        )
-        what += " with ansible_python_interpreter in the inventory"
+        what = f"answers, but no module of Ansible runs on it ({_why(modules, failed)})"
+        remedy = "Install Python there, or name it with ansible_python_interpreter in the inventory"
     else:
-        what = (
-            f"answers, but nobody becomes root there ({_why(failed)}). Allow it to the user, for "
-            "example with sudo, or"
-        )
-        what += " give the password as ansible_become_password"
-    return {"text": f"Host {host} {what}, {OMIT}."}
+        what = f"answers, but nobody becomes root there ({_why(failed)})"
+        remedy = "Allow it to the user, for example with sudo, or give the password as "
+        remedy += "ansible_become_password"
+    return {"text": f"Host {host} {what}. {remedy}, {OMIT}."}
 
 
 def _why(*results: call_results.Answer) -> str:
-    return next(
-        (str(result["msg"]).rstrip(".") for result in results if result.get("msg")),
-        "see the output above",
-    )
+    said = (str(result["msg"]).rstrip(".") for result in results if result.get("msg"))
+    return next(said, "see the output above")
 
 
 # Why a task of the user failed, in one line for the last message, the report and the announcements.
@@ -72,21 +63,16 @@ def failed_task(
     task = f"Task {read.text(name)!r}" if name else "A task"
     what = f"{task} failed on host {host}"
     result = answers["result"]
-    if (no_log if no_log is None else str(no_log).lower()) not in SHOWN or result.get(
-        "_ansible_no_log"
-    ):
+    hidden = (no_log if no_log is None else str(no_log).lower()) not in SHOWN
+    if hidden or result.get("_ansible_no_log"):
         return {"text": f"{what}; no_log hides why."}
     return {"text": f"{what}: {_task_message(result)}"}
 
 
 def _task_message(result: call_results.Answer) -> str:
     """Of a loop: why the first of its items failed."""
-    failed = [
-        each
-        for each in result.get("results") or ()
-        if isinstance(each, t.Mapping) and each.get("failed")
-    ]
-    if failed:
+    items = (each for each in result.get("results") or () if isinstance(each, t.Mapping))
+    if failed := [each for each in items if each.get("failed")]:
         if failed[0].get("_ansible_no_log"):
             return "no_log hides why."
         result = failed[0]
@@ -124,20 +110,13 @@ def reboot(answers: call_results.Answers, *, host: str) -> dict[str, t.Any]:
     ``uname -r`` (``running``), and of finding the file ``modules.builtin`` of each kernel
     (``kernels``); those of checks that are not wanted were skipped.
     """
-    files = [
-        each["item"]
-        for each in answers["files"].get("results") or ()
-        if each.get("stat", {}).get("exists")
-    ]
-    code = answers["needs_restarting"].get("rc")
+    looks, code = answers["files"].get("results") or (), answers["needs_restarting"].get("rc")
+    kernels = (PurePosixPath(each["path"]) for each in answers["kernels"].get("files") or ())
     found = reboots.reasons(
-        files=files,
+        files=[each["item"] for each in looks if each.get("stat", {}).get("exists")],
         needs_restarting=None if code == NO_SUCH_COMMAND else code,
         running=(answers["running"].get("stdout") or "").strip(),
-        installed=[
-            PurePosixPath(each["path"]).parent.name
-            for each in answers["kernels"].get("files") or ()
-        ],
+        installed=[path.parent.name for path in kernels],
     )
     why = " and ".join(found)
     message = f"Host {host} {_SAID[bool(found)]}{f': {why}' if found else ''}."
@@ -157,20 +136,18 @@ def choice(
     """
     listed = answers["listed"]
     run = (listed.get("resumable") or {}).get("run")
-    traces = [
-        trace
-        for trace in listed.get("traces") or ()
-        if trace["kind"] == "Node" and trace["run"] == run
-    ]
-    ours = {node for trace in traces for node in trace.get("nodes") or ()} if run else set()
+    ours = set[str]()
+    for trace in listed.get("traces") or ():
+        if run and trace["kind"] == "Node" and trace["run"] == run:
+            ours.update(trace.get("nodes") or ())
     nodes, lines = [], []
     for node, required in asked.items():
-        stays = required is False and node not in ours
-        nodes += [] if stays else [node]
-        lines.append(
-            f"Host {node} "
-            f"{_SAID[required]}.{' Its node is not taken out of service.' if stays else ''}"
-        )
+        line = f"Host {node} {_SAID[required]}."
+        if required is False and node not in ours:
+            line += " Its node is not taken out of service."
+        else:
+            nodes.append(node)
+        lines.append(line)
     return {"nodes": nodes, "lines": lines}
 
 
@@ -186,9 +163,9 @@ def hooked(
     """
     failed = call_results.failed(*([answers["so_far"]] if hook else answers.values()))
     if hook and wrong:
-        about = (
-            f"Pod {hook['namespace']}/{hook['name']}" if hook.get("uid") else f"Node {hook['node']}"
-        )
+        about = f"Node {hook['node']}"
+        if hook.get("uid"):
+            about = f"Pod {hook['namespace']}/{hook['name']}"
         what = f"{about}: hook {hook['hook']}, rule {hook['rule']} (tasks {hook['tasks']}) failed:"
         message = f"{what} {call_results.ended(wrong)} Mend that, then run the same command again."
         failed.append({**call_results.failure(hook["node"], message, None), "hook": hook["hook"]})

@@ -55,22 +55,16 @@ def plan(
     """
     plan = answers["plan"]
     blockers = call_results.blockers(plan)
-    lines = [
-        *_waves(plan),
-        *_budgets(plan),
-        *(call_results.left_out(plan) if plan.get("feasible") else ()),
-    ]
+    lines = [*_waves(plan), *_budgets(plan)]
+    lines += call_results.left_out(plan) if plan.get("feasible") else ()
     lines += [*call_results.notes(plan, "warning"), *call_results.notes(plan, "info")]
     fates = [pod for pod in plan.get("pods") or () if pod.get("fate")]
-    lines += [
-        f"{pod['namespace']}/{pod['name']}: {pod['fate']['reason']}" for pod in fates[:FATES_SHOWN]
-    ]
+    for pod in fates[:FATES_SHOWN]:
+        lines.append(f"{pod['namespace']}/{pod['name']}: {pod['fate']['reason']}")
     lines += call_results.more(len(fates) - FATES_SHOWN, "pod")
     if plan.get("estimate_seconds"):
-        lines.append(
-            "Draining the nodes takes "
-            f"{_about(plan['estimate_seconds'], plan.get('estimate_range') or ())}."
-        )
+        takes = _about(plan["estimate_seconds"], plan.get("estimate_range") or ())
+        lines.append(f"Draining the nodes takes {takes}.")
     if wanted and wanted["window"] and plan.get("waves"):
         work = wanted["tasks_estimate"] if wanted["tasks"] or wanted["reboot"] else 0
         closed = arguments_window.closed(wanted["window"], now, plan["wave_seconds"][0] + work)
@@ -93,9 +87,8 @@ def _waves(plan: t.Mapping[str, t.Any]) -> list[str]:
     for number, wave in enumerate(shown, start=1):
         line = f"Wave {number}: {', '.join(wave)}"
         if number <= min(len(seconds), len(ranges), len(parts)):
-            made_of = (
-                f"{PARTS[key]} {value:g} s" for key, value in parts[number - 1].items() if value
-            )
+            part = parts[number - 1].items()
+            made_of = (f"{PARTS[key]} {value:g} s" for key, value in part if value)
             line += f" ({_about(seconds[number - 1], ranges[number - 1])}: {', '.join(made_of)})"
         why = text.waiting({node: reasons.get(node, "") for node in wave}, most=1)
         lines.append(f"{line}; {why}" if why else line)
@@ -113,24 +106,17 @@ def _budgets(plan: t.Mapping[str, t.Any]) -> list[str]:
     held = [one for one in plan.get("budgets") or () if not one["blocks"]]
     lines = []
     for one in sorted(held, key=lambda one: -one["seconds"])[:BUDGETS_SHOWN]:
-        what = (
-            f"the guard of {one['workload']}"
-            if one["guard"]
-            else f"budget {one['namespace']}/{one['name']}"
-        )
-        pods = f"{one['pods']} {'pod' if one['pods'] == 1 else 'pods'}"
-        pace = (
-            f"{one['allowed']} at a time, {one['seconds']:g} s"
-            if one["allowed"]
-            else "none allowed at the moment"
-        )
+        what, pace = f"budget {one['namespace']}/{one['name']}", "none allowed at the moment"
+        if one["guard"]:
+            what = f"the guard of {one['workload']}"
+        if one["allowed"]:
+            pace = f"{one['allowed']} at a time, {one['seconds']:g} s"
+        pods = text.count(one["pods"], "pod")
         lines.append(f"Wave {one['wave']} waits for {what}: {pods}, {pace}.")
     hidden = len(held) - BUDGETS_SHOWN
-    return lines + (
-        [f"It waits for budgets {hidden} more times, for a shorter time each."]
-        if hidden > 0
-        else []
-    )
+    if hidden > 0:
+        lines.append(f"It waits for budgets {hidden} more times, for a shorter time each.")
+    return lines
 
 
 def traces(
@@ -148,20 +134,17 @@ def _commands(found: t.Sequence[call_results.Entry]) -> list[str]:
     parked = [node for trace in found if trace.get("step") == "parked" for node in trace["nodes"]]
     dead = [trace for trace in found if not trace["alive"]]
     runs = list(dict.fromkeys(trace["run"] for trace in dead if trace["run"]))
-    lines = (
-        [f"To return {', '.join(parked)} to service: {commands.release(parked)}"] if parked else []
-    )
+    lines = []
+    if parked:
+        lines = [f"To return {', '.join(parked)} to service: {commands.release(parked)}"]
     lines += [f"To undo what run {run} left: {commands.undo(run)}" for run in runs[:RUNS_SHOWN]]
     return lines + ([f"To undo what all dead runs left: {commands.UNDO_ALL}"] if dead else [])
 
 
 def _trace(trace: call_results.Entry) -> str:
     words: list[t.Any] = [f"{trace['object']}: {trace['what']}"]
-    words += [
-        f"{word} {trace[key]}"
-        for word, key in (("run", "run"), ("started by", "by"), ("since", "since"))
-        if trace[key]
-    ]
+    facts = {"run": trace["run"], "started by": trace["by"], "since": trace["since"]}
+    words += [f"{word} {fact}" for word, fact in facts.items() if fact]
     return ", ".join([*words, "its run is alive" if trace["alive"] else "no live run"])
 
 
@@ -190,14 +173,13 @@ def announced(
     if moment not in ("planned", "started"):
         return {"webhook": webhook, "start": "", "end": "", "duration": ""}
     work = wanted["tasks_estimate"] if wanted["tasks"] or wanted["reboot"] else 0
-    forecast = list(seconds) or [
-        each + work for each in answers.get("plan", {}).get("wave_seconds") or ()
-    ]
+    planned = answers.get("plan", {}).get("wave_seconds") or ()
+    forecast = list(seconds) or [each + work for each in planned]
     start = datetime.datetime.fromtimestamp(float(now), datetime.UTC)
     end = start + datetime.timedelta(seconds=sum(forecast))
-    if wanted["window"] and (
-        found := arguments_window.fitting(wanted["window"], now, next(iter(forecast), 0.0))
-    ):
+    first = forecast[0] if forecast else 0.0
+    found = arguments_window.fitting(wanted["window"], now, first) if wanted["window"] else None
+    if found:
         start, end = found
     return {
         "webhook": webhook,

@@ -34,19 +34,13 @@ def release(answers: call_results.Answers, *, check: bool, broken: str = "") -> 
     calls = (hooks, returning, verify, taint, guards, uncordon)
     messages = call_results.messages(call_results.failed(*calls))
     # Nodes of other runs were not changed, and the message says how to take them over.
-    others = {
-        each["name"]
-        for each in call_results.entries(*calls)
-        if each.get("outcome") in call_results.OF_OTHERS
-    }
-    failures = [
-        call_results.failure(
-            node,
-            call_results.reason(messages.get(node, ""), broken),
-            "" if node in others else "Run release again.",
-        )
-        for node in call_results.without(out, uncordoned)
-    ]
+    entries = call_results.entries(*calls)
+    others = {one["name"] for one in entries if one.get("outcome") in call_results.OF_OTHERS}
+    failures = []
+    for node in call_results.without(out, uncordoned):
+        why = call_results.reason(messages.get(node, ""), broken)
+        again = "" if node in others else "Run release again."
+        failures.append(call_results.failure(node, why, again))
     return {
         "out": out,
         "in_service": call_results.names(in_service),
@@ -69,34 +63,24 @@ def recovery(answers: call_results.Answers, *, check: bool) -> dict[str, t.Any]:
     * ``did``: the actions and the results for the nodes, as sentences, ``wrong``:
       the parts of the last message.
     """
-    words = ("recovered", "returning", "verify", "verify_parked", "guards", "uncordon", "again")
-    recovered, returning, verify, verify_parked, guards, uncordon, again = (
-        answers[word] for word in words
-    )
-    to_verify = [
-        each["name"]
-        for each in call_results.entries(recovered)
-        if each.get("outcome") == outcomes.StateOutcome.TO_VERIFY
-    ]
+    recovered, returning, verify = (answers[x] for x in ("recovered", "returning", "verify"))
+    parked, guards, uncordon = (answers[x] for x in ("verify_parked", "guards", "uncordon"))
+    again, entries = answers["again"], call_results.entries(recovered)
+    wanted = outcomes.StateOutcome.TO_VERIFY
+    to_verify = [each["name"] for each in entries if each.get("outcome") == wanted]
     uncordoned = call_results.passed(uncordon)
     not_back = call_results.failed(returning, verify, guards, uncordon)
-    calls = (recovered, returning, verify_parked, guards, uncordon, again)
-    told = [
-        each for each in call_results.entries(recovered) if check or each["name"] not in to_verify
-    ]
-    told += call_results.entries(uncordon) + [
-        each for each in not_back if each["name"] not in uncordoned
-    ]
-    wrong = [
-        each["message"]
-        for each in not_back
-        if each.get("outcome") != outcomes.StateOutcome.STILL_DEAD
-    ]
+    calls = (recovered, returning, parked, guards, uncordon, again)
+    told = [each for each in entries if check or each["name"] not in to_verify]
+    told += call_results.entries(uncordon)
+    told += [each for each in not_back if each["name"] not in uncordoned]
+    dead = outcomes.StateOutcome.STILL_DEAD
+    wrong = [each["message"] for each in not_back if each.get("outcome") != dead]
+    did = [action for call in calls for action in call.get("actions") or ()]
     return {
         "to_verify": to_verify,
         "verified": call_results.passed(verify),
         "uncordoned": uncordoned,
-        "did": [action for call in calls for action in call.get("actions") or ()]
-        + [each["message"] for each in told],
+        "did": did + [each["message"] for each in told],
         "wrong": call_results.unique([recovered.get("msg", ""), again.get("msg", ""), *wrong]),
     }

@@ -66,19 +66,17 @@ def run(
         if out:
             returned = backs[index] if index < len(backs) else {}
             came.append(_Came(batches[index][1:], out, returned))
-    omitted = call_results.unique(
-        [*left_out, *(text for each in came for text in each.last.get("left_out", ()))]
-    )
+    of_calls = (text for each in came for text in each.last.get("left_out", ()))
+    omitted = call_results.unique([*left_out, *of_calls])
     of_waves = [entry for each in came for entry in each.failed]
     half_back = {entry["name"]: entry for entry in reversed(call_results.failed(*taken_up))}
     failures = [*dict(sorted(half_back.items())).values(), *of_waves]
-    stops = [
-        *filter(None, (each.last.get("stop") for each in came)),
-        *(soaked := call_results.unique(map(_soaked, soaks))),
-    ]
-    left = [
-        node for batch, wave in zip(batches, waves, strict=False) if not wave for node in batch[1:]
-    ]
+    soaked = call_results.unique(map(_soaked, soaks))
+    stops = [*filter(None, (each.last.get("stop") for each in came)), *soaked]
+    left = list[str]()
+    for batch, wave in zip(batches, waves, strict=False):
+        left += [] if wave else batch[1:]
+    back = [*finished, *(node for each in came for node in each.last.get("back", ()))]
     ahead = [each for index, each in enumerate(seconds) if index >= len(waves) or not waves[index]]
     closed = arguments_window.closed(window, now, ahead[0]) if ahead else ""
     wrong = [*in_the_way, *(entry["message"].strip() for entry in failures), *stops, *omitted]
@@ -91,9 +89,7 @@ def run(
         "stops": stops,
         "left": left,
         "told": [answer for each in came for answer in each.told],
-        "back": (
-            back := [*finished, *(node for each in came for node in each.last.get("back", ()))]
-        ),
+        "back": back,
         "release": commands.release(back),
         "closed": closed,
         "clean": not of_waves and not stops and not left,
@@ -132,25 +128,21 @@ class _Came(t.NamedTuple):
 
 
 def _not_ended(answers: call_results.Answers) -> list[str]:
-    calls = (
-        (answers.get(call) or {}, key) for call, key in (("ended", "nodes"), ("report", "html"))
-    )
-    return [
-        answer["msg"]
-        for answer, key in calls
-        if answer and key not in answer and not answer.get("skipped")
-    ]
+    found = []
+    for call, key in (("ended", "nodes"), ("report", "html")):
+        answer = answers.get(call)
+        if answer and key not in answer and not answer.get("skipped"):
+            found.append(answer["msg"])
+    return found
 
 
 def _why_not(failures: t.Sized, until: float | str | None, now: float) -> str:
     why = ["of the failures above"] if failures else []
     if until not in (None, "") and float(until) < now:
         why.append("maintain_until has passed")
-    return (
-        f"Because {', or because '.join(why)}."
-        if why
-        else "The run ended before; see the output above."
-    )
+    if not why:
+        return "The run ended before; see the output above."
+    return f"Because {', or because '.join(why)}."
 
 
 def _soaked(answer: call_results.Answer) -> str:
@@ -159,9 +151,8 @@ def _soaked(answer: call_results.Answer) -> str:
         return ""
     if "nodes" not in answer:
         return f"The soak was not watched to its end: {answer['msg']}"
-    failed = " ".join(
-        call_results.unique(entry["message"] for entry in call_results.failed(answer))
-    )
+    messages = (entry["message"] for entry in call_results.failed(answer))
+    failed = " ".join(call_results.unique(messages))
     return f"A gate failed in the soak: {failed} No further wave starts." if failed else ""
 
 
@@ -173,13 +164,12 @@ def _without(plan: call_results.Answer, unreached: t.Mapping[str, str]) -> dict[
     if not unreached:
         return {}
     waves = [[node for node in wave if node not in unreached] for wave in plan["waves"]]
-    told = {
-        name: outcomes.entry(name, outcomes.PlanOutcome.BLOCKED, why)
-        for name, why in unreached.items()
-    }
-    found: dict[str, t.Any] = {
-        "nodes": [{**node, **told.get(node["name"], {})} for node in plan["nodes"]]
-    }
+    nodes = []
+    for node in plan["nodes"]:
+        why = unreached.get(node["name"])
+        told = outcomes.entry(node["name"], outcomes.PlanOutcome.BLOCKED, why) if why else {}
+        nodes.append({**node, **told})
+    found: dict[str, t.Any] = {"nodes": nodes}
     for key in ("waves", "wave_seconds", "wave_ranges", "wave_parts"):
         values = zip(waves, waves if key == "waves" else plan.get(key) or (), strict=False)
         found[key] = [value for wave, value in values if wave]
@@ -197,20 +187,18 @@ def _left(plan: call_results.Answer, over: t.Container[str]) -> list[tuple[list[
 def _out(traces: t.Sequence[t.Mapping[str, t.Any]], run: str) -> tuple[list[str], list[str]]:
     """The nodes that are out of service by the record of this run, and of another."""
     found = [trace for trace in traces if trace["kind"] == "Node"]
-    own = [node for trace in found if trace["run"] == run for node in trace.get("nodes") or ()]
-    return own, [
-        node for trace in found if trace["run"] != run for node in trace.get("nodes") or ()
-    ]
+    own, others = list[str](), list[str]()
+    for trace in found:
+        (own if trace["run"] == run else others).extend(trace.get("nodes") or ())
+    return own, others
 
 
 def _host(
     name: str, hosts: t.Container[str], planned: t.Mapping[str, call_results.Answer]
 ) -> dict[str, str]:
     """A host; its address only where the inventory does not have it."""
-    return {
-        "name": name,
-        "address": "" if name in hosts else planned.get(name, {}).get("address") or "",
-    }
+    address = "" if name in hosts else planned.get(name, {}).get("address") or ""
+    return {"name": name, "address": address}
 
 
 def _place(
@@ -264,17 +252,21 @@ def start(
     skipped = unreached if wanted["on_blocked"] == "skip" else {}
     left = _left(plan, [*finished, *skipped])
     waves = [wave for wave, _seconds in left]
-    batches = [
-        [f"maintenance-wave-{n}", *wave]
-        for n, wave in enumerate(waves, 1 + (resumable.get("waves_done") or 0))
-    ]
+    numbered = enumerate(waves, 1 + (resumable.get("waves_done") or 0))
+    batches = [[f"maintenance-wave-{number}", *wave] for number, wave in numbered]
     manned = batches if wanted["on_hosts"] else [batch[:1] for batch in batches]
     work = wanted["tasks_estimate"] if wanted["has_work"] else 0
     seconds = [moves + work for _wave, moves in left]
     closed = arguments_window.closed(wanted["window"], now, seconds[0]) if seconds else ""
     planned = {node["name"]: node for node in plan.get("nodes") or ()}
     runs = {name: node["record"]["run"] for name, node in planned.items() if node.get("record")}
-
+    omitted, blockers = list[str](), list[str]()
+    if plan.get("feasible"):
+        omitted += call_results.left_out(plan)
+    else:
+        blockers += call_results.short(call_results.blockers(plan))
+    blockers += [] if skipped else unreached.values()
+    blockers += [f"{closed} Nothing was changed."] if closed and not check else []
     return {
         "finished": finished,
         "half_back": call_results.unique(node for node in own if node in finished),
@@ -291,14 +283,7 @@ def start(
         ],
         "runs": runs,
         "replanned": _without(plan, skipped),
-        "left_out": [
-            *(call_results.left_out(plan) if plan.get("feasible") else ()),
-            *skipped.values(),
-        ],
-        "in_the_way": [
-            *([] if plan.get("feasible") else call_results.short(call_results.blockers(plan))),
-            *([] if skipped else unreached.values()),
-            *([f"{closed} Nothing was changed."] if closed and not check else []),
-        ],
+        "left_out": [*omitted, *skipped.values()],
+        "in_the_way": blockers,
         "closed": closed,
     }
