@@ -20,7 +20,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain imp
     other_runs,
     replacement,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import drafts
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import (
+    drafts,
+    preflight,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import guard_budgets
 
@@ -199,7 +202,7 @@ class Advice:
 
 
 def advice(
-    snapshot: snapshots.Snapshot, wanted: drafts.DraftOptions, plan: drafts.Plan
+    snapshot: snapshots.Snapshot, wanted: preflight.DraftOptions, plan: drafts.Plan
 ) -> tuple[Advice, ...]:
     """What people can do against the blockers, and those that stand behind a consent."""
     found, left = _refused(snapshot, wanted, plan)
@@ -213,7 +216,7 @@ def advice(
 
 
 def _refused(
-    snapshot: snapshots.Snapshot, wanted: drafts.DraftOptions, plan: drafts.Plan
+    snapshot: snapshots.Snapshot, wanted: preflight.DraftOptions, plan: drafts.Plan
 ) -> tuple[list[drain_policy.PodPlan], set[tuple[str, str]]]:
     """The pods that are not let go, also once consents are given, and what is left then."""
     nodes = [name for name in wanted.nodes if name in snapshot.nodes]
@@ -313,7 +316,7 @@ def _by_count(budget: objects.Budget) -> bool:
 
 
 def _of_room(
-    snapshot: snapshots.Snapshot, wanted: drafts.DraftOptions, plan: drafts.Plan, code: str
+    snapshot: snapshots.Snapshot, wanted: preflight.DraftOptions, plan: drafts.Plan, code: str
 ) -> Advice:
     mine = [one for one in plan.findings if (one.code, one.severity) == (code, "blocker")]
     subjects = dict.fromkeys(finding.object for finding in mine)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import typing as t
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
     objects,
@@ -33,30 +33,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods impo
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import node_records
 
 Waits = tuple[waves.Wait, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DraftOptions:
-    """What is planned: ``nodes`` as named, unknown ones too; the others are options of
-    ``maintenance_plan``.
-
-    ``run`` is the id of the run or ``""``, ``now`` is RFC 3339. ``evacuates``: the nodes stay out,
-    and those that are out and empty already are at their goal. Without ``with_volumes`` the
-    snapshot lacks what volumes of pods need. ``unreplaced`` as in ``migrate.routes``.
-    """
-
-    nodes: tuple[str, ...]
-    choices: drain_policy.DrainPolicy = field(default_factory=drain_policy.DrainPolicy)
-    run: str = ""
-    now: str = ""
-    evacuates: bool = False
-    order: waves.Order = "given"
-    max_parallel: int = 1
-    zone_key: str = "topology.kubernetes.io/zone"
-    max_per_zone: int | None = None
-    with_volumes: bool = True
-    kured: str = neighbours.KURED
-    unreplaced: t.Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +81,7 @@ class Plan:
     findings: tuple[reasons.Finding, ...]
 
 
-def draft(snapshot: snapshots.Snapshot, wanted: DraftOptions) -> Draft:
+def draft(snapshot: snapshots.Snapshot, wanted: preflight.DraftOptions) -> Draft:
     """Routes and waves.
 
     Raises:
@@ -127,7 +103,7 @@ def draft(snapshot: snapshots.Snapshot, wanted: DraftOptions) -> Draft:
     return Draft(plans, there, shape.nodes, formed.waves, shape, formed.waits)
 
 
-def judged(snapshot: snapshots.Snapshot, wanted: DraftOptions, drafted: Draft) -> Plan:
+def judged(snapshot: snapshots.Snapshot, wanted: preflight.DraftOptions, drafted: Draft) -> Plan:
     """The plan with forecasts and findings; the snapshot has what the routes need besides."""
     plans = drafted.plans
 
@@ -147,30 +123,20 @@ def judged(snapshot: snapshots.Snapshot, wanted: DraftOptions, drafted: Draft) -
         seen = shaped(shape, formed)
     drafted = replace(drafted, waves=seen.formed.waves, waits=seen.formed.waits)
     terminating = [name for name, phase in phases(snapshot).items() if phase == "Terminating"]
-    asked = preflight.PreflightOptions(
-        nodes=wanted.nodes,
-        waves=drafted.waves,
-        choices=wanted.choices,
-        run=wanted.run,
-        now=wanted.now,
-        stay_out=wanted.evacuates,
-        kured=wanted.kured,
-        terminating=frozenset(terminating),
-    )
     out: t.Sequence[t.Collection[str]] = drafted.waves
     if wanted.choices.node_autoscaler:
         out = ()
     elif wanted.evacuates:
         out = [list(itertools.chain.from_iterable(drafted.waves))]
     found = (
-        *preflight.findings(snapshot, drafted.plans, asked),
+        *preflight.findings(snapshot, drafted.plans, wanted, drafted.waves, terminating),
         *placement.findings(snapshot, drafted.plans, seen.placed, out),
     )
     return Plan(drafted, seen.placed, found)
 
 
 def fitting(
-    snapshot: snapshots.Snapshot, wanted: DraftOptions, whole: Plan
+    snapshot: snapshots.Snapshot, wanted: preflight.DraftOptions, whole: Plan
 ) -> tuple[Plan, tuple[reasons.Finding, ...]]:
     """The plan without the nodes that are blocked, and the blockers of these.
 
@@ -197,7 +163,7 @@ def phases(snapshot: snapshots.Snapshot) -> dict[str, str]:
     }
 
 
-def _at_goal(snapshot: snapshots.Snapshot, name: str, wanted: DraftOptions) -> bool:
+def _at_goal(snapshot: snapshots.Snapshot, name: str, wanted: preflight.DraftOptions) -> bool:
     if not wanted.evacuates:
         return False
     try:
@@ -210,7 +176,7 @@ def _at_goal(snapshot: snapshots.Snapshot, name: str, wanted: DraftOptions) -> b
 
 
 def unknown_zone_key(
-    nodes: t.Iterable[objects.Node], wanted: DraftOptions
+    nodes: t.Iterable[objects.Node], wanted: preflight.DraftOptions
 ) -> list[reasons.Finding]:
     """A limit or an order by a label that no node has would silently mean one zone for all."""
     key, labels = wanted.zone_key, set[str]()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import collections
 import itertools
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
     admission,
@@ -40,6 +40,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning 
     queues,
     service_findings,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import (
+    waves as ordering,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import (
     drain_policy,
     migration_controller,
@@ -54,11 +57,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods impo
 
 OBJECTS_NAMED = 5
 MOVED = ("evict", "surge", "replace", "job")
-AdmittedWaves = t.Iterable[t.Collection[str]]
+Waves = tuple[tuple[str, ...], ...]
 
 
 def webhook_findings(
-    snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan], waves: AdmittedWaves
+    snapshot: snapshots.Snapshot,
+    plans: t.Iterable[drain_policy.PodPlan],
+    waves: t.Iterable[t.Collection[str]],
 ) -> t.Iterator[reasons.Finding]:
     """Webhooks that are down already, and those whose last pods leave with a wave."""
     if not snapshot.webhooks:
@@ -146,60 +151,69 @@ def _leaves(
     )
 
 
-Waves = tuple[tuple[str, ...], ...]
-
-
 @dataclass(frozen=True, slots=True)
-class PreflightOptions:
-    """The request: ``nodes`` as named, unknown ones too, and ``waves`` of those that
-    are to be taken out.
+class DraftOptions:
+    """What is planned: ``nodes`` as named, unknown ones too; the others are options of
+    ``maintenance_plan``.
 
-    ``run`` is the id of the run or ``""``, ``now`` is RFC 3339, ``terminating`` are the namespaces
-    that are being deleted. ``stay_out``: the nodes are not given back wave by wave.
+    ``run`` is the id of the run or ``""``, ``now`` is RFC 3339. ``evacuates``: the nodes stay out,
+    and those that are out and empty already are at their goal. Without ``with_volumes`` the
+    snapshot lacks what volumes of pods need. ``unreplaced`` as in ``migrate.routes``.
     """
 
     nodes: tuple[str, ...]
-    waves: Waves
-    choices: drain_policy.DrainPolicy
+    choices: drain_policy.DrainPolicy = field(default_factory=drain_policy.DrainPolicy)
     run: str = ""
     now: str = ""
-    stay_out: bool = False
-    terminating: frozenset[str] = frozenset()
+    evacuates: bool = False
+    order: ordering.Order = "given"
+    max_parallel: int = 1
+    zone_key: str = "topology.kubernetes.io/zone"
+    max_per_zone: int | None = None
+    with_volumes: bool = True
     kured: str = neighbours.KURED
+    unreplaced: t.Mapping[str, str] = field(default_factory=dict)
 
 
 def findings(
-    snapshot: snapshots.Snapshot, plans: t.Sequence[drain_policy.PodPlan], asked: PreflightOptions
+    snapshot: snapshots.Snapshot,
+    plans: t.Sequence[drain_policy.PodPlan],
+    asked: DraftOptions,
+    waves: Waves,
+    terminating: t.Collection[str] = (),
 ) -> tuple[reasons.Finding, ...]:
-    """All findings: blockers first, then warnings, then infos."""
+    """All findings: blockers first, then warnings, then infos.
+
+    ``terminating`` are the namespaces that are being deleted.
+    """
     found = [
         *lookup.unknown_nodes(snapshot.nodes, asked.nodes),
         *_options(asked),
         *_nodes(snapshot, asked),
         *neighbours.findings(snapshot, asked.nodes, asked.now, asked.kured),
         *unreachable.findings(snapshot, plans, asked.nodes, asked.choices.fenced, asked.now),
-        *_last_schedulable(snapshot, asked),
-        *_pods(snapshot, plans, asked),
-        *devices.findings(snapshot, plans, asked.waves),
-        *neighbours.gang_findings(snapshot, plans, asked.waves),
+        *_last_schedulable(snapshot, waves, stay_out=asked.evacuates),
+        *_pods(snapshot, plans, asked, waves),
+        *devices.findings(snapshot, plans, waves),
+        *neighbours.gang_findings(snapshot, plans, waves),
         *eviction_requests.findings(snapshot, plans),
         *service_findings.findings(snapshot, plans),
         *service_findings.member_findings(snapshot, plans),
-        *webhook_findings(snapshot, plans, asked.waves),
-        *newcomers.findings(snapshot, plans, asked.waves, asked.terminating),
+        *webhook_findings(snapshot, plans, waves),
+        *newcomers.findings(snapshot, plans, waves, terminating),
     ]
     order: dict[reasons.Severity, int] = {"blocker": 0, "warning": 1, "info": 2}
     return tuple(sorted(found, key=lambda finding: order[finding.severity]))
 
 
-def _options(asked: PreflightOptions) -> t.Iterator[reasons.Finding]:
+def _options(asked: DraftOptions) -> t.Iterator[reasons.Finding]:
     if asked.choices.disable_eviction and not asked.choices.force:
         code = "disable_eviction"
         message = f"{code} deletes pods without regard to any budget."
         yield reasons.Finding(code, message, "Omit it, or set force as well.", "blocker", code)
 
 
-def _nodes(snapshot: snapshots.Snapshot, asked: PreflightOptions) -> t.Iterator[reasons.Finding]:
+def _nodes(snapshot: snapshots.Snapshot, asked: DraftOptions) -> t.Iterator[reasons.Finding]:
     for name in asked.nodes:
         node = snapshot.nodes.get(name)
         if node is None:
@@ -224,11 +238,11 @@ def _nodes(snapshot: snapshots.Snapshot, asked: PreflightOptions) -> t.Iterator[
 
 
 def _last_schedulable(
-    snapshot: snapshots.Snapshot, asked: PreflightOptions
+    snapshot: snapshots.Snapshot, waves: Waves, *, stay_out: bool
 ) -> t.Iterator[reasons.Finding]:
     """Whether each wave leaves a node that takes pods; all together if their nodes stay out."""
-    together = tuple(dict.fromkeys(itertools.chain.from_iterable(asked.waves)))
-    for wave in (together,) if asked.stay_out and together else asked.waves:
+    together = tuple(dict.fromkeys(itertools.chain.from_iterable(waves)))
+    for wave in (together,) if stay_out and together else waves:
         leaving = [snapshot.nodes[name] for name in wave]
         others = [node for node in snapshot.nodes.values() if node.name not in wave]
         if any(_takes_pods_of(node, leaving) for node in others):
@@ -267,7 +281,10 @@ WARNED = frozenset(
 
 
 def _pods(
-    snapshot: snapshots.Snapshot, plans: t.Sequence[drain_policy.PodPlan], asked: PreflightOptions
+    snapshot: snapshots.Snapshot,
+    plans: t.Sequence[drain_policy.PodPlan],
+    asked: DraftOptions,
+    waves: Waves,
 ) -> list[reasons.Finding]:
     groups: dict[tuple[str, reasons.Severity, str, str], list[drain_policy.PodPlan]] = {}
     for plan in plans:
@@ -285,7 +302,7 @@ def _pods(
             groups.setdefault((plan.code, severity, subject, plan.pod.namespace), []).append(plan)
     asked_once = [key for key in groups if key[0] == "emptydir"]
     found = _emptied([groups.pop(key) for key in asked_once]) if len(asked_once) > 1 else []
-    dark = service_findings.dark(snapshot, plans, asked.waves)
+    dark = service_findings.dark(snapshot, plans, waves)
     found += [
         _grouped(code, severity, subject, group, dark)
         for (code, severity, subject, _namespace), group in groups.items()
@@ -394,7 +411,7 @@ def _spent_guard(
 
 
 def _pace(
-    snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan], asked: PreflightOptions
+    snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan], asked: DraftOptions
 ) -> t.Iterator[reasons.Finding]:
     """Workloads that Koordinator's object limiter keeps on their nodes for a long time."""
     controller = asked.choices.controller
@@ -446,7 +463,7 @@ def unapproved(
 
 
 def _not_selected(
-    plans: t.Sequence[drain_policy.PodPlan], asked: PreflightOptions
+    plans: t.Sequence[drain_policy.PodPlan], asked: DraftOptions
 ) -> t.Iterator[reasons.Finding]:
     left = [plan for plan in plans if plan.code == "not_selected"]
     if not left:

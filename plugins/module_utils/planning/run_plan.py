@@ -152,7 +152,7 @@ def _plan(
     """
     now = ctx.clock.server()
     choices, warned = run_installed.prepared(ctx, options.choices)
-    asked = drafts.DraftOptions(
+    asked = preflight.DraftOptions(
         nodes=wanted,
         choices=choices,
         run=ctx.run.id if ctx.run else "",

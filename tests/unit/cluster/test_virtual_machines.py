@@ -173,7 +173,7 @@ def test_before_the_first_write_it_is_a_finding(strategy: str, migratable: bool,
     pods, machines = [launcher()], [machine(strategy, migratable)]
     seen = snapshot(pods=pods, virtual_machines=machines, nodes=[node("n1"), node("n2")])
     plan = only(seen, EMPTIED)
-    found = preflight.findings(seen, [plan], preflight.PreflightOptions(("n1",), (("n1",),), EMPTIED, now=NOW))
+    found = preflight.findings(seen, [plan], preflight.DraftOptions(("n1",), EMPTIED, now=NOW), (("n1",),))
     (told,) = [one for one in found if one.code == plan.code]
     assert told.severity == severity
     assert told.object == "VirtualMachineInstance shop/vm"

@@ -50,8 +50,8 @@ def test_a_request_counts_while_it_is_wanted_and_for_this_pod_only(raw: Raw, cou
 
 def told(found: t.Any, **choices: t.Any) -> dict[str, t.Any]:
     plans = planned(found, **choices)
-    asked = preflight.PreflightOptions(("n1",), (("n1",),), DrainPolicy(**choices), now=NOW)
-    return {finding.code: finding for finding in preflight.findings(found, plans, asked)}
+    asked = preflight.DraftOptions(("n1",), DrainPolicy(**choices), now=NOW)
+    return {finding.code: finding for finding in preflight.findings(found, plans, asked, (("n1",),))}
 
 
 def test_responders_are_named_once_for_a_workload() -> None:

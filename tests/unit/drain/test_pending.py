@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import pending
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import drafts
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import drafts, preflight
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import node_records
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
@@ -111,7 +111,7 @@ def test_that_nothing_serves_is_borne_with_consent_alone(consent: dict[str, str]
 
 
 def planned(snapshot: Snapshot, *nodes: str, most: int = 1, **more: t.Any) -> drafts.Plan:
-    asked = drafts.DraftOptions(nodes, max_parallel=most, now="2026-01-01T00:00:00Z", **more)
+    asked = preflight.DraftOptions(nodes, max_parallel=most, now="2026-01-01T00:00:00Z", **more)
     return drafts.judged(snapshot, asked, drafts.draft(snapshot, asked))
 
 

@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names as names_module
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import dispositions, pod_facts
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import drafts, world
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import drafts, preflight, world
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning.advice import MAX_OBJECTS, advice
 from ansible_collections.kubeops.node_maintenance.tests.unit.support.advised import ROOM, nodes, roomy, wanted, web
 from ansible_collections.kubeops.node_maintenance.tests.unit.support.objects import (
@@ -48,7 +48,7 @@ def over(name: str, **more: t.Any) -> Raw:
     return budget(name, 0, healthy=1, rule=NEVER, selector={"matchLabels": {"app": name}}, **more)
 
 
-def planned(seen: Snapshot, asked: drafts.DraftOptions) -> drafts.Plan:
+def planned(seen: Snapshot, asked: preflight.DraftOptions) -> drafts.Plan:
     return drafts.judged(seen, asked, drafts.draft(seen, asked))
 
 

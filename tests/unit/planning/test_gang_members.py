@@ -107,6 +107,6 @@ def test_what_goes_down_by_consent_names_its_services(
     seen = snapshot(sets, pods=pods, slices=slices)
     choices = DrainPolicy(allow_interruption=True)
     plans = planned(seen, ("n1", "n2"), allow_interruption=True)
-    found = preflight.findings(seen, plans, preflight.PreflightOptions(("n1", "n2"), tuple(waves), choices))
+    found = preflight.findings(seen, plans, preflight.DraftOptions(("n1", "n2"), choices), tuple(waves))
     (about,) = (one for one in found if one.code == "interruption_allowed" and one.object == "StatefulSet shop/db")
     assert about.objects == (("StatefulSet shop/db", *(f"Service shop/{name}" for name in dark)) if dark else ())

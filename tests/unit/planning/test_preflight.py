@@ -39,8 +39,8 @@ def findings(
     **choices: t.Any,
 ) -> tuple[Finding, ...]:
     waves = tuple((name,) for name in nodes if name in found.nodes) if waves is None else waves
-    asked = preflight.PreflightOptions(nodes, waves, DrainPolicy(**choices), run, NOW, stay_out, terminating)
-    return preflight.findings(found, planned(found, nodes, **choices), asked)
+    asked = preflight.DraftOptions(nodes, DrainPolicy(**choices), run, NOW, stay_out)
+    return preflight.findings(found, planned(found, nodes, **choices), asked, waves, terminating)
 
 
 def coded(found: t.Iterable[Finding]) -> list[tuple[str, str]]:

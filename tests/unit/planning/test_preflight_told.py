@@ -40,9 +40,8 @@ def findings(
     """By code, all nodes in one wave with n3 left."""
     waves = (tuple(name for name in nodes if name in found.nodes),)
     told: dict[str, list[Finding]] = {}
-    for finding in preflight.findings(
-        found, plans, preflight.PreflightOptions(nodes, waves, DrainPolicy(**choices), now=NOW)
-    ):
+    asked = preflight.DraftOptions(nodes, DrainPolicy(**choices), now=NOW)
+    for finding in preflight.findings(found, plans, asked, waves):
         told.setdefault(finding.code, []).append(finding)
     return told
 
@@ -188,6 +187,6 @@ def test_blockers_come_before_warnings_and_these_before_infos() -> None:
     listed = [node("n1", unschedulable=True), node("n2"), node("n3")]
     found = snapshot(pods=[pod("p"), pod("q", namespace="bank")], nodes=listed)
     plans = planned(found, namespaces=("shop",))
-    asked = preflight.PreflightOptions(("n1",), (("n1",),), DrainPolicy(namespaces=("shop",)), now=NOW)
-    told = [finding.severity for finding in preflight.findings(found, plans, asked)]
+    asked = preflight.DraftOptions(("n1",), DrainPolicy(namespaces=("shop",)), now=NOW)
+    told = [finding.severity for finding in preflight.findings(found, plans, asked, (("n1",),))]
     assert told == ["blocker", "warning", "info"]

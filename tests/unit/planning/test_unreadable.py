@@ -19,7 +19,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     sharing,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import preflight
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import hostile
 from ansible_collections.kubeops.node_maintenance.tests.unit.support.objects import (
     Raw,
@@ -112,7 +111,5 @@ def test_a_node_that_cannot_be_read_is_a_blocker_of_its_own() -> None:
     broken["spec"]["taints"] = "x"
     seen = snapshot(nodes=[broken, node("n2"), node("n3")])
     for asked, blockers in (("n1", [("unreadable", ("n1",))]), ("n2", [])):
-        found = preflight.findings(
-            seen, (), preflight.PreflightOptions((asked,), ((asked,),), drain_policy.DrainPolicy(), "", NOW)
-        )
+        found = preflight.findings(seen, (), preflight.DraftOptions((asked,), now=NOW), ((asked,),))
         assert [(one.code, one.nodes) for one in found if one.severity == "blocker"] == blockers

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import drafts
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import drafts, preflight
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.tests.unit.support.objects import (
     Raw,
@@ -25,7 +25,7 @@ NAMES = ("n1", "n2", "n3")
 
 
 def drafted(found: Snapshot) -> drafts.Draft:
-    return drafts.draft(found, drafts.DraftOptions(NAMES, DrainPolicy(allow_interruption=True), max_parallel=3))
+    return drafts.draft(found, preflight.DraftOptions(NAMES, DrainPolicy(allow_interruption=True), max_parallel=3))
 
 
 @pytest.mark.parametrize("role", ["control-plane", "master", "etcd"])

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Node
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import drafts
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import drafts, preflight
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning.waves import Limits, Line, formed
 from ansible_collections.kubeops.node_maintenance.tests.unit.planning.test_waves import nodes_in, rolls
 from ansible_collections.kubeops.node_maintenance.tests.unit.support.objects import (
@@ -54,7 +54,7 @@ def shop(places: t.Mapping[str, t.Sequence[str]], allowed: int | None = 1, kind:
 
 
 def drafted(seen: Snapshot, most: int = 2) -> drafts.Draft:
-    return drafts.draft(seen, drafts.DraftOptions(FOUR, max_parallel=most))
+    return drafts.draft(seen, preflight.DraftOptions(FOUR, max_parallel=most))
 
 
 LONGER = shop({"a": ("n1",), "b": ("n2", "n2", "n2"), "c": ("n3",), "d": ("n4", "n4")})

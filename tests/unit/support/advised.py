@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import drafts
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import preflight
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.tests.unit.support.objects import Raw, deployment, node, owned, pod
 
@@ -36,6 +36,6 @@ def web(replicas: int, *, cpu: str = "100m", on: t.Sequence[str] = ("n1", "n2", 
     return {**made, "pods": pods}
 
 
-def wanted(*names: str, **more: t.Any) -> drafts.DraftOptions:
+def wanted(*names: str, **more: t.Any) -> preflight.DraftOptions:
     choices = DrainPolicy(**more.pop("choices", {}))
-    return drafts.DraftOptions(names or ("n1",), choices, now="2026-01-02T00:00:00Z", **more)
+    return preflight.DraftOptions(names or ("n1",), choices, now="2026-01-02T00:00:00Z", **more)
