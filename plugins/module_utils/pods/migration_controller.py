@@ -80,11 +80,8 @@ def several(controller: Controller) -> str:
     """A note if more than one profile has a MigrationController; else empty."""
     if len(controller.profiles) < 2:
         return ""
-    names = ", ".join(controller.profiles)
-    return (
-        f"The profiles {names} each have a MigrationController: each works on every job, "
-        "and each can refuse it."
-    )
+    have = f"The profiles {', '.join(controller.profiles)} each have a MigrationController"
+    return f"{have}: each works on every job, and each can refuse it."
 
 
 def per_workload(controller: Controller, replicas: int) -> tuple[int, int]:
@@ -117,7 +114,6 @@ def interval(controller: Controller, scope: str, replicas: int) -> tuple[float, 
         # A percentage is read as 0 here, and 0 as no limiter (trackEvictedPod).
         rate = maximum if isinstance(maximum, int) else 0
     else:
-        rate = scaled(
-            controller.max_migrating_per_workload if maximum is None else maximum, replicas
-        )
+        most = controller.max_migrating_per_workload if maximum is None else maximum
+        rate = scaled(most, replicas)
     return (limiter.seconds / rate, limiter.burst) if rate else (0.0, 0)

@@ -23,19 +23,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import durations
 
 ACTIONS = (
-    *(
-        "skip",
-        "wait",
-        "last",
-        "order",
-        "after",
-        "before",
-        "grace_period",
-        "deadline",
-        "bands",
-        "method",
-    ),
-    "load_balancer_wait",
+    *("skip", "wait", "last", "order", "after", "before", "grace_period", "deadline"),
+    *("bands", "method", "load_balancer_wait"),
 )
 """What a rule can ask for."""
 KEYS = ("name", *pod_selectors.KEYS, *ACTIONS)
@@ -120,10 +109,8 @@ class Rule:
         """
         if not self.bands:
             return self.policy
-        index = max(
-            0,
-            bisect.bisect_right([priority for priority, _seconds in self.bands], pod.priority) - 1,
-        )
+        priorities = [priority for priority, _seconds in self.bands]
+        index = max(0, bisect.bisect_right(priorities, pod.priority) - 1)
         return dataclasses.replace(self.policy, order=index, most_grace=self.bands[index][1])
 
 
@@ -143,10 +130,11 @@ def policy_of(
     where = f"the annotations of {workload or pod.ref}"
     policy, _bands, faults = _policy(names.PREFIX, wishes)
     if faults:
-        message = "; ".join(
-            f"{value!r} of {place.replace('_', '-')} is not {text}" for place, value, text in faults
-        )
-        return PodPolicy(where, fault=message.replace(f"{names.PREFIX}.", f"{names.PREFIX}/"))
+        said = []
+        for place, value, text in faults:
+            said.append(f"{value!r} of {place.replace('_', '-')} is not {text}")
+        message = "; ".join(said).replace(f"{names.PREFIX}.", f"{names.PREFIX}/")
+        return PodPolicy(where, fault=message)
     return dataclasses.replace(policy, rule=where)
 
 
@@ -162,11 +150,8 @@ def read(
             faults.append((where, raw, f"a mapping with some of {', '.join(KEYS)}"))
             continue
         selector, wrong = pod_selectors.read(where, raw)
-        faults += [
-            (f"{where}.{key}", raw[key], f"one of {', '.join(KEYS)}")
-            for key in raw
-            if key not in KEYS
-        ]
+        unknown = [key for key in raw if key not in KEYS]
+        faults += [(f"{where}.{key}", raw[key], f"one of {', '.join(KEYS)}") for key in unknown]
         policy, bands, more = _policy(where, raw)
         faults += [*wrong, *more]
         name = str(raw.get("name") or "")
@@ -176,16 +161,12 @@ def read(
     if faults:
         return (), faults
     followers = {raw.get("name"): _texts(raw.get("before")) for raw in raws if raw.get("before")}
-    return tuple(
-        _after(rule, [name for name, before in followers.items() if rule.policy.name in before])
-        for rule in rules
-    ), []
-
-
-def _after(rule: Rule, more: t.Iterable[str]) -> Rule:
-    return dataclasses.replace(
-        rule, policy=dataclasses.replace(rule.policy, after=rule.policy.after | set(more))
-    )
+    whole = []
+    for rule in rules:
+        ahead = {name for name, before in followers.items() if rule.policy.name in before}
+        policy = dataclasses.replace(rule.policy, after=rule.policy.after | ahead)
+        whole.append(dataclasses.replace(rule, policy=policy))
+    return tuple(whole), []
 
 
 def _policy(
@@ -212,20 +193,11 @@ def _policy(
         load_balancer_wait=take("load_balancer_wait", durations.seconds, durations.EXPECTED),
     )
     take("before", _texts, "a list of names of rules")
-    bands = (
-        take(
-            "bands",
-            _bands,
-            "a list of {priority, seconds}, as shutdownGracePeriodByPodPriority of a kubelet",
-        )
-        or ()
-    )
+    expected = "a list of {priority, seconds}, as shutdownGracePeriodByPodPriority of a kubelet"
+    bands = take("bands", _bands, expected) or ()
     # 0 is a value, although Python calls it equal to False.
-    given = [
-        key
-        for key in ACTIONS
-        if raw.get(key) is not None and raw[key] is not False and raw[key] != "false"
-    ]
+    asked = [key for key in ACTIONS if raw.get(key) is not None and raw[key] is not False]
+    given = [key for key in asked if raw[key] != "false"]
     if not given:
         faults.append((where, dict(raw), f"what to do with the pods: {', '.join(ACTIONS)}"))
     for key, others in _contradictions(given):
@@ -333,9 +305,9 @@ def _positive(value: t.Any) -> float:
 
 def _texts(value: t.Any) -> tuple[str, ...]:
     items = [value] if isinstance(value, str) else value or ()
-    if not isinstance(items, (list, tuple)) or not all(
-        isinstance(item, str) and item for item in items
-    ):
+    if not isinstance(items, (list, tuple)):
+        raise ValueError
+    if not all(isinstance(item, str) and item for item in items):
         raise ValueError
     return tuple(items)
 
@@ -344,13 +316,11 @@ def _bands(value: t.Any) -> tuple[tuple[int, int], ...]:
     """From the lowest priority on; seconds may be called as in the kubelet's configuration."""
     found = {}
     for band in value:
-        (seconds,) = {key: each for key, each in band.items() if key != "priority"}.items()
-        if (
-            seconds[0] not in ("seconds", "shutdownGracePeriodSeconds")
-            or _number(band["priority"]) in found
-        ):
+        priority = _number(band["priority"])
+        ((key, seconds),) = ((key, each) for key, each in band.items() if key != "priority")
+        if key not in ("seconds", "shutdownGracePeriodSeconds") or priority in found:
             raise ValueError
-        found[_number(band["priority"])] = _natural(seconds[1])
+        found[priority] = _natural(seconds)
     if not found:
         raise ValueError
     return tuple(sorted(found.items()))

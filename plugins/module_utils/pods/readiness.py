@@ -53,7 +53,7 @@ def short(
     ``leaving`` are the UIDs of pods that are being evicted: they count as gone, whatever their
     status. ``prior`` are the replicas without their surge of workloads that have one, by UID.
     """
-    if not pod.ready or pod.deleting or pod.finished or pod.phase == "Pending":
+    if not _serves(pod) or pod.phase == "Pending":
         return None
     found = need(snapshot, pod, prior)
     if found is None:
@@ -61,10 +61,10 @@ def short(
     serving = _serving(found.pods, pod, leaving)
     if serving >= found.least:
         return None
-    why = _needs(found.object, found.least, serving)
-    return TooFewReady(
-        found.object, why if found.budget else f"{why} It has no budget, so one goes at a time."
-    )
+    why = f"{found.object} needs {found.least} ready pods beside this one and has {serving}."
+    if not found.budget:
+        why += " It has no budget, so one goes at a time."
+    return TooFewReady(found.object, why)
 
 
 class Need(t.NamedTuple):
@@ -94,9 +94,8 @@ def need(
 ) -> Need | None:
     """``None`` for a pod of which nothing is known, or whose workload has no others."""
     if budget := next(iter(snapshot.budgets_of(pod)), None):
-        covered = tuple(
-            p for p in snapshot.selected(budget.namespace, budget.selector) if not p.finished
-        )
+        selected = snapshot.selected(budget.namespace, budget.selector)
+        covered = tuple(p for p in selected if not p.finished)
         expected, desired = _wanted(snapshot, budget, covered)
         least = max(budget.desired, desired)
         return Need(budget.ref, covered, least, max(expected - least, 0), budget)
@@ -123,26 +122,12 @@ def last(snapshot: snapshots.Snapshot, pod: objects.Pod) -> LastPod | None:
     missing does not keep the last one.
     """
     workload = snapshot.workload_of(pod)
-    if (
-        not pod.ready
-        or pod.deleting
-        or pod.finished
-        or workload is None
-        or workload.deleting
-        or workload.replicas != 1
-    ):
+    if not _serves(pod) or workload is None or workload.deleting or workload.replicas != 1:
         return None
-    others = [p for p in snapshot.pods_of(workload) if p.uid != pod.uid and not p.finished]
-    if others:
-        return LastPod(
-            workload.ref,
-            f"{workload.ref} was scaled down to one, and has not ended the others yet.",
-            False,
-        )
-    message = (
-        f"{workload.ref} was scaled down to one meanwhile, and nothing would "
-        "serve without this pod."
-    )
+    scaled = f"{workload.ref} was scaled down to one"
+    if any(p.uid != pod.uid and not p.finished for p in snapshot.pods_of(workload)):
+        return LastPod(workload.ref, f"{scaled}, and has not ended the others yet.", False)
+    message = f"{scaled} meanwhile, and nothing would serve without this pod."
     return LastPod(workload.ref, message, True)
 
 
@@ -190,7 +175,3 @@ def _serving(pods: t.Iterable[objects.Pod], but: objects.Pod, leaving: t.Collect
 
 def _serves(pod: objects.Pod) -> bool:
     return pod.ready and not pod.deleting and not pod.finished
-
-
-def _needs(ref: objects.Ref, needed: int, serving: int) -> str:
-    return f"{ref} needs {needed} ready pods beside this one and has {serving}."

@@ -97,9 +97,8 @@ class PodDrain:
     def waits(self) -> reasons.Reason:
         why = self.plan.why
         if self.blocked_by:
-            return replace(
-                why, message=self.blocked_by["message"], remedy=self.remedy or why.remedy
-            )
+            message, remedy = self.blocked_by["message"], self.remedy or why.remedy
+            return replace(why, message=message, remedy=remedy)
         if self.state == "asked":
             return replace(why, message="Its eviction has not been answered.")
         return why
@@ -117,11 +116,9 @@ def too_few(
         return None
     if move.plan.code == released.CODE:
         mark = released.mark_of(pod)
-        why = (
-            released.lacks(snapshot, pod, mark, leaving)
-            if mark
-            else f"{pod.ref} was given back meanwhile"
-        )
+        why = f"{pod.ref} was given back meanwhile"
+        if mark:
+            why = released.lacks(snapshot, pod, mark, leaving)
         return readiness.TooFewReady(move.plan.workload or pod.ref, f"{why}.") if why else None
     return readiness.short(snapshot, pod, leaving, prior)
 
@@ -133,12 +130,8 @@ def stays_as_last(move: PodDrain, snapshot: snapshots.Snapshot, now: float) -> b
         return False
     move.block(found.object.kind, found.object.namespace, found.object.name, found.message)
     if found.alone:
-        move.end(
-            "failed",
-            outcomes.PodOutcome.NEEDS_SURGE,
-            now,
-            f"{found.message} Run the same command again: it moves it by a surge.",
-        )
+        why = f"{found.message} Run the same command again: it moves it by a surge."
+        move.end("failed", outcomes.PodOutcome.NEEDS_SURGE, now, why)
     return True
 
 

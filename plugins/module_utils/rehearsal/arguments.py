@@ -29,13 +29,11 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
         try:
             snapshot = snapshot_files.decoded(path.read_bytes())
         except OSError as error:
-            raise option_values.BadOption(
-                "path", str(path), f"a file to read ({error.strerror or error})"
-            ) from error
+            expected = f"a file to read ({error.strerror or error})"
+            raise option_values.BadOption("path", str(path), expected) from error
         except snapshot_files.BadSnapshot as error:
-            raise option_values.BadOption(
-                "path", str(path), f"a snapshot. {str(error).rstrip('.')}"
-            ) from error
+            expected = f"a snapshot. {str(error).rstrip('.')}"
+            raise option_values.BadOption("path", str(path), expected) from error
     return {
         **params,
         "path": str(path),

@@ -17,16 +17,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.waves import call_results
 
 VARIABLES = (
-    "snapshot",
-    "only_save",
-    "hash_key",
-    "lab",
-    "keep",
-    "stop",
-    "tasks_seconds",
-    "compare",
-    "real",
-    "timeout",
+    *("snapshot", "only_save", "hash_key", "lab", "keep"),
+    *("stop", "tasks_seconds", "compare", "real", "timeout"),
 )
 PREFIX = "rehearse_"
 INHERITED = (
@@ -45,11 +37,11 @@ def rehearsal_input(
     wanted: t.Mapping[str, t.Any] | None = None,
 ) -> dict[str, t.Any]:
     """``wrong``: what is wrong with variables of the playbook, and with the input of the run."""
-    found = sorted(name for name in names if name.removeprefix(PREFIX) not in VARIABLES)
-    known = ", ".join(PREFIX + name for name in VARIABLES)
-    wrong = [
-        f"{name} is not a variable of this playbook. The variables are {known}." for name in found
-    ]
+    wrong = []
+    for name in sorted(names):
+        if name.removeprefix(PREFIX) not in VARIABLES:
+            known = ", ".join(PREFIX + variable for variable in VARIABLES)
+            wrong.append(f"{name} is not a variable of this playbook. The variables are {known}.")
     if wanted is not None and answers["copied"].get("names") is not None:
         wrong += outcome.wrong(wanted, answers["copied"]["names"])
     return {"wrong": wrong}

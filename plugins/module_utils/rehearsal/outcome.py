@@ -47,11 +47,8 @@ def rehearsed(report: Raw, not_rehearsed: t.Sequence[str] = ()) -> Json:
     findings = set()
     for finding in report["findings"]:
         findings |= {(finding["severity"], finding["code"], name) for name in _objects(finding)}
-    blockers: list[Json] = [
-        {"code": code, "object": name}
-        for severity, code, name in sorted(findings)
-        if severity == "blocker"
-    ]
+    blocking = sorted(one for one in findings if one[0] == "blocker")
+    blockers: list[Json] = [{"code": code, "object": name} for _severity, code, name in blocking]
     for refusal in report["refusals"]:
         if refusal["stuck"]:
             by = refusal["blocker"] or refusal["rule"]
@@ -85,9 +82,8 @@ def _objects(finding: Raw) -> t.Sequence[str]:
 
 
 def _node(raw: Raw) -> Json:
-    return {
-        key: raw.get(key) for key in ("name", "wave", "outcome", "message", "seconds", "pods_moved")
-    }
+    keys = ("name", "wave", "outcome", "message", "seconds", "pods_moved")
+    return {key: raw.get(key) for key in keys}
 
 
 def _thin(raw: Raw) -> Json:
@@ -107,22 +103,15 @@ def lines(found: Raw) -> list[str]:
     shown += [f"blocked by {one['object'] or one.get('code')}" for one in found["blockers"]]
     shown += found["problems"]
     for node in found["nodes"]:
-        seconds = (
-            "never out of service"
-            if node["seconds"] is None
-            else f"{node['seconds']:.0f} s out of service"
-        )
-        shown.append(
-            f"node {node['name']}, wave {node['wave']}: {node['outcome']}, {seconds}, "
-            f"{node['pods_moved']} pods"
-        )
+        seconds = "never out of service"
+        if node["seconds"] is not None:
+            seconds = f"{node['seconds']:.0f} s out of service"
+        said = f"{node['outcome']}, {seconds}, {node['pods_moved']} pods"
+        shown.append(f"node {node['name']}, wave {node['wave']}: {said}")
     for one in found["thin"]:
         dark = f", dark for {one['dark_seconds']:.0f} s" if one["dark_seconds"] else ""
-        place = f"{one['namespace']}/{one['name']}"
-        shown.append(
-            f"service {place}: at {one['lowest']} of {one['desired']} for "
-            f"{one['below_seconds']:.0f} s{dark}"
-        )
+        short = f"at {one['lowest']} of {one['desired']} for {one['below_seconds']:.0f} s"
+        shown.append(f"service {one['namespace']}/{one['name']}: {short}{dark}")
     return shown + [f"not rehearsed: {one}" for one in found["not_rehearsed"]]
 
 
@@ -136,11 +125,8 @@ def compared(before: Raw, real: Raw) -> Json:
     Raises:
         NoReportError: ``before`` is no rehearsal of this version.
     """
-    if (
-        not isinstance(before, t.Mapping)
-        or before.get("version") != VERSION
-        or "verdict" not in before
-    ):
+    known = isinstance(before, t.Mapping) and before.get("version") == VERSION
+    if not known or "verdict" not in before:
         raise NoReportError(
             "It is no rehearsal of this version. Give the rehearsal.json that rehearse has written."
         )
@@ -194,18 +180,17 @@ def _row(what: str, before: t.Any, real: t.Any, *, timed: bool = False) -> Json:
 
 def _line(row: Raw) -> str:
     mark = "as rehearsed" if row["same"] else "DIFFERS"
-    return (
-        f"{row['what']}: rehearsed {_shown(row['rehearsed'])}, real {_shown(row['real'])}: {mark}"
-    )
+    both = f"rehearsed {_shown(row['rehearsed'])}, real {_shown(row['real'])}"
+    return f"{row['what']}: {both}: {mark}"
 
 
 def _shown(value: t.Any) -> str:
     if isinstance(value, float):
         return f"{value:.1f}"
+    if isinstance(value, (list, tuple)) and len(str(value)) > 60:
+        return str(len(value))
     if isinstance(value, (list, tuple)):
-        return (
-            str(len(value)) if len(str(value)) > 60 else (", ".join(map(_shown, value)) or "none")
-        )
+        return ", ".join(map(_shown, value)) or "none"
     return "-" if value is None else str(value)
 
 

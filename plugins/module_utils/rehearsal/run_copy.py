@@ -57,15 +57,12 @@ def _save(ctx: run_context.Context, options: CopyOptions) -> run_context.Result:
         try:
             options.write(content)
         except OSError as error:
-            raise run_context.CallAborted(
-                "not_written", f"{options.path} cannot be written: {error.strerror or error}."
-            ) from error
-    ctx.changed(
-        api_changes.Change("create", objects.Ref("File", options.path), f"Write {options.path}")
-    )
-    found = {
-        run_read.KINDS[kind].kind: len(raws) for kind, raws in snapshot.objects.items() if raws
-    }
+            why = f"{options.path} cannot be written: {error.strerror or error}."
+            raise run_context.CallAborted("not_written", why) from error
+    file = objects.Ref("File", options.path)
+    ctx.changed(api_changes.Change("create", file, f"Write {options.path}"))
+    counts = {kind: len(raws) for kind, raws in snapshot.objects.items() if raws}
+    found = {run_read.KINDS[kind].kind: count for kind, count in counts.items()}
     return _result(snapshot, found, names, snapshot.notes)
 
 

@@ -41,11 +41,8 @@ class Settling:
 
     def nodes(self, wanted: t.Iterable[Json]) -> None:
         """Until the nodes that have to be ready are, and take pods."""
-        names = {
-            raw["metadata"]["name"]
-            for raw in wanted
-            if copies.NODE_SWITCH not in raw["metadata"]["annotations"]
-        }
+        metas = [raw["metadata"] for raw in wanted]
+        names = {one["name"] for one in metas if copies.NODE_SWITCH not in one["annotations"]}
 
         def missing() -> list[str]:
             seen = {node.name: node for node in map(objects.Node.of, self._all(kinds.NODES))}
@@ -65,11 +62,8 @@ class Settling:
         wanted = {raw["metadata"]["name"] for raw in ground if raw["kind"] == "Namespace"}
 
         def missing() -> list[str]:
-            seen = {
-                place(raw)[0]
-                for raw in self._all(kinds.SERVICE_ACCOUNTS)
-                if place(raw)[1] == "default"
-            }
+            accounts = map(place, self._all(kinds.SERVICE_ACCOUNTS))
+            seen = {namespace for namespace, name in accounts if name == "default"}
             return [f"Namespace {name}" for name in sorted(wanted - seen)]
 
         self._until(missing)
@@ -126,9 +120,8 @@ class Settling:
         """Until each budget counts so many ready pods at least."""
 
         def missing() -> list[str]:
-            seen = {
-                (b.namespace, b.name): b for b in map(objects.Budget.of, self._all(kinds.BUDGETS))
-            }
+            budgets = map(objects.Budget.of, self._all(kinds.BUDGETS))
+            seen = {(budget.namespace, budget.name): budget for budget in budgets}
             found = []
             for key, count in wanted.items():
                 budget = seen.get(key)
@@ -158,10 +151,8 @@ class Settling:
 
 
 def _observed(raw: objects.Raw) -> bool:
-    status = raw.get("status") or {}
-    return bool(raw) and (status.get("observedGeneration") or 0) >= (
-        raw["metadata"].get("generation") or 0
-    )
+    seen = (raw.get("status") or {}).get("observedGeneration") or 0
+    return bool(raw) and seen >= (raw["metadata"].get("generation") or 0)
 
 
 def _is_placed(raw: objects.Raw) -> bool:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import collections
+import copy
 import statistics
 import typing as t
 
@@ -97,11 +98,8 @@ _LISTS = {
 def meta(raw: Raw) -> Json:
     """The metadata of a copy: no UIDs and no owners."""
     kept = ("namespace", "name", "labels", "annotations")
-    return {
-        key: (dict(v) if isinstance(v, dict) else v)
-        for key in kept
-        if (v := raw["metadata"].get(key))
-    }
+    found = {key: raw["metadata"].get(key) for key in kept}
+    return copy.deepcopy({key: value for key, value in found.items() if value})
 
 
 def about(kind: str, raw: Raw) -> str:
@@ -119,11 +117,8 @@ class Workloads:
         self._by_uid: dict[str, Json] = {}
         for kind in (*_LISTS.values(), "deployments"):
             self._by_uid |= {raw["metadata"].get("uid"): raw for raw in found[kind]}
-        self._copied = [
-            raw
-            for raw in found["pods"]
-            if raw["spec"].get("nodeName") and self._kind(raw) != "DaemonSet"
-        ]
+        bound = [raw for raw in found["pods"] if raw["spec"].get("nodeName")]
+        self._copied = [raw for raw in bound if self._kind(raw) != "DaemonSet"]
         self._starts = starts(found["pods"], self._key)
         self._never = never_ready(found["pods"], self._key)
         self._nodes = {raw["metadata"]["name"] for raw in found["nodes"]}
@@ -136,20 +131,17 @@ class Workloads:
 
     def ready(self) -> frozenset[tuple[str, str]]:
         """The pods that are ready in the cluster, and so in the copy."""
-        return frozenset(
-            (raw["metadata"]["namespace"], raw["metadata"]["name"])
-            for raw in self._copied
-            if raw["status"].get("ready") and raw["spec"]["nodeName"] in self._nodes
-        )
+        here = [raw for raw in self._copied if raw["spec"]["nodeName"] in self._nodes]
+        ready = [raw["metadata"] for raw in here if raw["status"].get("ready")]
+        return frozenset((place["namespace"], place["name"]) for place in ready)
 
     def members(self) -> dict[tuple[str, str], frozenset[str]]:
         """Names of the pods of each StatefulSet, by its namespace and name."""
         found = collections.defaultdict[tuple[str, str], set[str]](set)
         for raw in self._copied:
             if self._kind(raw) == "StatefulSet" and not self._foreign(raw):
-                found[raw["metadata"]["namespace"], raw["metadata"]["owner"]["name"]].add(
-                    raw["metadata"]["name"]
-                )
+                place = raw["metadata"]
+                found[place["namespace"], place["owner"]["name"]].add(place["name"])
         return {place: frozenset(names_) for place, names_ in found.items()}
 
     def daemons(self) -> list[Json]:
@@ -202,13 +194,8 @@ class Workloads:
             annotations[READY] = "never"
         owner = raw["metadata"].get("owner") or {}
         if owner.get("kind") == "Node":
-            mirrored = {
-                "apiVersion": "v1",
-                "kind": "Node",
-                "name": owner["name"],
-                "controller": True,
-            }
-            place["ownerReferences"] = [mirrored]
+            node = {"apiVersion": "v1", "kind": "Node", "name": owner["name"]}
+            place["ownerReferences"] = [{**node, "controller": True}]
         elif owner.get("kind") == "Job" and not self._foreign(raw):
             place["finalizers"] = [JOB_FINALIZER]
             annotations.setdefault(COMPLETE, "never")
@@ -222,9 +209,8 @@ class Workloads:
         if kind == "ReplicaSet" and owner and owner["uid"] in self._by_uid:
             key = (key[0], owner["kind"], owner["name"])
         spec = {name: value for name, value in raw["spec"].items() if name != "template"}
-        spec["template"] = self._template(
-            raw["spec"]["template"], key, about(kind, raw), kind == "Job"
-        )
+        template, of_job = raw["spec"]["template"], kind == "Job"
+        spec["template"] = self._template(template, key, about(kind, raw), of_job)
         return {"apiVersion": _API[kind], "kind": kind, "metadata": meta(raw), "spec": spec}
 
     def _template(self, raw: Raw, key: Key, where: str, of_job: bool = False) -> Json:
@@ -254,11 +240,8 @@ class Workloads:
         if made.get("schedulerName", "") not in SERVED:
             self._gaps.append(notes.note("scheduler", where, made.pop("schedulerName")))
         for field in ("priorityClassName", "runtimeClassName"):
-            if (
-                made.get(field)
-                and made[field] not in self._classes
-                and not str(made[field]).startswith("system-")
-            ):
+            name = made.get(field)
+            if name and name not in self._classes and not str(name).startswith("system-"):
                 del made[field]
         return made
 
@@ -270,30 +253,18 @@ class Workloads:
                 groups[raw["metadata"]["owner"]["uid"]].append(raw)
         for uid, pods in groups.items():
             first, owner = pods[0], pods[0]["metadata"]["owner"]
-            self._gaps.append(
-                notes.note(
-                    "owner", f"{owner['kind']} {first['metadata']['namespace']}/{owner['name']}"
-                )
-            )
+            place = f"{first['metadata']['namespace']}/{owner['name']}"
+            self._gaps.append(notes.note("owner", f"{owner['kind']} {place}"))
             labels = {**(first["metadata"].get("labels") or {}), STAND_IN: uid}
-            template = {
-                "metadata": {
-                    "labels": labels,
-                    "annotations": first["metadata"].get("annotations") or {},
-                }
-            }
-            template["spec"] = {
-                name: value for name, value in first["spec"].items() if name != "nodeName"
-            }
+            annotations = first["metadata"].get("annotations") or {}
+            template = {"metadata": {"labels": labels, "annotations": annotations}}
+            template["spec"] = {k: v for k, v in first["spec"].items() if k != "nodeName"}
             key = (first["metadata"]["namespace"], owner["kind"], owner["name"])
             spec = {
                 "replicas": len(pods),
                 "selector": {"matchLabels": {STAND_IN: uid}},
                 "template": self._template(template, key, f"{owner['kind']} {owner['name']}"),
             }
-            place = {
-                "namespace": key[0],
-                "name": owner["name"],
-                "labels": {names.MANAGED_BY_LABEL: "rehearsal"},
-            }
-            yield {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": place, "spec": spec}
+            meta_ = {"namespace": key[0], "name": owner["name"]}
+            meta_ = {**meta_, "labels": {names.MANAGED_BY_LABEL: "rehearsal"}}
+            yield {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": meta_, "spec": spec}
